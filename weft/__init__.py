@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from weft.autodiff.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
     from weft.autodiff.gradients import grad, value_and_grad
     from weft.autodiff.jacobians import hessian, jacfwd, jacobian, jacrev
+    from weft.batching.one_device import pmap, shard_map
     from weft.batching.vmap import vmap
     from weft.dispatch.calls import named_call, named_scope
     from weft.dispatch.devices import (
@@ -51,10 +52,21 @@ if TYPE_CHECKING:
         process_index,
         process_indices,
     )
+    from weft.dispatch.devices import PartitionSpec as P
     from weft.dispatch.placement import block_until_ready, copy_to_host_async, device_get, device_put, effects_barrier
+    from weft.dispatch.shardings import (
+        NamedSharding,
+        make_array_from_callback,
+        make_array_from_process_local_data,
+        make_array_from_single_device_arrays,
+        make_mesh,
+        reshard,
+        set_mesh,
+    )
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
     from weft.effects.ref_indexing import ds
+    from weft.launch import install_as_jax, load_ipython_extension
     from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
 
 __version__ = api.VERSION
@@ -90,10 +102,10 @@ float0 = dtypes.float0
 
 # Modules that are loaded when first named, so that importing weft stays light.
 _SUBMODULES = frozenset((
-    "ad_checkpoint", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives", "debug",
+    "ad_checkpoint", "api_util", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives", "debug",
     "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
-    "inspect", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages",
-    "test_util", "tree", "tree_util", "typing",
+    "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy",
+    "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
 
 # Names whose modules are loaded when one of them is first used; the imports above say the same to type checkers.
@@ -107,17 +119,22 @@ _NAMES = lazy.Names(
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
         "dispatch.devices": """
-            Device Shard default_backend device_count devices local_device_count local_devices process_count
+            Device P Shard default_backend device_count devices local_device_count local_devices process_count
             process_index process_indices""",
         "autodiff.gradients": "grad value_and_grad",
         "autodiff.jacobians": "hessian jacfwd jacobian jacrev",
         "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
         "dispatch.struct": "ShapeDtypeStruct",
+        "launch": "install_as_jax load_ipython_extension",
+        "batching.one_device": "pmap shard_map",
         "batching.vmap": "vmap",
+        "dispatch.shardings": """
+            NamedSharding make_array_from_callback make_array_from_process_local_data
+            make_array_from_single_device_arrays make_mesh reshard set_mesh""",
         "effects.ref_indexing": "ds",
         "ref": "Ref empty_ref free_ref freeze new_ref",
     },
-    renamed={"remat": "checkpoint"},
+    renamed={"remat": "checkpoint", "P": "PartitionSpec"},
 )  # fmt: skip
 
 

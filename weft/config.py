@@ -253,8 +253,8 @@ def _as_bool(name: str, value: Any) -> bool:
     raise ValueError(f"[config] {name} takes True or False, got {value!r}")
 
 
-def _from_environment(option: Option) -> Any:
-    text = os.environ.get(f"WEFT_{option.name.upper()}")
+def _from_environment(option: Option, prefix: str = "WEFT_") -> Any:
+    text = os.environ.get(f"{prefix}{option.name.upper()}")
     if text is None:
         return option.default
     if option.kind is not int:
@@ -262,10 +262,19 @@ def _from_environment(option: Option) -> Any:
     try:
         value = int(text)
     except ValueError:
-        raise ValueError(f"WEFT_{option.name.upper()} takes an integer, got {text!r}") from None
+        raise ValueError(f"{prefix}{option.name.upper()} takes an integer, got {text!r}") from None
     if option.name == "num_threads" and not 1 <= value <= 256:
         raise ValueError(f"WEFT_NUM_THREADS is between 1 and 256, got {text!r}")
     return value
+
+
+def follow_jax_environment() -> None:
+    """Set what ``JAX_<NAME>`` in the environment says, where no ``WEFT_<NAME>`` is; for programs that expect JAX."""
+    for name, option in OPTIONS.items():
+        if f"JAX_{name.upper()}" in os.environ and f"WEFT_{name.upper()}" not in os.environ:
+            update(name, _from_environment(option, "JAX_"))
+    if os.environ.get("JAX_PLATFORMS"):
+        update("platforms", os.environ["JAX_PLATFORMS"])
 
 
 def _intern(values: tuple[Any, ...]) -> int:

@@ -147,6 +147,14 @@ def test_sums_of_rows_are_computed_ahead_of_a_scan() -> None:
         assert verify.same_bits(np.asarray(found[0]), c)
 
 
+def test_a_function_in_the_loop_brings_a_constant_that_differs_between_lanes() -> None:
+    differs, same = np.float32([[3, -2], [1, 4]]), np.full((2, 2), 0.5, np.float32)
+    for constant in (differs, same, differs[0], differs[:, :1]):
+        inner = weft.jit(lambda c, constant=constant: c * 2 - jnp.asarray(constant))
+        found = lax.fori_loop(0, 3, lambda i, c, inner=inner: inner(c), jnp.ones((2, 2)))
+        np.testing.assert_array_equal(found, 8 - 7 * np.broadcast_to(constant, (2, 2)))
+
+
 def test_a_scan_without_a_state_is_no_loop() -> None:
     run = weft.jit(lambda x: lax.map(lambda r: (weft.nn.softmax(r), r.argmax(), jnp.arange(3)), x))
     for n, m in ((24, 36), (5, 7), (64, 128), (0, 4)):

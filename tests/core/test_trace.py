@@ -13,7 +13,7 @@ import pytest
 
 from tests.core.programs import F32, I32, add_p, aval, neg_p, pair_p, record
 from weft import config, core, errors, runtime
-from weft.core import source_info
+from weft.core import kinds, source_info
 
 
 def test_records_equations_in_order():
@@ -167,7 +167,7 @@ def test_nothing_is_kept_after_tracing():
 
 
 def test_folding_and_forwarding():
-    convert = core.Primitive("test_convert")
+    convert = core.Primitive("test_convert", kinds.Identity())
     try:
         convert.def_abstract_eval(lambda x, dtype: x.update(dtype=dtype, weak_type=False))
         convert.def_fold(lambda values, params: np.asarray(values[0]).astype(params["dtype"]))
@@ -210,7 +210,7 @@ def test_weak_and_strong_evaluations_are_not_mixed_up():
 
 def test_abstract_evaluation_runs_once_per_types_and_parameters():
     calls = []
-    counted = core.Primitive("test_counted")
+    counted = core.Primitive("test_counted", kinds.Identity())
     del core.primitive.registry["test_counted"]
 
     def rule(x, k):

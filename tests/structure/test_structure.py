@@ -60,6 +60,9 @@ RUNGS: dict[str, int] = {
     "weft.inspect": 10,
     "weft.stages": 10,
     "weft._base.api": 10,
+    "weft.extend": 10,
+    "weft.interpreters": 10,
+    "weft.api_util": 10,
     "weft": 11,
 }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,11 +15,12 @@ import numpy as np
 
 from weft import runtime
 from weft._base import lazy, target
-from weft.core import axis_names, primitive, tracebacks
+from weft.core import avals, axis_names, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
 from weft.dispatch import ahead_of_time, code_facts, devices, function_names, jit_calls, signature
 from weft.dispatch import jit as jit_module
+from weft.dispatch.struct import ShapeDtypeStruct
 
 VERSION = "0.1.0"
 _MOST_THREADS = 256  # of the native pool
@@ -68,6 +70,14 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ShapeDtypeStruct(shape=(3, 3), dtype=float32)
     """
     jit_module.check_callable(fun)
+    leaves, treedef = runtime.tree_flatten((args, kwargs))
+    if any(type(dim) is not int for leaf in leaves if isinstance(leaf, ShapeDtypeStruct) for dim in leaf.shape):
+        structs = functools.partial(_traced_structs, fun)
+        return lazy.submodule("weft.dispatch.symbolic_dims").eval_shape(structs, leaves, treedef)
+    return _traced_structs(fun, *args, **kwargs)
+
+
+def _traced_structs(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     state = jit_calls.JitState(fun, jit_calls.PLAIN)
     return ahead_of_time.out_structs(state.trace(state.prepare(args, kwargs, accept_structs=True)))
 
@@ -80,7 +90,7 @@ def typeof(x: Any) -> Any:
     ShapedArray(float32[], weak_type=True)
     """
     try:
-        return ahead_of_time.get_aval(x)
+        return avals.typeof(x) if type(x) in avals.structs else ahead_of_time.get_aval(x)
     except TypeError as error:
         raise TypeError(f"Argument {x!r} of type {type(x)} is not a valid JAX type") from error
 

@@ -1,4 +1,4 @@
-"""The ``weft`` command: ``weft tour``, ``weft cache``, ``weft devices``, ``weft env``."""
+"""The ``weft`` command: ``weft run``, ``weft tour``, ``weft cache``, ``weft devices``, ``weft env``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="weft", description="Trace, compile and cache NumPy-style Python functions.")
     parser.add_argument("--version", action="version", version=f"weft {weft.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
+    commands.add_parser("run", help="run an unmodified JAX program on weft: weft run script.py args, -m module")
     tour = commands.add_parser("tour", help="see weft at work on this machine (under a minute), and write tour.html")
     tour.add_argument("--output", type=Path, default=Path("tour.html"), help="where the report goes")
     cache = commands.add_parser("cache", help="the cache on disk: what is there, remove it, check it")
@@ -60,8 +61,11 @@ def _cache(action: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["run"]:
+        lazy.submodule("weft.run").run(words[1:])  # what follows is Python's command line, and not parsed here
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words)
     if options.command == "tour":
         return lazy.submodule("weft.tour.run").run(options.output)
     if options.command == "cache":

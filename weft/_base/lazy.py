@@ -21,6 +21,7 @@ MODULES = {
     "logging": "logging",
     "platform": "platform",
     "compiler": "weft.compiler",
+    "custom_calls": "weft.extend.core.custom_calls",
     "discharge": "weft.effects.discharge",
     "donations": "weft.dispatch.donations",
     "misses": "weft.dispatch.cache_diagnostics",

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from weft._base import lazy
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -49,7 +51,7 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.checkify": "ErrorCategory check check_error checkify",
     "weft.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
     "weft.experimental.compilation_cache.compilation_cache": "reset_cache set_cache_dir",
-    "weft.experimental.hijax": "instantiate_zeros is_undefined_primal register_hitype",
+    "weft.experimental.hijax": "register_hitype",
     "weft.experimental.layout": "with_layout_constraint",
     "weft.experimental.mesh_utils": "create_device_mesh create_hybrid_device_mesh",
     "weft.experimental.multihost_utils": """
@@ -62,6 +64,8 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.pallas.triton": """
         approx_tanh atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
         debug_barrier elementwise_inline_asm load max_contiguous store""",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel":
+        "make_splash_mha make_splash_mha_single_device make_splash_mqa",
     "weft.experimental.pjit": "pjit",
     "weft.experimental.random": "stateful_rng",
     "weft.experimental.serialize_executable": "deserialize_and_load serialize",
@@ -92,11 +96,14 @@ FUNCTIONS: dict[str, str] = {
     "weft.extend.mlir": """
         deserialize_portable_artifact hlo_to_stablehlo refine_polymorphic_shapes serialize_portable_artifact""",
     "weft.extend.pallas": "register_lowering_rule",
-    "weft.extend.random": "define_prng_impl random_seed seed_with_impl threefry_2x32",
+    "weft.extend.random": "define_prng_impl",
     "weft.extend.xla": "clear_hlo_module_transformation register_hlo_module_transformation",
     "weft.ffi": "ffi_call ffi_lowering pycapsule register_ffi_target register_ffi_type",
     "weft.flatten_util": "ravel_pytree",
     "weft.image": "resize scale_and_translate",
+    "weft.interpreters.pxla": """
+        are_hlo_shardings_equal array_mapping_to_axis_resources create_compile_options global_aval_to_result_handler
+        global_avals_to_results_handler is_hlo_sharding_replicated op_sharding_to_indices""",
     "weft.lax": """
         ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike abs acos acosh add after_all all_gather
         all_to_all approx_max_k approx_min_k argmax argmin asin asinh atan atan2 atanh axis_index
@@ -251,9 +258,13 @@ CLASSES: dict[str, str] = {
     "weft.experimental.checkify": "Error JaxRuntimeError",
     "weft.experimental.custom_partitioning": "custom_partitioning",
     "weft.experimental.hijax": """
-        AbstractValue AvalMutableQDD AvalQDD HiPrimitive MutableHiType Zero aval_method aval_property""",
+        AvalMutableQDD AvalQDD HiPrimitive HiPspec HiType MutableHiType TransformedRef VJPHiPrimitive aval_method
+        aval_property""",
     "weft.experimental.layout": "Format Layout",
     "weft.experimental.pallas": "BlockSpec BoundedSlice Buffered CostEstimate GridSpec Indirect Slice",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": "BlockSizes SegmentIds",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask":
+        "CausalMask FullMask LocalMask Mask MultiHeadMask NumpyMask",
     "weft.experimental.pallas.triton": "CompilerParams",
     "weft.experimental.random": "StatefulPRNG",
     "weft.experimental.sparse": "BCOO BCSR COO CSC CSR JAXSparse",
@@ -266,6 +277,7 @@ CLASSES: dict[str, str] = {
     "weft.extend.pallas": "GridMapping",
     "weft.extend.xla": "PipelineStage",
     "weft.image": "ResizeMethod",
+    "weft.interpreters.pxla": "MeshComputation MeshExecutable",
     "weft.lax": """
         AccuracyMode ConvDimensionNumbers DotAlgorithm DotAlgorithmPreset FftType GatherDimensionNumbers
         GatherScatterMode Precision RaggedDotDimensionNumbers RandomAlgorithm RoundingMethod ScatterDimensionNumbers
@@ -306,6 +318,7 @@ PRIMITIVES: dict[str, str] = {
         sharding_constraint_p shift_left_p shift_right_arithmetic_p shift_right_logical_p sign_p sin_p sinh_p
         slice_p sort_p split_p sqrt_p square_p squeeze_p stack_p stage_p stop_gradient_p sub_p tan_p tanh_p
         tile_p top_k_p transpose_p unstack_p while_p xor_p zeta_p""",
+    "weft.extend.core.primitives": "empty2_p random_gamma_p",
 }
 
 # Modules with no name in the tables.
@@ -322,11 +335,28 @@ def _documented(table: dict[str, str], module: str) -> frozenset[str]:
     return _words(table.get(module, ""))
 
 
+def _nobody(qualified: str) -> str:
+    return ""
+
+
+_caller: Callable[[str], str] = _nobody
+
+
+def set_caller(caller: Callable[[str], str]) -> None:
+    """``caller(qualified name)`` is added to the errors that stubs raise: where weft stands in for JAX, who asked."""
+    global _caller
+    _caller = caller
+
+
+def _refuse(qualified: str) -> NoReturn:
+    raise NotImplementedError(f"{qualified} is not built yet in this version of weft{_caller(qualified)}")
+
+
 def stub_function(qualified: str) -> Callable[..., NoReturn]:
     """A function that raises NotImplementedError naming itself."""
 
     def unbuilt(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"{qualified} is not built yet in this version of weft")
+        _refuse(qualified)
 
     unbuilt.__module__, _, unbuilt.__name__ = qualified.rpartition(".")
     unbuilt.__qualname__ = unbuilt.__name__
@@ -339,7 +369,7 @@ def stub_class(qualified: str) -> type:
     module, _, name = qualified.rpartition(".")
 
     def construct(cls: type, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"{qualified} is not built yet in this version of weft")
+        _refuse(qualified)
 
     text = f"Not built yet: making one raises NotImplementedError naming {qualified}."
     return type(name, (), {"__new__": construct, "__module__": module, "__doc__": text})
@@ -350,9 +380,15 @@ class StubPrimitive:
 
     def __init__(self, qualified: str) -> None:
         self._qualified = qualified
+        self.name = qualified.rpartition(".")[2].removesuffix("_p")
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - it is never set
+        """Libraries that key their tables by primitives ask whether it is one."""
+        return lazy.submodule("weft.core.primitive").Primitive
 
     def bind(self, *args: Any, **params: Any) -> NoReturn:
-        raise NotImplementedError(f"{self._qualified} is not built yet in this version of weft")
+        _refuse(self._qualified)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -360,7 +396,7 @@ class StubPrimitive:
         self.bind()
 
     def __repr__(self) -> str:
-        return self._qualified.rpartition(".")[2].removesuffix("_p")
+        return self.name
 
 
 def missing(module: str, name: str) -> Any:
@@ -392,7 +428,7 @@ def fallback(module: str) -> Callable[[str], Any]:
 @functools.cache
 def _modules() -> frozenset[str]:
     named = {*FUNCTIONS, *CLASSES, *EMPTY_MODULES}
-    parents = {name.rpartition(".")[0] for name in named}
+    parents = {".".join(name.split(".")[:length]) for name in named for length in range(2, name.count(".") + 1)}
     return frozenset(named | parents) - {"", "weft"}
 
 

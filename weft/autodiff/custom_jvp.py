@@ -22,17 +22,18 @@ from weft import errors, runtime, tree_util
 from weft.autodiff import symbolic_zeros
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
+from weft.autodiff.transpose import backward_pass
 from weft.core import kinds, printer, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval, long_text
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
-from weft.core.ref_types import ProgramPrimitive
+from weft.core.ref_types import CustomCallPrimitive
 from weft.core.tangents import Zero
 from weft.dispatch import calls, flat_functions
 from weft.dispatch import jit as jit_module
 from weft.operations import linear
 
-custom_jvp_call_p = ProgramPrimitive(
+custom_jvp_call_p = CustomCallPrimitive(
     "custom_jvp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
 )
 
@@ -57,7 +58,8 @@ def pushed(primals: Any, tangents: Any, rule: Any, out_avals: Any, captured_erro
     captured = len(primals) - rule.in_tree.num_leaves
     if any(type(t) is not Zero for t in tangents[:captured]):
         raise errors.UnexpectedTracerError(captured_error.format(name=rule.name))
-    outs, out_tangents, _ = rule.push(primals[captured:], tangents[captured:], out_avals)
+    given = [symbolic_zeros.as_recorded(x) for x in primals[captured:]]
+    outs, out_tangents, _ = rule.push(given, tangents[captured:], out_avals)
     return outs, out_tangents
 
 
@@ -68,7 +70,9 @@ _CAPTURED = (
 custom_jvp_call_p.jvp = lambda primals, tangents, *, call_jaxpr, jvp, **params: pushed(
     primals, tangents, jvp, call_jaxpr.out_avals, _CAPTURED
 )
-custom_jvp_call_p.transpose = None
+custom_jvp_call_p.transpose = lambda cts, *operands, call_jaxpr, **params: backward_pass(
+    call_jaxpr.jaxpr, call_jaxpr.consts, operands, cts
+)
 
 
 _PROGRAMS_BOUND = 1024  # programs cached for each of weft's own functions

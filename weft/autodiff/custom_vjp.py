@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import errors, runtime, tree_util
-from weft._base.record import NamedTuple
+from weft._base.record import NamedTuple, Record
 from weft.autodiff import custom_jvp, symbolic_zeros
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
@@ -24,14 +24,14 @@ from weft.core.avals import get_aval, long_text
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import DebugInfo
 from weft.core.primitive import Primitive
-from weft.core.ref_types import ProgramPrimitive
+from weft.core.ref_types import CustomCallPrimitive
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
 from weft.dispatch import calls, function_names
 from weft.dispatch import flat_functions as flat_module
 from weft.operations import convert
 
-custom_vjp_call_p = ProgramPrimitive(
+custom_vjp_call_p = CustomCallPrimitive(
     "custom_vjp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
 )
 custom_vjp_call_p.def_effectful_abstract_eval(
@@ -94,16 +94,11 @@ def _transpose_custom_lin(cts: Any, *operands: Any, rule: VjpRule, num_res: int,
 custom_lin_p.jvp, custom_lin_p.transpose = _no_forward_mode, _transpose_custom_lin
 
 
-class CustomVJPPrimal(NamedTuple):
-    """An argument of ``fwd`` in a rule with symbolic zeros: ``perturbed`` if it is differentiated."""
+class CustomVJPPrimal(Record):
+    """An argument of ``fwd`` in a rule with symbolic zeros: ``perturbed`` if it is differentiated. A leaf of trees."""
 
     value: Any
     perturbed: bool
-
-
-tree_util.register_pytree_node(
-    CustomVJPPrimal, lambda x: ((x.value,), x.perturbed), lambda p, x: CustomVJPPrimal(x[0], p)
-)
 
 
 class VjpRule:

@@ -396,10 +396,9 @@ def fwd_and_bwd(
 
 
 def _aval_of(leaf: Any) -> Any:
-    """The type of a leaf that may be a ShapeDtypeStruct."""
-    if isinstance(leaf, struct.ShapeDtypeStruct):
-        return runtime.ShapedArray(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
-    return flat_functions.check_leaf(leaf)
+    """The type of a leaf that may only describe an array."""
+    aval = struct.described(leaf) if avals.find_rule(leaf) is None else None
+    return flat_functions.check_leaf(leaf) if aval is None else aval
 
 
 # -- linear functions -------------------------------------------------------------------------------------------------

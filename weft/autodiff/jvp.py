@@ -20,8 +20,8 @@ from weft.core import avals, kinds, provenance
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
-from weft.core.primitive import MISSING
-from weft.core.tangents import Along, Zero, plain, tangent_aval, with_attributes
+from weft.core.primitive import MISSING, missing_rule
+from weft.core.tangents import FLOAT0, Along, Zero, plain, tangent_aval, with_attributes
 from weft.core.trace import Trace, set_current
 from weft.core.tracer import Tracer
 from weft.operations import linear
@@ -41,16 +41,51 @@ def push(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params
         if primitive.jvp is None:
             raise NotImplementedError(f"Differentiation rule for '{primitive.name}' not implemented")
         out, tangent = primitive.jvp(primals, tangents, **params)
+        if type(primitive.kind) is kinds.Opaque:
+            return _checked(primitive, out, tangent)
         if type(primitive.kind) is kinds.Elementwise and type(tangent) is not Zero:
             tangent = linear.broadcast_tangent(tangent, avals.get_aval(out))  # of an operand that was broadcast
         return out, tangent
+    return push_stated(primitive, primals, tangents, params)
+
+
+def push_stated(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+    """``push`` for a primitive whose derivative is stated in another way than by ``jvp``."""
     if primitive.partials is not None:
         return _push_partials(primitive, primals, tangents, params)
     if primitive.linear is not None:
         return _push_linear(primitive, primals, tangents, params)
     if primitive.expansion is not None:
         return _push_expansion(primitive, primals, tangents, params)
-    raise NotImplementedError(f"Differentiation rule for '{primitive.name}' not implemented")
+    raise missing_rule(
+        primitive,
+        f"Differentiation rule for '{primitive.name}' not implemented",
+        "ad.primitive_jvps[{name}] = rule, where rule(primals, tangents, **params) gives (results, their tangents)",
+    )
+
+
+def _checked(primitive: Any, out: Any, tangent: Any) -> tuple[Any, Any]:
+    """What a user's rule gave: tangents of integers become symbolic zeros, others have the types of the results."""
+    if not primitive.multiple_results:
+        return out, _as_tangent(primitive, out, tangent)
+    out, tangent = list(out), list(tangent)
+    if len(out) != len(tangent):
+        raise ValueError(f"the jvp rule of '{primitive.name}' gives {len(out)} results and {len(tangent)} tangents")
+    return out, [_as_tangent(primitive, x, t) for x, t in zip(out, tangent, strict=True)]
+
+
+def _as_tangent(primitive: Any, out: Any, tangent: Any) -> Any:
+    expected = tangent_aval(avals.get_aval(out))
+    if type(tangent) is Zero or expected.dtype == FLOAT0:
+        return Zero(expected)
+    found = None if tangent is None else avals.get_aval(tangent)
+    if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        raise TypeError(
+            f"the jvp rule of '{primitive.name}' gives a tangent of type "
+            f"{None if found is None else avals.long_text(found)} for a result of type "
+            f"{avals.long_text(avals.get_aval(out))}; a tangent that is zero is ad.Zero.from_primal_value(result)"
+        )
+    return tangent
 
 
 def _push_partials(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import tree_util
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
 from weft.core import trace as tracing
 from weft.core.avals import Typed, get_aval, long_text
-from weft.core.tangents import FLOAT0, Zero, tangent_aval
+from weft.core.tangents import FLOAT0, Zero, plain, tangent_aval
 from weft.dispatch import signature
 from weft.operations import linear
 
@@ -35,8 +36,8 @@ class SymbolicZero(Typed):
 
 
 def zero_from_primal(value: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value: an array of zeros, or a ``SymbolicZero``."""
-    return as_user_sees(Zero.from_primal_value(value), symbolic_zeros)
+    """The zero tangent of a value, or of each leaf of a tree: an array of zeros, or a ``SymbolicZero``."""
+    return tree_util.tree_map(lambda leaf: as_user_sees(Zero.from_primal_value(leaf), symbolic_zeros), value)
 
 
 def as_user_sees(tangent: Any, symbolic_zeros: bool) -> Any:
@@ -56,6 +57,18 @@ def _as_array(scalar: Any) -> Any:
     if type(trace) is tracing.DynamicJaxprTrace:
         return tracing.DynamicJaxprTracer(trace, aval, trace.atom(scalar), None)
     return signature.to_array(scalar, aval)
+
+
+def as_recorded(value: Any) -> Any:
+    """A Python number that is an operand of a recorded equation as a literal of the program being traced."""
+    if type(value) is not bool and not isinstance(value, (int, float, complex)):
+        return value
+    trace = tracing.state.trace
+    while type(trace) is not tracing.DynamicJaxprTrace:
+        trace = getattr(trace, "parent", None)
+        if trace is None:
+            return value
+    return tracing.DynamicJaxprTracer(trace, get_aval(value), trace.atom(plain(value)), None)
 
 
 def checked(tangent: Any, aval: Any, rule: Any) -> Any:

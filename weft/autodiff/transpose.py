@@ -17,7 +17,7 @@ from typing import Any
 from weft.core import kinds, source_info
 from weft.core import trace as tracing
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from weft.core.primitive import MISSING
+from weft.core.primitive import MISSING, missing_rule
 from weft.core.tangents import Undefined, Zero, plain, tangent_aval, with_attributes
 from weft.operations import linear as linear_operations
 
@@ -75,8 +75,11 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
         return
     rule = primitive.transpose
     if rule is MISSING or rule is None:
-        raise NotImplementedError(
-            f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented"
+        raise missing_rule(
+            primitive,
+            f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented",
+            "ad.primitive_transposes[{name}] = rule, where rule(cotangent, *operands, **params) gives a cotangent for "
+            "each operand that ad.is_undefined_primal, and None for the others",
         )
     operands = [
         with_attributes(atom.val if isinstance(atom, Literal) else values[atom])
@@ -94,7 +97,10 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
         given = [Zero(tangent_aval(v.aval)) if ct is None else ct for ct, v in zip(cts, eqn.outvars, strict=True)]
     with source_info.replayed(eqn.source):
         back = []
-        for atom, ct in zip(eqn.invars, rule(given, *operands, **eqn.params), strict=True):
+        made = rule(given, *operands, **eqn.params)
+        if made is Zero:  # the class: no operand has a cotangent
+            return
+        for atom, ct in zip(eqn.invars, made, strict=True):
             if ct is None or type(ct) is Zero or type(atom) is Literal or atom not in linear:
                 continue
             if type(primitive.kind) is kinds.Elementwise:

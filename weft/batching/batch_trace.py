@@ -20,7 +20,7 @@ from weft.core import trace as tracing
 from weft.core.axis_names import Axis
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
-from weft.core.primitive import MISSING
+from weft.core.primitive import MISSING, missing_rule
 from weft.core.trace import Trace, set_current
 from weft.core.tracer import Tracer
 from weft.operations import shape
@@ -72,7 +72,7 @@ class BatchTrace(Trace):
         values, dims = self.split(args)
         name = self.axis.name
         with set_current(self.parent):
-            untouched = all(dim is None for dim in dims)
+            untouched = all(dim is None for dim in dims) and not primitive.always_batched
             if untouched and (name is None or not axis_names.concerned(primitive, params, name)):
                 return self.parent.process(primitive, tuple(values), params)
             out, out_dims = batched(primitive, self.axis, values, dims, params)
@@ -100,10 +100,14 @@ def batched(primitive: Any, axis: Axis, values: Sequence[Any], dims: Sequence[Di
         return primitive.batch_axis(axis, list(values), list(dims), **params)
     if primitive.batch is not MISSING:
         return primitive.batch(axis.size, list(values), list(dims), **params)
-    general = _KINDS.get(type(primitive.kind))
+    general = BY_KIND.get(type(primitive.kind))
     if general is not None:
         return general(primitive, axis.size, list(values), list(dims), params)
-    raise NotImplementedError(f"Batching rule for '{primitive.name}' not implemented")
+    raise missing_rule(
+        primitive,
+        f"Batching rule for '{primitive.name}' not implemented",
+        "batching.primitive_batchers[{name}] = rule, where rule(values, dims, **params) gives (results, their dims)",
+    )
 
 
 # -- kinds ------------------------------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ def _resolve(primitive: Any, size: int, values: list[Any], dims: list[Dim], para
     return (outs, out_dims) if primitive.multiple_results else (outs[0], out_dims[0])
 
 
-_KINDS: dict[type, Callable[..., Any]] = {
+BY_KIND: dict[type, Callable[..., Any]] = {
     kinds.Elementwise: _elementwise,
     kinds.Reduction: _reduction,
     kinds.Cumulative: _cumulative,

@@ -24,6 +24,7 @@ from weft.operations import convert, reductions
 from weft.operations.mapped import Dim, at, placed
 
 F = TypeVar("F", bound=Callable[..., Any])
+refused: dict[type, Any] = {}  # types that libraries declared to be taken apart by rules of their own
 _LOADED = batched_programs  # imported for the batching rules that it defines
 
 
@@ -62,6 +63,8 @@ def vmap(
                 f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
         leaves, in_tree = runtime.tree_flatten((args, kwargs))
+        if refused:
+            _check_refused((args, kwargs))
         dims = _in_dims(in_axes, args, kwargs)
         size = _mapped_size(fun, args, kwargs, leaves, dims, axis_size)
         dims = [
@@ -118,6 +121,15 @@ def _spread(prefix: Any, tree: Any, name: str) -> list[Dim]:
     for leaf, subtree in zip(leaves, subtrees, strict=True):
         spread += [leaf] * tree_util.tree_structure(subtree).num_leaves
     return spread
+
+
+def _check_refused(tree: Any) -> None:
+    for value in runtime.tree_flatten(tree, lambda value: type(value) in refused)[0]:
+        if type(value) in refused:
+            raise NotImplementedError(
+                f"[vmap] {type(value).__name__} is registered to be taken apart by rules of its own, which "
+                "weft does not have: it maps over arrays and pytrees of arrays"
+            )
 
 
 def _in_dims(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Dim]:

@@ -15,7 +15,7 @@ from weft.compiler import pipeline
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
-from weft.effects import number_checks
+from weft.effects import number_checks, user_primitives
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -23,6 +23,13 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     kind = primitive.kind
     if isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign):
         return _call(primitive, kind, args, params)
+    if isinstance(kind, kinds.Opaque) and (primitive.has_impl or primitive.lowering is None):
+        return user_primitives.run(primitive, args, params)
+    return evaluate_compiled(primitive, args, params)
+
+
+def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The result of an operation by its compiled program."""
     avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
     if config.execution_watched and config.read("no_execution"):
         raise RuntimeError(f"tried to execute {primitive.name}, but the no_execution config option is set")

@@ -11,16 +11,23 @@ import functools
 from collections.abc import Sequence
 
 from weft.compiler import expansions, unrolled_loops
+from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.core import kinds
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, jaxprs_in_params
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, jaxprs_in_params, joined_effects
 from weft.core.rewrite import Splicer
+from weft.effects import user_primitives
 
-INLINED = (kinds.Higher, kinds.Effect, kinds.Identity, kinds.Resolve, kinds.Reshape, kinds.Loop)
+INLINED = (kinds.Higher, kinds.Opaque, kinds.Effect, kinds.Identity, kinds.Resolve, kinds.Reshape, kinds.Loop)
 
 
 def inline(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program, flat."""
-    return Splicer(closed, _inlined, INLINED).run()
+    made = Splicer(closed, _inlined, INLINED).run()
+    effects = closed.effects if made is closed else joined_effects(made.eqns)
+    if effects <= made.effects:
+        return made
+    # the lowering of a user's primitive has effects that the primitive does not declare
+    return ClosedJaxpr(made.jaxpr.replace(effects=made.effects | effects), made.consts)
 
 
 def _inlined(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
@@ -30,6 +37,8 @@ def _inlined(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         if inner is None:
             raise NotImplementedError(f"[compile] {eqn.primitive.name} cannot be compiled yet.")
         return splicer.splice(inner, eqn.invars)
+    if isinstance(kind, kinds.Opaque):
+        return splicer.splice(_lowered(eqn), eqn.invars, eqn.source)
     if isinstance(kind, kinds.Identity):
         return _barrier(eqn, splicer) if kind.barrier else eqn.invars
     if isinstance(kind, kinds.Effect):
@@ -54,6 +63,11 @@ def _resolved(eqn: JaxprEqn, kind: kinds.Resolve) -> ClosedJaxpr:
     if jaxprs_in_params(eqn.params):
         return expansions.traced(function, [v.aval for v in eqn.invars])
     return expansions.of_equation(eqn, function)
+
+
+def _lowered(eqn: JaxprEqn) -> ClosedJaxpr:
+    """The program of a user's primitive, on words where it has keys inside."""
+    return lower_prng_keys(user_primitives.lowered_equation(eqn))
 
 
 def _barrier(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:

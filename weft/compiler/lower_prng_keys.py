@@ -21,6 +21,7 @@ from weft import dtypes, operations
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
+from weft.effects import user_primitives
 
 
 def has_keys(jaxpr: Jaxpr) -> bool:
@@ -65,7 +66,7 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     for eqn in jaxpr.eqns:
         outs = _equation(eqn, [_typed(read(atom), atom) for atom in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return [_typed(read(atom), atom) for atom in jaxpr.outvars]
 
 
 def _called(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
@@ -94,6 +95,9 @@ def _equation(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
             return _run(inner.jaxpr, [*inner.consts, *operands])
     if isinstance(kind, (kinds.Loop, kinds.Branch)) and any(map(has_keys, jaxprs_in_params(params))):
         return eqn.primitive.bind(*operands, **kind.mapped(params, lower_prng_keys))
+    if keyed and isinstance(kind, kinds.Opaque):
+        inner = user_primitives.lowered_equation(eqn)
+        return _run(inner.jaxpr, [*inner.consts, *operands])
     if keyed and (isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign)):
         return _called(eqn, operands)
     if keyed and isinstance(kind, kinds.Resolve) and eqn.primitive.on_words is None:

@@ -63,7 +63,7 @@ def is_pure(closed: ClosedJaxpr | Jaxpr) -> bool:
     """Whether a program, inner ones included, can be run on made-up arguments."""
     return all(
         not equation.effects
-        and not isinstance(equation.primitive.kind, (kinds.Effect, kinds.External))
+        and not isinstance(equation.primitive.kind, (kinds.Effect, kinds.External, kinds.Opaque))
         and all(map(is_pure, jaxprs_in_params(equation.params)))
         for equation in _jaxpr(closed).eqns
     )

@@ -36,7 +36,7 @@ def compiler_version() -> bytes | None:
     except (OSError, KeyError):
         return None
     digest.update(" ".join(codegen.helper_names()).encode())
-    digest.update(f"\nweft {getattr(sys.modules['weft'], '__version__', '')} Python {sys.version}\n".encode())
+    digest.update(f"\nweft {getattr(sys.modules['weft._base.api'], 'VERSION', '')} Python {sys.version}\n".encode())
     digest.update(f"numpy {np.__version__} ml_dtypes {ml_dtypes.__version__}\n".encode())
     digest.update(_library_versions().encode())
     return digest.digest()

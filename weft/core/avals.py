@@ -135,6 +135,10 @@ pytype_avals: dict[type, Callable[[Any], Any]] = {
 }
 
 
+# Types of what describes an array without having its values -> the aval. Traced functions may return such things.
+structs: dict[type, Callable[[Any], Any]] = {ShapedArray: lambda aval: aval}
+
+
 def find_rule(value: Any) -> Callable[[Any], Any] | None:
     """The rule that gives the aval of ``value``: that of its exact type, or of the first base class that has one."""
     rule = pytype_avals.get(type(value))
@@ -150,13 +154,25 @@ def get_aval(value: Any) -> Any:
     """The aval of an array, a traced value or a scalar."""
     rule = find_rule(value)
     if rule is None:
-        raise TypeError(f"Argument '{value}' of type {type(value)} is not a valid JAX type")
+        raise not_an_array(value) or TypeError(f"Argument '{value}' of type {type(value)} is not a valid JAX type")
     return rule(value)
+
+
+def not_an_array(value: Any) -> ValueError | None:
+    """The error for an object that could be made an array by its method ``__jax_array__``; None for other values."""
+    if isinstance(value, type) or not hasattr(value, "__jax_array__"):
+        return None
+    return ValueError(
+        "Triggering __jax_array__() during abstractification is no longer supported. To avoid this error, either "
+        "explicitly convert your object using jax.numpy.array(), or register your object as a pytree. The object is of "
+        f"type {type(value)}."
+    )
 
 
 def typeof(value: Any) -> Any:
     """The type of a value, as printed jaxprs show it: shape, dtype and weakness."""
-    return get_aval(value)
+    described = structs.get(type(value))
+    return get_aval(value) if described is None else described(value)
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:
@@ -224,3 +240,14 @@ class _ShortNames(dict[Any, str]):
 
 
 _short_dtype_names = _ShortNames()
+
+
+# JAX's methods and attributes of types; those of tangents are set by core.tangents
+_JAX: dict[str, Any] = {
+    "normalize": lambda aval: aval.strip_weak_type(),
+    "update_weak_type": lambda aval, weak_type: aval.update(weak_type=weak_type),
+    "is_high": False,
+    "vma": frozenset(),
+}
+for _name, _value in _JAX.items():
+    setattr(ShapedArray, _name, _value)

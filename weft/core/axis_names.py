@@ -25,6 +25,8 @@ class Axis(NamedTuple):
     size: int
     name: Hashable | None = None
 
+    spmd_name = explicit_mesh_axis = None  # JAX's words for axes of meshes of devices
+
 
 class NamedAxis(Effect):
     """An equation computes across the elements of a named axis."""

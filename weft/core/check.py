@@ -41,8 +41,9 @@ def check_jaxpr(program: Jaxpr | ClosedJaxpr) -> None:
 
 def _check_consts(closed: ClosedJaxpr) -> None:
     for index, (v, const) in enumerate(zip(closed.jaxpr.constvars, closed.consts)):
-        if not equal_types(avals.get_aval(const), v.aval):
-            raise _fail(f"constant {index} is {avals.long_text(avals.get_aval(const))}, its variable {v!r}")
+        found = avals.typeof(const)
+        if not equal_types(found, v.aval):
+            raise _fail(f"constant {index} is {avals.long_text(found)}, its variable {v!r}")
 
 
 def _check(jaxpr: Jaxpr) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,10 +46,10 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """The Python function of a closed jaxpr, on flat values."""
+def jaxpr_as_fun(closed: ClosedJaxpr, *args: Any) -> Callable[..., list[Any]]:
+    """The Python function of a closed jaxpr, on flat values; ``args`` are its first operands."""
+    return functools.partial(_run, closed, *args)
 
-    def run(*args: Any) -> list[Any]:
-        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
 
-    return run
+def _run(closed: ClosedJaxpr, *args: Any) -> list[Any]:
+    return eval_jaxpr(closed.jaxpr, closed.consts, *args)

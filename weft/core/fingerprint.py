@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import dtypes
 from weft._base import lazy
+from weft.core import kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 
 _SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}  # address -> (the object, its number)
@@ -59,7 +60,10 @@ class _Writer:
         for eqn in jaxpr.eqns:
             operands = " ".join([str(numbers[x]) if type(x) is Var else atom(x) for x in eqn.invars])
             params = self.params(eqn.primitive, eqn.params) if eqn.params else ""
-            parts.append(f"{self.binders(eqn.outvars)}={eqn.primitive.name}[{params}]{operands}")
+            name = eqn.primitive.name
+            if type(eqn.primitive.kind) is kinds.Opaque:  # users may give two primitives one name
+                name += f"#{serial(eqn.primitive)}"
+            parts.append(f"{self.binders(eqn.outvars)}={name}[{params}]{operands}")
         parts.append(" ".join([atom(x) for x in jaxpr.outvars]))
         if jaxpr.effects:
             parts.append(",".join(sorted(map(repr, jaxpr.effects))))

@@ -12,6 +12,7 @@ Sharing is by identity: two equations that hold the same Jaxpr object call the s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
@@ -60,6 +61,11 @@ class Literal:
     def __init__(self, val: Any, aval: Any) -> None:
         self.val = val
         self.aval = aval
+
+    @property
+    def hash(self) -> int | None:
+        """The hash of the value; None for an array."""
+        return None if isinstance(self.val, np.ndarray) else hash(self.val)
 
     def __repr__(self) -> str:
         return f"Literal({literal_text(self.val)})"
@@ -111,11 +117,37 @@ class DebugInfo:
             self._result_paths = tuple(self._result_paths())
         return None if self._result_paths is None else tuple(self._result_paths)
 
+    def _replace(self, **changes: Any) -> DebugInfo:
+        """A copy with some fields changed."""
+        names = ("traced_for", "func_src_info", "arg_names", "result_paths")
+        return DebugInfo(**{**{name: getattr(self, name) for name in names}, **changes})
+
+    def with_unknown_names(self) -> DebugInfo:
+        return self._replace(arg_names=None, result_paths=None)
+
+    def resolve_result_paths(self) -> DebugInfo:
+        return self
+
+    def safe_arg_names(self, expected_count: int) -> tuple[str, ...]:
+        """The names of the arguments, empty where they are unknown."""
+        return self.arg_names or ("",) * expected_count
+
+    def safe_result_paths(self, expected_count: int) -> tuple[str, ...]:
+        """The paths of the results, empty where they are unknown."""
+        return self.result_paths or ("",) * expected_count
+
     def __repr__(self) -> str:
         return (
             f"DebugInfo(traced_for={self.traced_for!r}, func_src_info={self.func_src_info!r}, "
             f"arg_names={self.arg_names!r}, result_paths={self.result_paths!r})"
         )
+
+
+class EqnContext:
+    """What JAX restores before it evaluates an equation again: ``with eqn.ctx.manager``."""
+
+    manager = contextlib.nullcontext()
+    compute_type = xla_metadata = None
 
 
 class JaxprEqn:
@@ -143,8 +175,16 @@ class JaxprEqn:
     def source_info(self) -> source_info_module.SourceInfo:
         return source_info_module.SourceInfo(self.source)
 
+    @property
+    def ctx(self) -> type[EqnContext]:
+        """JAX's context of an equation (options while it was recorded), of which weft keeps nothing."""
+        return EqnContext
+
     def replace(self, **changes: Any) -> JaxprEqn:
         """A copy with some fields changed."""
+        if "source_info" in changes:
+            changes["source"] = changes.pop("source_info").captured
+        changes.pop("ctx", None)
         given = {name: getattr(self, name) for name in JaxprEqn.__slots__}
         return JaxprEqn(**{**given, **changes})
 
@@ -173,6 +213,8 @@ class Jaxpr:
         self.effects = effects
         self.debug_info = debug_info
         self._memo: dict[str, Any] = {}
+
+    is_high = False  # JAX's word: all of its types are those of arrays
 
     @property
     def in_avals(self) -> list[Any]:
@@ -220,6 +262,8 @@ class ClosedJaxpr:
         self.jaxpr = jaxpr
         self.consts = list(consts)
 
+    is_high = False
+
     @property
     def in_avals(self) -> list[Any]:
         return self.jaxpr.in_avals
@@ -239,6 +283,26 @@ class ClosedJaxpr:
     @property
     def effects(self) -> Effects:
         return self.jaxpr.effects
+
+    @property
+    def constvars(self) -> list[Var]:
+        return self.jaxpr.constvars
+
+    @property
+    def invars(self) -> list[Var]:
+        return self.jaxpr.invars
+
+    @property
+    def outvars(self) -> list[Atom]:
+        return self.jaxpr.outvars
+
+    @property
+    def debug_info(self) -> DebugInfo | None:
+        return self.jaxpr.debug_info
+
+    def map_jaxpr(self, function: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
+        """The program that ``function`` makes of the open one, with the same constants."""
+        return ClosedJaxpr(function(self.jaxpr), self.consts)
 
     def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None) -> ClosedJaxpr:
         return ClosedJaxpr(jaxpr or self.jaxpr, self.consts if consts is None else consts)

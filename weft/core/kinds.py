@@ -306,6 +306,14 @@ class Branch(Record):
     mapped: Callable[[Params, Callable[[Any], Any]], Params]
 
 
+class Opaque(Record):
+    """A primitive that a user made: opaque until it is lowered.
+
+    When a program is compiled, an equation of this kind is replaced by the program of the primitive's ``lowering``, a
+    function of traced values. Without one, the primitive's ``impl`` is called as a step of the program.
+    """
+
+
 class Higher(Record):
     """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None."""
 
@@ -334,5 +342,6 @@ Kind = (
     | Loop
     | Routine
     | Branch
+    | Opaque
     | Higher
 )

@@ -14,6 +14,9 @@ The derivative of an operation is stated in one of four ways, read by ``autodiff
 ``transpose(ct, *operands, **params)`` returns (or yields) one cotangent, or None, per operand; ``Undefined`` stands for
 the operands that the equation is linear in. ``linearize(live, *primals, **params)`` is for primitives with jaxprs as
 parameters: it gives the results, which of them have tangents, and a function from the live tangents to theirs.
+
+A primitive made with a name alone is a user's own (``kinds.Opaque``), with JAX's rules: ``impl`` computes its results
+from concrete values, ``lowering(context, *values, **params)`` from traced ones when a program is compiled.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import numpy as np
 
 from weft import config, errors
 from weft.core import avals as avals_module
+from weft.core import kinds
 from weft.core import trace as trace_module
 from weft.core.budget import BUDGET
 from weft.core.effects import Effects, no_effects
@@ -52,22 +56,36 @@ _state = trace_module.state
 
 
 class Primitive:
-    """One operation. See ``def_abstract_eval`` for what makes it usable."""
+    """One operation. See ``def_abstract_eval`` for what makes it usable.
+
+    >>> double_p = weft.extend.core.Primitive("double")  # a primitive of one's own
+    >>> _ = double_p.def_impl(lambda x: x + x)
+    >>> _ = double_p.def_abstract_eval(lambda x: weft.core.ShapedArray(x.shape, x.dtype))
+    >>> print(double_p.bind(4.0), weft.jit(double_p.bind)(weft.numpy.ones(2)))
+    8.0 [2. 2.]
+    """
 
     refuses_refs = True
+    multiple_results = False
+    call_primitive = False
+    always_batched = False  # True if the batching rule runs even for operands that are not mapped
+    lowering: Callable[..., Any] | None = None
+    # JAX's words for what no primitive of weft's has
+    ref_primitive = skip_canonicalization = ref_allocating = False
 
     def __init__(
         self,
         name: str,
         kind: Any = None,
-        multiple_results: bool = False,
+        multiple_results: bool | None = None,
         *,
         memoize: bool = True,
         print_params: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         self.name = name
-        self.kind = kind
-        self.multiple_results = multiple_results
+        self.kind = kinds.Opaque() if kind is None else kind
+        if multiple_results is not None:
+            self.multiple_results = multiple_results
         self.print_params = print_params  # the parameters as printed
         self.unnamed_params: frozenset[str] = frozenset(("name", "debug_info"))  # do not change what is computed
         self.print_rule: Callable[..., Any] | None = None  # (eqn, context, settings) -> Document
@@ -84,14 +102,58 @@ class Primitive:
         self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
         self._abstract_eval: Callable[..., Any] | None = None
         self._effectful = False
-        self._memo: dict[Any, Any] | None = {} if memoize else None
+        self._memo: dict[Any, Any] | None = {} if memoize and kind is not None else None
         self._fold: Callable[..., Any] | None = None
         self._forward: Callable[..., Any] | None = None
-        registry[name] = self
+        if kind is not None:
+            registry[name] = self
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the operation: an Array or Tracer, or a list of them with ``multiple_results``."""
         return _state.trace.process(self, args, params)
+
+    def bind_with_trace(self, trace: Any, args: Any, avals: Any, params: dict[str, Any], /) -> Any:
+        """Apply the operation under a given trace; ``avals`` are not needed."""
+        with trace_module.set_current(trace):
+            return trace.process(self, tuple(args), params)
+
+    def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """``rule(trace, args, avals, params)`` takes the place of ``bind`` and ``bind_with_trace``."""
+        self.bind_with_trace = rule
+
+        def bind(*args: Any, **params: Any) -> Any:
+            trace = trace_module.current()
+            with trace_module.eval_context():
+                return rule(trace, args, tuple([avals_module.get_aval(x) for x in args]), params)
+
+        self.bind = bind
+        return rule
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters with which ``bind`` makes an equation with these parameters again: the same."""
+        return params
+
+    def def_impl(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """``rule(*values, **params)`` computes the results (a list with ``multiple_results``) from concrete values."""
+        self.impl = rule
+        return rule
+
+    def impl(self, *args: Any, **params: Any) -> Any:
+        """The results on concrete values."""
+        return trace_module.EVAL.process(self, args, params)
+
+    @property
+    def has_impl(self) -> bool:
+        """Whether ``def_impl``, or a subclass, has given a rule."""
+        return "impl" in vars(self) or type(self).impl is not Primitive.impl
+
+    def abstract_eval(self, *avals: Any, **params: Any) -> tuple[Any, Effects]:
+        """(result aval or sequence of them, effects)."""
+        return self.typed(avals, params)
+
+    def is_high(self, *avals: Any, **params: Any) -> bool:
+        """False: every primitive of weft is one of arrays."""
+        return False
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """``rule(*avals, **params)`` gives the result's aval (a sequence of them with ``multiple_results``)."""
@@ -150,16 +212,53 @@ class Primitive:
         if self.refuses_refs and any(hasattr(aval, "inner_aval") for aval in in_avals):
             raise TypeError(f"{self.name} takes arrays, got a mutable array reference: read it, as in ref[...]")
         if self._abstract_eval is None:
-            raise NotImplementedError(f"Abstract evaluation for '{self.name}' not implemented")
-        out = self._abstract_eval(*in_avals, **params)
+            raise NotImplementedError(
+                f"Abstract evaluation for '{self.name}' not implemented: the types of its results are unknown. Give "
+                f"it a rule: {self.name}_p.def_abstract_eval(lambda *avals, **params: ShapedArray(shape, dtype))"
+            )
+        if type(self.kind) is not kinds.Opaque:
+            out = self._abstract_eval(*in_avals, **params)
+        else:
+            with trace_module.eval_context():  # what a user's rule computes is no part of the program
+                out = self._abstract_eval(*in_avals, **params)
         out, effects = out if self._effectful else (out, no_effects)
+        if type(self.kind) is kinds.Opaque:
+            out = self._checked_types(out)
         return (tuple(out) if self.multiple_results else out), frozenset(effects)
+
+    def _checked_types(self, out: Any) -> Any:
+        """What a user's rule gave, if it is a type, or a sequence of them."""
+        if self.multiple_results and not isinstance(out, (list, tuple)):
+            raise TypeError(
+                f"the abstract evaluation of '{self.name}' gives a sequence of types, since the primitive has several "
+                f"results (multiple_results is True); got {out!r}"
+            )
+        for aval in out if self.multiple_results else (out,):
+            if not (hasattr(aval, "shape") and hasattr(aval, "dtype")):
+                raise TypeError(
+                    f"the abstract evaluation of '{self.name}' gives a type such as ShapedArray(shape, dtype); got "
+                    f"{aval!r}. If the primitive has several results, set {self.name}_p.multiple_results = True"
+                )
+        return out
 
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> Any:
-        return _lookup, (self.name,)
+    def __copy__(self) -> Primitive:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Primitive:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return (_lookup, (self.name,)) if registry.get(self.name) is self else super().__reduce_ex__(protocol)
+
+
+def missing_rule(primitive: Primitive, text: str, how: str) -> NotImplementedError:
+    """The error for a rule that a primitive does not have; users are told how to give theirs one."""
+    if type(primitive.kind) is kinds.Opaque:
+        text += f". Register a rule for it: {how.format(name=f'{primitive.name}_p')}"
+    return NotImplementedError(text)
 
 
 def _as_weak(value: Any, aval: Any) -> Any:

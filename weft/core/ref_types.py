@@ -99,6 +99,22 @@ class ProgramPrimitive(Primitive):
         return trace.process(self, args, params)
 
 
+class CustomCallPrimitive(ProgramPrimitive):
+    """A call of a function with rules of its own. JAX's interpreters see its function and rules as ``subfuns``."""
+
+    def bind(self, *args: Any, subfuns: Any = None, **params: Any) -> Any:
+        if "call_jaxpr" not in params:
+            return lazy.custom_calls.bind(self, args, subfuns, params)
+        return super().bind(*args, **params)
+
+    def bind_with_trace(self, trace: Any, args: Any, avals: Any, params: dict[str, Any], /) -> Any:
+        with tracing.set_current(trace):
+            return self.bind(*args, **params)
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {**params, "subfuns": lazy.custom_calls.parts(self, params)}
+
+
 def _refs_in(args: tuple[Any, ...], params: dict[str, Any]) -> bool:
     return any(map(is_ref, args)) or any(ref_effect in inner.effects for inner in jaxprs_in_params(params))
 

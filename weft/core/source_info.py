@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 
@@ -41,10 +41,18 @@ def is_internal(filename: str) -> bool:
     known = _is_internal.get(filename)
     if known is None:
         own = filename.startswith((_PACKAGE, "<frozen")) and not filename.startswith(_TOUR)
-        known = _is_internal[filename] = own or _STDLIB_GLUE.get(filename, False)
+        known = own or _STDLIB_GLUE.get(filename, False) or filename.startswith(tuple(_excluded))
+        _is_internal[filename] = known
     return known
 
 
+def exclude(path: str) -> None:
+    """Take files whose names begin with ``path`` for a library's, so that positions are those of its callers."""
+    _excluded.append(path)
+    _is_internal.clear()
+
+
+_excluded: list[str] = []
 _STDLIB_GLUE = {os.path.join(os.path.dirname(os.__file__), name): True for name in ("contextlib.py", "functools.py")}
 
 
@@ -87,6 +95,49 @@ def resolve(code: CodeType, instruction: int) -> Frame:
     return Frame(code.co_filename, code.co_qualname, line or code.co_firstlineno, column or 0)
 
 
+class Transform(str):
+    """A name that wraps the next one in a stack: ``jvp`` before ``f`` is printed ``jvp(f)``."""
+
+    __slots__ = ()
+
+
+class NameStack(tuple[str, ...]):
+    """Name scopes, the outermost first; printed as ``model/layer``."""
+
+    __slots__ = ()
+
+    def __new__(cls, stack: Iterable[str] = ()) -> NameStack:
+        return super().__new__(cls, stack)
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        return tuple(self)
+
+    def extend(self, name: str) -> NameStack:
+        return NameStack((*self, name))
+
+    def __add__(self, other: tuple[str, ...]) -> NameStack:  # type: ignore[override] - a stack, not a tuple
+        return NameStack((*self, *other))
+
+    def __radd__(self, other: tuple[str, ...]) -> NameStack:
+        return NameStack((*other, *self))
+
+    def transform(self, transform_name: str) -> NameStack:
+        return NameStack((*self, Transform(transform_name)))
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        for name in reversed(self):
+            if not isinstance(name, Transform):
+                parts.append(name)
+            else:
+                parts.append(f"{name!s}({parts.pop() if parts else ''})")
+        return "/".join(reversed(parts))
+
+    def __repr__(self) -> str:
+        return f"NameStack(stack={self.stack!r})"
+
+
 class SourceInfo:
     """The position and name scopes of an equation; empty when it was made by a pass."""
 
@@ -96,12 +147,23 @@ class SourceInfo:
         self.captured = captured
 
     @property
+    def traceback(self) -> None:
+        """JAX's stack of frames at the call, of which weft keeps the user's nearest frame only (``frame``)."""
+        return None
+
+    def replace(self, *, traceback: object = None, name_stack: Iterable[str] | None = None) -> SourceInfo:
+        """The same position with other name scopes."""
+        if name_stack is None or self.captured is None:
+            return self
+        return SourceInfo((*self.captured[:2], tuple(name_stack)))
+
+    @property
     def frame(self) -> Frame | None:
         return None if self.captured is None else resolve(self.captured[0], self.captured[1])
 
     @property
-    def name_stack(self) -> tuple[str, ...]:
-        return () if self.captured is None else self.captured[2]
+    def name_stack(self) -> NameStack:
+        return NameStack(() if self.captured is None else self.captured[2])
 
     def __str__(self) -> str:
         frame = self.frame
@@ -132,6 +194,16 @@ class replayed:
 
     def __exit__(self, *exception: object) -> None:
         _scopes.replayed = self.before
+
+
+def open_scopes() -> tuple[str, ...]:
+    """The open name scopes of this thread."""
+    return _scopes.names
+
+
+def set_scopes(names: tuple[str, ...]) -> None:
+    """Open these name scopes instead of those that are open."""
+    _scopes.names = names
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, runtime
 from weft.core.avals import Typed, get_aval
 from weft.runtime import ShapedArray
 
@@ -32,6 +32,10 @@ def is_differentiable(dtype: Any) -> bool:
 def tangent_aval(aval: Any) -> Any:
     """The type of the tangents of a value: its own, or float0 for integers, bools and keys."""
     return aval if is_differentiable(aval.dtype) else ShapedArray(aval.shape, FLOAT0)
+
+
+for _name in ("to_tangent_aval", "to_ct_aval", "at_least_vspace"):  # JAX's names for it
+    setattr(ShapedArray, _name, tangent_aval)
 
 
 class Zero(Typed):
@@ -102,11 +106,16 @@ class Undefined:
         self.aval = aval
 
     def __repr__(self) -> str:
-        return f"Undefined({self.aval.str_short()})"
+        return f"UndefinedPrimal({self.aval.str_short()})"
 
 
 def is_undefined(value: Any) -> bool:
     return type(value) is Undefined
+
+
+# Neither is an array: in trees, both are nodes without leaves.
+runtime.register_node(Zero, lambda zero: ((), zero.aval), lambda aval, _: Zero(aval))
+runtime.register_node(Undefined, lambda value: ((), value.aval), lambda aval, _: Undefined(aval))
 
 
 class Along:

@@ -35,6 +35,8 @@ class Trace:
 
     __slots__ = ("__weakref__", "level", "thread", "valid")
     records_tangents = False  # True if it passes operations without tangents to its parent
+    requires_low = True  # JAX's word: its primitives are those of arrays
+    takes_over = False  # True if operations on its values are its own, under whatever trace they are done
 
     def __init__(self, level: int = 0) -> None:
         self.valid = True
@@ -43,6 +45,27 @@ class Trace:
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         raise NotImplementedError
+
+    def process_primitive(self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any], /) -> Any:
+        """``process`` under JAX's name, for traces that users write."""
+        return self.process(primitive, tuple(tracers), params)
+
+    def stage_value(self, value: Any) -> Any:
+        """The value as one of this trace: itself, since operations take values of enclosing traces."""
+        return value
+
+    full_raise = stage_value
+
+    @property
+    def main(self) -> Any:
+        """What tells this transformation apart from others."""
+        return self
+
+    def invalidate(self) -> None:
+        self.valid = False
+
+    def is_valid(self) -> bool:
+        return self.valid
 
     def owns(self, value: Any) -> bool:
         """Whether a value is a tracer of this trace; asked only by traces for which it matters."""
@@ -58,7 +81,7 @@ class EvalTrace(Trace):
     __slots__ = ("evaluate",)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(0)
         self.evaluate: Evaluate | None = None
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -160,12 +183,13 @@ class DynamicJaxprTracer(Tracer):
 class DynamicJaxprTrace(Trace):
     """Records the equations of one function."""
 
-    __slots__ = ("const_vars", "consts", "constvars", "debug_info", "eqns", "invars", "source")
+    __slots__ = ("const_vars", "consts", "constvars", "debug_info", "eqns", "invars", "outer", "source")
 
     def __init__(
         self, debug_info: DebugInfo | None, level: int = 1, source: source_info.Captured | None = None
     ) -> None:
         super().__init__(level)
+        self.outer = weakref.ref(state.trace)
         self.debug_info = debug_info
         self.source = source  # the position of all equations, if known
         self.invars: list[Var] = []
@@ -199,10 +223,14 @@ class DynamicJaxprTrace(Trace):
         if v is None:
             if isinstance(value, Tracer) and (not value._trace.valid or value._trace.level > self.level):
                 raise escaped_tracer(value)
-            aval = get_aval(value)
-            v = self.const_vars[id(value)] = Var(aval)
-            self.constvars.append(v)
-            self.consts.append(value)
+            v = self.named_constant(value, get_aval(value))
+        return v
+
+    def named_constant(self, value: Any, aval: Any) -> Var:
+        """A new constvar of a type for a captured value."""
+        v = self.const_vars[id(value)] = Var(aval)
+        self.constvars.append(v)
+        self.consts.append(value)
         return v
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -210,6 +238,11 @@ class DynamicJaxprTrace(Trace):
             raise errors.InternalError("a finished trace is still current", stage="trace", node=primitive.name)
         try:
             invars, in_avals = runtime.atoms(self, args)
+        except errors.UnexpectedTracerError:
+            inner = next((x._trace for x in args if isinstance(x, Tracer) and x._trace.takes_over), None)
+            if inner is None or not inner.valid:
+                raise
+            return inner.process(primitive, args, params)
         except TypeError as error:
             _explain_operand(primitive, args, error)
             raise
@@ -223,7 +256,7 @@ class DynamicJaxprTrace(Trace):
         return runtime.record(self, self.eqns, invars, out_aval, primitive, params, effects, source)
 
     def origin(self, atom: Atom) -> provenance.Origin | None:
-        return provenance.describe(self, atom)
+        return None if type(atom) is Literal else provenance.describe(self, atom)
 
     def to_jaxpr(self, outvars: Sequence[Atom]) -> ClosedJaxpr:
         """The recorded program; nothing may be recorded afterwards."""
@@ -308,6 +341,9 @@ def _output_atom(trace: DynamicJaxprTrace, out: Any, index: int) -> Atom:
         return out.val
     if type(getattr(out, "aval", None)) in tracer_types:
         raise _returned_reference(trace, out, index)
+    described = avals_module.structs.get(type(out))
+    if described is not None:
+        return trace.named_constant(out, described(out))
     if not avals_module.is_valid(out):
         info = trace.debug_info
         traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"

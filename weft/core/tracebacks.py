@@ -25,6 +25,19 @@ NOTE = (
 )
 
 
+excluded: list[str] = []  # beginnings of names of files whose frames are hidden too
+
+
+def exclude(path: str) -> None:
+    """Hide the frames of the files below ``path`` as weft's own are; for libraries built on weft."""
+    excluded.append(path)
+
+
+def is_hidden(file_name: str) -> bool:
+    """Whether frames of a file are left out of tracebacks."""
+    return source_info.is_internal(file_name) or file_name.startswith(tuple(excluded))
+
+
 def _mode() -> str:
     """The way to filter: ``auto`` leaves frames to IPython's own hiding, and removes them elsewhere."""
     mode = config.read("traceback_filtering")
@@ -42,7 +55,7 @@ def without_internal_frames(traceback: TracebackType | None) -> TracebackType | 
     """The traceback's entries outside weft, in the same order."""
     entries = []
     while traceback is not None:
-        if not source_info.is_internal(traceback.tb_frame.f_code.co_filename):
+        if not is_hidden(traceback.tb_frame.f_code.co_filename):
             entries.append(traceback)
         traceback = traceback.tb_next
     kept: TracebackType | None = None
@@ -54,7 +67,7 @@ def without_internal_frames(traceback: TracebackType | None) -> TracebackType | 
 def _mark_hidden(traceback: TracebackType | None) -> None:
     """Set ``__tracebackhide__`` in weft's frames."""
     while traceback is not None:
-        if source_info.is_internal(traceback.tb_frame.f_code.co_filename):
+        if is_hidden(traceback.tb_frame.f_code.co_filename):
             traceback.tb_frame.f_locals["__tracebackhide__"] = True
         traceback = traceback.tb_next
 

@@ -27,6 +27,18 @@ class Tracer(avals.Typed):
     _trace: Any
     aval: Any
 
+    def __init__(self, trace: Any, aval: Any) -> None:
+        self._trace = trace
+        self.aval = aval
+
+    def full_lower(self) -> Any:
+        """The value itself (a trace of one's own may know a simpler one)."""
+        return self
+
+    def to_concrete_value(self) -> Any:
+        """None: the value is not known while tracing."""
+        return None
+
     # -- known while tracing --------------------------------------------------------------------------------------
 
     @property

@@ -127,7 +127,7 @@ def _check_placement(device: Any, backend: Any, shardings: tuple[Any, Any], comp
     for sharding in shardings:
         if sharding is not _UNSPECIFIED:
             for leaf in runtime.tree_flatten(sharding)[0]:
-                devices.as_device(leaf)
+                devices.check_placement(leaf)
     executables.ignore_compiler_options(compiler_options)
 
 

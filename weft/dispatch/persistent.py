@@ -26,6 +26,7 @@ _known: tuple[int | None, bool] = (None, False)  # version of the options, wheth
 _asked: dict[int, tuple[CodeType, int]] = {}  # number of requests, by the id of the code object
 _ASKED_LIMIT = 4096
 _hooks: dict[str, Callable[..., Any]] = {}
+_refused = False
 
 
 class Request:
@@ -57,9 +58,17 @@ def install(find: Callable[..., Any], keep: Callable[..., Any]) -> None:
     _hooks.update(find=find, keep=keep)
 
 
+def refuse() -> None:
+    """Use no programs from disk in this process any more: it has changed what operations of weft's mean."""
+    global _refused
+    _refused = True
+
+
 def usable() -> bool:
     """Whether programs may come from disk under the options of this thread."""
     global _known
+    if _refused:
+        return False
     version = config.version()
     if version is None or version != _known[0]:
         _known = version, _options_allow()

@@ -240,9 +240,8 @@ def leaf_avals(function: Any, call: Call, leaves: Sequence[Any], accept_structs:
             if not _INT32_MIN <= leaf <= _INT32_MAX:
                 _check_int(function, call, index, leaf)
             found.append(avals.scalar_aval(int))
-        elif accept_structs and isinstance(leaf, struct.ShapeDtypeStruct):
-            dtype = dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)
-            found.append(runtime.ShapedArray(leaf.shape, dtype, weak_type=leaf.weak_type))
+        elif accept_structs and avals.find_rule(leaf) is None and (aval := struct.described(leaf)) is not None:
+            found.append(aval)
         else:
             found.append(_other_aval(function, call, index, leaf))
     return tuple(found)
@@ -256,6 +255,8 @@ def _other_aval(function: Any, call: Call, index: int, leaf: Any) -> Any:
         )
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUMmV" and not _is_extra_dtype(leaf.dtype):
         raise _not_an_array(function, call, index, leaf)
+    if avals.find_rule(leaf) is None:
+        raise _not_an_array(function, call, index, leaf)
     try:
         return trace.get_aval(leaf)
     except TypeError as error:
@@ -266,7 +267,10 @@ def _is_extra_dtype(dtype: np.dtype) -> bool:
     return dtype.kind == "V" and (dtype.type.__module__ == "ml_dtypes" or dtype == dtypes.float0)
 
 
-def _not_an_array(function: Any, call: Call, index: int, leaf: Any) -> TypeError:
+def _not_an_array(function: Any, call: Call, index: int, leaf: Any) -> Exception:
+    convertible = avals.not_an_array(leaf)
+    if convertible is not None:
+        return convertible
     path = leaf_path(function, call, index)
     contents = f" of dtype {leaf.dtype}" if isinstance(leaf, np.ndarray) else ""
     return TypeError(
@@ -294,6 +298,11 @@ def to_array(leaf: Any, aval: Any) -> Any:
         return leaf
     if is_ref(leaf):
         raise TypeError(f"expected an array, got a mutable array reference of type {aval}: read it, as in ref[...]")
+    if type(leaf) in avals.structs:
+        raise TypeError(
+            f"{leaf} of type {type(leaf)} is not a valid JAX type: it describes an array and has no values. A function "
+            "that returns or closes over one can be given to eval_shape and make_jaxpr only"
+        )
     value = np.asarray(leaf)
     return runtime.array_from_numpy(
         value if value.dtype == aval.dtype else runtime.convert_numpy(value, aval.dtype), aval

@@ -10,7 +10,13 @@ import math
 import operator
 from typing import Any
 
-from weft import dtypes
+from weft import dtypes, runtime
+from weft.core import avals
+
+
+def _extent(value: Any) -> Any:
+    """An int, or an extent without a value (see weft.export)."""
+    return value if getattr(value, "is_symbolic", False) else operator.index(value)
 
 
 class ShapeDtypeStruct:
@@ -36,7 +42,7 @@ class ShapeDtypeStruct:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         put = object.__setattr__
-        put(self, "shape", tuple(operator.index(extent) for extent in shape))
+        put(self, "shape", tuple(map(_extent, shape)))
         put(self, "dtype", dtypes.as_dtype(dtype))
         put(self, "sharding", sharding)
         put(self, "weak_type", bool(weak_type))
@@ -104,3 +110,15 @@ class ShapeDtypeStruct:
 
 def _rebuild(values: dict[str, Any]) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(values.pop("shape"), values.pop("dtype"), **values)
+
+
+def described(leaf: Any) -> Any:
+    """The aval of a ShapeDtypeStruct, of an aval, or of what else has a shape and a dtype; None for other values."""
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape is None or dtype is None:
+        return None
+    canonical = dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+    return runtime.ShapedArray(tuple(shape), canonical, weak_type=bool(getattr(leaf, "weak_type", False)))
+
+
+avals.structs[ShapeDtypeStruct] = described

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import runtime
 from weft.core import avals as avals_module
-from weft.core import ref_types
+from weft.core import kinds, ref_types
 from weft.core import trace as tracing
 from weft.core.document import Document, concat
 from weft.core.jaxpr import DropVar
@@ -192,13 +192,16 @@ def _place(ref: Any, idx: Any) -> tuple[tuple[Index, ...], tuple[Any, ...], Any]
 # -- primitives -------------------------------------------------------------------------------------------------------
 
 
+_DISCHARGED = kinds.Higher(inline=lambda params: None)  # such an equation is gone before anything is compiled
+
+
 class RefPrimitive(Primitive):
     """Recorded in the program of the current trace; under any other trace ``run`` does it on a ``Ref``."""
 
     refuses_refs = False
 
     def __init__(self, name: str, run: Any, typing: Any, multiple_results: bool = False) -> None:
-        super().__init__(name, None, multiple_results, memoize=False)
+        super().__init__(name, _DISCHARGED, multiple_results, memoize=False)
         self.run = run
         self.jvp = self.transpose = self.batch = None
         self.def_effectful_abstract_eval(lambda *avals, **params: (typing(*avals, **params), {ref_effect}))

@@ -15,6 +15,7 @@ from weft.dispatch.composites import composite
 from weft.dispatch.jitted_fourier import fft
 from weft.dispatch.jitted_indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
 from weft.dispatch.placement import device_put_p, stage
+from weft.dispatch.shardings import with_sharding_constraint
 from weft.numpy.taking import index_take
 from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
 from weft.operations.approximate_top_k import *

@@ -109,6 +109,15 @@ class _Lanes(Lowering):
             self.differs(made)
         return made
 
+    def brought(self, array: np.ndarray) -> int:
+        """A constant of the program, or its part in one lane, which must be that of every lane."""
+        if array.shape[: len(self.shared)] != self.shared:
+            return self.constant(array)
+        each = np.ascontiguousarray(array).reshape(math.prod(self.shared), -1)
+        if any(row.tobytes() != each[0].tobytes() for row in each):
+            raise TooLarge("lanes have different constants")
+        return self.constant(each[0])
+
     def matched(self, values: Sequence[int], avals: Sequence[Any]) -> list[int]:
         return [self.spread(v) if self.own(aval) else v for v, aval in zip(values, avals, strict=True)]
 
@@ -250,13 +259,7 @@ def _generate(low: _Lanes, equation: JaxprEqn, kind: kinds.Generate, args: list[
     out = equation.outvars[0].aval
     if out.size > MOST_GENERATED:
         raise TooLarge(f"{out.size} elements are made")
-    made = np.asarray(kind.reference(**equation.params))
-    if not low.own(out):
-        return [low.constant(made)]
-    each = np.ascontiguousarray(made).reshape(math.prod(low.shared), -1)
-    if any(row.tobytes() != each[0].tobytes() for row in each):
-        raise TooLarge("lanes have different constants")
-    return [low.constant(each[0])]
+    return [low.brought(np.asarray(kind.reference(**equation.params)))]
 
 
 def _reduction(low: _Lanes, equation: JaxprEqn, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:

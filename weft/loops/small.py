@@ -176,6 +176,10 @@ class Lowering:
                 self.blocks[0].insert(0, routine.Constant(found, array.tobytes()))
         return found
 
+    def brought(self, array: np.ndarray) -> int:
+        """An array that the program brings with it."""
+        return self.constant(array)
+
     def pick(self, dtype: Any, sources: Sequence[tuple[int, int]]) -> int:
         values = {value for value, _ in sources}
         if len(values) == 1:
@@ -207,7 +211,7 @@ class Lowering:
         jaxpr: Jaxpr = flat.jaxpr
         env: dict[Any, Any] = {}
         for v, const in zip(jaxpr.constvars, flat.consts, strict=True):
-            env[v] = self.constant(np.asarray(const))
+            env[v] = self.brought(np.asarray(const))
         env.update(zip(jaxpr.invars, args, strict=True))
         for equation in jaxpr.eqns:
             if equation.effects:

@@ -76,14 +76,14 @@ def _defer(name: str, self: Any, other: Any) -> Any:
 
 def _forward(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def operate(self: Any, other: Any) -> Any:
-        return _defer(name, self, other) if _defers(other) else function(self, other)
+        return _defer(name, self, other) if _defers(other) else function(self, promotion.unwrapped(other))
 
     return operate
 
 
 def _reflected(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def operate(self: Any, other: Any) -> Any:
-        return _defer(name, self, other) if _defers(other) else function(other, self)
+        return _defer(name, self, other) if _defers(other) else function(promotion.unwrapped(other), self)
 
     return operate
 
@@ -91,7 +91,7 @@ def _reflected(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _power(self: Any, other: Any, modulus: None = None) -> Any:
     if modulus is not None or _defers(other):
         return _defer("pow", self, other)
-    return arithmetic.power(self, other)
+    return arithmetic.power(self, promotion.unwrapped(other))
 
 
 def _transpose(self: Any, *args: Any) -> Any:

@@ -176,7 +176,7 @@ def _convert_sequence(value: Any, dtype: Any) -> Any:
     if type(None) in kinds:
         raise ValueError("None is not a valid value for jnp.array")
     if any(isinstance(leaf, runtime.Array | core.Tracer) or hasattr(leaf, "__jax_array__") for leaf in kinds.values()):
-        target = dtypes.result_type(*leaves) if dtype is None else dtype
+        target = dtypes.result_type(*map(promotion.unwrapped, leaves)) if dtype is None else dtype
         return promotion.convert(_stack_nested(value, target), target)
     if dtype is None and leaves and all(isinstance(leaf, promotion.PYTHON_SCALARS) for leaf in kinds.values()):
         dtype = dtypes.result_type(*kinds.values())
@@ -192,7 +192,7 @@ def _convert_sequence(value: Any, dtype: Any) -> Any:
 def _stack_nested(value: Any, dtype: Any) -> Any:
     """Nested sequences of arrays as one array: each item gets a leading axis, then they are concatenated."""
     if not isinstance(value, list | tuple):
-        return promotion.convert(value, dtype)
+        return promotion.convert(promotion.unwrapped(value), dtype)
     expanded, shapes = [], set()
     for item in value:
         item = _stack_nested(item, dtype)
@@ -332,6 +332,7 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any) -> Any:
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         promotion.check_arraylike(name, a)
+        a = promotion.unwrapped(a)
     target = None if dtype is None else dtypes.check_user_dtype(dtype, name)
     extents = None if shape is None else axes.canonical_shape(shape)
     return lax.full_like(a, value, target, extents)
@@ -348,6 +349,7 @@ def full_like(
     devices.check_placement(device, out_sharding)
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         promotion.check_arraylike("full_like", a)
+        a = promotion.unwrapped(a)
     promotion.check_arraylike("full_like", 0, fill_value)
     target = None if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
     extents = promotion.shape_of(a) if shape is None else axes.canonical_shape(shape)

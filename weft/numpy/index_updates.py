@@ -156,6 +156,7 @@ class IndexUpdate:
 def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
     """The array of ``ref`` with ``values`` combined into it by ``op``."""
     x, idx = ref.array, ref.index
+    values = promotion.unwrapped(values)
     whole: tuple[Any, ...] = ()
     key: tuple[Any, ...] = (False,)
     tracing = core.is_tracing()

@@ -49,7 +49,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     """
     if _is_array(arrays):
         return _concatenate_rows(arrays, axis, dtype)
-    arrays = list(arrays)
+    arrays = list(map(promotion.unwrapped, arrays))
     promotion.check_arraylike("concatenate", *arrays)
     if not arrays:
         raise ValueError("Need at least one array to concatenate.")
@@ -106,7 +106,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     if _is_array(arrays):
         axis = axes.canonical_axis(axis, len(promotion.shape_of(arrays)))
         return rearrange.moveaxis(arrays, 0, axis)
-    arrays = list(arrays)
+    arrays = list(map(promotion.unwrapped, arrays))
     if not arrays:
         raise ValueError("Need at least one array to stack.")
     promotion.check_arraylike("stack", *arrays)

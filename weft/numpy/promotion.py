@@ -35,6 +35,13 @@ def is_arraylike(x: Any) -> bool:
     return isinstance(x, _ARRAYLIKE) or hasattr(x, "__jax_array__")
 
 
+def unwrapped(x: Any) -> Any:
+    """The array of an object that says how to make one of it, by a method ``__jax_array__``; other values unchanged."""
+    if type(x) in _SEEN or isinstance(x, _ARRAYLIKE) or not hasattr(x, "__jax_array__"):
+        return x
+    return x.__jax_array__()
+
+
 def check_arraylike(name: str, *args: Any) -> None:
     """Refuse lists, strings, None and other objects, naming the function and the position."""
     for position, x in enumerate(args):

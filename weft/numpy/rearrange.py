@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,14 +27,24 @@ inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
 
 
+def _warn_of_others(name: str, a: Any) -> None:
+    """A warning for what is no array and is measured as NumPy does: None and text have no extents."""
+    if not isinstance(a, list | tuple) and not promotion.is_arraylike(a):
+        warnings.warn(
+            f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+
+
 def shape(a: Any) -> tuple[int, ...]:
     """The extents of ``a`` as a tuple.
 
     >>> shape(3)
     ()
     """
-    promotion.check_arraylike("shape", a) if not isinstance(a, list | tuple) else None
-    return promotion.shape_of(a)
+    _warn_of_others("shape", a)
+    return promotion.shape_of(promotion.unwrapped(a))
 
 
 def ndim(a: Any) -> int:
@@ -42,7 +53,7 @@ def ndim(a: Any) -> int:
     >>> ndim(3)
     0
     """
-    promotion.check_arraylike("ndim", a) if not isinstance(a, list | tuple) else None
+    _warn_of_others("ndim", a)
     return len(promotion.shape_of(a))
 
 
@@ -52,7 +63,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     >>> size(3)
     1
     """
-    promotion.check_arraylike("size", a) if not isinstance(a, list | tuple) else None
+    _warn_of_others("size", a)
     extents = promotion.shape_of(a)
     if axis is None:
         return math.prod(extents)

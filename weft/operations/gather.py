@@ -256,7 +256,7 @@ def _gather_batch(
         indices_batch, offsets = mapped.shifted(indices_batch), mapped.shifted(offsets)
     if array_dim is not None and indices_dim is not None:
         array_batch, indices_batch = (0, *array_batch), (0, *indices_batch)
-        slice_sizes = (1, *slice_sizes)
+        slice_sizes = (min(1, size), *slice_sizes)
     elif array_dim is not None:
         offsets, slice_sizes = (0, *mapped.shifted(offsets)), (size, *slice_sizes)
     changed = GatherDimensionNumbers(

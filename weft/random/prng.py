@@ -97,7 +97,7 @@ def check_seed(seed: Any) -> None:
 def _seed(seeds: Any) -> Any:
     """A key from each integer: its high and low 32 bits."""
     check_seed(seeds)
-    dtype = np.dtype(seeds.dtype)
+    dtype = np.dtype(core.get_aval(seeds).dtype)  # a constant of a program is a Python number
     low = lax.convert_element_type(seeds, np.uint32)
     if dtype.itemsize > 4:
         high = lax.convert_element_type(lax.shift_right_logical(seeds, np.asarray(32, dtype)), np.uint32)

@@ -1,0 +1,179 @@
+"""Unmodified JAX programs started on weft: by the command, in a program, under pytest, in child processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import weft
+from weft.launch import followed, names, requests
+
+ROOT = Path(weft.__file__).parents[1]
+# pickle.dumps((jnp.arange(3) * 2, jnp.asarray(1.5), jax.tree_util.Partial)) as JAX 0.10.2 writes it, in base 64
+PICKLED_BY_JAX = (
+    "gASVOAEAAAAAAACMDmpheC5fc3JjLmFycmF5lIwSX3JlY29uc3RydWN0X2FycmF5lJOUKIwWbnVtcHkuX2NvcmUubXVsdGlhcnJh"
+    "eZSMDF9yZWNvbnN0cnVjdJSTlIwFbnVtcHmUjAduZGFycmF5lJOUSwCFlEMBYpSHlChLAUsDhZRoBowFZHR5cGWUk5SMAmk0lImI"
+    "h5RSlChLA4wBPJROTk5K/////0r/////SwB0lGKJQwwAAAAAAgAAAAQAAACUdJR9lIwJd2Vha190eXBllIlzdJRSlGgCKGgFaAhL"
+    "AIWUaAqHlChLASloDowCZjSUiYiHlFKUKEsDaBJOTk5K/////0r/////SwB0lGKJQwQAAMA/lHSUfZRoF4hzdJRSlIwNamF4LnRy"
+    "ZWVfdXRpbJSMB1BhcnRpYWyUk5SHlC4="
+)
+
+
+def environment(**extra: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "WEFT_AS_JAX")}
+    return {**clean, "PYTHONPATH": str(ROOT), "WEFT_CHECK": "0", **extra}
+
+
+def start(*arguments: str | Path, expect: int = 0, cwd: Path | None = None, **extra: str) -> tuple[str, str]:
+    """Standard output and standard error of a Python process."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, env=environment(**extra), cwd=cwd
+    )
+    assert done.returncode == expect, done.stderr
+    return done.stdout, done.stderr
+
+
+PROGRAM = """
+import base64, importlib.metadata, importlib.util, multiprocessing, pickle, subprocess, sys
+import jax, jax.numpy as jnp, jaxlib, jax.version, numpy as np
+from jax import lax
+from jax.sharding import SingleDeviceSharding
+import jax.experimental.ode as ode
+import weft
+
+
+def squared(v):
+    return type(v).__name__, "weft" in sys.modules and float(np.asarray(jnp.sum(jnp.asarray(v) ** 2)))
+
+
+def missing(action):
+    try:
+        action()
+    except (ImportError, AttributeError, NotImplementedError) as error:
+        print("ERROR", type(error).__name__, error)
+
+
+def from_import():
+    from jax.numpy import nonsuch
+
+
+def module_import():
+    import jax.no_module.inside
+
+
+if __name__ == "__main__":
+    assert jax is weft and jnp is weft.numpy and lax is weft.lax and ode is weft.experimental.ode
+    assert SingleDeviceSharding is weft.sharding.SingleDeviceSharding and jax.__spec__.name == "weft"
+    names = [name for name in sys.modules if name.startswith("jax")]
+    assert all(sys.modules[name].__file__.startswith(sys.argv[1]) for name in names if sys.modules[name].__file__)
+    versions = {jax.__version__, jaxlib.__version__, jax.version.__version__, jaxlib.version.__version__}
+    versions |= {importlib.metadata.version("jax"), importlib.metadata.version("jaxlib")}
+    print("VERSION", *versions, jax.__version_info__)
+    assert importlib.util.find_spec("jax.no_module") is None and importlib.util.find_spec("jax.numpy") is not None
+    a, b, partial = pickle.loads(base64.b64decode(sys.argv[2]))
+    assert isinstance(a, jax.Array) and a.tolist() == [0, 2, 4] and b.weak_type and partial is weft.tree_util.Partial
+    assert jax.config.jax_enable_x64 and jnp.arange(2.0).dtype == np.float64
+    import jax._src.traceback_util as traceback_util
+    from jax._src.tree_util import _registry
+    assert dict in _registry and int not in _registry and callable(traceback_util.api_boundary)
+    assert not hasattr(jax, "nonsuch")
+    missing(from_import)
+    missing(module_import)
+    missing(lambda: jnp.nonsuch)
+    missing(lambda: jax.export.export(jnp.sin))
+    child = "import sys; assert 'weft' not in sys.modules; import jax, weft; print('CHILD', jax is weft)"
+    print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True).stdout)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print("SPAWNED", pool.apply(squared, (jnp.arange(3.0),)))
+    print("ARGV", sys.argv[3:])
+"""
+
+
+def test_a_program_is_started_as_python_starts_it(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    package = str(Path(weft.__file__).parent)
+    out, err = start(
+        "-m", "weft", "run", "--missing", script, package, PICKLED_BY_JAX, "--flag", "-m", "x",
+        cwd=tmp_path, JAX_ENABLE_X64="1",
+    )  # fmt: skip
+    assert "VERSION 0.10.2 (0, 10, 2)" in out and "ARGV ['--flag', '-m', 'x']" in out
+    assert "CHILD True" in out and "SPAWNED ('ArrayImpl', 5.0)" in out.replace("'Array'", "'ArrayImpl'")
+    errors = [line for line in out.splitlines() if line.startswith("ERROR")]
+    where = re.escape(f"__main__, {script}:")
+    wanted = [
+        rf"ERROR ImportError weft has no jax\.numpy\.nonsuch \(asked for by {where}\d+\)",
+        rf"ERROR ModuleNotFoundError weft has no module jax\.no_module \(asked for by {where}\d+\)",
+        rf"ERROR AttributeError weft has no jax\.numpy\.nonsuch \(asked for by {where}\d+\)",
+        rf"ERROR NotImplementedError weft\.export\.export is not built yet .*\(asked for by {where}\d+\)",
+    ]
+    assert [bool(re.fullmatch(*pair)) for pair in zip(wanted, errors, strict=True)] == [True] * 4, errors
+    assert "4 names of JAX that weft lacks" in err
+    assert re.findall(r"^  (\S+)  \((\w+): __main__", err, re.M) == [
+        ("jax.export.export", "call"), ("jax.no_module", "import"), ("jax.nonsuch", "attribute"),
+        ("jax.numpy.nonsuch", "attribute"), ("jax.numpy.nonsuch", "import"),
+    ]  # fmt: skip
+
+
+def test_modules_and_code_are_run_too_and_a_hidden_sitecustomize_still_is(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('CUSTOM')")
+    (tmp_path / "inside.py").write_text("import jax, sys; print(jax.__name__, sys.argv[1:])")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    out, err = start("-m", "weft.run", "--missing", "-m", "inside", "a", cwd=tmp_path, PYTHONPATH=path)
+    assert out.split("\n")[:2] == ["CUSTOM", "CUSTOM"] or out.startswith("CUSTOM"), out
+    assert "weft ['a']" in out and "every name of JAX that was asked for exists" in err
+    out, _ = start("-m", "weft", "run", "-c", "import sys; sys.exit(3)", expect=3)
+    _, err = start("-m", "weft", "run", "-I", "x.py", expect=2)
+    assert "-I" in err
+    assert "usage: weft run" in start("-m", "weft", "run", "--help")[0]
+
+
+IN_A_PROGRAM = """
+import sys, types
+import weft
+before = list(sys.meta_path), weft.__version__
+sys.modules["jax"] = types.ModuleType("jax")
+sys.modules["jax"].__file__ = "/elsewhere/jax/__init__.py"
+try:
+    weft.install_as_jax()
+except ImportError as error:
+    print("REFUSED", error)
+assert before == (list(sys.meta_path), weft.__version__)
+del sys.modules["jax"]
+weft.load_ipython_extension(None)
+weft.install_as_jax()
+import jax
+assert jax is weft and sum(type(finder).__name__ == "JaxFinder" for finder in sys.meta_path) == 1
+"""
+
+
+def test_a_program_that_has_imported_jax_is_refused() -> None:
+    out, _ = start("-c", IN_A_PROGRAM)
+    assert "the real jax (/elsewhere/jax/__init__.py) was already imported" in out and "weft run" in out
+
+
+def test_pytest_runs_tests_of_jax_on_weft(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import jax, weft, pytest\ndef test_same():\n    assert jax is weft\n"
+        "def test_missing():\n    with pytest.raises(AttributeError):\n        jax.nonsuch\n"
+    )
+    out, _ = start("-m", "pytest", "-p", "weft.pytest_as_jax", "-p", "no:cacheprovider", "test_it.py", cwd=tmp_path)
+    assert "2 passed" in out and "weft stands in for it" in out
+    assert "jax.nonsuch  (attribute: test_it" in out
+
+
+def test_which_module_stands_for_which() -> None:
+    assert names.counterpart("jax.scipy.linalg") == "weft.scipy.linalg"
+    assert names.counterpart("jax.runtime") is None  # an internal of weft that happens to bear a name like JAX's
+    assert names.counterpart("jax.nonsuch") is None and names.counterpart("numpy") is None
+    assert names.counterpart("jaxlib.version") == followed.__name__ and not names.is_jax("jaxopt.linear_solve")
+
+
+def test_the_listing_is_in_alphabetical_order() -> None:
+    asked = [requests.Request(name, "attribute", "library", "file.py", 3) for name in ("jax.b", "jax.a")]
+    assert requests.listing(asked).splitlines()[1:] == [
+        f"  jax.{name}  (attribute: library, file.py:3)" for name in "ab"
+    ]
