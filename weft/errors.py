@@ -75,6 +75,10 @@ class TypePromotionError(ValueError):
     """Two dtypes have no implicit common dtype."""
 
 
+class ArrayHolderError(ValueError):
+    """An object with a method ``__jax_array__`` was given where arrays are needed, and is not converted."""
+
+
 class InternalError(RuntimeError):
     """A bug in weft, never in the user's program: names the stage, the node, the user's line and a dump."""
 

@@ -197,8 +197,8 @@ def _setitem(array: Any, index: Any, value: Any) -> None:
 
 
 def _copy(array: Any) -> Any:
-    """Another Array on the same, immutable memory; deleting one leaves the other."""
-    return runtime.array_alias(array, array.aval)
+    """A new Array with memory of its own."""
+    return array.copy()
 
 
 def _deepcopy(array: Any, memo: dict[int, Any]) -> Any:

@@ -178,12 +178,24 @@ def checkpoint(
             outs, out_tree = runtime.tree_flatten(fun(*given, **named))
             return outs
 
-        info = DebugInfo("checkpoint / remat", function_names.source_of(fun), lambda: signature.leaf_paths(fun, call))
+        names = _argument_names(fun, in_tree, call)
+        info = DebugInfo("checkpoint / remat", function_names.source_of(fun), names)
         closed, _ = tracing.trace_to_jaxpr(flat, [check_leaf(leaf, refs=True) for leaf in leaves], info)
         params = {"differentiated": False, "policy": policy, "prevent_cse": _flags(prevent_cse, call, len(leaves))}
         return runtime.tree_unflatten(out_tree, bind(closed, leaves, params))
 
     return checkpointed
+
+
+def _argument_names(fun: Any, in_tree: Any, call: signature.Call) -> Callable[[], list[str]]:
+    """The paths of the arguments' leaves; holds neither function nor arguments, since cached programs hold this."""
+    reference, statics, count = signature.weakly(fun), call.statics, call.count
+
+    def names() -> list[str]:
+        args, kwargs = runtime.tree_unflatten(in_tree, list(range(in_tree.num_leaves)))
+        return signature.leaf_paths(reference(), signature.Call(args, kwargs, statics, count))
+
+    return names
 
 
 def _flags(prevent_cse: bool | Sequence[bool], call: signature.Call, count: int) -> Any:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft import runtime, tree_util
+from weft.autodiff import gradient_refs, transpose
 from weft.autodiff import jvp as jvp_module
 from weft.autodiff import linearize as linearize_module
 from weft.autodiff import loop_derivatives as loop_derivatives  # imported for the rules that it defines
-from weft.autodiff import transpose
 from weft.core import avals, tracebacks
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
@@ -226,6 +226,34 @@ class VJP:
         leaves = _checked_cotangents(facts, cts[0])
         return runtime.tree_unflatten(facts.in_tree, [flat_functions.finished(x) for x in self.pull(leaves)])
 
+    def with_refs(self, *wanted: Any) -> Callable[[Any], Any]:
+        """The same function, which adds to references instead of giving values.
+
+        ``wanted`` has the structure of the arguments. A leaf that is a reference gets the cotangent added to it, and
+        ``ad.GradRef()`` stands in its place; for ``ad.DontWant()`` there is ``ad.DidntWant()``; any other leaf, such as
+        ``ad.GradValue()``, asks for the value. ValueError for another structure.
+
+        >>> total = weft.new_ref(jnp.array(1.0))
+        >>> _, f_vjp = weft.vjp(lambda x, y: x * y, jnp.array(2.0), jnp.array(3.0))
+        >>> _ = f_vjp.with_refs(total, weft.ad.DontWant())(jnp.array(1.0))
+        >>> print(total[...])
+        4.0
+        """
+        facts, (places, tree) = self.facts, runtime.tree_flatten(tuple(wanted))
+        if tree != facts.in_tree:
+            raise ValueError(
+                f"[with_refs] the arguments of {facts.source} have the structure {facts.in_tree}, but what to do with "
+                f"their cotangents was given as {tree}"
+            )
+
+        @tracebacks.boundary
+        def pulled(ct: Any) -> Any:
+            cts = self.pull(_checked_cotangents(facts, ct))
+            pairs = zip(places, cts, strict=True)
+            return runtime.tree_unflatten(facts.in_tree, [gradient_refs.delivered(*pair) for pair in pairs])
+
+        return pulled
+
     def pull(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the argument leaves, from those of the result leaves (Zeros allowed)."""
         facts = self.facts
@@ -431,7 +459,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         )
 
     @tracebacks.boundary
-    def transposed(ct: Any) -> Any:
+    def transposed(consts: Sequence[Any], ct: Any) -> Any:
         cts, ct_tree = runtime.tree_flatten(ct)
         if ct_tree != out_tree:
             raise TypeError(f"cotangent tree does not match function output, expected {out_tree} but got {ct_tree}")
@@ -439,8 +467,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, out_avals, strict=True)):
             raise TypeError(f"cotangent type does not match function output, expected {tuple(out_avals)} but got {cts}")
         operands = [Undefined(aval) for aval in in_avals]
-        pulled = transpose.backward_pass(closed.jaxpr, closed.consts, operands, cts)
+        pulled = transpose.backward_pass(closed.jaxpr, consts, operands, cts)
         made = [linear_operations.zeros(aval) if type(x) is Zero else x for x, aval in zip(pulled, in_avals)]
         return flat_functions.rebuilt(in_tree, made)
 
-    return transposed
+    return tree_util.Partial(transposed, closed.consts)  # which jit can return: the constants are its leaves

@@ -135,7 +135,7 @@ def value_and_grad(
     jit_module.check_callable(fun)
     numbers = canonical_argnums(argnums)
 
-    @functools.wraps(fun, assigned=_COPIED)
+    @functools.wraps(fun, assigned=COPIED)
     @tracebacks.boundary
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         places = split_arguments(fun, numbers, args)
@@ -168,7 +168,7 @@ def value_and_grad(
     return value_and_grad_f
 
 
-_COPIED = ("__module__", "__name__", "__qualname__")
+COPIED = ("__module__", "__name__", "__qualname__", "__annotations__")
 
 
 def _name(fun: Any) -> str:
@@ -195,7 +195,7 @@ def grad(
     """
     value_and_grad_f = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @functools.wraps(fun, assigned=_COPIED)
+    @functools.wraps(fun, assigned=COPIED)
     @tracebacks.boundary
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         value, slope = value_and_grad_f(*args, **kwargs)

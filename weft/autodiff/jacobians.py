@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes, runtime
-from weft.autodiff import derivatives
+from weft.autodiff import derivatives, gradients
 from weft.autodiff.gradients import Argnums, Named, canonical_argnums, check_input, check_output, split_arguments
 from weft.batching.batch_trace import map_flat
 from weft.core import avals, tracebacks
@@ -104,7 +104,7 @@ def jacfwd(
     jit_module.check_callable(fun)
     numbers = canonical_argnums(argnums)
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__"))
+    @functools.wraps(fun, assigned=gradients.COPIED)
     @tracebacks.boundary
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         call = _Call(fun, numbers, args, kwargs)
@@ -157,7 +157,7 @@ def jacrev(
     jit_module.check_callable(fun)
     numbers = canonical_argnums(argnums)
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__"))
+    @functools.wraps(fun, assigned=gradients.COPIED)
     @tracebacks.boundary
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         call = _Call(fun, numbers, args, kwargs)

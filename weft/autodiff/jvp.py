@@ -305,5 +305,5 @@ def _jvp_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> tuple[ClosedJaxpr
 
     in_avals = [v.aval for v in jaxpr.invars]
     tangent_avals = [aval for aval, has in zip(in_avals, live, strict=True) if has]
-    made, _ = tracing.trace_to_jaxpr(flat, [*in_avals, *tangent_avals], jaxpr.debug_info)
+    made, _ = tracing.trace_to_jaxpr(flat, [*in_avals, *tangent_avals], jaxpr.debug_info, of_program=True)
     return made, tuple(out_live)

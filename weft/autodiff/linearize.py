@@ -195,7 +195,7 @@ def _linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
             places.append(place)
         return results
 
-    known_jaxpr, _ = tracing.trace_to_jaxpr(known, [v.aval for v in jaxpr.invars], jaxpr.debug_info)
+    known_jaxpr, _ = tracing.trace_to_jaxpr(known, [v.aval for v in jaxpr.invars], jaxpr.debug_info, of_program=True)
     known_jaxpr = known_jaxpr.replace(jaxpr=rewrite.dce(known_jaxpr.jaxpr)[0])
     tangents = made.jaxpr
     linear = tangents.replace(constvars=[], invars=[*tangents.constvars, *tangents.invars])

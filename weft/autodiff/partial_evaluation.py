@@ -60,7 +60,7 @@ def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy
 
     moving = [tangent_aval(aval) for aval, has in zip(closed.in_avals, live, strict=True) if has]
     in_avals = [*divided.again.in_avals, *moving]
-    made, _ = tracing.trace_to_jaxpr(tangents, in_avals, closed.jaxpr.debug_info)
+    made, _ = tracing.trace_to_jaxpr(tangents, in_avals, closed.jaxpr.debug_info, of_program=True)
     program, used = rewrite.dce(made.jaxpr)
     start = divided.n_kept
     reads = tuple([place for place in range(n_inputs) if used[start + place]])
@@ -159,7 +159,7 @@ def _known(
         stacked = [row for number in inside for row in rows[number]]
         return [_read(values, atom) for atom in [*jaxpr.outvars, *kept]] + stacked
 
-    made, out_avals = tracing.trace_to_jaxpr(flat, [v.aval for v in jaxpr.invars], jaxpr.debug_info)
+    made, out_avals = tracing.trace_to_jaxpr(flat, [v.aval for v in jaxpr.invars], jaxpr.debug_info, of_program=True)
     known, _ = rewrite.dce(made.jaxpr)
     return ClosedJaxpr(known, made.consts), list(out_avals[len(jaxpr.outvars) :])
 

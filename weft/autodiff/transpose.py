@@ -145,5 +145,5 @@ def _transpose_jaxpr(
         return [ct for ct in back if type(ct) is not Zero]
 
     in_avals = [v.aval for v in known] + [tangent_aval(atom.aval) for atom in results]
-    made, _ = tracing.trace_to_jaxpr(flat, in_avals, jaxpr.debug_info)
+    made, _ = tracing.trace_to_jaxpr(flat, in_avals, jaxpr.debug_info, of_program=True)
     return made, tuple(in_live)

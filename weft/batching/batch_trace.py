@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.core import avals, axis_names, kinds, provenance
+from weft import config
+from weft.core import avals, axis_names, kinds, leaks, provenance
 from weft.core import trace as tracing
 from weft.core.axis_names import Axis
 from weft.core.eval import eval_jaxpr
@@ -198,9 +199,12 @@ def map_flat(
     try:
         with axis_names.bound_axis(axis), set_current(trace):
             outs = list(fun(*[trace.join(x, d) for x, d in zip(values, dims, strict=True)]))
-        return trace.split(outs)
+        result = trace.split(outs)
     finally:
         trace.valid = False
+    if config.read("check_tracer_leaks"):
+        leaks.watch(trace)
+    return result
 
 
 def batch_jaxpr(
@@ -233,7 +237,7 @@ def _batch_jaxpr(
         return outs
 
     in_avals = [with_dim(v.aval, size, dim) for v, dim in zip(jaxpr.invars, dims, strict=True)]
-    made, _ = tracing.trace_to_jaxpr(flat, in_avals, jaxpr.debug_info)
+    made, _ = tracing.trace_to_jaxpr(flat, in_avals, jaxpr.debug_info, of_program=True)
     return made, tuple(out_dims)
 
 

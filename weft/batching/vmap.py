@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft import runtime, tree_util
+from weft import config, runtime, tree_util
 from weft._base import lazy
 from weft.batching import batched_programs
 from weft.batching.batch_trace import map_flat
-from weft.core import avals, tracebacks
+from weft.core import avals, leaks, tracebacks
 from weft.core.axis_names import Axis
 from weft.core.ref_types import is_ref
 from weft.dispatch import flat_functions, signature
@@ -76,6 +76,8 @@ def vmap(
             outs, out_dims = lazy.discharge.map_with_refs(map_flat, function, axis, leaves, dims)
         else:
             outs, out_dims = map_flat(function, axis, leaves, dims)
+        if config.read("check_tracer_leaks"):
+            leaks.check()
         wanted = _out_dims(out_axes, function.out_tree)
         moved = [
             _result(size, out, dim, want, sum_match) for out, dim, want in zip(outs, out_dims, wanted, strict=True)
@@ -87,7 +89,7 @@ def vmap(
 
 def _check_axes(in_axes: Any, out_axes: Any) -> None:
     """TypeError where the leaves are no ints, or ``in_axes`` could not stand for the positional arguments."""
-    if not (in_axes is None or type(in_axes) in (int, tuple, *_registered(in_axes))):
+    if not (in_axes is None or type(in_axes) in (int, tuple)):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
             f"to the function, but got {in_axes}."
@@ -101,10 +103,6 @@ def _check_axes(in_axes: Any, out_axes: Any) -> None:
                 )
 
 
-def _registered(value: Any) -> tuple[type, ...]:
-    return (type(value),) if isinstance(value, dict) or tree_util.is_tree_node(type(value)) else ()
-
-
 def _is_none(value: Any) -> bool:
     return value is None
 
@@ -114,13 +112,24 @@ def _spread(prefix: Any, tree: Any, name: str) -> list[Dim]:
     leaves, treedef = tree_util.tree_flatten(prefix, _is_none)
     try:
         subtrees = treedef.flatten_up_to(tree)
-    except ValueError:
-        tree_util.raise_prefix_error(prefix, tree, name, is_leaf=_is_none)
-        raise
+    except ValueError as error:
+        raise ValueError(
+            f"{name} specification must be a tree prefix of the corresponding value; it is {prefix}, and the value has "
+            f"the structure {tree_util.tree_structure(tree)}.\n{_difference(prefix, tree, name) or error}"
+        ) from None
     spread: list[Dim] = []
     for leaf, subtree in zip(leaves, subtrees, strict=True):
         spread += [leaf] * tree_util.tree_structure(subtree).num_leaves
     return spread
+
+
+def _difference(prefix: Any, tree: Any, name: str) -> str:
+    """Where a prefix and a tree differ."""
+    try:
+        tree_util.raise_prefix_error(prefix, tree, name, is_leaf=_is_none)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _check_refused(tree: Any) -> None:
@@ -143,9 +152,9 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
     paths = signature.leaf_paths(fun, signature.Call(args, kwargs, (), len(args)))
     sizes: dict[int, list[str]] = {}
     for leaf, dim, path in zip(leaves, dims, paths, strict=True):
-        aval = flat_functions.check_leaf(leaf, refs=True)
-        if dim is None:
+        if dim is None:  # it need not be an array
             continue
+        aval = flat_functions.check_leaf(leaf, refs=True)
         if not -aval.ndim <= dim < aval.ndim:
             least = dim + 1 if dim >= 0 else -dim
             raise ValueError(
@@ -183,6 +192,7 @@ def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool) -> An
     """A result with its mapped dimension moved to ``wanted``."""
     if wanted is None:
         if dim is None:
+            flat_functions.check_leaf(value, refs=True)
             return value
         if not sum_match:
             raise ValueError(f"at vmap out_axes, got axis spec None but output was batched on axis {dim}")

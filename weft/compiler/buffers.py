@@ -9,7 +9,7 @@ Names are those of as_text("jaxpr"); steps are numbered in the order in which ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from weft.compiler import residuals
@@ -21,20 +21,29 @@ from weft.loops.schedule import Lowered
 
 
 def describe(
-    kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
+    kernels: Kernels,
+    lowered: Sequence[Lowered | None],
+    donated: Sequence[bool],
+    out_avals: Sequence[Any],
+    copied: Container[int],
 ) -> str:
     """One line for each value of the program and each copy the plan makes."""
-    return "\n".join(_Report(kernels, lowered, donated, out_avals).lines())
+    return "\n".join(_Report(kernels, lowered, donated, out_avals, copied).lines())
 
 
 class _Report:
     """Makes the plan once more and records its decisions."""
 
     def __init__(
-        self, kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
+        self,
+        kernels: Kernels,
+        lowered: Sequence[Lowered | None],
+        donated: Sequence[bool],
+        out_avals: Sequence[Any],
+        copied: Container[int],
     ) -> None:
         self.kernels = kernels
-        self.planner = Planner(kernels, lowered, donated, out_avals)
+        self.planner = Planner(kernels, lowered, donated, out_avals, copied)
         self.given = set(self.planner.donated)
         self.planned = self.planner.run()
         self.taken = {

@@ -83,7 +83,7 @@ class _Fusion:
             return
         if isinstance(kind, FUSABLE) and not (isinstance(kind, kinds.Identity) and kind.barrier):
             self._place_fusable(equation, kind)
-        elif isinstance(kind, (kinds.Reshape, kinds.Identity)):
+        elif isinstance(kind, (kinds.Reshape, kinds.Identity)) or windows.writes_nothing(equation):
             self._place_alias(equation)
         elif isinstance(kind, kinds.Assemble):
             self._place_pieces(equation, kind)
@@ -519,9 +519,6 @@ class _Fusion:
         """
         array, indices, updates = equation.invars
         out = equation.outvars[0]
-        if not out.aval.size or not updates.aval.size:
-            self._place_alias(equation)
-            return
         group = self._new_group(equation)
         maker = self.makers.of(array)
         if maker is not None and isinstance(maker.primitive.kind, kinds.View) and not maker.invars[0].aval.shape:

@@ -45,7 +45,7 @@ def lower_prng_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
         return closed
     n_consts = len(jaxpr.constvars)
     in_avals = [avals.physical_aval(v.aval) for v in (*jaxpr.constvars, *jaxpr.invars)]
-    traced, _ = trace_to_jaxpr(lambda *args: _run(jaxpr, args), in_avals, jaxpr.debug_info)
+    traced, _ = trace_to_jaxpr(lambda *args: _run(jaxpr, args), in_avals, jaxpr.debug_info, of_program=True)
     inner = traced.jaxpr
     words = Jaxpr(
         [*inner.invars[:n_consts], *inner.constvars], inner.invars[n_consts:], inner.outvars, inner.eqns, inner.effects,

@@ -68,6 +68,7 @@ class Program:
         self.forms: Forms
         self.plan: Any = None
         self.donated: tuple[bool, ...] = ()
+        self.copied: frozenset[int] = frozenset()
         self.compiled: list[cache.Compiled] = []
         self.executable: Any = None
         self.consts: tuple[Any, ...] = ()
@@ -152,7 +153,7 @@ class Program:
 
     def _plan_text(self) -> str:
         """The plan, and for every value where it is stored and why."""
-        why = buffers.describe(self.kernels, self.lowered, self.donated, self.out_avals)
+        why = buffers.describe(self.kernels, self.lowered, self.donated, self.out_avals, self.copied)
         return f"{self.plan.describe()}\n" + "\n".join(f"  {line}" for line in why.splitlines())
 
     def cost_analysis(self) -> dict[str, float]:
@@ -195,9 +196,15 @@ def operations_per_point(low: Lowered) -> float:
     return float(sum(hasattr(s, "kind") for phase in low.nest.phases for s in (*phase.body, *phase.reductions)))
 
 
-def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = ()) -> Program:
-    """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters."""
-    key = program_key(fingerprint(closed), donated, config.token())
+def compile_jaxpr(
+    closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = (), shares: bool = False
+) -> Program:
+    """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters.
+
+    ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
+    """
+    copied = plan.copied_inputs(closed.jaxpr, shares)
+    key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
     found = PROGRAMS.find(key)
     if found is not None:
         return found.with_consts(closed)
@@ -206,7 +213,7 @@ def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[
         _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
     compilation = progress.begin(name)
     try:
-        program = compile_new(closed, name, donated)
+        program = compile_new(closed, name, donated, copied)
     finally:
         progress.end(compilation)
     PROGRAMS.add(key, program)
@@ -224,7 +231,9 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     return Forms(simplified, *stages.run("boundary_fusion", boundary_fusion.boundary_fusion, kernels, lowered))
 
 
-def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:
+def compile_new(
+    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], copied: frozenset[int] = frozenset()
+) -> Program:
     """Run the pipeline."""
     start = time.perf_counter()
     stages = Stages(name)
@@ -235,10 +244,10 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
     constvars = simplified.jaxpr.constvars
     n_own = len(closed.consts)  # the program is cached for other constants of the same types
     program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
-    planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
+    planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied)
     planned = stages.run("chain", chain.chain, planned)
     program.compiled = stages.run("codegen", _codegen, program, planned)
-    program.plan, program.donated = planned, donated
+    program.plan, program.donated, program.copied = planned, donated, copied
     program.in_avals = tuple([v.aval for v in (*constvars, *closed.jaxpr.invars)])
     program.executable = stages.run("link", _executable, program)
     if stages.watched:

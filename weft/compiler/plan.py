@@ -11,7 +11,7 @@ instruction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ from weft.compiler.kernels import Kernels, Step
 from weft.compiler.product_loops import Loops, StridedOperand
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.loops import ir
 from weft.loops.schedule import Binding, Lowered
 
@@ -63,11 +63,33 @@ class _Buffer(Record, frozen=False):
 
 
 def plan(
-    kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
+    kernels: Kernels,
+    lowered: Sequence[Lowered | None],
+    donated: Sequence[bool],
+    out_avals: Sequence[Any],
+    copied: Container[int] = (),
 ) -> Plan:
-    """The plan of a fused program; ``lowered`` has the nest of every kernel step."""
+    """The plan of a fused program; ``lowered`` has the nest of every kernel step.
+
+    ``copied``: the results that have memory of their own even where they are an input, unless that is donated.
+    """
     found = None if any(donated) else _of_results_alone(kernels, lowered, out_avals)
-    return Planner(kernels, lowered, donated, out_avals).run() if found is None else found
+    return Planner(kernels, lowered, donated, out_avals, copied).run() if found is None else found
+
+
+def copied_inputs(jaxpr: Jaxpr, shares: bool) -> frozenset[int]:
+    """The results that are a ``copy`` of an input or, unless it ``shares`` them with the caller, an input as it is."""
+    inputs = {*jaxpr.constvars, *jaxpr.invars}
+    copies = set() if shares else set(inputs)
+    for equation in jaxpr.eqns:
+        kind = equation.primitive.kind
+        if not isinstance(kind, kinds.Identity) or not kind.copies or type(equation.invars[0]) is Literal:
+            continue
+        if equation.invars[0] in inputs:
+            inputs.add(equation.outvars[0])
+            copies.add(equation.outvars[0])
+    found = enumerate(jaxpr.outvars)
+    return frozenset([position for position, atom in found if type(atom) is not Literal and atom in copies])
 
 
 def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_avals: Sequence[Any]) -> Plan | None:
@@ -116,9 +138,14 @@ class Planner:
     """Computes live ranges, then slots, then instructions."""
 
     def __init__(
-        self, kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
+        self,
+        kernels: Kernels,
+        lowered: Sequence[Lowered | None],
+        donated: Sequence[bool],
+        out_avals: Sequence[Any],
+        copied: Container[int] = (),
     ) -> None:
-        jaxpr = kernels.jaxpr
+        jaxpr, self.copied = kernels.jaxpr, copied
         self.kernels, self.lowered, self.out_avals, self.jaxpr = kernels, lowered, out_avals, jaxpr
         self.inputs = {v: i for i, v in enumerate((*jaxpr.constvars, *jaxpr.invars))}
         shift = len(jaxpr.constvars)
@@ -190,8 +217,15 @@ class Planner:
         for position, (variable, aval) in enumerate(zip(self.jaxpr.outvars, self.out_avals, strict=True)):
             base = self.base(variable)
             if base in self.inputs:
-                outputs.append(InputOutput(self.inputs[base], aval))
-                self.donated.discard(self.inputs[base])
+                index = self.inputs[base]
+                if position in self.copied and index not in self.donated:
+                    outputs.append(NewOutput(aval.nbytes, aval))
+                    if aval.nbytes:
+                        place = (len(self.inputs) + position, 0, -1)
+                        self.instructions.append(Copy(place, (index, 0, -1), aval.nbytes))
+                    continue
+                outputs.append(InputOutput(index, aval))
+                self.donated.discard(index)
                 continue
             buffer = self.buffers.get(base)
             if buffer is None:  # nothing writes it: it has no elements

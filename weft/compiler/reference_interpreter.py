@@ -34,8 +34,9 @@ def interpret(closed: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
         results = run_equation(equation, [read(atom) for atom in equation.invars])
         for variable, result in zip(equation.outvars, results, strict=True):
             if not isinstance(variable, DropVar):
-                result = np.asarray(result)
-                aval = variable.aval
+                result, aval = np.asarray(result), variable.aval
+                if result.dtype == np.int8 and "int" in str(aval.dtype):  # NumPy widens integers of 2 and 4 bits
+                    result = result.astype(aval.dtype)
                 assert result.shape == aval.shape and result.dtype == aval.dtype, (
                     f"{equation.primitive.name} gave {result.dtype}{result.shape} for {aval.str_short()}"
                 )

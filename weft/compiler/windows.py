@@ -8,7 +8,7 @@ from typing import Any
 from weft._base.record import Record
 from weft.compiler import groups
 from weft.compiler.dimensions import Dimensions
-from weft.core import index_maps
+from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece, constant
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import kernel
@@ -22,6 +22,14 @@ class Space(Record):
     axes: tuple[Axis, ...]
     ordered: tuple[int, ...]
     access: Access  # of the updates
+
+
+def writes_nothing(equation: JaxprEqn) -> bool:
+    """Whether an update has no elements: its loops would not say so along a dimension in which the array has one."""
+    kind = equation.primitive.kind
+    if isinstance(kind, kinds.Scatter):
+        return not equation.invars[2].aval.size or not equation.outvars[0].aval.size
+    return isinstance(kind, kinds.DynamicUpdateSlice) and not equation.invars[1].aval.size
 
 
 def scatter_space(dims: Dimensions, equation: JaxprEqn) -> Space:

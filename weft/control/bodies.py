@@ -10,7 +10,6 @@ The same function object traced for the same types gives the same program object
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -96,20 +95,13 @@ def _trace(
 
 def _arg_names(function: Callable[..., Any], in_tree: Any) -> Callable[[], list[str]]:
     """The paths of the arguments' leaves. Refers to the function weakly, since cached programs hold this."""
-    try:
-        reference: Callable[[], Any] = weakref.ref(function)
-    except TypeError:
-        reference = functools.partial(_same, function)
+    reference = signature.weakly(function)
 
     def names() -> list[str]:
         args = runtime.tree_unflatten(in_tree, list(range(in_tree.num_leaves)))
         return signature.leaf_paths(reference(), signature.Call(tuple(args), {}, (), len(args)))
 
     return names
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def without_constants(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:

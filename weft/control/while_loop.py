@@ -22,6 +22,7 @@ from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
+from weft.errors import TracerBoolConversionError
 from weft.operations import arithmetic, convert, logic
 
 State = TypeVar("State")
@@ -90,7 +91,9 @@ def _loop(
 ) -> Any:
     """``while_loop`` with the body ``adapt(body_fun)``."""
     if config.read("disable_jit"):
-        return _run_in_python(cond_fun, body_fun if adapt is None else adapt(body_fun), init_val)
+        init_val, is_done = _run_in_python(cond_fun, body_fun if adapt is None else adapt(body_fun), init_val)
+        if is_done:
+            return init_val
     values, tree = runtime.tree_flatten(init_val)
     avals = [bodies.aval_of(value) for value in values]
     in_tree = runtime.tree_flatten((init_val,))[1]
@@ -110,10 +113,16 @@ def _loop(
     return runtime.tree_unflatten(tree, _bind(cond, body, values))
 
 
-def _run_in_python(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], value: Any) -> Any:
-    while cond_fun(value):
+def _run_in_python(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], value: Any) -> tuple[Any, bool]:
+    """(the last state, True), or the state at which the condition is one for each element of ``vmap``, and False."""
+    while True:
+        try:
+            goes_on = bool(cond_fun(value))
+        except TracerBoolConversionError:
+            return value, False
+        if not goes_on:
+            return value, True
         value = body_fun(value)
-    return value
 
 
 def _bind(cond: Body, body: Body, values: list[Any]) -> list[Any]:
@@ -190,7 +199,7 @@ def fori_loop(
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
     lower, upper = _bounds(lower, upper)
-    if config.read("disable_jit"):
+    if config.read("disable_jit") and _is_static(lower) and _is_static(upper):
         for i in range(int(lower), int(upper)):
             init_val = body_fun(i, init_val)
         return init_val

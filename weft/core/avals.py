@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import config, dtypes, runtime
+from weft import config, dtypes, errors, runtime
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -158,11 +158,11 @@ def get_aval(value: Any) -> Any:
     return rule(value)
 
 
-def not_an_array(value: Any) -> ValueError | None:
+def not_an_array(value: Any) -> errors.ArrayHolderError | None:
     """The error for an object that could be made an array by its method ``__jax_array__``; None for other values."""
     if isinstance(value, type) or not hasattr(value, "__jax_array__"):
         return None
-    return ValueError(
+    return errors.ArrayHolderError(
         "Triggering __jax_array__() during abstractification is no longer supported. To avoid this error, either "
         "explicitly convert your object using jax.numpy.array(), or register your object as a pytree. The object is of "
         f"type {type(value)}."

@@ -243,6 +243,7 @@ class Identity(Record):
     """Nothing to compute: output i is operand i (stop_gradient, optimization_barrier, copy)."""
 
     barrier: bool = False  # fusion stops at a barrier
+    copies: bool = False  # as a result of a program it does not share an input's memory
 
 
 class Resolve(Record):

@@ -8,8 +8,6 @@ of enclosing traces). The previous trace is always restored, also after an excep
 
 from __future__ import annotations
 
-import gc
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -19,7 +17,7 @@ import numpy as np
 
 from weft import config, dtypes, errors, runtime
 from weft.core import avals as avals_module
-from weft.core import check, provenance, source_info
+from weft.core import check, leaks, provenance, source_info
 from weft.core.avals import get_aval
 from weft.core.jaxpr import Atom, ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.tracer import Tracer
@@ -307,11 +305,12 @@ _LITERALS: dict[type, Callable[[Any], Literal | None]] = {
 
 def trace_to_jaxpr(
     fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any], debug_info: DebugInfo | None = None,
-    source: source_info.Captured | None = None,
+    source: source_info.Captured | None = None, of_program: bool = False,
 ) -> tuple[ClosedJaxpr, list[Any]]:  # fmt: skip
     """Record ``fun``, which takes and gives flat lists, on values of the given avals.
 
     ``source`` is the position of all equations, if it is known beforehand because no user code runs in ``fun``.
+    ``of_program``: ``fun`` evaluates a program and may keep traced values for a moment (see ``leaks``).
 
     Returns the program and the avals of its results. The program's constants are the values ``fun`` captured, in
     order of first use; a Tracer among them belongs to the enclosing trace (see ``dispatch.calls.close_over``).
@@ -329,9 +328,10 @@ def trace_to_jaxpr(
     if config.read("enable_checks") or config.read("check"):
         check.check_jaxpr(closed)
     if config.read("check_tracer_leaks"):
-        reference = weakref.ref(trace)
+        leaks.watch(trace, debug_info)
         del trace, in_tracers, outs
-        _check_leaks(reference, debug_info)
+        if not (of_program or debug_info is None):
+            leaks.check()
     return closed, out_avals
 
 
@@ -404,56 +404,3 @@ def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:
         "\n  * find where it leaks: with weft.checking_leaks(): ... (or WEFT_CHECK_TRACER_LEAKS=1)"
     )
     return errors.UnexpectedTracerError(text)
-
-
-def _check_leaks(reference: weakref.ref[Any], debug_info: DebugInfo | None) -> None:
-    """Raise if anything still holds a traced value of a finished trace."""
-    trace = reference()
-    if trace is None:
-        return
-    del trace
-    gc.collect()
-    trace = reference()
-    if trace is None:
-        return
-    leaked = [holder for holder in gc.get_referrers(trace) if isinstance(holder, Tracer)]
-    if not leaked:
-        return
-    lines = [f"Leaked trace {trace!r}. Leaked tracer(s):", ""]
-    for tracer in leaked:
-        lines.append(repr(tracer))
-        if debug_info is not None:
-            lines.append(provenance.traced_function(debug_info))
-        source = getattr(tracer, "source", None)
-        lines.append(f"It was created on line {source_info.summarize(source)}." if source else "It is an argument.")
-        lines.extend(_holders(tracer, leaked))
-        lines.append("")
-    raise Exception("\n".join(lines))
-
-
-def _holders(tracer: Tracer, leaked: list[Any]) -> list[str]:
-    """Who refers to a leaked tracer, one line each."""
-    ignored = (leaked, sys._getframe(), sys._getframe(1))
-    found = []
-    for holder in gc.get_referrers(tracer):
-        if any(holder is known for known in ignored) or type(holder).__name__ == "frame":
-            continue
-        found.append(f"<{type(tracer).__name__} {id(tracer)}> is referred to by {_holder_name(holder, tracer)}")
-    return found
-
-
-def _holder_name(holder: Any, tracer: Tracer) -> str:
-    place = ""
-    if isinstance(holder, dict):
-        keys = [key for key, value in holder.items() if value is tracer]
-        place = f"[{keys[0]!r}]" if keys else ""
-    elif isinstance(holder, (list, tuple)):
-        place = next((f"[{index}]" for index, value in enumerate(holder) if value is tracer), "")
-    names = [
-        f"{module}.{name}"
-        for module, loaded in list(sys.modules.items())
-        for name, value in list(getattr(loaded, "__dict__", {}).items())
-        if value is holder and not module.startswith("weft")
-    ]
-    named = f" ({names[0]})" if names else ""
-    return f"<{type(holder).__name__} {id(holder)}>{place}{named}"

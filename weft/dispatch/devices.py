@@ -236,6 +236,8 @@ def as_device(target: Any) -> Device | None:
 def check_placement(device: Any = None, out_sharding: Any = None) -> None:
     """Accept what stands for the one CPU device: None, a device, a sharding or a PartitionSpec; no strings."""
     for name, value in (("device", device), ("out_sharding", out_sharding)):
+        if isinstance(value, Sharding) and value.device_set != {CPU}:
+            raise NotImplementedError(f"[placement] {name} names other devices, and weft has one device: {value!r}")
         if value is None or isinstance(value, Device | Sharding | PartitionSpec):
             continue
         raise ValueError(

@@ -52,8 +52,8 @@ class Compiled(NamedTuple):
     entry: Any
 
 
-def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Compiled:
-    """Machine code for a trace with these leaves donated."""
+def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False) -> Compiled:
+    """Machine code for a trace with these leaves donated. ``shares``: a result that is an argument is no copy of it."""
     closed = trace.closed
     if uses_refs(closed.jaxpr):
         if any(map(is_ref, (*closed.jaxpr.constvars, *closed.jaxpr.invars))):
@@ -70,7 +70,7 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Compiled
     values = (*closed.consts, *inner)
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated
-    program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags)
+    program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares)
     return bound(program, kept, (*program.consts, *hidden), trace.out_tree, trace.out_avals, kept_donated)
 
 
@@ -101,7 +101,7 @@ def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> 
     else:
         outs = compiled.program.executable.run(operands)
     for index, aval in enumerate(trace.out_avals):
-        if outs[index].aval is not aval:  # the program was compiled for another weak type
+        if type(outs[index]) is runtime.Array and outs[index].aval is not aval:  # compiled for another weak type
             outs[index] = runtime.array_alias(outs[index], aval)
     if trace.closed is not None and number_checks.enabled():
         number_checks.check(outs, trace.closed, leaves, f"jit({trace.name})")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime
+from weft import dtypes, runtime
 from weft.autodiff.jvp import JVPTrace
 from weft.core import avals
 from weft.core import trace as tracing
@@ -59,13 +59,14 @@ def without_tangents(tree: Any) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """A result for the user: outside traces, scalars and NumPy arrays become Arrays."""
+    """A result for the user: outside traces, scalars and NumPy arrays become Arrays, save those of float0."""
     if type(value) is runtime.Array or isinstance(value, Tracer) or tracing.is_tracing():
         return value
     if avals.find_rule(value) is None:
         return value
     aval = avals.get_aval(value)
-    return signature.to_array(value, aval) if isinstance(aval.dtype, np.dtype) else value
+    is_kept = aval.dtype == dtypes.float0 or not isinstance(aval.dtype, np.dtype)
+    return value if is_kept else signature.to_array(value, aval)
 
 
 def rebuilt(treedef: Any, leaves: Sequence[Any]) -> Any:

@@ -144,7 +144,7 @@ def known_library(number: int) -> Any:
 
 def is_library(value: Any, found_in: ModuleType | None = None) -> bool:
     """Whether ``value`` is a public callable or type of one of the libraries, found there under its own name."""
-    if _library.get(id(value)) is value:
+    if _library.get(id(value), _MISSING) is value:
         return True
     home = _home(value)
     root = home.partition(".")[0]
@@ -320,7 +320,7 @@ class _Snapshot:
                 raise Refusal(f"{read} does not exist") from error
             # a module may compute an attribute, so that it cannot be remembered
             self.names.append((vars(module), attribute, value))
-        if _library.get(id(value)) is value:
+        if _library.get(id(value), _MISSING) is value:
             return ("library", id(value))
         root = module.__name__.partition(".")[0] if module is not None else ""
         if not _is_pure(root, read.attributes[-1]):

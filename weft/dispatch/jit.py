@@ -69,7 +69,8 @@ def jit(
             keep_unused=keep_unused, device=device, backend=backend, inline=inline,
             compiler_options=compiler_options,
         )  # fmt: skip
-    if not callable(fun) or getattr(getattr(fun, "__code__", None), "co_flags", 0) & _NO_FUNCTION:
+    flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
+    if flags & _NO_FUNCTION or type(fun) is staticmethod or not callable(fun):
         check_callable(fun)
     placed = device is not None or backend is not None or compiler_options is not None
     if placed or in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED:
@@ -109,9 +110,14 @@ _NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_CO
 
 
 def check_callable(fun: Any) -> None:
-    """Raise TypeError for what cannot be jitted: values that are not callable, generators, coroutines."""
+    """Raise TypeError for what cannot be transformed: what is not callable, staticmethod, generators, coroutines."""
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
+    if isinstance(fun, staticmethod):
+        raise TypeError(
+            f"staticmethod arguments are not supported, got {fun}: write @staticmethod above the other decorator, "
+            "or pass the function without it (method.__func__)"
+        )
     flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
     if flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
         raise TypeError(f"Expected a function, got a generator function: {fun}")
@@ -171,6 +177,11 @@ def _identity_options(jitted: Any) -> Any:
     return jitted._state.options
 
 
+def _annotations(jitted: Any) -> dict[str, Any]:
+    """Those of the function, read when asked for: reading them makes a dict where the function has none."""
+    return getattr(vars(jitted).get("__wrapped__"), "__annotations__", {})
+
+
 def _repr(jitted: Any) -> str:
     return f"<PjitFunction of {vars(jitted).get('__wrapped__')!r}>"
 
@@ -206,6 +217,7 @@ install_methods(
     identity_options=_identity_options,
     _cache_size=runtime.JitFunction.cache_size,
     __repr__=_repr,
+    __annotations__=property(_annotations),
     __reduce__=_reduce,
 )
 

@@ -78,6 +78,11 @@ class _Active(threading.local):
 _active = _Active()
 
 
+def _opened(leaf: Any) -> Any:
+    """The array of an object with ``__jax_array__``; other values unchanged."""
+    return leaf if not hasattr(leaf, "__jax_array__") else leaf.__jax_array__()
+
+
 class JitState:
     """The Python half of a jitted function."""
 
@@ -121,6 +126,13 @@ class JitState:
             if current is not tracing.EVAL:
                 return self._recorded(current, args, kwargs), None
             return self._slow(args, kwargs, caller)
+        except errors.ArrayHolderError as error:
+            leaves, tree = runtime.tree_flatten((args, kwargs))
+            opened = [_opened(leaf) for leaf in leaves]
+            if self.is_own() and caller is None and any(a is not b for a, b in zip(leaves, opened, strict=True)):
+                return self.slow(*runtime.tree_unflatten(tree, opened), None)
+            tracebacks.filter_exception(error)
+            raise
         except Exception as error:
             tracebacks.filter_exception(error)
             raise
@@ -424,7 +436,7 @@ class JitState:
         code = (donated if any(donated) else ()), self.options.keep_unused
         found = trace.calls.get(code)
         if found is None:
-            found = trace.calls[code] = executables.bind(trace, donated, self.options.keep_unused)
+            found = trace.calls[code] = executables.bind(trace, donated, self.options.keep_unused, self.is_own())
             self._count(found.program, trace.name)
         return found
 

@@ -56,38 +56,48 @@ def device_put(
     {'a': Array(1., dtype=float32, weak_type=True), 'b': Array([1., 1.], dtype=float32)}
     """
     leaves, treedef = runtime.tree_flatten(x)
-    targets = _prefix_devices(device, treedef)
-    donated = _prefix_flags(donate, treedef)
+    targets = _spread(device, treedef, "device")
+    _spread(src, treedef, "source")
+    for target in {id(value): value for value in targets}.values():
+        _check_device(target)
+    donated, aliased = _spread(donate, treedef, "donate"), _spread(may_alias, treedef, "may_alias")
+    if any(gives and alias for gives, alias in zip(donated, aliased, strict=True)):
+        raise ValueError("may_alias and donate cannot be True at the same time.")
     guard = transfers.level()
     if guard is not None and not tracing.is_tracing():
         for leaf in leaves:
             transfers.check(guard, leaf, explicit=True)
-    put = [_put_leaf(*each, may_alias) for each in zip(leaves, targets, donated, strict=True)]
+    put = [_put_leaf(*each) for each in zip(leaves, targets, donated, aliased, strict=True)]
     return runtime.tree_unflatten(treedef, put)
 
 
-def _prefix_devices(device: Any, treedef: Any) -> list[Any]:
-    if device is None or not isinstance(device, (tuple, list, dict)):
-        try:
-            devices.as_device(device)
-        except ValueError as error:
-            raise ValueError(
-                "`weft.device_put` only accepts `None`, `weft.sharding.Sharding`, `weft.Device` or a pytree of these "
-                f"values. Received invalid value: {device}"
-            ) from error
-        return [device] * treedef.num_leaves
-    leaves, given = runtime.tree_flatten(device, lambda value: value is None)
+def _check_device(device: Any) -> None:
+    try:
+        devices.as_device(device)
+    except ValueError as error:
+        raise ValueError(
+            "`weft.device_put` only accepts `None`, `weft.sharding.Sharding`, `weft.Device` or a pytree of these "
+            f"values. Received invalid value: {device}"
+        ) from error
+
+
+def _spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
+    """For each leaf what a prefix of the tree says about it; None is a leaf of the prefix."""
+    if not isinstance(prefix, (tuple, list, dict)):
+        return [prefix] * treedef.num_leaves
+    leaves, given = runtime.tree_flatten(prefix, lambda value: value is None)
     numbered = runtime.tree_unflatten(treedef, list(range(treedef.num_leaves)))
+    try:
+        subtrees = given.flatten_up_to(numbered)
+    except ValueError as error:
+        raise ValueError(
+            f"device_put {name} specification must be a tree prefix of the corresponding value; it is {prefix}, and "
+            f"the value has the structure {treedef}. {error}"
+        ) from None
     found: list[Any] = []
-    for value, subtree in zip(leaves, given.flatten_up_to(numbered), strict=True):
-        found += _prefix_devices(value, runtime.tree_structure(subtree))
+    for value, subtree in zip(leaves, subtrees, strict=True):
+        found += [value] * runtime.tree_structure(subtree).num_leaves
     return found
-
-
-def _prefix_flags(donate: Any, treedef: Any) -> Sequence[bool]:
-    if isinstance(donate, bool):
-        return [donate] * treedef.num_leaves
-    return [bool(flag) for flag in runtime.tree_flatten(donate)[0]]
 
 
 def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
@@ -310,6 +311,14 @@ def to_array(leaf: Any, aval: Any) -> Any:
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
+
+
+def weakly(function: Any) -> Callable[[], Any]:
+    """What gives the function while it is alive, else None, for names that cached programs ask for later."""
+    try:
+        return weakref.ref(function)
+    except TypeError:
+        return lambda: function
 
 
 def leaf_paths(function: Any, call: Call) -> list[str]:

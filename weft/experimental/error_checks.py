@@ -305,7 +305,7 @@ def _checked(closed: ClosedJaxpr, enabled: Enabled, tree: Any, avals: Sequence[A
         outs, out_tree = runtime.tree_flatten(run(closed.jaxpr, closed.consts, enabled, error, values[n:]))
         return outs
 
-    made, _ = tracing.trace_to_jaxpr(flat, [*avals, *closed.in_avals], closed.jaxpr.debug_info)
+    made, _ = tracing.trace_to_jaxpr(flat, [*avals, *closed.in_avals], closed.jaxpr.debug_info, of_program=True)
     return Checked(made, n, out_tree)
 
 

@@ -219,17 +219,48 @@ def _power(x1: Any, x2: Any, /) -> Any:
 
 
 def _integer_array_power(x1: Any, x2: Any) -> Any:
-    """Binary powering with a fixed number of squarings, enough for any exponent that cannot overflow int64."""
+    """Binary powering by the low six bits of the exponents, then by the others: the product modulo 2**bits."""
     dtype = promotion.dtype_of(x1)
     zero, one = np.asarray(0, dtype), np.asarray(1, dtype)
     both = lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero))
     accumulated = selection.where(both, zero, one)
-    for _ in range(6):
-        odd = lax.bitwise_and(x2, one)
-        accumulated = selection.where(odd, lax.mul(accumulated, x1), accumulated)
-        x1 = lax.mul(x1, x1)
-        x2 = lax.shift_right_logical(x2, one)
-    return accumulated
+    base, exponent = x1, x2
+    for _ in range(_LOW_BITS):
+        odd = lax.bitwise_and(exponent, one)
+        accumulated = selection.where(odd, lax.mul(accumulated, base), accumulated)
+        base = lax.mul(base, base)
+        exponent = lax.shift_right_logical(exponent, one)
+    if dtypes.iinfo(dtype).bits <= _LOW_BITS:
+        return accumulated
+    if dtypes.issubdtype(dtype, np.signedinteger):  # of a negative exponent only six bits count, as in JAX
+        exponent = selection.where(lax.lt(x2, zero), zero, exponent)
+    rest = selection.where(lax.bitwise_and(x1, one), _power_of_unit(base, exponent), zero)
+    return lax.mul(accumulated, selection.where(lax.eq(exponent, zero), one, rest))
+
+
+_LOW_BITS = 6  # the 64th power of an even number is 0 modulo 2**64, that of an odd one is 1 modulo 2**8
+
+
+def _power_of_unit(base: Any, exponent: Any) -> Any:
+    """``base ** exponent`` modulo 2**bits for a base that is 1 modulo 2**8: few terms of the binomial series remain.
+
+    With ``u = base - 1`` the term ``C(exponent, k) * u**k`` is the one before it times ``(exponent - k + 1) * u / k``.
+    The powers of 2 in k divide u; division by what is left of k is multiplication by its inverse.
+    """
+    dtype = promotion.dtype_of(base)
+    bits, one = dtypes.iinfo(dtype).bits, np.asarray(1, dtype)
+    u = lax.sub(base, one)
+    total = term = lax.full_like(base, 1)
+    for k in range(1, bits // 8):
+        twos = (k & -k).bit_length() - 1
+        step = lax.shift_right_logical(u, np.asarray(twos, dtype)) if twos else u
+        step = lax.mul(step, lax.sub(exponent, np.asarray(k - 1, dtype)))
+        if k >> twos > 1:
+            inverse = np.asarray(int.__pow__(k >> twos, -1, 2**bits), np.uint64).astype(dtype)
+            step = lax.mul(step, inverse)
+        term = lax.mul(term, step)
+        total = lax.add(total, term)
+    return total
 
 
 @inline

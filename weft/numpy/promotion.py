@@ -37,9 +37,7 @@ def is_arraylike(x: Any) -> bool:
 
 def unwrapped(x: Any) -> Any:
     """The array of an object that says how to make one of it, by a method ``__jax_array__``; other values unchanged."""
-    if type(x) in _SEEN or isinstance(x, _ARRAYLIKE) or not hasattr(x, "__jax_array__"):
-        return x
-    return x.__jax_array__()
+    return x.__jax_array__() if type(x) not in _SEEN and holds_array(x) else x
 
 
 def check_arraylike(name: str, *args: Any) -> None:
@@ -72,18 +70,29 @@ def numeric_dtype(dtype: Any) -> Any:
     return np.dtype(np.int32) if dtype == np.bool_ else dtype
 
 
+def holds_array(x: Any) -> bool:
+    """Whether ``x`` is no array, but an object whose method ``__jax_array__`` gives one."""
+    return not isinstance(x, _ARRAYLIKE) and hasattr(x, "__jax_array__")
+
+
 def shape_of(x: Any) -> tuple[int, ...]:
     """The shape of an array, tracer or scalar; ``()`` for Python scalars."""
     aval = getattr(x, "aval", None)
     if aval is not None:
         return aval.shape
-    return () if isinstance(x, PYTHON_SCALARS) else tuple(x.shape if hasattr(x, "shape") else np.shape(x))
+    if isinstance(x, PYTHON_SCALARS):
+        return ()
+    if holds_array(x):
+        return shape_of(x.__jax_array__())
+    return tuple(x.shape if hasattr(x, "shape") else np.shape(x))
 
 
 def dtype_of(x: Any) -> Any:
     """The canonical dtype of an array, tracer or scalar (weakly typed scalars have their default dtype)."""
     aval = getattr(x, "aval", None)
-    return aval.dtype if aval is not None else dtypes.result_type(x)
+    if aval is not None:
+        return aval.dtype
+    return dtype_of(x.__jax_array__()) if holds_array(x) else dtypes.result_type(x)
 
 
 def is_weak(x: Any) -> bool:
@@ -113,6 +122,8 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
             return _PYTHON_KINDS[np.dtype(dtype).kind](x) if weak_type else np.asarray(x).astype(dtype)
         if dtypes.canonicalize_dtype(x.dtype) == dtype:
             return x
+    elif holds_array(x):
+        return convert(x.__jax_array__(), dtype, weak_type)
     return _convert_array(x, dtype, weak_type)
 
 
@@ -128,8 +139,10 @@ def as_array(x: Any) -> Any:
     """``x`` as an array or tracer of its own type; a host scalar becomes a literal (weak if it is a Python number)."""
     if getattr(x, "aval", None) is not None:
         return x
+    if holds_array(x):
+        return as_array(x.__jax_array__())
     weak = is_weak(x) and not isinstance(x, bool)
-    if not core.is_tracing() and not hasattr(x, "__jax_array__"):
+    if not core.is_tracing():
         return constant(np.asarray(x), weak)
     return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=weak, sharding=None)
 
@@ -194,7 +207,7 @@ def common_type(*args: Any) -> _Common:
     """The common type of operands, remembered by their types."""
     tokens = [_token(x) for x in args]
     if None in tokens:
-        return _new_common(args)
+        return _new_common(tuple(map(unwrapped, args)))
     key = (config.token(), *tokens)
     found = _commons.get(key)
     if found is None:

@@ -34,15 +34,19 @@ def _check(name: str, a: Any, q: Any, method: str, out: Any, overwrite_input: bo
 
 
 def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool, weights: Any) -> Any:
-    own = promotion.inexact_dtype(promotion.dtype_of(a))
-    work = dtypes.promote_types(own, promotion.inexact_dtype(promotion.dtype_of(q)))  # positions and weights
+    own, work = (promotion.inexact_dtype(promotion.dtype_of(x)) for x in (a, q))
+    work = own if own.itemsize > work.itemsize else work  # positions and weights
     a = promotion.as_array(a if promotion.dtype_of(a) == own else promotion.convert(a, own))
     q = promotion.as_array(q if promotion.dtype_of(q) == work else promotion.convert(q, work))
     if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating):
         raise ValueError("quantile does not support complex input, as the operation is poorly defined.")
-    shape, q_shape = promotion.shape_of(a), promotion.shape_of(q)
+    q_shape = promotion.shape_of(q)
     if len(q_shape) > 1:
         raise ValueError(f"q must be have rank <= 1, got shape {q_shape}")
+    if not promotion.shape_of(a) and axis in (None, ()):  # a vector of one element, as in JAX, not as in NumPy
+        a, axis = rearrange.ravel(a), None
+        weights = None if weights is None else rearrange.ravel(weights)
+    shape = promotion.shape_of(a)
     if weights is not None:
         weights = _spread_weights(weights, shape, axis)
     rows, place, kept = _one_axis(a, axis, len(shape))
@@ -140,11 +144,9 @@ def _picked(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
     low = lax.clamp(zero, below, lax.sub(total, one))
     high = lax.clamp(zero, above, lax.sub(total, one))
     low, high = promotion.convert(low, integer), promotion.convert(high, integer)
-    rank = len(promotion.shape_of(rows))
     at_low, at_high = _at(ordered, low, place, keepdims), _at(ordered, high, place, keepdims)
-    spread = tuple(range(len(promotion.shape_of(q))))
-    if spread and rank > 1:
-        weights_shape = promotion.shape_of(at_low)
+    spread, weights_shape = tuple(range(len(promotion.shape_of(q)))), promotion.shape_of(at_low)
+    if spread and len(weights_shape) > len(spread):
         low_weight, high_weight = [lax.broadcast_in_dim(w, weights_shape, spread) for w in (low_weight, high_weight)]
     return _between(at_low, at_high, low_weight, high_weight, method)
 

@@ -251,6 +251,8 @@ def nextafter(x: Any, y: Any, /) -> Any:
 def spacing(x: Any, /) -> Any:
     """Distance from ``x`` to the next number away from zero, with the sign of ``x``; float operands only.
 
+    Of float16, as in NumPy: the distance to the next greater number, which is positive.
+
     >>> spacing(1.0).item() == 2.0**-23
     True
     """
@@ -258,6 +260,8 @@ def spacing(x: Any, /) -> Any:
     dtype = promotion.dtype_of(x)
     if not dtypes.issubdtype(dtype, np.floating):
         raise ValueError("jnp.spacing is only defined for floating-point inputs.")
+    if dtype == np.float16:
+        return lax.sub(lax.nextafter(x, np.asarray(np.inf, dtype)), x)
     step = lax.sub(lax.nextafter(x, copysign(np.asarray(np.inf, dtype), x)), x)
     vanished = lax.eq(step, np.asarray(0, dtype))
     smallest = copysign(np.asarray(dtypes.finfo(dtype).smallest_subnormal, dtype), x)
@@ -347,8 +351,9 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     exponents = promotion.dtype_of(x2)
     if exponents != np.bool_ and not dtypes.issubdtype(exponents, np.integer):
         raise ValueError(f"ldexp not supported for input types {(promotion.dtype_of(x1), exponents)}")
-    x1, x2 = promotion.promote_args_inexact("ldexp", x1, x2)
+    (x1,) = promotion.promote_args_inexact("ldexp", x1)
     dtype = promotion.dtype_of(x1)
+    x2 = promotion.convert(x2, dtype)
     zero, one, two = (np.asarray(v, dtype) for v in (0, 1, 2))
     mantissa, exponent = frexp(x1)
     exponent = lax.add(*promotion.promote_shapes(promotion.convert(exponent, dtype), x2))

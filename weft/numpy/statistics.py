@@ -359,7 +359,8 @@ def _as_nanvar(a: Any, ddof: Any = 0, *, mean: Any, where: Any, axis: Any, dtype
     total = reductions.sum(centered, axis=axis, keepdims=keepdims, where=where)
     total = selection.where(too_few, np.nan, total)
     divisor = selection.where(too_few, 1, freedom)
-    variance = lax.div(*promotion.promote_args_inexact("nanvar", total, divisor))
+    divisor = promotion.convert(divisor, promotion.dtype_of(total))
+    variance = lax.div(*promotion.promote_shapes(total, divisor))
     return promotion.convert(variance, result)
 
 

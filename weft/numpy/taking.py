@@ -128,7 +128,7 @@ def take_along_axis(
     """For each position of the other axes, elements of ``arr`` along ``axis`` at ``indices``, as argsort gives them.
 
     The other axes of both are broadcast together. ``mode`` and ``fill_value`` are those of ``x.at[].get`` with the
-    default "fill".
+    default "fill"; mode "one_hot" compares and adds in place of a gather. From an axis of extent 0 come zeros.
 
     TypeError for indices that are no integers, ValueError for different ranks.
 
@@ -147,8 +147,9 @@ def take_along_axis(
         raise ValueError(f"indices and arr must have the same number of dimensions; {len(taken)} vs. {len(shape)}")
     place = axes.canonical_axis(axis, len(shape))
     one = (*shape[:place], 1, *shape[place + 1 :])
-    if 0 in (shape_taken := promotion.broadcast_shapes(taken, one)):
-        return lax.full(shape_taken, 0, promotion.dtype_of(arr))
+    result_shape = promotion.broadcast_shapes(taken, one)
+    if shape[place] == 0 or 0 in result_shape:
+        return lax.full(result_shape, 0, promotion.dtype_of(arr))
     parsed = lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
     wide = dtypes.canonicalize_dtype(np.int64 if shape[place] >= 2**31 else np.int32)
     if np.dtype(dtype).itemsize < wide.itemsize or dtypes.issubdtype(dtype, np.unsignedinteger):
@@ -159,8 +160,20 @@ def take_along_axis(
         wrapped = lax.add(indices, np.asarray(shape[place], integer))
         indices = lax.select_n(negative, promotion.as_array(indices), wrapped)
     if parsed is lax.GatherScatterMode.ONE_HOT:
-        raise NotImplementedError("weft.numpy.take_along_axis with mode='one_hot' is not implemented yet")
+        return _selected_along(arr, indices, place)
     return _gather_along(arr, indices, place, parsed, fill_value)
+
+
+def _selected_along(arr: Any, indices: Any, place: int) -> Any:
+    """Mode "one_hot": every element is compared with every index, without a gather; 0 where there is none."""
+    arr, dtype = lax.expand_dims(arr, (place,)), promotion.dtype_of(arr)
+    indices = lax.expand_dims(indices, (place + 1,))
+    numbers = lax.broadcasted_iota(promotion.dtype_of(indices), promotion.shape_of(arr), place + 1)
+    hit = lax.eq(*promotion.promote_shapes(numbers, indices))
+    chosen = selection.where(hit, arr, np.asarray(0, dtype))
+    if dtype == np.bool_:
+        return reductions.any(chosen, axis=place + 1)
+    return reductions.sum(chosen, axis=place + 1, dtype=dtype)
 
 
 def _gather_along(arr: Any, indices: Any, place: int, mode: Any, fill_value: Any) -> Any:

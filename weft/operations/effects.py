@@ -22,7 +22,7 @@ def _same(x: Any) -> Any:
     return x
 
 
-copy_p = core.Primitive("copy", kind=kinds.Identity())
+copy_p = core.Primitive("copy", kind=kinds.Identity(copies=True))
 copy_p.def_abstract_eval(lambda x: runtime.ShapedArray(x.shape, x.dtype, x.weak_type))
 copy_p.linear = ALL
 copy_p.transpose = lambda ct, x: (copy_p.bind(ct),)

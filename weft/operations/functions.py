@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import core
 from weft.core.tangents import Along, along
-from weft.operations import complex_math
+from weft.operations import complex_math, convert
 from weft.operations.arithmetic import add, by_parts, div, is_complex, mul, neg, sub
 from weft.operations.elementwise import COMPLEX, FLOAT, Partials, constant, elementwise
 from weft.operations.powers import integer_pow, square
@@ -328,10 +328,28 @@ def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return tan_p.bind(x, accuracy=checked(accuracy))
 
 
+def _factors(x: Array) -> tuple[Array, Array]:
+    """1 - x and 1 + x, whose product is accurate near 1 - x^2 = 0; zeros keep their signs: the sides of branch cuts."""
+    return neg(sub(x, constant(x, 1))), sub(x, constant(x, -1))
+
+
+def _turned(x: Array) -> Array:
+    """i * x"""
+    return convert.complex(neg(convert.imag(x)), convert.real(x))
+
+
+def _asin_slope(x: Array) -> Array:
+    """1 / sqrt(1 - x^2)"""
+    if not is_complex(x):
+        return rsqrt(sub(constant(x, 1), square(x)))
+    less, more = _factors(x)
+    return mul(rsqrt(less), rsqrt(more))
+
+
 asin_p = function(
     "asin",
     complex_math.asin,
-    (lambda out, x: rsqrt(sub(constant(x, 1), square(x))),),
+    (lambda out, x: _asin_slope(x),),
     precise(np.arcsin),
     16.0,
 )
@@ -349,7 +367,7 @@ def asin(x: ArrayLike) -> Array:
 acos_p = function(
     "acos",
     complex_math.acos,
-    (lambda out, x: neg(rsqrt(sub(constant(x, 1), square(x)))),),
+    (lambda out, x: neg(_asin_slope(x)),),
     precise(np.arccos),
     16.0,
 )
@@ -367,7 +385,7 @@ def acos(x: ArrayLike) -> Array:
 atan_p = function(
     "atan",
     complex_math.atan,
-    (along(lambda t, out, x: div(t, add(constant(x, 1), square(x)))),),
+    (along(lambda t, out, x: div(t, mul(*_factors(_turned(x))) if is_complex(x) else add(constant(x, 1), square(x)))),),
     precise(np.arctan),
     16.0,
 )
@@ -457,7 +475,7 @@ def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 asinh_p = function(
     "asinh",
     complex_math.asinh,
-    (lambda out, x: rsqrt(add(square(x), constant(x, 1))),),
+    (lambda out, x: _asin_slope(_turned(x)) if is_complex(x) else rsqrt(add(square(x), constant(x, 1))),),
     precise(np.arcsinh),
     20.0,
 )
@@ -475,7 +493,7 @@ def asinh(x: ArrayLike) -> Array:
 def _acosh_slope(out: Array, x: Array) -> Array:
     """1 / sqrt(x^2 - 1); of complex numbers in two factors, which stay on the principal branch."""
     one = constant(x, 1)
-    return mul(rsqrt(sub(x, one)), rsqrt(add(x, one))) if is_complex(x) else rsqrt(sub(square(x), one))
+    return mul(rsqrt(sub(x, one)), rsqrt(_factors(x)[1])) if is_complex(x) else rsqrt(sub(square(x), one))
 
 
 acosh_p = function(

@@ -423,6 +423,22 @@ Array* array_new_object() {
   return array;
 }
 
+void set_donated_twice_error(const char* program, const Array* array) {
+  Ref type = steal(aval_text(array->aval, true));
+  if (type)
+    PyErr_Format(PyExc_RuntimeError,
+                 "[%s] attempt to use an Array (%U) that was donated in the same call: two arguments are one Array, and "
+                 "its memory cannot be given up while the other needs it. Pass x.copy() for one of them, or donate neither",
+                 program, type.get());
+}
+
+PyObject* array_without_bytes(ShapedArray* aval, Buffer* buffer) {
+  buffer_release(buffer);
+  Py_INCREF(aval->dtype);
+  npy_intp* extents = const_cast<npy_intp*>(reinterpret_cast<const npy_intp*>(aval->extents));
+  return PyArray_Zeros(aval->ndim, extents, reinterpret_cast<PyArray_Descr*>(aval->dtype), 0);
+}
+
 PyObject* set_array_memory_error(ShapedArray* aval, const char* who, std::string what) {
   Ref type = steal(aval_text(aval, true));
   const char* text = type ? PyUnicode_AsUTF8(type.get()) : nullptr;

@@ -47,6 +47,15 @@ inline Array* array_new(ShapedArray* aval, Buffer* buffer) {
   return array;
 }
 
+// Owned NumPy array of a type without bytes (float0). Borrows aval, steals buffer.
+PyObject* array_without_bytes(ShapedArray* aval, Buffer* buffer);
+
+// Owned result of a program: an Array; of float0, which no operation takes, a NumPy array, as in JAX.
+inline PyObject* result_new(ShapedArray* aval, Buffer* buffer) {
+  if (aval->itemsize == 0) return array_without_bytes(aval, buffer);
+  return reinterpret_cast<PyObject*>(array_new(aval, buffer));
+}
+
 // As set_memory_error, for an array of this type: `who` had no memory for `what` ("the copy of an argument", "result
 // 0"). Returns nullptr.
 PyObject* set_array_memory_error(ShapedArray* aval, const char* who, std::string what);
@@ -56,6 +65,9 @@ Array* array_allocate(ShapedArray* aval, const char* who, const char* what);
 
 // Sets RuntimeError("Array has been deleted with shape=float32[3].") and returns nullptr.
 PyObject* set_deleted_error(const Array* array);
+
+// Sets RuntimeError: the Array is donated to a call, and is another argument of the call too.
+void set_donated_twice_error(const char* program, const Array* array);
 
 // Gives up the array's buffer (donation, delete); other holders keep the buffer.
 inline void array_drop_buffer(Array* array) {

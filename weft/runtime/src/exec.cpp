@@ -331,13 +331,13 @@ PyObject* wrap_outputs(const Plan& plan, Buffer** outputs) {
   Ref list = steal(PyList_New(count));
   Py_ssize_t i = 0;
   for (; list && i < count; ++i) {
-    Array* array = array_new(plan.outputs[size_t(i)].aval, outputs[i]);
+    PyObject* array = result_new(plan.outputs[size_t(i)].aval, outputs[i]);
     if (array == nullptr) {
       ++i;
       list = Ref();
       break;
     }
-    PyList_SET_ITEM(list.get(), i, reinterpret_cast<PyObject*>(array));
+    PyList_SET_ITEM(list.get(), i, array);
   }
   for (; i < count; ++i) buffer_release(outputs[i]);
   return list.release();
@@ -372,8 +372,17 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   Small<Buffer*, kStackSlots> outputs(int32_t(plan.outputs.size()));
   Donation donation;
-  for (int32_t i = 0; flags && i < plan.n_inputs; ++i)
-    if (flags[size_t(i)]) donation.take(reinterpret_cast<Array*>(PyTuple_GET_ITEM(inputs.get(), i)));
+  for (int32_t i = 0; flags && i < 2 * plan.n_inputs; ++i) {  // first what is donated, then the others
+    int32_t input = i % plan.n_inputs;
+    Array* array = reinterpret_cast<Array*>(PyTuple_GET_ITEM(inputs.get(), input));
+    if (flags[size_t(input)] != (i < plan.n_inputs)) continue;
+    if (array->buffer == nullptr) {
+      donation.give_back();
+      set_donated_twice_error(plan.name.c_str(), array);
+      return nullptr;
+    }
+    if (flags[size_t(input)]) donation.take(array);
+  }
   int status = executable_run(executable, operands.data(), flags.get(), outputs.data());
   if (status == kNotStarted) donation.give_back();
   return status < 0 ? nullptr : wrap_outputs(plan, outputs.data());

@@ -32,13 +32,13 @@ uint64_t config_token() { return t_config == kFollowDefault ? g_default_config :
 PyObject* make_result(const CacheEntry* cached, Buffer** outputs) {
   Py_ssize_t count = Py_ssize_t(cached->out_avals->size());
   ShapedArray* const* avals = cached->out_avals->data();
-  if (cached->out_shape == 'l') return reinterpret_cast<PyObject*>(array_new(avals[0], outputs[0]));
+  if (cached->out_shape == 'l') return result_new(avals[0], outputs[0]);
   PyObject* tuple = PyTuple_New(count);
   Py_ssize_t made = 0;
   for (; tuple != nullptr && made < count; ++made) {
-    Array* array = array_new(avals[made], outputs[made]);
+    PyObject* array = result_new(avals[made], outputs[made]);
     if (array == nullptr) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, made, reinterpret_cast<PyObject*>(array));
+    else PyTuple_SET_ITEM(tuple, made, array);
   }
   for (; made < count; ++made) buffer_release(outputs[made]);
   if (tuple == nullptr || cached->out_shape == 't') return tuple;
@@ -65,7 +65,7 @@ PyObject* call_cached(Entry* entry, Signature& signature, bool* handled) {
     *handled = status < 0;
     return nullptr;
   }
-  if (cached->any_donated) operands.donate(entry, signature);
+  if (cached->any_donated && operands.donate(entry, signature) < 0) return nullptr;
   uint32_t count = uint32_t(plan.outputs.size());
   Buffer* stack[kStackOutputs];
   std::unique_ptr<Buffer*[]> heap;

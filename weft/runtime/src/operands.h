@@ -177,14 +177,24 @@ class Operands {
     return 1;
   }
 
-  // Takes the buffers of donated Arrays, which count as deleted from now on.
-  void donate(const Entry* entry, const Signature& signature) {
+  // Takes the buffers of donated Arrays, which count as deleted from now on. -1: error set, nothing taken.
+  int donate(const Entry* entry, const Signature& signature) {
     uint32_t n_consts = uint32_t(entry->cached->consts->size());
     for (uint32_t i = 0; i < count_; ++i) donated_[i] = i >= n_consts && (*entry->cached->donated)[i - n_consts];
-    for (uint32_t i = n_consts; i < count_; ++i) {
-      const Leaf& leaf = signature.leaves()[entry->order[i - n_consts]];
-      if (donated_[i] && leaf.kind == LeafKind::array) donation_.take(reinterpret_cast<Array*>(leaf.object));
+    for (bool given : {true, false}) {
+      for (uint32_t i = n_consts; i < count_; ++i) {
+        const Leaf& leaf = signature.leaves()[entry->order[i - n_consts]];
+        if (donated_[i] != given || leaf.kind != LeafKind::array) continue;
+        Array* array = reinterpret_cast<Array*>(leaf.object);
+        if (array->buffer == nullptr) {  // it had one in gather
+          donation_.give_back();
+          set_donated_twice_error(entry->cached->executable->plan->name.c_str(), array);
+          return -1;
+        }
+        if (given) donation_.take(array);
+      }
     }
+    return 0;
   }
 
   void give_back() { donation_.give_back(); }
