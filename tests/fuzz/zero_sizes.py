@@ -61,7 +61,7 @@ ALONG = ["cumsum", "cumprod", "sort", "argsort", "flip", "diff", "nancumsum", "g
 LAX_ALONG = ["cummax", "cummin", "cumlogsumexp", "cumsum", "cumprod"]
 
 
-def value(pick: Pick, pool: list[Any], wanted: Callable[[Any], bool] = lambda v: True) -> int | None:
+def value(pick: Pick, pool: list[Any], wanted: Callable[[Any], bool] = lambda v: True) -> Any:
     """The number of a value of the pool, later ones more often."""
     found = [i for i, v in enumerate(pool) if wanted(v)]
     return pick.choice([*found, *found[-4:]]) if found else None

@@ -213,7 +213,7 @@ def _reduce(jitted: Any) -> str | tuple[Any, ...]:
     return name if place is jitted else (_rebuild, (function, jitted._state.options))
 
 
-def install_methods(**methods: Callable[..., Any]) -> None:
+def install_methods(**methods: Callable[..., Any] | property) -> None:
     """Give the native type its Python methods (``dispatch.ahead_of_time`` adds trace, lower and eval_shape)."""
     for name, method in methods.items():
         setattr(runtime.JitFunction, name, method)

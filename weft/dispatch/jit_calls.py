@@ -130,7 +130,8 @@ class JitState:
             leaves, tree = runtime.tree_flatten((args, kwargs))
             opened = [_opened(leaf) for leaf in leaves]
             if self.is_own() and caller is None and any(a is not b for a, b in zip(leaves, opened, strict=True)):
-                return self.slow(*runtime.tree_unflatten(tree, opened), None)
+                args, kwargs = runtime.tree_unflatten(tree, opened)
+                return self.slow(args, kwargs, None)
             tracebacks.filter_exception(error)
             raise
         except Exception as error:
