@@ -465,6 +465,9 @@ def _extremum(
                 take = emit.and_(emit.or_(take, right_nan), emit.not_(_is_nan(emit, left[0])))
         return tuple(emit.select(take, value, r) for value, r in zip(left, right, strict=True))
 
+    one = extremum.kind
+    assert isinstance(one, kinds.Reduction)
+
     def of_words(dtype: np.dtype) -> kinds.Reduction | None:
         words = half_words.extremum(extremum.kind, dtype, direction == "gt", first=True)
         return half_words.position(argmax_p.kind, words)
@@ -479,7 +482,7 @@ def _extremum(
             finish=_position_alone,
             reference=lambda x, *, axes, index_dtype: reference(np.asarray(x), axes[0]).astype(index_dtype),
             needs_index=True,
-            absorbing=extremum.kind.absorbing,
+            absorbing=one.absorbing,
             forms=LoopForms(append, seed, extremum.kind, of_words),
         ),
     )
