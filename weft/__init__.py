@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         process_index,
         process_indices,
     )
-    from weft.dispatch.partition_spec import PartitionSpec as P
+    from weft.dispatch.devices import PartitionSpec as P
     from weft.dispatch.placement import block_until_ready, copy_to_host_async, device_get, device_put, effects_barrier
     from weft.dispatch.shardings import (
         NamedSharding,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
     from weft.effects.ref_indexing import ds
-    from weft.launch import install_as_jax, load_ipython_extension
+    from weft.launch.install import install_as_jax, load_ipython_extension
     from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
 
 __version__ = api.VERSION
@@ -120,16 +120,15 @@ _NAMES = lazy.Names(
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
         "dispatch.devices": """
-            Device Shard default_backend device_count devices local_device_count local_devices process_count
+            Device P Shard default_backend device_count devices local_device_count local_devices process_count
             process_index process_indices""",
         "autodiff.gradients": "grad value_and_grad",
         "autodiff.jacobians": "hessian jacfwd jacobian jacrev",
         "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
         "dispatch.struct": "ShapeDtypeStruct",
-        "launch": "install_as_jax load_ipython_extension",
+        "launch.install": "install_as_jax load_ipython_extension",
         "batching.one_device": "pmap shard_map",
         "batching.vmap": "vmap",
-        "dispatch.partition_spec": "P",
         "dispatch.shardings": """
             NamedSharding make_array_from_callback make_array_from_process_local_data
             make_array_from_single_device_arrays make_mesh reshard set_mesh""",

@@ -10,7 +10,7 @@ from weft import runtime, tree_util
 from weft.core.jaxpr import DebugInfo
 from weft.dispatch import function_names, signature
 from weft.extend import linear_util as lu
-from weft.extend.core.types import shaped_abstractify
+from weft.extend.core import shaped_abstractify
 
 __all__ = [
     "argnums_partial", "debug_info", "donation_vector", "flatten_axes", "flatten_fun", "flatten_fun_nokwargs",

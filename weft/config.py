@@ -27,6 +27,7 @@ _DOT_PRECISIONS = (
 )  # fmt: skip
 
 
+_GUARDS = (None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")
 _GENERATORS = ("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 
 
@@ -67,6 +68,12 @@ OPTIONS: dict[str, Option] = dict((
     _option("enable_custom_prng", False, bool, "PRNGKey gives typed keys", in_key=True),
     _option("high_dynamic_range_gumbel", False, bool, "gumbel draws twice the bits by default", in_key=True),
     _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
+    _option("no_execution", False, bool, "raise where a program would be run", in_key=True),
+    _option("allow_f16_reductions", True, bool, "sums of half precisions are accepted", in_key=True),
+    *[
+        _option(f"transfer_guard{direction}", None, object, "whether host values become arrays", _GUARDS, True)
+        for direction in ("", "_host_to_device", "_device_to_host", "_device_to_device")
+    ],
     _option("no_tracing", False, bool, "raise where a function would be traced"),
     # weft's own
     _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
@@ -87,7 +94,7 @@ OPTIONS: dict[str, Option] = dict((
 
 # JAX's options without a meaning here: accepted, remembered and given back, so that programs which set them run.
 INERT: dict[str, Any] = {
-    "allow_f16_reductions": True, "array_garbage_collection_guard": None, "auto_pcast": False,
+    "array_garbage_collection_guard": None, "auto_pcast": False,
     "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2_000_000_000,
     "check_static_indices": False, "check_vma": True, "compilation_cache_check_contents": False,
     "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
@@ -107,9 +114,7 @@ INERT: dict[str, Any] = {
     "platform_name": "", "platforms": None, "raise_persistent_cache_errors": False, "remat3": False,
     "scan3": False, "send_traceback_to_runtime": False, "softmax_custom_jvp": False, "source_url_schema": None,
     "pprint_use_color": True, "thread_guard": False,
-    "traceback_in_locations_limit": 10, "transfer_guard": None, "transfer_guard_device_to_device": None,
-    "transfer_guard_device_to_host": None, "transfer_guard_host_to_device": None,
-    "use_direct_linearize": True, "use_magma": None, "use_shardy_partitioner": True,
+    "traceback_in_locations_limit": 10, "use_direct_linearize": True, "use_magma": None, "use_shardy_partitioner": True,
     "use_simplified_jaxpr_constants": False,
 }  # fmt: skip
 
@@ -124,7 +129,7 @@ _ABSENT_NAMES = """
     error_checking_behavior_nan error_checking_behavior_oob experimental_unsafe_xla_runtime_errors
     export_calling_convention_version export_ignore_forward_compatibility
     force_dcn_cross_host_transfers jax2tf_associative_scan_reductions
-    jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo no_execution
+    jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo
     num_cpu_devices oneapi_visible_devices pallas_enable_debug_checks pallas_poison_buffers
     pallas_use_mosaic_gpu pallas_verbose_errors pgle_aggregation_percentile pgle_profiling_runs
     pjrt_client_create_options ragged_dot_use_gpu_pallas_triton_lowering
@@ -148,10 +153,7 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
     "debug_key_reuse": ((False,), "the use of keys is not tracked"),
     "check_static_indices": ((False,), "static indices are not checked"),
     "thread_guard": ((False,), "threads are not checked"),
-    "allow_f16_reductions": ((True,), "reductions of half precisions are always accepted"),
     "array_garbage_collection_guard": ((None, "allow"), "garbage collection of arrays is not watched"),
-    **dict.fromkeys(("transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-                     "transfer_guard_host_to_device"), ((None, "allow"), "transfers are not watched")),
 }  # fmt: skip
 
 _KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
@@ -172,6 +174,7 @@ _thread = _Thread()
 _values: dict[str, Any] = {}
 _tokens: dict[tuple[Any, ...], int] = {}
 _interned: list[tuple[Any, ...]] = []  # the values of each token
+execution_watched = False  # whether no_execution was ever set
 _version = 0  # grows with every process-wide change, so that threads make their tokens anew
 _lock = threading.RLock()
 
@@ -201,6 +204,8 @@ def _checked(name: str, value: Any) -> Any:
     built, reason = _PARTLY_BUILT.get(name, (None, ""))
     if built is not None and value not in built:
         raise NotImplementedError(f"[config] {name}={value!r} is not implemented ({reason}); use one of {list(built)}")
+    if name == "no_execution" and value:
+        globals()["execution_watched"] = True
     if option is None:
         if name in ("platforms", "platform_name") and value not in (None, "", "cpu"):
             raise NotImplementedError(f"[config] {name}={value!r}: weft runs on the CPU; use 'cpu' or None")
@@ -425,7 +430,7 @@ CONTEXTS: dict[str, Callable[..., Any]] = {
         "default_prng_impl", "threefry_partitionable", "enable_custom_prng", "softmax_custom_jvp",
         "share_equal_functions", "fast", "legacy_prng_key", "debug_key_reuse", "transfer_guard",
         "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
-        "allow_f16_reductions", "thread_guard", "array_garbage_collection_guard",
+        "allow_f16_reductions", "no_execution", "thread_guard", "array_garbage_collection_guard",
     )
 }  # fmt: skip
 CONTEXTS["no_tracing"] = _context_function("no_tracing")

@@ -10,7 +10,10 @@ from typing import Any
 from weft.launch import requests
 from weft.launch.install import install_as_jax
 
-install_as_jax()  # before any conftest or test module is imported
+
+def pytest_addoption(parser: Any) -> None:
+    """The first hook that is called, before any conftest or test module is imported: weft stands in for JAX."""
+    install_as_jax()
 
 
 def pytest_report_header() -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from weft._base import unbuilt
-from weft.dispatch.devices import Sharding, SingleDeviceSharding
-from weft.dispatch.partition_spec import PartitionSpec
+from weft.dispatch.devices import PartitionSpec, Sharding, SingleDeviceSharding
 from weft.dispatch.shardings import (
     AbstractMesh,
     AxisType,

@@ -255,6 +255,10 @@ ONLY_SHARDING = ("einsum", "reshape", "matmul", "uniform", "constant")
 class Elsewhere(weft.sharding.Sharding):
     """A sharding over devices that do not exist."""
 
+    @property
+    def device_set(self) -> set[weft.Device]:
+        return set()
+
 
 @pytest.mark.parametrize("name", PLACED)
 def test_placement_elsewhere_is_refused(name: str) -> None:

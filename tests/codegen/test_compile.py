@@ -81,22 +81,30 @@ def test_death_of_the_child_is_an_error_and_it_comes_back():
     assert isolate.emit_object(text, HOST, "k")
 
 
-def test_a_planted_link_is_not_followed(tmp_path):
+@pytest.mark.parametrize("way", ["symlink", "link", "mkfifo", "folder"])
+def test_what_others_planted_is_not_written_to(way, tmp_path):
     """Crash files have names that others can guess: a link put there must not lead to the user's own files."""
     program = """
-        import os
+        import os, sys
         from weft.codegen import llvm
         from weft._base.target import host
-        os.symlink(os.environ["VICTIM"], llvm.crash_path(os.getpid()))
-        llvm.emit_object("define void @k() {\\nentry:\\nret void\\n}\\n", host(), "k")
+        path = llvm.crash_path(os.getpid())
+        if sys.argv[1] == "folder":
+            os.chmod(os.path.dirname(path), 0o777)
+        else:
+            getattr(os, sys.argv[1])(*[os.environ["VICTIM"]][:sys.argv[1] != "mkfifo"], path)
+        for _ in range(2):
+            llvm.emit_object("define void @k() {\\nentry:\\nret void\\n}\\n", host(), "k")
+        assert sys.argv[1] != "folder" or not os.path.exists(path)
     """
     victim = tmp_path / "victim"
     victim.write_text("precious")
     environment = {**os.environ, "WEFT_CRASH_DIR": str(tmp_path), "VICTIM": str(victim)}
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    command = [sys.executable, "-c", textwrap.dedent(program), way]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     assert victim.read_text() == "precious"
+    assert done.stderr.count("crash files are not kept in") == (way == "folder"), done.stderr
 
 
 @pytest.mark.parametrize("place", ["/proc/nothing", "/dev/null/nothing", "full"])

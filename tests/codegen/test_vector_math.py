@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import scipy.special
 
 from tests.codegen.running import HOST, elementwise, run_map
 from weft._base import target
+from weft.core.primitive import registry
+from weft.operations import special as special_operations
 
 LONG = np.longdouble
 HALF_PI = np.pi / 2
@@ -144,13 +147,18 @@ PLAIN = [n for n in BOUNDS if n not in ("pow", "atan2")]
 BY_MPMATH = ("erf", "erfc", "erf_inv")
 
 
+AVX2 = target.named("x86-64-v3")
+
+
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_float32(name):
     x = samples(np.float32)
     reference = REFERENCES.get(name, getattr(np, name, None))
     assert reference is not None
-    check(name, [x], reference(x.astype(np.float64)), np.float32)
+    exact = reference(x.astype(np.float64))
+    check(name, [x], exact, np.float32)
+    check(name, [x[::5].copy()], exact[::5], np.float32, AVX2)
 
 
 @pytest.mark.parametrize("name", [n for n in PLAIN if n not in BY_MPMATH])
@@ -159,13 +167,9 @@ def test_float64(name):
     x = samples(np.float64, 40_000)
     reference = REFERENCES.get(name, getattr(np, name, None))
     assert reference is not None
-    check(name, [x], reference(x.astype(LONG)), np.float64)
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_float64_tanh_without_tables_in_registers():
-    x = samples(np.float64, 40_000)
-    check("tanh", [x], np.tanh(x.astype(LONG)), np.float64, target.named("x86-64-v3"))
+    exact = reference(x.astype(LONG))
+    check(name, [x], exact, np.float64)
+    check(name, [x[::5].copy()], exact[::5], np.float64, AVX2)
 
 
 @pytest.mark.parametrize("name", BY_MPMATH)
@@ -210,7 +214,9 @@ def test_two_operands(name, dtype):
     a, b = np.meshgrid(special, special)
     x, y = np.concatenate([x, a.ravel()]), np.concatenate([y, b.ravel()])
     wide = np.float64 if dtype == np.float32 else LONG
-    check(name, [x, y], REFERENCES[name](x.astype(wide), y.astype(wide)), dtype)
+    exact = REFERENCES[name](x.astype(wide), y.astype(wide))
+    check(name, [x, y], exact, dtype)
+    check(name, [x[::5].copy(), y[::5].copy()], exact[::5], dtype, AVX2)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -262,3 +268,47 @@ def test_sin_and_cos_of_one_operand_share_the_reduction(dtype):
     x = samples(dtype, 2000)
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(run_map(kind, [x], x.dtype), run("sin", x) + run("cos", x))
+
+
+# ---- all values of the half precisions ----
+
+HALVES = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
+HALF_REFERENCES = {
+    **{name: REFERENCES.get(name, getattr(np, name, None)) for name in PLAIN},
+    **{name: getattr(np, name) for name in ("ceil", "floor", "square")},
+    "abs": np.abs,
+    "neg": np.negative,
+    "sign": lambda x: np.where(x == 0, x, np.sign(x)),
+    "lgamma": scipy.special.gammaln,
+    "digamma": lambda x: np.where((x == 0) | (x == -np.inf), np.nan, scipy.special.psi(x)),  # NaN at every pole
+    "bessel_i0e": scipy.special.i0e,
+    "bessel_i1e": lambda x: np.copysign(scipy.special.i1e(x), x),
+}
+
+
+@pytest.mark.parametrize("on", [HOST, target.named("x86-64-v3")], ids=lambda on: on.name)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_every_value_of_the_half_precisions(on):
+    """The float32 function rounded once: half a unit, and what float32 adds to that; NaN, infinities, signs of zero."""
+    for dtype in HALVES:
+        x = np.arange(1 << 16, dtype=np.uint16).view(dtype)
+        exact = x.astype(np.float64)
+        info = ml_dtypes.finfo(dtype)
+        for name, function in HALF_REFERENCES.items():
+            with np.errstate(all="ignore"):
+                reference = function(exact)
+                rounded = reference.astype(dtype)
+            kind = getattr(special_operations, f"{name}_p", None) or registry[name]
+            got = run_map(kind.kind, [x], dtype, on.lanes, on=on)
+            found, wanted = got.astype(np.float64), rounded.astype(np.float64)
+            differ = (np.isnan(found) != np.isnan(wanted)) | (np.isinf(found) != np.isinf(wanted))
+            differ |= (found == 0) & (wanted == 0) & (np.signbit(found) != np.signbit(wanted))
+            size = np.where(np.isfinite(reference) & (reference != 0), np.abs(reference), 1)
+            exponent = np.maximum(np.floor(np.log2(size)), info.minexp) - info.nmant
+            both = np.isfinite(found) & np.isfinite(reference)
+            error = np.where(both, np.abs(found - np.where(both, reference, 0)), 0)
+            least = 2.0**exponent
+            slack = np.where(name in ("lgamma", "digamma"), 2.0**-20 * np.maximum(1, np.abs(reference)), 0)
+            bad = differ | (error > (0.5 + 2.0**-10) * least + np.where(both, slack, 0))
+            where = np.flatnonzero(bad)
+            assert not where.size, (name, dtype, where.size, [(x[i], got[i], reference[i]) for i in where[:5]])

@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ import pytest
 import weft
 import weft.numpy as wnp
 from weft import compiler, core, lax, runtime
-from weft._base import cli, target
+from weft._base import cli, private_files, target
 from weft.compiler import disk, nest_key
 from weft.compiler.version import compiler_version
 from weft.core import kinds
@@ -387,7 +388,48 @@ def test_things_that_are_no_files(folder: Path) -> None:
     check(0, 1)
 
 
+def test_the_ledger_is_a_plain_file_of_ones_own(folder: Path, tmp_path: Path) -> None:
+    """What another program put in its place is removed: nothing is written through it, and nobody waits for it."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    cache = disk.DiskCache(str(folder), 1 << 20, VERSION)
+    assert cache.store(KEY, "k", b"code")
+    ledger = folder / disk.LEDGER
+    for put in (ledger.symlink_to, ledger.hardlink_to, lambda _: os.mkfifo(ledger)):
+        for write in (lambda: cache._count(5000), cache.evict):
+            ledger.unlink()
+            put(victim)
+            write()
+            status = ledger.lstat()
+            assert stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_size in (1, 5)
+    assert victim.read_text() == "precious"
+    name = cache.path(KEY)
+    os.unlink(name)
+    os.mkfifo(name)
+    assert cache.summary().kernels == 1  # does not wait for somebody to write
+
+
 # folders
+
+
+def test_a_folder_that_others_may_write_to_is_refused(folder: Path) -> None:
+    check(1, 0)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    held = set(folder.iterdir())
+    cache = disk.current()
+    assert cache is not None
+    ways = [(lambda: folder.chmod(0o777), "mode 0777"), (lambda: folder.chmod(0o770), "mode 0770")]
+    if os.geteuid() == 0:
+        ways.append((lambda: os.chown(folder, 12345, -1), "user with number 12345"))
+    for change, why in ways:
+        folder.chmod(0o700)
+        change()
+        private_files._warned.clear()
+        with pytest.warns(RuntimeWarning, match=f"(?s){folder}.*{why}.*chmod 700.*WEFT_CACHE_DIR"):
+            check(1, 0)
+        check(1, 0)  # one warning for a folder
+        assert not disk.DiskCache(str(folder), 1 << 20, VERSION).store(KEY, "k", b"code")
+        assert set(folder.iterdir()) == held
 
 
 def quiet(caplog: pytest.LogCaptureFixture, built: int = 1) -> list[str]:

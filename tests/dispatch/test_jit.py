@@ -170,7 +170,6 @@ def test_static_numbers_are_found_from_names_for_every_kind_of_callable(function
         ({"static_argnums": "n"}, TypeError, "cannot be interpreted as an integer"),
         ({"static_argnames": 3}, TypeError, "not iterable"),
         ({"backend": "gpu"}, RuntimeError, "Platforms present are: cpu"),
-        ({"compiler_options": {"a": 1}}, NotImplementedError, "compiler_options"),
     ],
 )
 def test_wrong_options(options: dict, error: type[Exception], text: str) -> None:

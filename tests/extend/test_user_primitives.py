@@ -410,6 +410,15 @@ def test_a_rule_of_wefts_own_can_be_replaced_and_restored() -> None:
     assert float(weft.grad(jnp.cos)(1.0)) == float(slope)
 
 
+def test_rules_of_primitives_that_are_not_built_yet_may_be_registered() -> None:
+    stub = WEFT.lax.after_all_p
+    assert isinstance(stub, Primitive) and stub not in ad.primitive_jvps
+    ad.primitive_jvps[stub] = rule = lambda *_: None
+    assert ad.primitive_jvps[stub] is rule
+    del ad.primitive_jvps[stub]
+    assert "sin" not in ad.primitive_jvps
+
+
 def test_replaced_batching_rules_and_their_deletion() -> None:
     p = _typed("mapped_twice")
     batching.primitive_batchers[p] = lambda xs, ds: (xs[0] * 2, ds[0])

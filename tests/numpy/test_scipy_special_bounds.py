@@ -269,3 +269,41 @@ def test_legendre_functions() -> None:
 def test_bad_input(call: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call()
+
+
+def test_gamma_of_complex_numbers() -> None:
+    """loggamma within 100 eps of its size (or 1), gamma as far from it as that says; derivatives by digamma."""
+    places = RNG.uniform(-12, 30, 300) + 1j * RNG.uniform(-10, 10, 300)
+    places = np.r_[places, 1 + 0.2 * places[:50] / 30, 2 + 0.2 * places[50:100] / 30, -np.abs(places[:20].real) + 0j]
+    for dtype in (np.complex64, np.complex128):
+        with weft.enable_x64(dtype == np.complex128):
+            z = places.astype(dtype)
+            found = np.asarray(weft.jit(special.loggamma)(z)).astype(complex)
+            expected = scipy.special.loggamma(z.astype(complex))
+            eps = np.finfo(dtype).eps
+            assert (np.abs(found - expected) <= 100 * eps * np.maximum(np.abs(expected), 1)).all()
+            below = np.asarray(special.loggamma(np.array([complex(-2.5, -0.0), -3, 0, np.inf], dtype)))
+            assert np.isclose(below[0], -0.056243716 + 9.424778j) and np.isnan(below[1:]).all()
+            gamma = np.asarray(special.gamma(z[:50]))
+            size = np.abs(scipy.special.gamma(z[:50].astype(complex)))
+            assert (np.abs(gamma - scipy.special.gamma(z[:50].astype(complex))) <= 2e4 * eps * size).all()
+            for at in (1 + 2j, -2.5 + 1j, 1.05 + 0.01j):
+                slope = weft.grad(special.loggamma, holomorphic=True)(dtype(at))
+                assert np.isclose(slope, scipy.special.digamma(at), rtol=1e-5)
+
+
+def test_derivatives_of_zeta() -> None:
+    slopes = weft.vmap(weft.grad(lambda s, q: special.zeta(s, q), (0, 1)))
+    s, q = (grid.ravel() for grid in np.meshgrid([1.25, 2.0, 5.0, 30.0], [0.25, 1.0, 7.0, 200.0]))
+    with mpmath.workdps(60):
+        by_s = [float(mpmath.zeta(*map(mpmath.mpf, pair), 1)) for pair in zip(s, q)]
+        by_q = [float(-a * mpmath.zeta(a + 1, mpmath.mpf(b))) for a, b in zip(map(mpmath.mpf, s), q)]
+    for dtype, tolerance in ((np.float32, 4 * 2.0**-23), (np.float64, 2e-10)):  # mpmath's own error is 1e-10
+        with weft.enable_x64(dtype == np.float64):
+            found = [np.asarray(x, np.float64) for x in slopes(s.astype(dtype), q.astype(dtype))]
+        normal = np.abs(by_s) > 1e-36
+        np.testing.assert_allclose(found[0][normal], np.array(by_s)[normal], rtol=tolerance)
+        np.testing.assert_allclose(found[1][normal], np.array(by_q)[normal], rtol=tolerance)
+    assert np.isnan(weft.grad(lambda s: special.zeta(s, 1.0))(0.5))
+    with pytest.raises(NotImplementedError, match=r"zeta\(x, 1.0\)"):
+        special.zeta(2.0)

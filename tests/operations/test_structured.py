@@ -208,3 +208,24 @@ def random_view(lax: Any, a: Any, rng: Any) -> Any:
     if choice == 10:
         return lax.tile(a, [int(rng.integers(1, 3)) for _ in shape])
     return lax.mul(a, 2.0)
+
+
+def test_broadcast_to_dimensions_in_any_order() -> None:
+    """Operand axis i becomes axis dims[i] of the result, also where that transposes the operand."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    weights = np.arange(24, dtype=np.float32).reshape(3, 4, 2)
+
+    def spread(x: Any, shape: Any, dims: Any) -> Any:
+        return lax.broadcast_in_dim(x, shape, dims)
+
+    expected = np.broadcast_to(x.T[:, None, :], (3, 4, 2))
+    for run in (spread, weft.jit(spread, static_argnums=(1, 2))):
+        assert np.array_equal(run(x, (3, 4, 2), (2, 0)), expected)
+        assert np.array_equal(run(x[:, :2], (2, 2), (1, 0)), x[:, :2].T)
+        assert np.array_equal(run(x[:, :1], (4, 2), (1, 0)), np.broadcast_to(x[:, :1].T, (4, 2)))
+    slope = weft.grad(lambda x: (spread(x, (3, 4, 2), (2, 0)) * weights).sum())(x)
+    assert np.array_equal(slope, weights.sum(1).T)
+    mapped = weft.vmap(lambda x: spread(x, (3, 2), (1, 0)))(np.stack([x, -x]))
+    assert np.array_equal(mapped, np.stack([x.T, -x.T]))
+    with pytest.raises(TypeError, match="must not contain duplicates"):
+        spread(x, (3, 3), (1, 1))

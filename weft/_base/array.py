@@ -1,14 +1,16 @@
 """The Python side of Array: text, conversion to Python scalars, iteration, pickling, devices.
 
 The native type ``runtime.Array`` holds a dense buffer and its aval; here it gets the methods that need no
-computation. Operators, indexing and the array methods are installed by ``weft.numpy``. ``weft.Array`` is the public
-name for annotations and ``isinstance``, which also holds for traced values.
+computation. Operators, indexing and the array methods are installed by ``weft.numpy`` at
+their first use. ``weft.Array`` is the public name for annotations and ``isinstance``, which also holds for traced
+values.
 
     repr(x)      Array([1., 2., 3.], dtype=float32)        float(x[0])    1.0
 """
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -203,19 +205,43 @@ def _deepcopy(array: Any, memo: dict[int, Any]) -> Any:
     return _copy(array)
 
 
-def rebuild(values: np.ndarray, dtype: Any, weak_type: bool) -> Any:
-    """The Array that was pickled as ``values`` (for an extended dtype: its words)."""
-    if dtypes.is_extended(dtype):
-        return avals.from_numpy(values, runtime.ShapedArray(values.shape[: -len(dtype.physical_shape)], dtype))
-    narrow = dtypes.canonicalize_dtype(values.dtype)
-    aval = runtime.ShapedArray(values.shape, narrow, weak_type=weak_type)
-    return runtime.array_from_numpy(values.astype(narrow, copy=False), aval)
+def rebuild(data: Any, shape: tuple[int, ...], dtype: Any, weak_type: bool) -> Any:
+    """The Array that was pickled: ``data`` holds the bytes of its elements, for an extended dtype of its words.
+
+    A state that says of no array what it is raises TypeError or ValueError. Nothing but plain values is read, and no
+    code of theirs is run.
+    """
+    if type(shape) is not tuple or any(type(extent) is not int or extent < 0 for extent in shape):
+        raise ValueError("[Array] a pickle whose shape is not a tuple of sizes")
+    extended = issubclass(type(dtype), dtypes.ExtendedDType)
+    if not (extended or type(dtype) is str) or type(weak_type) is not bool:
+        raise TypeError(f"[Array] a pickle with a dtype of {type(dtype)} and a weak type of {type(weak_type)}")
+    found = dtypes.as_dtype(dtype)
+    if not dtypes.is_supported(found):
+        raise TypeError(f"[Array] a pickle of dtype {found}, which no array has")
+    aval = runtime.ShapedArray(shape, found, weak_type=weak_type)
+    physical = avals.physical_aval(aval) if extended else aval
+    held = memoryview(data)
+    if held.format != "B":
+        raise TypeError(f"[Array] a pickle with {type(data).__name__} of format {held.format!r} in place of bytes")
+    if held.nbytes != physical.nbytes:
+        raise ValueError(f"[Array] a pickle of {physical.str_short()} with {held.nbytes} bytes")
+    values = np.frombuffer(held, np.uint8)
+    if physical.dtype == np.bool_ and held.nbytes and values.max() > 1:
+        raise ValueError("[Array] a pickle of bools with bytes other than 0 and 1")
+    values = values.view(physical.dtype).reshape(physical.shape)
+    if extended:
+        return avals.from_numpy(values, aval)
+    narrow = dtypes.canonicalize_dtype(found)
+    return runtime.array_from_numpy(values.astype(narrow, copy=False), aval.update(dtype=narrow))
 
 
-def _reduce(array: Any) -> tuple[Any, ...]:
+def _reduce(array: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> tuple[Any, ...]:
+    """Plain values for ``rebuild``; from protocol 5 on the bytes may travel beside the pickle, without a copy."""
     extended = dtypes.is_extended(array.dtype)
     values = avals.key_words(array) if extended else np.asarray(array)
-    return rebuild, (values, array.dtype, array.weak_type)
+    data = pickle.PickleBuffer(values.reshape(-1).view(np.uint8)) if protocol >= 5 else runtime.numpy_bytes(values)  # type: ignore[arg-type] - an ndarray is a buffer
+    return rebuild, (data, array.shape, array.dtype if extended else array.dtype.name, array.weak_type)
 
 
 # -- devices ----------------------------------------------------------------------------------------------------------
@@ -281,6 +307,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__bool__": _bool, "__int__": _int, "__float__": _float, "__complex__": _complex, "__index__": _index,
     "__len__": _len, "__iter__": _iter, "__setitem__": _setitem,
     "__copy__": _copy, "__deepcopy__": _deepcopy, "__reduce__": _reduce,
+    "__reduce_ex__": _reduce,
     "item": _item, "tolist": _tolist, "tobytes": _tobytes,
     "devices": _devices, "addressable_data": _addressable_data, "to_device": _to_device, "platform": _platform,
     "on_device_size_in_bytes": _on_device_size_in_bytes, "copy_to_host_async": _copy_to_host_async,
@@ -306,19 +333,23 @@ _DEFERRED = [f"__{name}__" for name in (*_BINARY, *(f"r{name}" for name in _BINA
 
 
 class _Loader:
-    """Loads ``weft.numpy``, which replaces the methods below by its own, at their first use."""
+    """Loads ``weft.numpy.array_methods``, which replaces the methods below by its own, at their first use."""
 
-    thread: int | None = None
-    done = False
+    def __init__(self) -> None:
+        self.done = False
+        self.inside: set[int] = set()  # the threads that load it or wait for the one that does
 
-    def load(self) -> bool:
-        """True if it is loaded now and was not before; another thread that loads it is waited for."""
-        if self.done or self.thread == threading.get_ident():
-            return False
-        self.thread = self.thread or threading.get_ident()
-        lazy.submodule("weft.numpy")
-        self.done = True
-        return True
+    def load(self) -> None:
+        """Load it; within its own import, nothing."""
+        thread = threading.get_ident()
+        if self.done or thread in self.inside:
+            return
+        self.inside.add(thread)
+        try:
+            lazy.submodule("weft.numpy.array_methods")
+            self.done = True
+        finally:
+            self.inside.discard(thread)
 
 
 _loader = _Loader()
@@ -326,24 +357,35 @@ _loader = _Loader()
 
 def _loading(name: str) -> Callable[..., Any]:
     def operate(self: Any, *args: Any) -> Any:
-        return getattr(type(self), name)(self, *args) if _loader.load() else NotImplemented
+        _loader.load()
+        method = getattr(type(self), name)  # also where another thread has replaced it since this one looked it up
+        return NotImplemented if method is operate else method(self, *args)
 
     operate.__name__ = name
     return operate
 
 
 def _missing(self: Any, name: str) -> Any:
-    if not name.startswith("__") and _loader.load():
-        return getattr(self, name)
+    if not name.startswith("__"):
+        _loader.load()
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)
     raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+
+
+def _dir(self: Any) -> Any:
+    _loader.load()
+    return object.__dir__(self)
 
 
 _missing_on_tracer = Tracer.__getattr__
 
 
 def _missing_traced(self: Any, name: str) -> Any:
-    if not name.startswith("__") and _loader.load():
-        return getattr(self, name)
+    if not name.startswith("__"):
+        _loader.load()
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)
     return _missing_on_tracer(self, name)
 
 
@@ -351,6 +393,8 @@ def _install() -> None:
     for target in (runtime.Array, Tracer):
         for name in _DEFERRED:
             setattr(target, name, _loading(name))
+        target.__dir__ = _dir  # type: ignore[method-assign]
+    Tracer.__iter__ = _loading("__iter__")  # type: ignore[method-assign]
     runtime.Array.__getattr__ = _missing  # type: ignore[attr-defined]
     Tracer.__getattr__ = _missing_traced  # type: ignore[method-assign]
     Tracer.__hash__ = None  # type: ignore[assignment]

@@ -78,25 +78,34 @@ def submodule(name: str) -> Any:
 
 
 class Names:
-    """Names of a module that other modules of weft define: table of module -> names, apart by blanks.
+    """Names of a package that other modules of weft define: table of module -> names, apart by blanks.
 
-    ``find`` serves as its ``__getattr__``: a name found is the module's own from then on. ``__all__`` is found too,
-    so that a star import takes what is not loaded yet.
+    ``find`` serves as its ``__getattr__``: a name found is the package's own from then on. ``__all__`` is found too,
+    so that a star import takes what is not loaded yet. ``submodules`` are the package's modules that are read as its
+    attributes.
+
+    A package that loaded its own modules at its import would fail where threads import first: one holds the package
+    and waits for a module, the other holds that module and waits for the package.
     """
 
-    def __init__(self, home: str, table: dict[str, str], renamed: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, home: str, table: dict[str, str], renamed: dict[str, str] | None = None, submodules: str = ""
+    ) -> None:
         self.home = home
+        self.submodules = frozenset(submodules.split())
         self.modules = {name: f"weft.{module}" for module, names in table.items() for name in names.split()}
         self.renamed = renamed or {}  # public name -> what its module calls it
 
     def __contains__(self, name: str) -> bool:
-        return name in self.modules or name == "__all__"
+        return name in self.modules or name in self.submodules or name == "__all__"
 
     def find(self, name: str) -> Any:
         home = vars(sys.modules[self.home])
         if name == "__all__":
             others = [other for other, value in home.items() if not isinstance(value, ModuleType)]
-            return sorted({*self.modules, *[other for other in others if not other.startswith("_")]})
+            return sorted({*self.modules, *self.submodules, *[name for name in others if not name.startswith("_")]})
+        if name in self.submodules:
+            return submodule(f"{self.home}.{name}")
         if name not in self.modules:
             raise AttributeError(f"module {self.home!r} has no attribute {name!r}")
         value = home[name] = getattr(submodule(self.modules[name]), self.renamed.get(name, name))

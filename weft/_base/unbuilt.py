@@ -380,6 +380,7 @@ class StubPrimitive:
 
     def __init__(self, qualified: str) -> None:
         self._qualified = qualified
+        self.name = qualified.rpartition(".")[2].removesuffix("_p")
 
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - it is never set
@@ -395,7 +396,7 @@ class StubPrimitive:
         self.bind()
 
     def __repr__(self) -> str:
-        return self._qualified.rpartition(".")[2].removesuffix("_p")
+        return self.name
 
 
 def missing(module: str, name: str) -> Any:

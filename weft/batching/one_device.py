@@ -16,7 +16,7 @@ from weft import runtime
 from weft.batching.vmap import vmap
 from weft.dispatch import jit as jit_module
 from weft.dispatch import shardings
-from weft.dispatch.partition_spec import PartitionSpec
+from weft.dispatch.devices import PartitionSpec
 
 _AXIS_OF_PMAP = "<axis of pmap>"
 
@@ -50,6 +50,7 @@ def pmap(
     jit_module.check_callable(fun)
     static = _as_tuple(static_broadcasted_argnums)
 
+    @functools.wraps(fun)
     def on_slices(*args: Any, **kwargs: Any) -> Any:
         positions = [number for number in range(len(args)) if number not in static]
         axes = in_axes if not isinstance(in_axes, tuple | list) else tuple(in_axes[number] for number in positions)
@@ -66,8 +67,7 @@ def pmap(
             kwargs, *[args[number] for number in positions]
         )
 
-    jitted = jit_module.jit(on_slices, static_argnums=static, donate_argnums=donate_argnums, backend=backend)
-    return functools.update_wrapper(jitted, fun)
+    return jit_module.jit(on_slices, static_argnums=static, donate_argnums=donate_argnums, backend=backend)
 
 
 def _check_sizes(axes: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:

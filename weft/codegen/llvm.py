@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft import errors, runtime
-from weft._base import lazy
+from weft._base import lazy, private_files
 from weft._base.target import Target
 from weft.codegen import llvm_calls
 
@@ -219,10 +219,13 @@ def _crash_file(place: _Place) -> int | None:
 def _open_crash_file(path: str) -> int:
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    if os.lstat(folder).st_uid != os.getuid():  # another owner could redirect our writes by a link
-        raise PermissionError(f"{folder} is another user's")
+    why = private_files.danger(folder)
+    if why is not None:
+        private_files.warn_of(folder, why, "crash files", "WEFT_CRASH_DIR")
+        raise PermissionError(why)
     _sweep(folder)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    handle = private_files.open_own(path, os.O_RDWR)
+    os.ftruncate(handle, 0)
     atexit.register(_forget, os.getpid(), path)
     return handle
 

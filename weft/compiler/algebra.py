@@ -102,6 +102,10 @@ def rule_of_pair(name: str, primitive: Primitive, result: Callable[[Any, Any, An
     RULES.setdefault(primitive, []).append(Rule(name, apply))
 
 
+def axes_of(x: Any) -> tuple[int, ...]:
+    return tuple(range(x.aval.ndim))
+
+
 def rule_of_params(name: str, primitive: Primitive, when: Callable[[Any, dict[str, Any]], bool]) -> None:
     """A rule that gives the first operand if the parameters make the operation an identity."""
 
@@ -277,5 +281,8 @@ rule_of_pair(
 )
 rule_of_params("convert_to_same", lax.convert_element_type_p, lambda x, params: x.aval.dtype == params["new_dtype"])
 rule_of_params("power_one", lax.integer_pow_p, lambda x, params: params["y"] == 1)
-rule_of_params("broadcast_to_same", lax.broadcast_in_dim_p, lambda x, params: tuple(params["shape"]) == x.aval.shape)
+rule_of_params(
+    "broadcast_to_same", lax.broadcast_in_dim_p,
+    lambda x, params: (tuple(params["shape"]), tuple(params["broadcast_dimensions"])) == (x.aval.shape, axes_of(x)),
+)  # fmt: skip
 rule_of_params("reshape_to_same", lax.reshape_p, lambda x, params: tuple(params["new_sizes"]) == x.aval.shape)

@@ -2,8 +2,8 @@
 
 A file appears whole or not at all (it is written under another name, then renamed) and starts with a header: magic,
 compiler version, key, symbol, length, checksum. A file without a valid header is a miss, is removed, and is never run.
-If the folder cannot be used (read-only, full, missing, not a folder), the process works without it. To stay within the
-bound, the least recently used files are removed.
+If the folder cannot be used (read-only, full, missing, not a folder), the process works without it; if other users may
+write to it, a warning says so. To stay within the bound, the least recently used files are removed.
 
     <folder>/<key in hexadecimal>.kernel     .<key>.<process>.<time>-<serial>.tmp while being written
     <folder>/<key in hexadecimal>.program    what ``stored`` writes, with the keys of the kernels that it runs
@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import config
+from weft._base import private_files
 from weft._base.record import NamedTuple
 from weft.compiler.version import compiler_version
 
@@ -147,6 +148,7 @@ class DiskCache:
             return False
         content = pack(self.version, key, symbol, data)
         try:
+            self._check()
             self._write(key, content, suffix)
             self._count(len(content))
         except (OSError, ValueError) as error:
@@ -154,6 +156,11 @@ class DiskCache:
             _log.debug("kernel cache: nothing more is kept in %s: %s", self.folder, error)
             return False
         return True
+
+    def _check(self) -> None:
+        why = private_files.danger(self.folder)
+        if why is not None:
+            raise PermissionError(why)
 
     def _write(self, key: bytes, content: bytes, suffix: str) -> None:
         name = f".{key.hex()}.{os.getpid()}.{time.time_ns()}-{next(_serial)}{TEMPORARY}"
@@ -164,6 +171,7 @@ class DiskCache:
             if self.parent is not None and not os.path.isdir(self.parent):
                 raise
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            self._check()
             handle = _create(temporary)
         try:
             with open(handle, "wb", buffering=0) as file:
@@ -181,7 +189,7 @@ class DiskCache:
     def _count(self, nbytes: int) -> None:
         """Record what was stored; at every sixteenth of the bound, count the files and enforce the bound."""
         ledger, units = os.path.join(self.folder, LEDGER), (nbytes + 1023) >> 10
-        handle = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = private_files.open_own_anew(ledger, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(handle, bytes(units))
             noted = os.fstat(handle).st_size
@@ -193,7 +201,7 @@ class DiskCache:
     def evict(self) -> None:
         """Remove the least recently used files, until a sixteenth of the bound is free."""
         with contextlib.suppress(OSError):
-            handle = os.open(os.path.join(self.folder, LEDGER), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = private_files.open_own_anew(os.path.join(self.folder, LEDGER), os.O_WRONLY)
             try:
                 os.write(handle, b"\0")
                 os.ftruncate(handle, 1)
@@ -237,8 +245,8 @@ class DiskCache:
             suffix = os.path.splitext(name)[1]
             if suffix in counts:
                 counts[suffix] += 1
-                with contextlib.suppress(OSError), open(os.path.join(self.folder, name), "rb") as file:
-                    stale += file.read(24) != MAGIC + self.version
+                with contextlib.suppress(OSError, DamagedError):
+                    stale += _read(os.path.join(self.folder, name), 24) != MAGIC + self.version
         return Summary(counts[KERNEL], counts[PROGRAM], nbytes, stale)
 
     def clear(self) -> int:
@@ -271,8 +279,11 @@ def _create(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
-def _read(path: str) -> bytes:
-    """A file's content; records its use. Code from a file that other users may write is refused."""
+def _read(path: str, count: int = -1) -> bytes:
+    """A file's content, or its first ``count`` bytes. A file that other users may write to is refused.
+
+    Reading all of it records its use.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     with open(handle, "rb", buffering=0) as file:
         status = os.fstat(handle)
@@ -280,8 +291,8 @@ def _read(path: str) -> bytes:
             raise DamagedError("foreign")
         if hasattr(os, "geteuid") and (status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022):
             raise DamagedError("open to other users")
-        content = file.readall()
-        if time.time() - status.st_mtime > TOUCH_S:
+        content = file.read(count)
+        if count < 0 and time.time() - status.st_mtime > TOUCH_S:
             with contextlib.suppress(OSError):
                 os.utime(handle)
     return content or b""
@@ -315,8 +326,13 @@ def _opened(folder: str, bound: int) -> DiskCache | None:
 
 
 def current() -> DiskCache | None:
-    """The cache selected by the options of this thread; None if it is off."""
+    """The cache selected by the options of this thread; None if it is off, or its folder is open to other users."""
     bound = config.read("cache_disk_bytes")
     if not config.read("cache") or bound <= 0:
         return None
-    return _opened(config.read("cache_dir"), bound)
+    found = _opened(config.read("cache_dir"), bound)
+    why = None if found is None else private_files.danger(found.folder)
+    if found is not None and why is not None:
+        private_files.warn_of(found.folder, why, "compiled programs", "the option cache_dir, WEFT_CACHE_DIR")
+        return None
+    return found

@@ -31,6 +31,8 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
 def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of an operation by its compiled program."""
     avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
+    if config.execution_watched and config.read("no_execution"):
+        raise RuntimeError(f"tried to execute {primitive.name}, but the no_execution config option is set")
     program = _program(primitive, avals, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])

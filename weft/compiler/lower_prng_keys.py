@@ -100,7 +100,7 @@ def _equation(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
         return _run(inner.jaxpr, [*inner.consts, *operands])
     if keyed and (isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign)):
         return _called(eqn, operands)
-    if keyed and isinstance(kind, kinds.Resolve):
+    if keyed and isinstance(kind, kinds.Resolve) and eqn.primitive.on_words is None:
         known = {"key_type": keyed[0].dtype} if kind.of_keys else {}
         out = kind.expand(*operands, **params, **known)
         return list(out) if isinstance(out, (tuple, list)) else [out]

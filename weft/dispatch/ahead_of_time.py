@@ -164,8 +164,7 @@ class Lowered(Stage):
 
     def compile(self, compiler_options: Any = None, *, device_assignment: Any = None) -> Compiled:
         """Machine code, ready to be called."""
-        if compiler_options:
-            raise NotImplementedError(f"[compile] compiler_options are XLA's; weft has none of {compiler_options}")
+        executables.ignore_compiler_options(compiler_options)
         arguments = self._arguments
         return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated))
 

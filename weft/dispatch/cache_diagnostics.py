@@ -47,7 +47,7 @@ def report(
     who: identity.Identity | None,
 ) -> None:
     """Log why the call with ``key`` is traced."""
-    lines = [f"TRACING CACHE MISS at {_line()}:"]
+    lines = [f"TRACING CACHE MISS at {_line()}:"]  # as JAX begins, since tools look for it
     if record.latest_keys():
         lines.append(f"  for {_defined(function)}")
         lines.append("  all previously seen cache keys differ. For the closest previous key:")
@@ -194,8 +194,8 @@ def _static_text(function: Any, name: str, given: tuple[Any, Any] | None, form: 
 def log_traced(name: str, closed: ClosedJaxpr, elapsed_ms: float) -> None:
     types = ", ".join(aval.str_short() for aval in closed.in_avals)
     _logger().warning(
-        "Finished tracing %s for jit in %.3f ms: (%s), %d equations, at %s",
-        name, elapsed_ms, types, len(closed.eqns), _line(),
+        "Finished tracing %s for jit in %.9f sec: (%s), %d equations, at %s",
+        name, elapsed_ms / 1e3, types, len(closed.eqns), _line(),
     )  # fmt: skip
 
 
@@ -208,4 +208,4 @@ def log_loaded(name: str, avals: tuple[Any, ...], n_kernels: int, elapsed_ms: fl
 
 
 def log_reused(name: str, program: Any) -> None:
-    _logger().warning("Compiling %s: an equal program was compiled before, as %s", name, program.name)
+    _logger().warning("Compiling jit(%s): an equal program was compiled before, as %s", name, program.name)

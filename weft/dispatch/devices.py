@@ -6,10 +6,8 @@ A device other than the CPU is refused with the platforms that exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-from weft.dispatch.partition_spec import PartitionSpec
 
 
 class Device:
@@ -102,6 +100,92 @@ class SingleDeviceSharding(Sharding):
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self.memory_kind})"
 
 
+class _Unconstrained:
+    """``PartitionSpec.UNCONSTRAINED``: the dimension may lie anyhow."""
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+UNCONSTRAINED = _Unconstrained()
+
+
+class PartitionSpec:
+    """For each dimension of an array the mesh axis (or axes) along which it is cut; None where it is not.
+
+    ``unreduced`` and ``reduced`` name axes along which values are partial sums, which one device does not have.
+
+    >>> from weft.sharding import PartitionSpec as P
+    >>> P("batch", None, ("x", "y"))
+    P('batch', None, ('x', 'y'))
+    """
+
+    UNCONSTRAINED = UNCONSTRAINED
+
+    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> None:
+        self._partitions = tuple(
+            entry[0] if isinstance(entry, tuple) and len(entry) == 1 else entry for entry in partitions
+        )
+        self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
+
+    @property
+    def partitions(self) -> tuple[Any, ...]:
+        return self._partitions
+
+    def update(self, **changed: Any) -> PartitionSpec:
+        """The same with other ``partitions``, ``unreduced`` or ``reduced``."""
+        partitions = changed.pop("partitions", self._partitions)
+        return PartitionSpec(*partitions, **{"unreduced": self.unreduced, "reduced": self.reduced, **changed})
+
+    def index(self, value: Any) -> int:
+        return self._partitions.index(value)
+
+    def count(self, value: Any) -> int:
+        return self._partitions.count(value)
+
+    def _key(self) -> tuple[Any, ...]:
+        return self._partitions, self.unreduced, self.reduced
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._partitions[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._partitions)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __add__(self, other: Any) -> PartitionSpec:
+        if not isinstance(other, PartitionSpec | tuple):
+            return NotImplemented
+        return self.update(partitions=(*self, *other))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartitionSpec) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        words = [repr(entry) for entry in self._partitions]
+        words += [
+            f"{name}={set(value)}"
+            for name, value in (("unreduced", self.unreduced), ("reduced", self.reduced))
+            if value
+        ]
+        return f"P({words[0]},)" if len(words) == 1 and self._partitions else f"P({', '.join(words)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _spec, (self._partitions, self.unreduced, self.reduced)
+
+
+def _spec(partitions: tuple[Any, ...], unreduced: Any, reduced: Any) -> PartitionSpec:
+    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
+
+
 class Shard:
     """The part of an array that one device holds: here, all of it."""
 
@@ -152,6 +236,8 @@ def as_device(target: Any) -> Device | None:
 def check_placement(device: Any = None, out_sharding: Any = None) -> None:
     """Accept what stands for the one CPU device: None, a device, a sharding or a PartitionSpec; no strings."""
     for name, value in (("device", device), ("out_sharding", out_sharding)):
+        if isinstance(value, Sharding) and value.device_set != {CPU}:
+            raise NotImplementedError(f"[placement] {name} names other devices, and weft has one device: {value!r}")
         if value is None or isinstance(value, Device | Sharding | PartitionSpec):
             continue
         raise ValueError(

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import runtime
+from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import trace as tracing
@@ -21,12 +21,25 @@ from weft.dispatch import constants, signature
 from weft.dispatch.trace_cache import Trace
 from weft.effects import number_checks
 
+_said: set[str] = set()  # warnings given once in a process
 _hooks: dict[str, Callable[..., Any]] = {}
 
 
 def install_compiler(compile_jaxpr: Callable[..., Any]) -> None:
     """Set the function that compiles a program; ``weft/__init__`` passes the compiler's."""
     _hooks["compile"] = compile_jaxpr
+
+
+def ignore_compiler_options(options: Any) -> None:
+    """Say once that options of another compiler have no effect."""
+    if options and "compiler_options" not in _said:
+        _said.add("compiler_options")
+        errors.warn(
+            f"[jit] compiler_options are those of XLA, which weft has not: {sorted(options)} have no effect "
+            "(this is said once)",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 class Compiled(NamedTuple):
@@ -76,6 +89,8 @@ def bound(
 
 def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> Any:
     """Execute on the leaves of one call."""
+    if config.execution_watched and config.read("no_execution"):
+        raise RuntimeError(f"tried to execute function jit({trace.name}), but the no_execution config option is set")
     operands = list(compiled.consts)
     for index in compiled.kept:
         leaf = leaves[index]

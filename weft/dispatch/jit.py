@@ -14,7 +14,7 @@ from typing import Any
 
 from weft import runtime
 from weft._base.record import NamedTuple
-from weft.dispatch import devices, signature, trace_cache
+from weft.dispatch import devices, executables, signature, trace_cache
 from weft.dispatch.jit_calls import INLINED, PLAIN, JitState, Options
 
 
@@ -134,8 +134,7 @@ def _check_placement(device: Any, backend: Any, shardings: tuple[Any, Any], comp
         if sharding is not _UNSPECIFIED:
             for leaf in runtime.tree_flatten(sharding)[0]:
                 devices.check_placement(leaf)
-    if compiler_options:
-        raise NotImplementedError(f"[jit] compiler_options are XLA's; weft has none of {sorted(compiler_options)}")
+    executables.ignore_compiler_options(compiler_options)
 
 
 # -- methods of jitted functions --------------------------------------------------------------------------------------
@@ -180,7 +179,15 @@ def _identity_options(jitted: Any) -> Any:
 
 def _annotations(jitted: Any) -> dict[str, Any]:
     """Those of the function, read when asked for: reading them makes a dict where the function has none."""
-    return getattr(vars(jitted).get("__wrapped__"), "__annotations__", {})
+    own = vars(jitted)
+    return (
+        own["__annotations__"] if "__annotations__" in own else getattr(own.get("__wrapped__"), "__annotations__", {})
+    )
+
+
+def _annotate(jitted: Any, annotations: dict[str, Any]) -> None:
+    """Others may wrap a jitted function and give it their annotations, as ``functools.wraps`` does."""
+    vars(jitted)["__annotations__"] = annotations
 
 
 def _repr(jitted: Any) -> str:
@@ -218,7 +225,7 @@ install_methods(
     identity_options=_identity_options,
     _cache_size=runtime.JitFunction.cache_size,
     __repr__=_repr,
-    __annotations__=property(_annotations),
+    __annotations__=property(_annotations, _annotate),
     __reduce__=_reduce,
 )
 

@@ -26,7 +26,7 @@ from weft.core.jaxpr import DebugInfo
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
-from weft.dispatch import calls, executables, identity, persistent, replay, signature, trace_cache
+from weft.dispatch import calls, executables, identity, persistent, replay, signature, trace_cache, transfers
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import number_checks
@@ -176,6 +176,10 @@ class JitState:
         if flags.disabled:
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
+        if flags.guard is not None:
+            caller = None  # an entry would not ask again what the arguments are
+            for leaf in prepared.leaves:
+                transfers.check(flags.guard, leaf)
         if caller is not None and self.options is PLAIN and not flags.checked:
             entry = self._entry_of_equal(prepared, token)
             if entry is not None:
@@ -184,7 +188,7 @@ class JitState:
         trace, request = sought.trace, None
         if trace is None or trace.closed is None:
             trace, request = self._untraced(prepared, sought)
-            if trace is not None:
+            if trace is not None and not flags.idle:
                 return self._answer(trace.calls[self._code(prepared)], trace, prepared, caller)
         warned = errors.warnings_given()
         if trace is None:
@@ -197,6 +201,10 @@ class JitState:
                     return self.record_call(trace, prepared), None
         if trace_cache.holds_tracers(trace.closed):
             raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
+        if flags.idle:
+            raise RuntimeError(
+                f"tried to execute function jit({trace.name}), but the no_execution config option is set"
+            )
         if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
             return lazy.ref_calls.run(self, trace, prepared), None
         donated = self.donated(prepared)
@@ -500,6 +508,8 @@ class _Flags(NamedTuple):
     disabled: bool  # jit is
     replays: bool
     checked: bool  # results are checked for NaN or infinity
+    guard: str | None  # what happens to host values among the arguments: ``transfers.level``
+    idle: bool  # nothing may be executed
 
 
 _known_flags: dict[int, _Flags] = {}
@@ -510,5 +520,7 @@ def _flags(token: int) -> _Flags:
     if found is None:
         disabled = config.read("disable_jit")
         replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
-        found = _known_flags[token] = _Flags(disabled, replays, number_checks.enabled())
+        found = _known_flags[token] = _Flags(
+            disabled, replays, number_checks.enabled(), transfers.level(), config.read("no_execution")
+        )
     return found

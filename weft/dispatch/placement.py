@@ -17,7 +17,7 @@ from weft.core import avals, kinds, tracebacks
 from weft.core import trace as tracing
 from weft.core.primitive import ALL, Primitive
 from weft.core.tracer import Tracer
-from weft.dispatch import devices, signature
+from weft.dispatch import devices, signature, transfers
 
 
 class ArrayCopySemantics(enum.Enum):
@@ -63,6 +63,10 @@ def device_put(
     donated, aliased = _spread(donate, treedef, "donate"), _spread(may_alias, treedef, "may_alias")
     if any(gives and alias for gives, alias in zip(donated, aliased, strict=True)):
         raise ValueError("may_alias and donate cannot be True at the same time.")
+    guard = transfers.level()
+    if guard is not None and not tracing.is_tracing():
+        for leaf in leaves:
+            transfers.check(guard, leaf, explicit=True)
     put = [_put_leaf(*each) for each in zip(leaves, targets, donated, aliased, strict=True)]
     return runtime.tree_unflatten(treedef, put)
 

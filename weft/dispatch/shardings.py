@@ -22,8 +22,7 @@ import numpy as np
 from weft import runtime
 from weft.core.tracer import Tracer
 from weft.dispatch import placement
-from weft.dispatch.devices import CPU, Device, Sharding
-from weft.dispatch.partition_spec import UNCONSTRAINED, PartitionSpec
+from weft.dispatch.devices import CPU, UNCONSTRAINED, Device, PartitionSpec, Sharding
 
 
 class AxisType(enum.Enum):

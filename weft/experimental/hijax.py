@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from weft._base import unbuilt
 from weft.core.ref_types import AbstractRef
-from weft.extend.core.types import AbstractValue, ShapedArray
+from weft.extend.core import AbstractValue, ShapedArray
 from weft.interpreters.ad import Zero, instantiate_zeros, is_undefined_primal
 
 __all__ = [

@@ -18,7 +18,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_e
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, Trace, set_current
 from weft.dispatch.calls import constvars_as_invars, jit_p
 from weft.extend import linear_util as lu
-from weft.extend.core.calls import closed_call_p
+from weft.extend.core import closed_call_p
 
 Val = Any
 # Rules by which JAX splits equations of a primitive; weft splits by data dependence, and needs none.

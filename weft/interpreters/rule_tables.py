@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
+from weft._base import unbuilt
 from weft.core import kinds
 from weft.core.primitive import Primitive
 from weft.dispatch import jit as jit_module
@@ -35,13 +36,15 @@ class RuleTable(MutableMapping[Primitive, Rule]):
                 f"weft.extend.core.Primitive(name); got {primitive!r}"
             )
         self._given[primitive] = rule
+        if type(primitive) is unbuilt.StubPrimitive:  # a rule of what weft does not have is never asked for
+            return
         self._install(primitive, rule)
         if type(primitive.kind) is not kinds.Opaque:
             _changed()
 
     def __getitem__(self, primitive: Primitive) -> Rule:
         found = self._given.get(primitive)
-        if found is None and isinstance(primitive, Primitive):
+        if found is None and _is_built(primitive):
             found = self._own(primitive)
         if found is None:
             raise KeyError(primitive)
@@ -49,7 +52,8 @@ class RuleTable(MutableMapping[Primitive, Rule]):
 
     def __delitem__(self, primitive: Primitive) -> None:
         del self._given[primitive]
-        self._install(primitive, None)
+        if _is_built(primitive):
+            self._install(primitive, None)
 
     def __iter__(self) -> Iterator[Primitive]:
         return iter(dict(self._given))
@@ -58,10 +62,14 @@ class RuleTable(MutableMapping[Primitive, Rule]):
         return len(self._given)
 
     def __contains__(self, primitive: object) -> bool:
-        return primitive in self._given or (isinstance(primitive, Primitive) and self._own(primitive) is not None)
+        return primitive in self._given or self.get(primitive) is not None  # type: ignore[call-overload] - any key
 
     def __repr__(self) -> str:
         return f"<{self._name}: rules of {len(self)} primitives besides weft's own>"
+
+
+def _is_built(primitive: object) -> bool:
+    return isinstance(primitive, Primitive) and type(primitive) is not unbuilt.StubPrimitive
 
 
 def _changed() -> None:

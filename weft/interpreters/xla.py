@@ -7,7 +7,7 @@ from typing import Any
 from weft._base import lazy
 from weft.core import avals
 from weft.core.trace import eval_context
-from weft.extend.core.types import shaped_abstractify as abstractify
+from weft.extend.core import shaped_abstractify as abstractify
 
 __all__ = ["abstractify", "apply_primitive", "canonicalize_dtype_handlers", "pytype_aval_mappings"]
 

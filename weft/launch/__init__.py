@@ -4,7 +4,3 @@ Nothing here is loaded by ``import weft``. Three ways in: the command ``weft run
 at the top of a program, ``-p weft.pytest_as_jax`` for pytest. They change the process for all of its code, and say so:
 ``jax`` and ``jaxlib`` are weft's modules there, in child processes too.
 """
-
-from weft.launch.install import install_as_jax, load_ipython_extension
-
-__all__ = ["install_as_jax", "load_ipython_extension"]

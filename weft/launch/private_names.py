@@ -84,7 +84,7 @@ def reconstruct_array(fun: Callable[..., Any], args: Any, array_state: Any, aval
         raise ValueError("[pickle] this is not the state of an array: its maker is not NumPy's")
     values = fun(*args)
     values.__setstate__(array_state)
-    return array.rebuild(values, values.dtype, bool(aval_state.get("weak_type", False)))
+    return array.rebuild(values.tobytes(), values.shape, values.dtype.name, aval_state.get("weak_type") is True)
 
 
 def wait_for_tokens() -> None:

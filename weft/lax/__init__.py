@@ -1,5 +1,8 @@
 """weft.lax: the operations and the primitives that carry programs, under JAX's names. A facade, it holds no code."""
 
+import typing as _typing
+
+from weft._base import lazy as _lazy
 from weft._base import unbuilt as _unbuilt
 from weft.autodiff.implicit import custom_linear_solve, custom_root, linear_solve_p
 from weft.batching.map import map
@@ -13,7 +16,6 @@ from weft.dispatch.jitted_fourier import fft
 from weft.dispatch.jitted_indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
 from weft.dispatch.placement import device_put_p, stage
 from weft.dispatch.shardings import with_sharding_constraint
-from weft.lax import linalg
 from weft.numpy.taking import index_take
 from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
 from weft.operations.approximate_top_k import *
@@ -48,4 +50,9 @@ from weft.operations.window_selection import *
 from weft.operations.windows import *
 from weft.random.bit_generator import rng_bit_generator
 
-__getattr__ = _unbuilt.fallback("weft.lax")
+if _typing.TYPE_CHECKING:
+    from weft.lax import linalg
+
+
+def __getattr__(name: str) -> _typing.Any:
+    return _lazy.submodule("weft.lax.linalg") if name == "linalg" else _unbuilt.missing("weft.lax", name)

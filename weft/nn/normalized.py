@@ -140,7 +140,7 @@ def standardize(
 ) -> Any:  # fmt: skip
     """``(x - mean) / sqrt(variance + epsilon)`` over ``axis``, both computed unless given.
 
-    ``algorithm`` is ``fast`` (mean of squares minus squared mean) or ``two_pass``.
+    ``algorithm`` is ``fast`` (mean of squares minus squared mean) or ``stable`` (mean of squared distances).
 
     >>> standardize(wnp.array([1.0, 3.0]), epsilon=0.0).tolist()
     [-1.0, 1.0]
@@ -156,8 +156,8 @@ def _as_standardize(
     x: Any, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None, *, axis: Any, algorithm: str
 ) -> Any:
     promotion.check_arraylike("standardize", x)
-    if algorithm not in ("fast", "two_pass"):
-        raise ValueError(f"algorithm must be 'fast' or 'two_pass', got {algorithm!r}")
+    if algorithm not in ("fast", "stable"):
+        raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
     if mean is None:
         mean = wnp.mean(x, axis, keepdims=True, where=where)
     if variance is None:
@@ -183,6 +183,7 @@ def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> A
     """
     count = axes.concrete_int(num_classes, "The error arose in jax.nn.one_hot argument `num_classes`.")
     asked = dtypes.canonicalize_dtype(np.float64) if dtype is None else reductions.user_dtype(dtype, "one_hot")
+    x = wnp.asarray(x) if isinstance(x, list | tuple) else x
     promotion.check_arraylike("one_hot", x)
     return _one_hot(x, num_classes=count, dtype=asked, axis=axis)
 

@@ -1,12 +1,11 @@
 """NumPy's functions on weft arrays, with JAX's signatures and promotion.
 
-Everything documented by JAX exists here; what is not built yet raises NotImplementedError naming itself. Importing
-this package also gives arrays and tracers their operators and methods (``array_methods``).
+Everything documented by JAX exists here; what is not built yet raises NotImplementedError naming itself. The
+operators and methods of arrays and tracers (``array_methods``) are loaded at their first use, as all modules are.
 """
 
 from __future__ import annotations
 
-import sys as _sys
 import typing as _typing
 
 import numpy as _np
@@ -32,7 +31,6 @@ from numpy.exceptions import ComplexWarning
 from weft._base import lazy as _lazy
 from weft._base import unbuilt as _unbuilt
 from weft._base.array import Array as ndarray
-from weft.numpy import array_methods as _array_methods
 
 if _typing.TYPE_CHECKING:
     from weft.numpy.arithmetic import (
@@ -553,8 +551,6 @@ _NAMES = _lazy.Names(
     },
     renamed={"bool": "bool_"},
 )  # fmt: skip
-
-_array_methods.install(_sys.modules[__name__])
 
 
 def __getattr__(name: str) -> _typing.Any:

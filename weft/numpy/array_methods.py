@@ -7,6 +7,7 @@ fallback and what tracers use. Functions that are methods under their own name a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft.dispatch import devices
-from weft.numpy import arithmetic, contractions, creation, logic, promotion, rearrange, reductions, selection
+from weft.numpy import arithmetic, axes, contractions, creation, logic, promotion, rearrange, reductions, selection
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -45,6 +46,11 @@ COMPARISONS: dict[str, Callable[..., Any]] = {
     "gt": logic.greater,
     "ge": logic.greater_equal,
 }
+SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "divmod": "divmod()", "pow": "**",
+    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
 UNARY: dict[str, Any] = {
     "neg": arithmetic.negative,
     "pos": arithmetic.positive,
@@ -57,38 +63,45 @@ def _defers(other: Any) -> bool:
     return not isinstance(other, _ACCEPTED) and not hasattr(other, "__jax_array__")
 
 
-def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
+def _defer(name: str, self: Any, other: Any) -> Any:
+    """NotImplemented, or for a container, which no operation takes for an array, a TypeError that says what to do."""
+    if isinstance(other, list | tuple | set | dict):
+        kind = type(other).__name__
+        raise TypeError(
+            f"unsupported operand type(s) for {SYMBOLS[name]}: 'weft.Array' and {kind!r}. Make an array of the {kind} "
+            "first, with weft.numpy.asarray."
+        )
+    return NotImplemented
+
+
+def _forward(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def operate(self: Any, other: Any) -> Any:
-        return NotImplemented if _defers(other) else function(self, promotion.unwrapped(other))
+        return _defer(name, self, other) if _defers(other) else function(self, promotion.unwrapped(other))
 
     return operate
 
 
-def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+def _reflected(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def operate(self: Any, other: Any) -> Any:
-        return NotImplemented if _defers(other) else function(promotion.unwrapped(other), self)
+        return _defer(name, self, other) if _defers(other) else function(promotion.unwrapped(other), self)
 
     return operate
 
 
 def _power(self: Any, other: Any, modulus: None = None) -> Any:
     if modulus is not None or _defers(other):
-        return NotImplemented
+        return _defer("pow", self, other)
     return arithmetic.power(self, promotion.unwrapped(other))
 
 
 def _transpose(self: Any, *args: Any) -> Any:
-    axes = None if not args else args[0] if len(args) == 1 and (args[0] is None or not _is_int(args[0])) else args
-    return rearrange.transpose(self, axes)
-
-
-def _is_int(value: Any) -> bool:
-    return hasattr(value, "__index__")
+    one = len(args) == 1 and (args[0] is None or not axes.is_one(args[0]))
+    return rearrange.transpose(self, None if not args else args[0] if one else args)
 
 
 def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
     devices.check_placement(out_sharding=out_sharding)
-    shape = args[0] if len(args) == 1 and not _is_int(args[0]) else args
+    shape = args[0] if len(args) == 1 and not axes.is_one(args[0]) else args
     return rearrange.reshape(self, shape, order)
 
 
@@ -96,7 +109,7 @@ def _compress(
     self: Any, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,
     fill_value: Any = 0,
 ) -> Any:  # fmt: skip
-    return _namespace["weft.numpy"].compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
+    return sys.modules["weft.numpy"].compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
@@ -126,20 +139,46 @@ def _view(self: Any, dtype: Any = None, type: None = None) -> Any:
     if np.bool_ in (own, target):
         return _view_bool(self, own, target)
     if dtypes.issubdtype(own, np.complexfloating) or dtypes.issubdtype(target, np.complexfloating):
-        raise NotImplementedError("weft.Array.view of complex dtypes is not implemented yet")
+        return _view_complex(self, own, target)
     if own.itemsize == target.itemsize:
         return lax.bitcast_convert_type(self, target)
     if own.itemsize > target.itemsize:
         wide = lax.bitcast_convert_type(self, target)
         return lax.reshape(wide, (*wide.shape[:-2], wide.shape[-2] * wide.shape[-1]))
-    factor = target.itemsize // own.itemsize
-    if not self.shape or self.shape[-1] % factor:
+    return lax.bitcast_convert_type(_grouped(self, target.itemsize // own.itemsize), target)
+
+
+def _grouped(x: Any, factor: int) -> Any:
+    """``x[..., n]`` as ``[..., n / factor, factor]``."""
+    if not x.shape or x.shape[-1] % factor:
         raise ValueError(
             "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the last axis of"
             " the array."
         )
-    grouped = lax.reshape(self, (*self.shape[:-1], self.shape[-1] // factor, factor))
-    return lax.bitcast_convert_type(grouped, target)
+    return lax.reshape(x, (*x.shape[:-1], x.shape[-1] // factor, factor))
+
+
+def _view_complex(self: Any, own: Any, target: Any) -> Any:
+    """A view from or to a complex dtype, whose elements are two parts of half its size, one after the other."""
+    if dtypes.issubdtype(own, np.complexfloating):
+        if not self.shape:
+            raise ValueError("view() of a 0d array is only supported if the itemsize is unchanged.")
+        parts = lax.concatenate([x[..., None] for x in (lax.real(self), lax.imag(self))], len(self.shape))
+        return _view(lax.reshape(parts, (*self.shape[:-1], 2 * self.shape[-1])), target)
+    half = np.dtype(np.float32) if target.itemsize == 8 else np.dtype(np.float64)
+    pairs = _grouped(_view(self, half), 2)
+    return lax.complex(pairs[..., 0], pairs[..., 1])
+
+
+def _byteswap(self: Any) -> Any:
+    """Each element with its bytes in the opposite order; of a complex number, each part."""
+    own = self.dtype
+    if dtypes.issubdtype(own, np.complexfloating):
+        return lax.complex(_byteswap(lax.real(self)), _byteswap(lax.imag(self)))
+    if own.itemsize == 1:
+        return self
+    parts = lax.bitcast_convert_type(self, np.dtype(np.uint8))
+    return lax.bitcast_convert_type(lax.rev(parts, (len(self.shape),)), own)
 
 
 def _view_bool(self: Any, own: Any, target: Any) -> Any:
@@ -151,10 +190,18 @@ def _view_bool(self: Any, own: Any, target: Any) -> Any:
 
 
 def _trace(self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
-    return _namespace["weft.numpy"].trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
+    return sys.modules["weft.numpy"].trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
 
 def _contains(self: Any, item: Any) -> bool:
+    promotion.check_arraylike("Array.__contains__", item)
+    if len(self.shape) != 1:
+        raise ValueError(
+            f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}. Compare and reduce "
+            "instead: (arr == query).any()"
+        )
+    if np.shape(item):
+        raise ValueError(f"Array.__contains__: query value must be a scalar, got query.shape={np.shape(item)}")
     return bool(reductions.any(logic.equal(self, item)))
 
 
@@ -165,7 +212,7 @@ def _iter_traced(self: Any) -> Iterator[Any]:
 
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
-    return _namespace["weft.numpy"].round(self, ndigits or 0)
+    return sys.modules["weft.numpy"].round(self, ndigits or 0)
 
 
 def _copy(self: Any) -> Any:
@@ -183,7 +230,7 @@ def _var(
     where: Any = None,
     correction: int | float | None = None,
 ) -> Any:
-    return _namespace["weft.numpy"].var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+    return sys.modules["weft.numpy"].var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
 
 def _std(
@@ -197,7 +244,7 @@ def _std(
     where: Any = None,
     correction: int | float | None = None,
 ) -> Any:
-    return _namespace["weft.numpy"].std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+    return sys.modules["weft.numpy"].std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
 
 def _dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
@@ -207,10 +254,7 @@ def _dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: An
 def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
     if api_version is not None and api_version != "2024.12":
         raise ValueError(f"api_version={api_version!r} is not available; available versions are: ['2024.12']")
-    return _namespace["weft.numpy"]
-
-
-_namespace: dict[str, Any] = {}
+    return sys.modules["weft.numpy"]
 
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -218,6 +262,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "__round__": _round_dunder,
     "__array_namespace__": _array_namespace,
     "astype": _astype,
+    "byteswap": _byteswap,
     "clip": _clip,
     "compress": _compress,
     "copy": _copy,
@@ -252,17 +297,6 @@ PROPERTIES: dict[str, tuple[str, str]] = {
     "imag": ("rounding", "imag"),
     "at": ("index_updates", "IndexUpdates"),
 }
-UNBUILT_METHODS = (
-    "byteswap",
-)  # fmt: skip
-
-
-def _unbuilt_method(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"weft.Array.{name} is not implemented yet")
-
-    method.__name__ = name
-    return method
 
 
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -303,27 +337,27 @@ def _install_operators(target: type, native: bool) -> None:
         return fallback
 
     for name, function in BINARY.items():
-        forward = _power if name == "pow" else _forward(function)
+        forward = _power if name == "pow" else _forward(name, function)
         setattr(target, f"__{name}__", binary(function, forward, False))
-        setattr(target, f"__r{name}__", binary(function, _reflected(function), True))
+        setattr(target, f"__r{name}__", binary(function, _reflected(name, function), True))
     for name, function in COMPARISONS.items():
-        setattr(target, f"__{name}__", binary(function, _forward(function), False))
+        setattr(target, f"__{name}__", binary(function, _forward(name, function), False))
     for name, function in UNARY.items():
         fallback = _as_method(function)
         setattr(target, f"__{name}__", runtime.UnaryOperator(function, fallback) if native else fallback)
 
 
-def install(namespace: Any) -> None:
-    """Put the table on arrays and tracers; ``namespace`` is what ``__array_namespace__`` gives."""
-    _namespace["weft.numpy"] = namespace
+def _install() -> None:
+    """Put the table on arrays and tracers."""
     for target in (runtime.Array, core.Tracer):
         _install_operators(target, native=target is runtime.Array)
         for name, method in METHODS.items():
             setattr(target, name, method)
         for name, (module, function) in {**FUNCTIONS, **PROPERTIES}.items():
             setattr(target, name, _Later(name, module, function))
-        for name in UNBUILT_METHODS:
-            setattr(target, name, _unbuilt_method(name))
         target.flat = property(_flat)  # type: ignore[union-attr]
         target.__hash__ = None  # type: ignore[assignment]
     core.Tracer.__iter__ = _iter_traced  # type: ignore[method-assign]
+
+
+_install()

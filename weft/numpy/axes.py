@@ -29,11 +29,22 @@ def canonical_axes(axis: Any, ndim: int, repeats: bool = False) -> tuple[int, ..
     if isinstance(axis, int):
         return (canonical_axis(axis, ndim),)
     if not isinstance(axis, tuple | list):
-        axis = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+        axis = as_tuple(axis)
     result = tuple(canonical_axis(a, ndim) for a in axis)
     if len(set(result)) != len(result) and not repeats:
         raise ValueError(f"duplicate value in 'axis': {tuple(axis)}")
     return result
+
+
+def is_one(value: Any) -> bool:
+    """Whether a value stands for one integer, and is not a sequence of them, as an array of them is."""
+    return hasattr(value, "__index__") and not getattr(value, "shape", ())
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """One axis or several (a sequence, an array) as a hashable tuple; TypeError for what is neither."""
+    found = static_axes(value)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def static_axes(axis: Any) -> Any:
@@ -47,6 +58,9 @@ def static_axes(axis: Any) -> Any:
     try:
         return tuple([operator.index(a) for a in axis])
     except TypeError:
+        for value in (axis, *(axis if isinstance(axis, tuple | list) else ())):
+            if isinstance(value, core.Tracer):
+                raise errors.ConcretizationTypeError(value, "The axis argument must be known statically.") from None
         raise TypeError(f"axis must be None, an integer or a tuple of integers, got {axis!r}") from None
 
 
@@ -70,15 +84,17 @@ def reduced_axes(axis: Any, name: str) -> Any:
 
 def canonical_shape(shape: Any) -> tuple[int, ...]:
     """A shape given as an integer or a sequence of integers; TypeError for anything that is not concrete."""
-    if isinstance(shape, int | np.integer) or (hasattr(shape, "__index__") and not hasattr(shape, "__len__")):
+    if isinstance(shape, int | np.integer) or (is_one(shape) and not isinstance(shape, core.Tracer)):
         shape = (shape,)
     elif isinstance(shape, core.Tracer):
         shape = tuple(shape) if shape.ndim else (shape,)
+    if not hasattr(shape, "__iter__") or isinstance(shape, set | frozenset | dict):
+        raise static.shape_error((shape,))
     try:
         return tuple(map(operator.index, shape))
     except TypeError:
         pass
-    raise static.shape_error(tuple(shape))
+    raise static.shape_error((shape,) if getattr(shape, "shape", None) == () else tuple(shape))
 
 
 def concrete_int(value: Any, context: str) -> int:

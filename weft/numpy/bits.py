@@ -13,7 +13,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.dispatch import jit as jit_module
-from weft.numpy import axes, logic, promotion, rearrange, reductions
+from weft.numpy import axes, promotion, rearrange, reductions
 
 jit = jit_module.jit
 _BYTE = np.dtype(np.uint8)
@@ -48,7 +48,8 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     if missing:
         bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * len(outer) + [(0, missing, 0)])
     bits = lax.reshape(bits, (*outer, (count + missing) // 8, 8))
-    packed = reductions.sum(logic.left_shift(bits, places), axis=-1)
+    places = lax.broadcast_in_dim(places, (*(1 for _ in outer), 1, 8), (len(outer) + 1,))
+    packed = reductions.sum(lax.shift_left(bits, places), axis=-1)
     return rearrange.moveaxis(promotion.convert(packed, _BYTE), -1, dim)
 
 

@@ -109,11 +109,14 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Integral along ``axis`` by the trapezoidal rule, over positions ``x`` or at distance ``dx``.
 
+    ``dx`` may be the distance of each pair of neighbours, in an array that broadcasts against them.
+
     >>> trapezoid(weft.numpy.array([0.0, 1.0, 2.0])).item()
     2.0
     """
     promotion.check_arraylike("trapezoid", y, *(() if x is None else (x,)))
-    if x is None:
+    given_widths = x is None and bool(promotion.shape_of(dx))
+    if x is None and not given_widths:
         (y,) = promotion.promote_dtypes_inexact(y)
         dtype = promotion.dtype_of(y)
         y = rearrange.moveaxis(y, axis, -1)
@@ -127,9 +130,12 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         ends = lax.mul(np.asarray(0.5).astype(dtype), lax.add(first_value, last_value))
         area = lax.sub(total, ends)
         return lax.mul(promotion.convert(dx, dtype), area)
-    y, x = promotion.promote_dtypes_inexact(y, x)
+    y, x = promotion.promote_dtypes_inexact(y, dx if x is None else x)
     dtype = promotion.dtype_of(y)
-    if len(promotion.shape_of(x)) == 1:
+    if given_widths:
+        widths = lax.expand_dims(x, range(len(promotion.shape_of(y)) - len(promotion.shape_of(x))))
+        y, widths = rearrange.moveaxis(y, axis, -1), rearrange.moveaxis(widths, axis, -1)
+    elif len(promotion.shape_of(x)) == 1:
         widths = diff(x)
         y = rearrange.moveaxis(y, axis, -1)
     else:

@@ -332,11 +332,22 @@ def tensordot(
     """
     devices.check_placement(out_sharding=out_sharding)
     if not isinstance(axes, int):
-        pairs = tuple((x,) if hasattr(x, "__index__") else tuple(x) for x in axes)
-        if len(pairs) != 2:
-            raise TypeError(f"tensordot axes argument must be an int or two axes or sequences of axes, got {axes!r}")
-        axes = tuple(tuple(operator.index(d) for d in side) for side in pairs)
+        axes = _two_sides(axes)
     return _tensordot(a, b, axes=axes, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def _two_sides(given: Any) -> tuple[tuple[int, ...], ...]:
+    """The axes of both operands of ``tensordot``."""
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise TypeError(
+            f"tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints, got {given!r}"
+        )
+    lists = [isinstance(side, tuple | list) for side in given]
+    if lists[0] != lists[1]:
+        raise TypeError(
+            f"tensordot requires both axes lists to be either ints, tuples or lists, got {given[0]} and {given[1]}"
+        )
+    return tuple(tuple(operator.index(d) for d in side) if lists[0] else (operator.index(side),) for side in given)
 
 
 @functools.partial(inline, static_argnames=(*_STATIC, "axes"))

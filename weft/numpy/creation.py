@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.dispatch import devices
+from weft.dispatch import devices, transfers
 from weft.dispatch import jit as jit_module
 from weft.effects import number_checks
 from weft.numpy import axes, promotion
@@ -58,6 +58,9 @@ def array(
     if order not in (None, "K", "C"):
         raise NotImplementedError("Only implemented for order='K' or 'C'")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "array")
+    guard = transfers.level()
+    if guard is not None and not core.is_tracing():
+        transfers.check(guard, object)
     result = _convert_object(object, asked, copy)
     if number_checks.enabled() and not core.is_tracing() and not isinstance(object, runtime.Array):
         number_checks.check_results("array", (), (result,))
@@ -282,6 +285,11 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
     if isinstance(shape, str):
         raise TypeError(f"expected sequence object with len >= 0 or a single integer, got {shape!r}")
+    if isinstance(dtype, int) and axes.is_one(shape):
+        raise TypeError(
+            f"Cannot interpret '{dtype}' as a data type. Did you mean {name}(({shape}, {dtype})), with a single tuple "
+            "for the shape?"
+        )
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, name)
     return _full(shape=axes.canonical_shape(shape), value=value, dtype=target)
 
@@ -507,6 +515,9 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     >>> indices((2, 2)).shape
     (2, 2, 2)
     """
+    for extent in dimensions if isinstance(dimensions, tuple | list) else ():
+        if isinstance(extent, core.Tracer):
+            raise errors.ConcretizationTypeError(extent, "dimensions argument of jnp.indices")
     shape = axes.canonical_shape(dimensions)
     target = np.dtype(np.int32) if dtype is None else dtypes.check_user_dtype(dtype, "indices")
     target = dtypes.canonicalize_dtype(np.int64) if dtype is None else target

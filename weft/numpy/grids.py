@@ -2,6 +2,7 @@
 
 mgrid[0:2, 0:3]     two arrays i32[2,3] in one, of row and column numbers
 r_[1:4, 0, x]       the pieces joined along the first axis
+r_["0,2", x, y]     along axis 0, each of at least two axes
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.numpy import axes, creation, even_spacing, joining, promotion, rearrange
+from weft import operations as lax
+from weft.numpy import axes, creation, even_spacing, joining, promotion
 
 
 def _vector(part: slice) -> Any:
@@ -36,25 +38,57 @@ class _Grid:
 
 
 class _Rows:
-    """``r_`` or ``c_``: pieces joined along an axis."""
+    """``r_`` or ``c_``: pieces joined along an axis; a first string says which, of which rank, or "r" or "c"."""
 
-    def __init__(self, name: str, axis: int, least_rank: int) -> None:
-        self.name, self.axis, self.least_rank = name, axis, least_rank
+    def __init__(self, axis: int, least_rank: int, first: int) -> None:
+        self.axis, self.least_rank, self.first = axis, least_rank, first
 
     def __getitem__(self, key: Any) -> Any:
+        axis, least_rank, first = self.axis, self.least_rank, self.first
         parts = key if isinstance(key, tuple) else (key,)
+        as_matrix = ""
+        if parts and isinstance(parts[0], str):
+            directive, parts = parts[0], parts[1:]
+            if directive in ("r", "c"):
+                as_matrix = directive
+            else:
+                axis, least_rank, first = self._read(directive)
         if any(isinstance(part, str) for part in parts):
-            raise NotImplementedError(f"weft.numpy.{self.name} with a directive string is not implemented yet")
-        pieces = [self._piece(part) for part in parts]
-        return joining.concatenate(pieces, axes.canonical_axis(self.axis, max(map(np.ndim, pieces), default=1)))
+            raise ValueError("string directive must be the first entry")
+        pieces = [_piece(part, least_rank, first) for part in parts]
+        joined = joining.concatenate(pieces, axes.canonical_axis(axis, max(map(np.ndim, pieces), default=1)))
+        if as_matrix and joined.ndim == 1:
+            return joined[None, :] if as_matrix == "r" else joined[:, None]
+        return joined
 
-    def _piece(self, part: Any) -> Any:
-        own = _vector(part) if isinstance(part, slice) else creation.asarray(part)
-        piece = creation.array(own, copy=False, ndmin=self.least_rank)
-        return rearrange.matrix_transpose(piece) if self.least_rank > max(len(promotion.shape_of(own)), 1) else piece
+    def _read(self, directive: str) -> tuple[int, int, int]:
+        """Axis, least rank, and where the first axis goes, of "axis", "axis,rank" or "axis,rank,first"."""
+        try:
+            given = [int(number) for number in directive.split(",")]
+        except ValueError:
+            given = []
+        if not given:
+            raise ValueError(f"could not understand directive {directive!r}")
+        given = given[: 3 if len(given) == 3 else 2]  # as NumPy reads them
+        axis, least_rank, first = (*given, *(self.axis, self.least_rank, self.first)[len(given) :])
+        return axis, least_rank, first
+
+
+def _piece(part: Any, least_rank: int, first: int) -> Any:
+    """An array of at least ``least_rank`` axes; new ones stand before its own, or behind from place ``first`` on."""
+    own = _vector(part) if isinstance(part, slice) else creation.asarray(part)
+    rank = max(len(promotion.shape_of(own)), 1)
+    piece = creation.array(own, copy=False, ndmin=least_rank)
+    added = least_rank - rank
+    if added <= 0 or first == -1:
+        return piece
+    place = first + added + 1 if first < 0 else first
+    if not 0 <= place <= added:
+        raise ValueError(f"[r_] the first axis cannot stand at {first} among {least_rank} axes")
+    return lax.transpose(piece, [*range(place), *range(added, added + rank), *range(place, added)])
 
 
 mgrid = _Grid(sparse=False)
 ogrid = _Grid(sparse=True)
-r_ = _Rows("r_", 0, 1)
-c_ = _Rows("c_", -1, 2)
+r_ = _Rows(0, 1, -1)
+c_ = _Rows(-1, 2, 0)

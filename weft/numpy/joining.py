@@ -221,6 +221,8 @@ def _split(name: str, ary: Any, indices_or_sections: Any, axis: int) -> list[Any
         borders = [0, *cuts, extent]
         sizes = [np.int64(max(stop - start, 0)) for start, stop in itertools.pairwise(borders)]
     else:
+        if isinstance(indices_or_sections, float | np.floating):  # as NumPy takes 2.0 for 2, and 2.5 too
+            indices_or_sections = int(indices_or_sections)
         sections = axes.concrete_int(indices_or_sections, f"in jax.numpy.{name} argument 1")
         if sections < 1:
             raise ValueError(f"number sections must be larger than 0, got {sections}")

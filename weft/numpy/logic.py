@@ -24,6 +24,19 @@ inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
 
 
+def _promoted(name: str, x: Any, y: Any) -> tuple[Any, ...]:
+    """``promotion.promote_args``, and keys of one kind, which can be equal."""
+    if not _are_keys(x, y):
+        return promotion.promote_args(name, x, y)
+    shape = promotion.broadcast_shapes(promotion.shape_of(x), promotion.shape_of(y))
+    return tuple([value if not promotion.shape_of(value) else promotion.broadcast_to(value, shape) for value in (x, y)])
+
+
+def _are_keys(x: Any, y: Any) -> bool:
+    own = getattr(x, "dtype", None)
+    return dtypes.is_extended(own) and getattr(y, "dtype", None) == own
+
+
 @inline
 def equal(x: Any, y: Any, /) -> Any:
     """Whether ``x == y``, element by element; NaN equals nothing.
@@ -31,7 +44,7 @@ def equal(x: Any, y: Any, /) -> Any:
     >>> equal(1, 1.0).item()
     True
     """
-    return lax.eq(*promotion.promote_args("equal", x, y))
+    return lax.eq(*_promoted("equal", x, y))
 
 
 @inline
@@ -41,7 +54,7 @@ def not_equal(x: Any, y: Any, /) -> Any:
     >>> not_equal(1, 2).item()
     True
     """
-    return lax.ne(*promotion.promote_args("not_equal", x, y))
+    return lax.ne(*_promoted("not_equal", x, y))
 
 
 def _ordered(name: str, compare: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
@@ -382,6 +395,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     >>> isclose(1.0, 1.0 + 1e-7).item()
     True
     """
+    if _are_keys(a, b):
+        return equal(a, b)
     a, b = promotion.promote_args("isclose", a, b)
     if dtypes.issubdtype(promotion.dtype_of(a), np.inexact):
         tolerances = dtypes.finfo(promotion.dtype_of(a)).dtype
@@ -447,4 +462,6 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     except ValueError:
         if len(shapes[0]) != len(shapes[1]):
             return creation.asarray(False)
+    else:  # whatever numpy_rank_promotion says
+        a1, a2 = promotion.promote_shapes(a1, a2)
     return reductions.all(equal(a1, a2))

@@ -122,7 +122,11 @@ def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     """
     promotion.check_arraylike("trace", a)
     reductions.refuse_out("trace", out)
+    if not dtypes.issubdtype(promotion.dtype_of(offset), np.integer) or promotion.shape_of(offset):
+        raise ValueError(f"[trace] offset must be a scalar integer; got {core.get_aval(offset).str_short()}")
     rank = len(promotion.shape_of(a))
+    if axes.canonical_axis(axis1, rank) == axes.canonical_axis(axis2, rank):
+        raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
     a = rearrange.moveaxis(a, (axes.canonical_axis(axis1, rank), axes.canonical_axis(axis2, rank)), (-2, -1))
     mask = creation.diagonal_mask(promotion.shape_of(a)[-2], promotion.shape_of(a)[-1], offset)
     kept = selection.where(mask, a, lax.full_like(a, 0))

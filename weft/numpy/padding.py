@@ -15,10 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft.dispatch import jit as jit_module
-from weft.numpy import creation, even_spacing, promotion, rearrange, reductions, rounding, statistics
+from weft.numpy import (
+    creation,
+    even_spacing,
+    promotion,
+    quantiles,
+    rearrange,
+    reductions,
+    rounding,
+    statistics,
+    vectorized,
+)
 
 jit = jit_module.jit
 
@@ -27,6 +37,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
     "maximum": reductions.max,
     "minimum": reductions.min,
     "mean": statistics.mean,
+    "median": quantiles.median,
 }
 _OPTIONS = {
     "constant": ("constant_values",),
@@ -41,16 +52,19 @@ _OPTIONS = {
 def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
     """``array`` with more elements before and after along each axis.
 
-    ``mode`` is constant (``constant_values``), edge, empty, linear_ramp (``end_values``), maximum, minimum, mean
-    (``stat_length``), reflect, symmetric (``reflect_type``) or wrap. ``pad_width`` is a number, a pair, or a pair for
-    each axis. NotImplementedError for other modes.
+    ``mode`` is constant (``constant_values``), edge, empty, linear_ramp (``end_values``), maximum, minimum, mean,
+    median (``stat_length``), reflect, symmetric (``reflect_type``) or wrap. ``pad_width`` is a number, a pair, or a
+    pair for each axis. NotImplementedError for other modes.
+
+    A function as ``mode`` is called as ``mode(row, (before, after), axis, kwargs)`` for every row along each axis in
+    turn, after zeros were added, and gives the row as it shall be.
 
     >>> pad(weft.numpy.arange(2), 1).tolist()
     [0, 0, 1, 0]
     """
     promotion.check_arraylike("pad", array)
-    if callable(mode) or mode == "median":
-        raise NotImplementedError(f"weft.numpy.pad with mode={mode!r} is not implemented yet")
+    if callable(mode):
+        return _pad_by_function(array, _pairs(pad_width, len(promotion.shape_of(array)), "pad_width"), mode, kwargs)
     if mode not in _OPTIONS:
         raise NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
     unexpected = set(kwargs) - set(_OPTIONS[mode])
@@ -83,6 +97,9 @@ def _pairs(value: Any, rank: int, name: str) -> Widths:
         return ((np.int64(value), np.int64(value)),) * rank
     if isinstance(value, dict):
         value = [value.get(d, value.get(d - rank, (0, 0))) for d in range(rank)]
+    for width in runtime.tree_leaves(value):
+        if isinstance(width, core.Tracer):
+            raise errors.ConcretizationTypeError(width, f"{name} argument of jnp.pad")
     given = np.asarray(value)
     if given.dtype.kind not in "iu":
         raise TypeError("`pad_width` must be of integral type.")
@@ -134,6 +151,13 @@ def _pad(array: Any, values: Any, *, widths: Widths, mode: str, lengths: Any, re
 
 def _around(array: Any, axis: int, before: Any, after: Any) -> Any:
     return lax.concatenate([before, array, after], axis)
+
+
+def _pad_by_function(array: Any, widths: Widths, function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    padded = _pad_evenly(array, 0, widths=widths)
+    for axis, width in enumerate(widths):
+        padded = vectorized.apply_along_axis(function, axis, padded, width, axis, options)
+    return padded
 
 
 def _pad_constant(array: Any, widths: Widths, values: Any) -> Any:

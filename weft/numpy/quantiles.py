@@ -20,20 +20,20 @@ from weft.dispatch import jit as jit_module
 from weft.numpy import axes, indexing, promotion, rearrange, reductions, selection
 
 jit = jit_module.jit
-_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
 def _check(name: str, a: Any, q: Any, method: str, out: Any, overwrite_input: bool, weights: Any) -> None:
-    promotion.check_arraylike(name, a, q)
+    promotion.check_arraylike(name, a, q, *(() if weights is None else (weights,)))
     if overwrite_input or out is not None:
         raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True or out != None")
-    if weights is not None:
-        raise NotImplementedError(f"weft.numpy.{name} with weights is not implemented yet")
     if method not in _METHODS:
         raise ValueError(f"Unrecognized method {method!r}; must be one of {list(_METHODS)}")
+    if weights is not None and method != "inverted_cdf":
+        raise NotImplementedError(f"{method} doesn't support weights. Only method 'inverted_cdf' supports weights.")
 
 
-def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool) -> Any:
+def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool, weights: Any) -> Any:
     own, work = (promotion.inexact_dtype(promotion.dtype_of(x)) for x in (a, q))
     work = own if own.itemsize > work.itemsize else work  # positions and weights
     a = promotion.as_array(a if promotion.dtype_of(a) == own else promotion.convert(a, own))
@@ -45,10 +45,19 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nan
         raise ValueError(f"q must be have rank <= 1, got shape {q_shape}")
     if not promotion.shape_of(a) and axis in (None, ()):  # a vector of one element, as in JAX, not as in NumPy
         a, axis = rearrange.ravel(a), None
+        weights = None if weights is None else rearrange.ravel(weights)
     shape = promotion.shape_of(a)
+    if weights is not None:
+        weights = _spread_weights(weights, shape, axis)
     rows, place, kept = _one_axis(a, axis, len(shape))
     thin = keepdims and len(kept) == len(shape) - 1  # the axis stays as one of extent 1
-    picked = _picked_squashing(rows, q, place, method, thin) if squash_nans else _picked(rows, q, place, method, thin)
+    if method == "inverted_cdf":
+        shares = None if weights is None else _one_axis(weights, axis, len(shape))[0]
+        picked = _picked_by_weight(rows, shares, q, place, thin, squash_nans)
+    elif squash_nans:
+        picked = _picked_squashing(rows, q, place, method, thin)
+    else:
+        picked = _picked(rows, q, place, method, thin)
     if keepdims and not thin:
         target = [1 if dim not in kept else shape[dim] for dim in range(len(shape))]
         picked = lax.reshape(picked, (*q_shape, *target))
@@ -67,6 +76,58 @@ def _one_axis(a: Any, axis: Any, rank: int) -> tuple[Any, int, tuple[int, ...]]:
     rows = lax.transpose(a, (*kept, *reduced))
     count = math.prod(shape[dim] for dim in reduced)
     return lax.reshape(rows, (*(shape[dim] for dim in kept), count)), len(kept), kept
+
+
+def _spread_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
+    """Weights of the shape of ``a``; given for the reduced axes alone, they are the same for the others."""
+    own = promotion.shape_of(weights)
+    if own == shape:
+        return promotion.as_array(weights)
+    if axis is None:
+        raise ValueError(f"Weights shape must match the shape of a when axis is None: a has {shape}, weights {own}")
+    reduced = axes.canonical_axes(axis, len(shape))
+    if own != tuple(shape[d] for d in reduced):
+        raise ValueError(
+            f"Shape of weights must be consistent with shape of a along specified axis: weights {own}, a {shape}"
+        )
+    order = sorted(range(len(reduced)), key=lambda place: reduced[place])
+    return lax.broadcast_in_dim(lax.transpose(weights, order), shape, sorted(reduced))
+
+
+def _picked_by_weight(rows: Any, shares: Any, q: Any, place: int, keepdims: bool, squash_nans: bool) -> Any:
+    """The first element, in order, up to which the weights add up to the share ``q`` of their total (or more)."""
+    dtype = promotion.dtype_of(q)
+    if shares is None:
+        shares = lax.full_like(rows, 1, dtype)
+    spoiled = lax.ne(rows, rows)
+    shares = promotion.convert(shares, dtype)
+    if squash_nans:
+        shares = lax.select(spoiled, lax.full_like(shares, 0), shares)
+    rows = lax.select(spoiled, lax.full_like(rows, np.nan), rows)  # of one sign: behind all numbers
+    ordered, weights = lax.sort((rows, shares), dimension=place, num_keys=1)
+    passed = lax.cumsum(weights, place)
+    extents = promotion.shape_of(rows)
+    total = lax.slice_in_dim(passed, max(extents[place] - 1, 0), extents[place], axis=place)
+    spread = len(promotion.shape_of(q))
+    wide = (*promotion.shape_of(q), *extents)
+    levels = lax.mul(
+        lax.broadcast_in_dim(q, wide, tuple(range(spread))),
+        lax.broadcast_in_dim(total, wide, tuple(range(spread, len(wide)))),
+    )
+    passed = lax.broadcast_in_dim(passed, wide, tuple(range(spread, len(wide))))
+    # an element counts only if it has weight itself: q = 0 gives the least of these
+    counts = lax.bitwise_and(lax.ge(passed, levels), lax.gt(passed, lax.full_like(passed, 0)))
+    at = lax.argmax(counts, spread + place, np.dtype(np.int32))
+    hit = lax.eq(lax.broadcasted_iota(np.int32, wide, spread + place), lax.expand_dims(at, (spread + place,)))
+    chosen = lax.broadcast_in_dim(ordered, wide, tuple(range(spread, len(wide))))
+    chosen = lax.select(hit, chosen, lax.full_like(chosen, 0))
+    picked = reductions.sum(chosen, axis=spread + place, keepdims=keepdims)
+    if squash_nans:
+        empty = reductions.all(spoiled, axis=place, keepdims=keepdims)
+    else:
+        empty = reductions.any(spoiled, axis=place, keepdims=keepdims)
+    empty = lax.broadcast_in_dim(empty, promotion.shape_of(picked), tuple(range(spread, len(picked.shape))))
+    return lax.select(empty, lax.full_like(picked, np.nan), picked)
 
 
 def _picked(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
@@ -149,24 +210,25 @@ def _between(low: Any, high: Any, low_weight: Any, high_weight: Any, method: str
 @functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False, *, weights: None = None,
+    keepdims: bool = False, *, weights: Any = None,
 ) -> Any:  # fmt: skip
     """The ``q``-th quantiles (0 to 1) of ``a`` over ``axis`` (None: all); NaN where there is one.
 
     The axes of ``q`` come first. ``method``: "linear", "lower", "higher", "midpoint" or "nearest" where the position
-    lies between two elements.
+    lies between two elements; "inverted_cdf" takes the first element up to which at least the share ``q`` of all
+    ``weights`` lies (without weights, of all elements). Weights have the shape of ``a`` or that of the axes.
 
     >>> quantile(weft.numpy.array([1.0, 2.0, 4.0]), 0.75).item()
     3.0
     """
     _check("quantile", a, q, method, out, overwrite_input, weights)
-    return _quantile(a, q, axis, method, keepdims, False)
+    return _quantile(a, q, axis, method, keepdims, False, weights)
 
 
 @functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def nanquantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False, *, weights: None = None,
+    keepdims: bool = False, *, weights: Any = None,
 ) -> Any:  # fmt: skip
     """``quantile`` of the elements that are not NaN.
 
@@ -174,7 +236,7 @@ def nanquantile(
     2.5
     """
     _check("nanquantile", a, q, method, out, overwrite_input, weights)
-    return _quantile(a, q, axis, method, keepdims, True)
+    return _quantile(a, q, axis, method, keepdims, True, weights)
 
 
 def _hundredth(q: Any) -> Any:
@@ -184,7 +246,7 @@ def _hundredth(q: Any) -> Any:
 
 def percentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False, *, weights: None = None, out_sharding: Any = None,
+    keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
     """``quantile`` of ``q`` in percent.
 
@@ -197,7 +259,7 @@ def percentile(
 
 
 def _percentile_program(
-    a: Any, q: Any, *, axis: Any, out: None, overwrite_input: bool, method: str, keepdims: bool, weights: None
+    a: Any, q: Any, *, axis: Any, out: None, overwrite_input: bool, method: str, keepdims: bool, weights: Any
 ) -> Any:
     promotion.check_arraylike("percentile", a, q)
     return quantile(a, _hundredth(q), axis, out, overwrite_input, method, keepdims, weights=weights)
@@ -210,7 +272,7 @@ _percentile = jit(_percentile_program, static_argnames=("axis", "overwrite_input
 @functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def nanpercentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False, *, weights: None = None,
+    keepdims: bool = False, *, weights: Any = None,
 ) -> Any:  # fmt: skip
     """``percentile`` of the elements that are not NaN.
 

@@ -215,17 +215,13 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     """
     promotion.check_arraylike("moveaxis", a)
     rank = len(promotion.shape_of(a))
-    sources, targets = axes.canonical_axes(_as_tuple(source), rank), axes.canonical_axes(_as_tuple(destination), rank)
+    sources, targets = axes.canonical_axes(source, rank), axes.canonical_axes(destination, rank)
     if len(sources) != len(targets):
         raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(targets)}")
     order = [d for d in range(rank) if d not in sources]
     for target, own in sorted(zip(targets, sources, strict=True)):
         order.insert(target, own)
     return permuted(a, tuple(order))
-
-
-def _as_tuple(axis: Any) -> tuple[Any, ...]:
-    return (axis,) if hasattr(axis, "__index__") else tuple(axis)
 
 
 @functools.partial(jit, static_argnames=("axis", "start"))
@@ -252,7 +248,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     (1,)
     """
     promotion.check_arraylike("expand_dims", a)
-    return _expand_dims(a, axis=_as_tuple(axis))
+    return _expand_dims(a, axis=axes.as_tuple(axis))
 
 
 @functools.partial(inline, static_argnames=("axis",))
@@ -267,7 +263,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     (2,)
     """
     promotion.check_arraylike("squeeze", a)
-    return _squeeze(a, axis=None if axis is None else _as_tuple(axis))
+    return _squeeze(a, axis=None if axis is None else axes.as_tuple(axis))
 
 
 @functools.partial(inline, static_argnames=("axis",))
@@ -479,7 +475,7 @@ def tile(A: Any, reps: Any) -> Any:
     [0, 1, 0, 1]
     """
     promotion.check_arraylike("tile", A)
-    counts = (operator.index(reps),) if hasattr(reps, "__index__") else tuple(operator.index(r) for r in reps)
+    counts = (operator.index(reps),) if axes.is_one(reps) else tuple(operator.index(r) for r in reps)
     return _tile(A, reps=counts)
 
 

@@ -64,7 +64,9 @@ def mean(
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
-    """Mean over ``axis`` with ``weights`` of the shape of ``a`` or of the one axis; ``returned`` adds their sum.
+    """Mean over ``axis`` with ``weights`` of the shape of ``a``, or of ``axis``; ``returned`` adds their sum.
+
+    ValueError for weights of another shape.
 
     >>> average(3.0).item()
     3.0
@@ -97,14 +99,16 @@ def _average_operands(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
         return a, weights
     if axis is None:
         raise ValueError("Axis must be specified when shapes of a and weights differ.")
-    if isinstance(axis, tuple):
-        raise ValueError("Single axis expected when shapes of a and weights differ")
-    axis = axes.canonical_axis(axis, len(shape))
-    if len(extents) != 1:
-        raise ValueError("1D weights expected when shapes of a and weights differ.")
-    if extents[0] != shape[axis]:
-        raise ValueError("Length of weights not compatible with specified axis.")
-    return a, lax.reshape(weights, tuple(extents[0] if d == axis else 1 for d in range(len(shape))))
+    reduced = axes.canonical_axes(axis, len(shape))
+    if extents != tuple(shape[d] for d in reduced):
+        raise ValueError(
+            "Shape of weights must be consistent with shape of a along specified axis: weights have shape "
+            f"{extents}, a has {shape}, axis={axis}."
+        )
+    order = sorted(range(len(reduced)), key=lambda place: reduced[place])  # the axes of the weights as ``a`` has them
+    if order != list(range(len(order))):
+        weights = lax.transpose(weights, order)
+    return a, lax.reshape(weights, tuple(shape[d] if d in reduced else 1 for d in range(len(shape))))
 
 
 def _wanted_dtype(name: str, a: Any, dtype: Any) -> Any:

@@ -227,7 +227,7 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
     promotion.check_arraylike("apply_over_axes", a)
     a = promotion.as_array(a)
     rank = len(promotion.shape_of(a))
-    for axis in (axes,) if hasattr(axes, "__index__") else axes:
+    for axis in (axes,) if axes_module.is_one(axes) else axes:
         result = func(a, axis)
         if len(promotion.shape_of(result)) == rank - 1:
             result = rearrange.expand_dims(result, operator.index(axis) % rank)

@@ -383,6 +383,7 @@ def _tile_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, reps: t
 
 
 tile_p.batch = _tile_batch
+tile_p.on_words = key_words.trailing(reps=key_words.ones)
 
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:

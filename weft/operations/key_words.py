@@ -102,14 +102,22 @@ def following(old: Extents, words: Extents, rank: int | None = None) -> Extents:
 
 def all_words(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, words: Extents) -> Any:
     """Keys are equal if all their words are."""
-    return lax.reduce_and(*_compared(primitive, operands, params, words))
+    return lax.reduce_and(*_compared(lax, primitive, operands, params, words))
 
 
 def some_word(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, words: Extents) -> Any:
     """Keys differ if some of their words do."""
-    return lax.reduce_or(*_compared(primitive, operands, params, words))
+    return lax.reduce_or(*_compared(lax, primitive, operands, params, words))
 
 
-def _compared(primitive: Any, operands: Sequence[Any], params: Params, words: Extents) -> tuple[Any, tuple[int, ...]]:
-    same = primitive.bind(*operands, **params)
+def _compared(
+    lax: Any, primitive: Any, operands: Sequence[Any], params: Params, words: Extents
+) -> tuple[Any, tuple[int, ...]]:
+    rank = max(len(x.shape) for x in operands)
+    full = next(x.shape for x in operands if len(x.shape) == rank)
+    own = [range(rank - len(x.shape), rank) for x in operands]  # one key beside an array of keys has only its words
+    same = primitive.bind(
+        *[x if len(x.shape) == rank else lax.broadcast_in_dim(x, full, dims) for x, dims in zip(operands, own)],
+        **params,
+    )
     return same, tuple(range(len(same.shape) - len(words), len(same.shape)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import config, core, dtypes, runtime
 from weft.core import kinds
 from weft.core.loop_forms import LoopForms
 from weft.core.tangents import along
@@ -221,10 +221,18 @@ reduce_sum_p.transpose = _reduce_sum_transpose
 def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
     """The sum over the given axes, in the operand's dtype (integers wrap).
 
+    ValueError for half precisions if the option ``allow_f16_reductions`` is off.
+
     >>> lax.reduce_sum(np.float32([[1, 2], [3, 4]]), (0,)).tolist()
     [4.0, 6.0]
     """
     check_sharding(out_sharding, "reduce_sum")
+    if not config.read("allow_f16_reductions"):
+        found = core.get_aval(operand)
+        if found.dtype in (np.float16, dtypes.bfloat16):
+            raise ValueError(
+                f"reduce_sum on operand {found.str_short()} is not allowed when jax_allow_f16_reductions=False."
+            )
     return reduce_sum_p.bind(operand, axes=integers(axes, "reduce_sum"), out_sharding=None)
 
 

@@ -10,7 +10,6 @@ affine index (kinds.View), so that they cost nothing inside a fused kernel. resh
 from __future__ import annotations
 
 import builtins
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -80,8 +79,8 @@ def _broadcast_typing(
         raise TypeError(f"[{name}] shape must have every element be nonnegative, got {shape}")
     if dims and not 0 <= min(dims) <= max(dims) < len(shape):
         raise TypeError(f"[{name}] broadcast_dimensions {dims} must lie inside the output shape {shape}")
-    if len(dims) > 1 and any(a >= b for a, b in itertools.pairwise(dims)):
-        raise TypeError(f"[{name}] broadcast_dimensions must be strictly increasing, got {dims}")
+    if len({*dims}) != len(dims):
+        raise TypeError(f"[{name}] broadcast_dimensions must not contain duplicates, got {dims}")
     for axis, (d, extent) in enumerate(zip(dims, x.shape, strict=True)):
         if extent != 1 and extent != shape[d]:
             raise TypeError(
@@ -111,11 +110,14 @@ def _broadcast_params(params: Params) -> Params:
 
 
 def _broadcast_transpose(ct: Any, x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
-    """The sum over the broadcast dimensions; those of extent 1 are kept."""
+    """The sum over the broadcast dimensions; those of extent 1 are kept, in the order of the operand."""
     dims, extents = broadcast_dimensions, x.aval.shape
     kept = [axis for axis, d in enumerate(dims) if extents[axis] == shape[d]]
+    order = sorted(kept, key=lambda axis: dims[axis])
     summed = tuple(d for d in builtins.range(len(shape)) if d not in [dims[axis] for axis in kept])
     out = ops.reduce_sum(ct, summed) if summed else ct
+    if order != kept:
+        out = transpose(out, [order.index(axis) for axis in kept])
     return (out if len(kept) == len(extents) else broadcast_in_dim(out, extents, kept),)
 
 
@@ -140,6 +142,8 @@ def broadcast_in_dim(
     operand: ArrayLike, shape: Shape, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Array:
     """The operand broadcast to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``.
+
+    The dimensions may be in any order, which transposes the operand.
 
     >>> lax.broadcast_in_dim(np.float32([1, 2]), (2, 3), (0,)).tolist()
     [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]

@@ -9,45 +9,58 @@ import typing as _typing
 
 from weft._base import lazy as _lazy
 from weft._base import unbuilt as _unbuilt
-from weft.random.choosing import categorical, choice, permutation
-from weft.random.counts import binomial, geometric, multinomial, poisson
-from weft.random.distributions import (
-    bernoulli,
-    cauchy,
-    double_sided_maxwell,
-    exponential,
-    gumbel,
-    laplace,
-    logistic,
-    lognormal,
-    maxwell,
-    pareto,
-    rademacher,
-    rayleigh,
-    triangular,
-    truncated_normal,
-    wald,
-    weibull_min,
-)
-from weft.random.gamma_family import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
-from weft.random.keys import (
-    PRNGKey,
-    clone,
-    fold_in,
-    key,
-    key_data,
-    key_dtype,
-    key_impl,
-    split,
-    wrap_key_data,
-)
-from weft.random.sampling import bits, normal, randint
-from weft.random.sampling import uniform as uniform
 
 if _typing.TYPE_CHECKING:
+    from weft.random.choosing import categorical, choice, permutation
+    from weft.random.counts import binomial, geometric, multinomial, poisson
+    from weft.random.distributions import (
+        bernoulli,
+        cauchy,
+        double_sided_maxwell,
+        exponential,
+        gumbel,
+        laplace,
+        logistic,
+        lognormal,
+        maxwell,
+        pareto,
+        rademacher,
+        rayleigh,
+        triangular,
+        truncated_normal,
+        wald,
+        weibull_min,
+    )
+    from weft.random.gamma_family import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
+    from weft.random.keys import (
+        PRNGKey,
+        clone,
+        fold_in,
+        key,
+        key_data,
+        key_dtype,
+        key_impl,
+        split,
+        wrap_key_data,
+    )
     from weft.random.matrix_values import multivariate_normal, orthogonal
+    from weft.random.sampling import bits, normal, randint, uniform
 
-_NAMES = _lazy.Names("weft.random", {"random.matrix_values": "multivariate_normal orthogonal"})
+# Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
+_NAMES = _lazy.Names(
+    "weft.random",
+    {
+        "random.choosing": "categorical choice permutation",
+        "random.counts": "binomial geometric multinomial poisson",
+        "random.distributions": """
+            bernoulli cauchy double_sided_maxwell exponential gumbel laplace logistic lognormal maxwell
+            pareto rademacher rayleigh triangular truncated_normal wald weibull_min""",
+        "random.gamma_family": "ball beta chisquare dirichlet f gamma generalized_normal loggamma t",
+        "random.keys": "PRNGKey clone fold_in key key_data key_dtype key_impl split wrap_key_data",
+        "random.sampling": "bits normal randint uniform",
+        "random.matrix_values": "multivariate_normal orthogonal",
+    },
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> _typing.Any:

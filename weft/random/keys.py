@@ -169,6 +169,8 @@ def fold_in(key: Any, data: Any) -> Any:
         )
     if isinstance(data, int) and not 0 <= data < 2**32:
         raise OverflowError(f"Python integer {data} out of bounds for uint32")
+    if isinstance(data, int):
+        data = np.uint32(data)  # all of them: a Python number would be taken for an int32
     return _like(key, prng.random_fold_in_p.bind(typed, promotion.convert(data, np.dtype(np.uint32))))
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib as _importlib
-from typing import Any as _Any
+import typing as _typing
 
+from weft._base import lazy as _lazy
 from weft._base import unbuilt as _unbuilt
-from weft.scipy import special, stats
+
+if _typing.TYPE_CHECKING:
+    from weft.scipy import special, stats
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> _typing.Any:
     if _unbuilt.is_documented_module(f"weft.scipy.{name}"):
-        return _importlib.import_module(f"weft.scipy.{name}")
+        return _lazy.submodule(f"weft.scipy.{name}")
     return _unbuilt.missing("weft.scipy", name)

@@ -118,9 +118,48 @@ _as_zeta.__name__ = "zeta"
 _zeta = custom.custom_jvp(_as_zeta)
 
 
+# B(2k) / (2k)!, k = 1 ..
+_BERNOULLI = (
+    1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000, 1.0 / 74724249600,
+    -3617.0 / 10670622842880000,
+)  # fmt: skip
+_DIRECT_TERMS = 12
+
+
+def _zeta_by_order(s: Any, q: Any) -> Any:
+    """The derivative of zeta(s, q) by s, for s > 1 and q > 0; NaN elsewhere.
+
+    Term by term of the Euler-Maclaurin formula (NIST Handbook, 25.11.7): 12 terms of the series, and what remains from
+    a = q + 12 on. Where its asymptotic part would diverge (s far above a), the first term is all that counts.
+    """
+    total = lax.full_like(s, 0)
+    for k in range(_DIRECT_TERMS):
+        at = lax.add(q, _const(k, q))
+        total = lax.sub(total, lax.mul(lax.log(at), lax.pow(at, lax.neg(s))))
+    a = lax.add(q, _const(_DIRECT_TERMS, q))
+    log_a, last, before = lax.log(a), lax.pow(a, lax.neg(s)), lax.sub(s, _const(1, s))
+    total = lax.sub(total, lax.mul(lax.mul(a, last), lax.div(lax.add(log_a, lax.div(_const(1, s), before)), before)))
+    total = lax.sub(total, lax.mul(_const(0.5, s), lax.mul(log_a, last)))
+    inverse = lax.div(_const(1, a), a)
+    # s (s + 1) .. (s + 2k - 2), and the sum of the inverses of its factors
+    rising, inverses, power = s, lax.div(_const(1, s), s), lax.mul(last, inverse)
+    for k, coefficient in enumerate(_BERNOULLI):
+        term = lax.mul(lax.mul(_const(coefficient, s), rising), lax.mul(power, lax.sub(inverses, log_a)))
+        total = lax.add(total, term)
+        for step in (2 * k + 1, 2 * k + 2):
+            factor = lax.add(s, _const(step, s))
+            rising, inverses = lax.mul(rising, factor), lax.add(inverses, lax.div(_const(1, s), factor))
+        power = lax.mul(power, lax.mul(inverse, inverse))
+    valid = lax.bitwise_and(lax.gt(s, _const(1, s)), lax.gt(q, _const(0, q)))
+    return lax.select(valid, total, lax.full_like(s, np.nan))
+
+
 @_zeta.defjvp
 def jvp(primals: Any, tangents: Any) -> Any:
-    raise NotImplementedError("[zeta] has no derivative. Hold its operands constant, e.g. by lax.stop_gradient.")
+    s, q = wnp.broadcast_arrays(*promotion.promote_args_inexact("zeta", *primals))
+    s_dot, q_dot = tangents
+    slope = lax.mul(lax.neg(s), lax.zeta(lax.add(s, _const(1, s)), q))
+    return _zeta(*primals), lax.add(lax.mul(_zeta_by_order(s, q), s_dot), lax.mul(slope, q_dot))
 
 
 def zeta(x: Any, q: Any = None) -> Any:
@@ -130,7 +169,10 @@ def zeta(x: Any, q: Any = None) -> Any:
     1.6449
     """
     if q is None:
-        raise NotImplementedError("zeta of one operand is not built; zeta(x, 1.0) is Riemann's function")
+        raise NotImplementedError(
+            "Riemann zeta function not implemented; pass q != None to compute the Hurwitz Zeta function: zeta(x, 1.0) "
+            "is Riemann's function"
+        )
     return _zeta(x, q)
 
 

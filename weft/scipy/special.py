@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import nn
+from weft import dtypes, nn
 from weft import numpy as wnp
 from weft import operations as lax
 from weft._base import lazy as _lazy
@@ -22,7 +22,7 @@ from weft._base import unbuilt as _unbuilt
 from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
-from weft.scipy import gamma_functions
+from weft.scipy import complex_gamma, gamma_functions
 from weft.scipy.gamma_functions import (  # noqa: F401 - public here
     betainc,
     gammainc,
@@ -87,12 +87,14 @@ def logit(x: Any) -> Any:
 
 @_inline
 def loggamma(x: Any) -> Any:
-    """Logarithm of the gamma function; NaN for real ``x`` not above 0.
+    """Logarithm of the gamma function; NaN for real ``x`` not above 0. Of complex ``x`` the principal branch.
 
     >>> loggamma(1.0).item()
     0.0
     """
     (x,) = promotion.promote_args_inexact("loggamma", x)
+    if dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating):
+        return complex_gamma.log_gamma(x)
     logarithm = lax.lgamma(x)
     return wnp.where(lax.gt(x, _const(0, x)), logarithm, np.nan)
 
@@ -120,12 +122,14 @@ poch = gamma_functions.make_poch(gammasgn)
 
 @_inline
 def gamma(x: Any) -> Any:
-    """The gamma function.
+    """The gamma function, of real and of complex numbers.
 
     >>> gamma(4.0).item() > 5.99
     True
     """
     (x,) = promotion.promote_args_inexact("gamma", x)
+    if dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating):
+        return lax.exp(complex_gamma.log_gamma(x))
     return lax.mul(gammasgn(x), lax.exp(lax.lgamma(x)))
 
 

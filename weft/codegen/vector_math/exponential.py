@@ -138,7 +138,7 @@ def _gradually_scaled(x: V, k: V) -> V:
         steps = scale(x, lanes.select(k < bottom, bottom, k) + shift).rint()
         return [steps.cast("fptosi", "i32" if is_single else "i64").as_float()]
 
-    return lanes.cold(tiny, rounded, scale(x, lanes.select(tiny, least, k)))[0]
+    return lanes.cold(tiny, rounded, scale(x, lanes.select(tiny, least, k)), rare=False)[0]
 
 
 def exp_lite(x: V) -> V:

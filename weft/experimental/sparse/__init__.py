@@ -4,67 +4,108 @@ A sparse array is a pytree of its values and indices: it goes through ``jit``, `
 makes an array dense. A facade, it holds no code.
 """
 
-from weft._base import unbuilt as _unbuilt
-from weft.experimental.sparse import linalg
-from weft.experimental.sparse.bcoo import BCOO
-from weft.experimental.sparse.bcoo_layout import (
-    bcoo_extract,
-    bcoo_fromdense,
-    bcoo_sort_indices,
-    bcoo_sum_duplicates,
-    bcoo_todense,
-    bcoo_update_layout,
-)
-from weft.experimental.sparse.bcoo_products import (
-    bcoo_dot_general,
-    bcoo_dot_general_sampled,
-    bcoo_multiply_dense,
-    bcoo_multiply_sparse,
-)
-from weft.experimental.sparse.bcoo_shapes import (
-    bcoo_broadcast_in_dim,
-    bcoo_concatenate,
-    bcoo_dynamic_slice,
-    bcoo_gather,
-    bcoo_reduce_sum,
-    bcoo_reshape,
-    bcoo_rev,
-    bcoo_slice,
-    bcoo_squeeze,
-    bcoo_transpose,
-)
-from weft.experimental.sparse.bcsr import (
-    BCSR,
-    bcsr_broadcast_in_dim,
-    bcsr_concatenate,
-    bcsr_dot_general,
-    bcsr_extract,
-    bcsr_fromdense,
-    bcsr_sum_duplicates,
-    bcsr_todense,
-)
-from weft.experimental.sparse.construct import empty, eye, random_bcoo
-from weft.experimental.sparse.gradients import grad, jacfwd, jacobian, jacrev, value_and_grad
-from weft.experimental.sparse.matrix import (
-    CuSparseEfficiencyWarning,
-    JAXSparse,
-    SparseEfficiencyError,
-    SparseEfficiencyWarning,
-    todense,
-)
-from weft.experimental.sparse.rows_and_columns import (
-    COO,
-    CSC,
-    CSR,
-    coo_fromdense,
-    coo_matmat,
-    coo_matvec,
-    coo_todense,
-    csr_fromdense,
-    csr_matmat,
-    csr_matvec,
-    csr_todense,
-)
-from weft.experimental.sparse.sparsify import sparsify
+from __future__ import annotations
 
-__getattr__ = _unbuilt.fallback(__name__)
+import typing as _typing
+
+from weft._base import lazy as _lazy
+from weft._base import unbuilt as _unbuilt
+
+if _typing.TYPE_CHECKING:
+    from weft.experimental.sparse import linalg
+    from weft.experimental.sparse.bcoo import BCOO
+    from weft.experimental.sparse.bcoo_layout import (
+        bcoo_extract,
+        bcoo_fromdense,
+        bcoo_sort_indices,
+        bcoo_sum_duplicates,
+        bcoo_todense,
+        bcoo_update_layout,
+    )
+    from weft.experimental.sparse.bcoo_products import (
+        bcoo_dot_general,
+        bcoo_dot_general_sampled,
+        bcoo_multiply_dense,
+        bcoo_multiply_sparse,
+    )
+    from weft.experimental.sparse.bcoo_shapes import (
+        bcoo_broadcast_in_dim,
+        bcoo_concatenate,
+        bcoo_dynamic_slice,
+        bcoo_gather,
+        bcoo_reduce_sum,
+        bcoo_reshape,
+        bcoo_rev,
+        bcoo_slice,
+        bcoo_squeeze,
+        bcoo_transpose,
+    )
+    from weft.experimental.sparse.bcsr import (
+        BCSR,
+        bcsr_broadcast_in_dim,
+        bcsr_concatenate,
+        bcsr_dot_general,
+        bcsr_extract,
+        bcsr_fromdense,
+        bcsr_sum_duplicates,
+        bcsr_todense,
+    )
+    from weft.experimental.sparse.construct import empty, eye, random_bcoo
+    from weft.experimental.sparse.gradients import grad, jacfwd, jacobian, jacrev, value_and_grad
+    from weft.experimental.sparse.matrix import (
+        CuSparseEfficiencyWarning,
+        JAXSparse,
+        SparseEfficiencyError,
+        SparseEfficiencyWarning,
+        todense,
+    )
+    from weft.experimental.sparse.rows_and_columns import (
+        COO,
+        CSC,
+        CSR,
+        coo_fromdense,
+        coo_matmat,
+        coo_matvec,
+        coo_todense,
+        csr_fromdense,
+        csr_matmat,
+        csr_matvec,
+        csr_todense,
+    )
+    from weft.experimental.sparse.sparsified import sparsify
+
+# Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
+_NAMES = _lazy.Names(
+    "weft.experimental.sparse",
+    {
+        "experimental.sparse.bcoo": "BCOO",
+        "experimental.sparse.bcoo_layout": """
+            bcoo_extract bcoo_fromdense bcoo_sort_indices bcoo_sum_duplicates bcoo_todense
+            bcoo_update_layout""",
+        "experimental.sparse.bcoo_products": """
+            bcoo_dot_general bcoo_dot_general_sampled bcoo_multiply_dense bcoo_multiply_sparse""",
+        "experimental.sparse.bcoo_shapes": """
+            bcoo_broadcast_in_dim bcoo_concatenate bcoo_dynamic_slice bcoo_gather bcoo_reduce_sum
+            bcoo_reshape bcoo_rev bcoo_slice bcoo_squeeze bcoo_transpose""",
+        "experimental.sparse.bcsr": """
+            BCSR bcsr_broadcast_in_dim bcsr_concatenate bcsr_dot_general bcsr_extract bcsr_fromdense
+            bcsr_sum_duplicates bcsr_todense""",
+        "experimental.sparse.construct": "empty eye random_bcoo",
+        "experimental.sparse.gradients": "grad jacfwd jacobian jacrev value_and_grad",
+        "experimental.sparse.matrix": """
+            CuSparseEfficiencyWarning JAXSparse SparseEfficiencyError SparseEfficiencyWarning todense""",
+        "experimental.sparse.rows_and_columns": """
+            COO CSC CSR coo_fromdense coo_matmat coo_matvec coo_todense csr_fromdense csr_matmat
+            csr_matvec csr_todense""",
+        "experimental.sparse.sparsified": "sparsify",
+    },
+    submodules="linalg",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> _typing.Any:
+    return _NAMES.find(name) if name in _NAMES else _unbuilt.missing("weft.experimental.sparse", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})

@@ -4,78 +4,107 @@ What libraries read and build programs with: ``Jaxpr``, ``Var``, ``Literal``, ``
 trace that is going on. ``weft.extend.core.primitives`` has weft's primitives by JAX's names.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from weft import dtypes
 from weft._base import lazy, unbuilt
-from weft.core.avals import get_aval, pytype_avals, typeof
-from weft.core.axis_names import NamedAxis as NamedAxisEffect
-from weft.core.check import check_jaxpr
-from weft.core.effects import Effect, Effects, no_effects
-from weft.core.eval import eval_jaxpr, jaxpr_as_fun
-from weft.core.jaxpr import (
-    Atom,
-    ClosedJaxpr,
-    DebugInfo,
-    DropVar,
-    Jaxpr,
-    JaxprEqn,
-    Literal,
-    Var,
-    jaxprs_in_params,
-    subjaxprs,
-)
-from weft.core.primitive import Primitive
-from weft.core.trace import eval_context
-from weft.core.tracer import Tracer, concrete_or_error, is_concrete
-from weft.errors import InconclusiveDimensionOperation, JaxprTypeError
-from weft.extend.core.building import gensym, new_jaxpr_eqn
-from weft.extend.core.calls import CallPrimitive, call, call_impl, call_p, closed_call_p
-from weft.extend.core.tracing import (
-    OpaqueTraceState,
-    Trace,
-    TraceTag,
-    axis_frame,
-    find_top_trace,
-    get_axis_env,
-    get_opaque_trace_state,
-    nonempty_axis_env_DO_NOT_USE,
-    set_current_trace,
-    take_current_trace,
-    trace_state_clean,
-    unsafe_am_i_under_a_jit_DO_NOT_USE,
-    unsafe_am_i_under_a_vmap_DO_NOT_USE,
-    unsafe_get_axis_names_DO_NOT_USE,
-)
-from weft.extend.core.types import (
-    AbstractToken,
-    AbstractValue,
-    ParamDict,
-    ShapedArray,
-    Token,
-    Value,
-    abstract_token,
-    aval_mapping_handlers,
-    is_constant_dim,
-    is_constant_shape,
-    mapped_aval,
-    max_dim,
-    min_dim,
-    primal_dtype_to_tangent_dtype,
-    raise_to_shaped,
-    shaped_abstractify,
-    unmapped_aval,
-    valid_jaxtype,
-)
 
-array_types = frozenset((np.ndarray, *dtypes.SCALAR_TYPES))  # of values that are no weft Arrays and may be operands
-pytype_aval_mappings = pytype_avals
-_NAMES = lazy.Names("weft.extend.core", {"_base.api": "ensure_compile_time_eval"})
+if TYPE_CHECKING:
+    from weft.core.avals import get_aval, typeof
+    from weft.core.axis_names import NamedAxis as NamedAxisEffect
+    from weft.core.check import check_jaxpr
+    from weft.core.effects import Effect, Effects, no_effects
+    from weft.core.eval import eval_jaxpr, jaxpr_as_fun
+    from weft.core.jaxpr import (
+        Atom,
+        ClosedJaxpr,
+        DebugInfo,
+        DropVar,
+        Jaxpr,
+        JaxprEqn,
+        Literal,
+        Var,
+        jaxprs_in_params,
+        subjaxprs,
+    )
+    from weft.core.primitive import Primitive
+    from weft.core.trace import eval_context
+    from weft.core.tracer import Tracer, concrete_or_error, is_concrete
+    from weft.errors import InconclusiveDimensionOperation, JaxprTypeError
+    from weft.extend.core.building import gensym, new_jaxpr_eqn
+    from weft.extend.core.calls import CallPrimitive, call, call_impl, call_p, closed_call_p
+    from weft.extend.core.tracing import (
+        OpaqueTraceState,
+        Trace,
+        TraceTag,
+        axis_frame,
+        find_top_trace,
+        get_axis_env,
+        get_opaque_trace_state,
+        nonempty_axis_env_DO_NOT_USE,
+        set_current_trace,
+        take_current_trace,
+        trace_state_clean,
+        unsafe_am_i_under_a_jit_DO_NOT_USE,
+        unsafe_am_i_under_a_vmap_DO_NOT_USE,
+        unsafe_get_axis_names_DO_NOT_USE,
+    )
+    from weft.extend.core.types import (
+        AbstractToken,
+        AbstractValue,
+        ParamDict,
+        ShapedArray,
+        Token,
+        Value,
+        abstract_token,
+        aval_mapping_handlers,
+        is_constant_dim,
+        is_constant_shape,
+        mapped_aval,
+        max_dim,
+        min_dim,
+        primal_dtype_to_tangent_dtype,
+        raise_to_shaped,
+        shaped_abstractify,
+        unmapped_aval,
+        valid_jaxtype,
+    )
+
+_NAMES = lazy.Names(
+    "weft.extend.core",
+    {
+        "_base.api": "ensure_compile_time_eval",
+        "core.avals": "get_aval typeof",
+        "core.axis_names": "NamedAxisEffect",
+        "core.check": "check_jaxpr",
+        "core.effects": "Effect Effects no_effects",
+        "core.eval": "eval_jaxpr jaxpr_as_fun",
+        "core.jaxpr": "Atom ClosedJaxpr DebugInfo DropVar Jaxpr JaxprEqn Literal Var jaxprs_in_params subjaxprs",
+        "core.primitive": "Primitive",
+        "core.trace": "eval_context",
+        "core.tracer": "Tracer concrete_or_error is_concrete",
+        "errors": "InconclusiveDimensionOperation JaxprTypeError",
+        "extend.core.building": "gensym new_jaxpr_eqn",
+        "extend.core.calls": "CallPrimitive call call_impl call_p closed_call_p",
+        "extend.core.tracing": """
+            OpaqueTraceState Trace TraceTag axis_frame find_top_trace get_axis_env get_opaque_trace_state
+            nonempty_axis_env_DO_NOT_USE set_current_trace take_current_trace trace_state_clean
+            unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
+            unsafe_get_axis_names_DO_NOT_USE""",
+        "extend.core.types": """
+            AbstractToken AbstractValue ParamDict ShapedArray Token Value abstract_token array_types
+            aval_mapping_handlers is_constant_dim is_constant_shape mapped_aval max_dim min_dim
+            primal_dtype_to_tangent_dtype pytype_aval_mappings raise_to_shaped shaped_abstractify unmapped_aval
+            valid_jaxtype""",
+    },
+    renamed={"NamedAxisEffect": "NamedAxis"},
+)
 
 
 def __getattr__(name: str) -> Any:
     if name == "primitives":
         return lazy.submodule("weft.extend.core.primitives")
     return _NAMES.find(name) if name in _NAMES else unbuilt.missing("weft.extend.core", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules, "primitives"})

@@ -13,6 +13,8 @@ from weft.core.ref_types import AbstractRef
 from weft.core.tangents import is_differentiable
 
 ShapedArray = runtime.ShapedArray
+array_types = frozenset((np.ndarray, *dtypes.SCALAR_TYPES))  # of values that are no weft Arrays and may be operands
+pytype_aval_mappings = avals.pytype_avals
 ParamDict = dict[str, Any]  # the parameters of an equation
 Value = Any  # a traced value or one that may be an operand
 

@@ -22,7 +22,7 @@ class _FirstUse:
         sys.meta_path.remove(self)  # type: ignore[arg-type]
         if importlib.machinery.PathFinder.find_spec("weft") is None:  # it was found beside the program that started us
             sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(_HERE))))
-        importlib.import_module("weft.launch").install_as_jax()
+        importlib.import_module("weft.launch.install").install_as_jax()
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
         if fullname.partition(".")[0] not in ("jax", "jaxlib"):

@@ -240,6 +240,21 @@ bool is_dense(const DLTensor& tensor, const ShapedArray* aval) {
   return true;
 }
 
+// Whether every element lies at an address that user memory can have: products and sums do not overflow, and stay in
+// the lower half of the address space. Whether the producer owns what is there, nobody can ask.
+bool is_addressable(const DLTensor& tensor, const ShapedArray* aval) {
+  if (aval->size == 0) return true;
+  __int128 low = 0, high = aval->itemsize;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    __int128 stride = tensor.strides == nullptr ? aval->strides()[i] / aval->itemsize : tensor.strides[i];
+    __int128 reach = stride * (tensor.shape[i] - 1);  // of two factors below 2**63
+    if (reach > INT64_MAX / 16 || reach < INT64_MIN / 16) return false;
+    (reach < 0 ? low : high) += reach * aval->itemsize;
+  }
+  __int128 start = static_cast<__int128>(reinterpret_cast<uintptr_t>(tensor.data)) + tensor.byte_offset;
+  return start + low > 0 && start + high <= INT64_MAX;
+}
+
 // Copies a strided tensor into dense memory; returns the address after the last element written.
 char* copy_strided(const DLTensor& tensor, int64_t itemsize, int axis, const char* from, char* to) {
   if (axis == tensor.ndim) {
@@ -259,6 +274,10 @@ Array* array_of(Managed* managed, PyObject* copy, bool* taken) {
   if (!aval) return nullptr;
   if (aval->nbytes < 0 || (tensor.data == nullptr && aval->size > 0)) {
     PyErr_Format(PyExc_BufferError, "[from_dlpack] %R without memory behind it", aval.get());
+    return nullptr;
+  }
+  if (!is_addressable(tensor, aval.get())) {
+    PyErr_Format(PyExc_BufferError, "[from_dlpack] the offset or the strides of %R lead outside of memory", aval.get());
     return nullptr;
   }
   char* data = static_cast<char*>(tensor.data) + tensor.byte_offset;

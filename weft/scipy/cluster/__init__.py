@@ -1,5 +1,21 @@
 """weft.scipy.cluster: vector quantisation."""
 
-from weft.scipy.cluster import vq
+from __future__ import annotations
 
-__all__ = ["vq"]
+import typing as _typing
+
+from weft._base import lazy as _lazy
+from weft._base import unbuilt as _unbuilt
+
+if _typing.TYPE_CHECKING:
+    from weft.scipy.cluster import vq
+
+_NAMES = _lazy.Names("weft.scipy.cluster", {}, submodules="vq")
+
+
+def __getattr__(name: str) -> _typing.Any:
+    return _NAMES.find(name) if name in _NAMES else _unbuilt.missing("weft.scipy.cluster", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.submodules})

@@ -2,45 +2,71 @@
 
 from __future__ import annotations
 
-from weft._base import unbuilt as _unbuilt
-from weft.scipy.linalg.factored import (
-    cho_factor,
-    cho_solve,
-    cholesky,
-    det,
-    eigh,
-    eigh_tridiagonal,
-    hessenberg,
-    inv,
-    lu,
-    lu_factor,
-    lu_solve,
-    polar,
-    qr,
-    qr_multiply,
-    rsf2csf,
-    schur,
-    svd,
-)
-from weft.scipy.linalg.functions import expm, expm_frechet, funm, sqrtm
-from weft.scipy.linalg.special_matrices import (
-    block_diag,
-    circulant,
-    companion,
-    convolution_matrix,
-    dft,
-    fiedler,
-    fiedler_companion,
-    hadamard,
-    hankel,
-    helmert,
-    hilbert,
-    invhilbert,
-    invpascal,
-    leslie,
-    pascal,
-    toeplitz,
-)
-from weft.scipy.linalg.systems import solve, solve_sylvester, solve_triangular
+import typing as _typing
 
-__getattr__ = _unbuilt.fallback("weft.scipy.linalg")
+from weft._base import lazy as _lazy
+from weft._base import unbuilt as _unbuilt
+
+if _typing.TYPE_CHECKING:
+    from weft.scipy.linalg.factored import (
+        cho_factor,
+        cho_solve,
+        cholesky,
+        det,
+        eigh,
+        eigh_tridiagonal,
+        hessenberg,
+        inv,
+        lu,
+        lu_factor,
+        lu_solve,
+        polar,
+        qr,
+        qr_multiply,
+        rsf2csf,
+        schur,
+        svd,
+    )
+    from weft.scipy.linalg.functions import expm, expm_frechet, funm, sqrtm
+    from weft.scipy.linalg.special_matrices import (
+        block_diag,
+        circulant,
+        companion,
+        convolution_matrix,
+        dft,
+        fiedler,
+        fiedler_companion,
+        hadamard,
+        hankel,
+        helmert,
+        hilbert,
+        invhilbert,
+        invpascal,
+        leslie,
+        pascal,
+        toeplitz,
+    )
+    from weft.scipy.linalg.systems import solve, solve_sylvester, solve_triangular
+
+# Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
+_NAMES = _lazy.Names(
+    "weft.scipy.linalg",
+    {
+        "scipy.linalg.factored": """
+            cho_factor cho_solve cholesky det eigh eigh_tridiagonal hessenberg inv lu lu_factor lu_solve
+            polar qr qr_multiply rsf2csf schur svd""",
+        "scipy.linalg.functions": "expm expm_frechet funm sqrtm",
+        "scipy.linalg.special_matrices": """
+            block_diag circulant companion convolution_matrix dft fiedler fiedler_companion hadamard
+            hankel helmert hilbert invhilbert invpascal leslie pascal toeplitz""",
+        "scipy.linalg.systems": "solve solve_sylvester solve_triangular",
+    },
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> _typing.Any:
+    return _NAMES.find(name) if name in _NAMES else _unbuilt.missing("weft.scipy.linalg", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})
