@@ -576,7 +576,9 @@ def test_donating_one_array_twice() -> None:
     slow = AddOne(donate=True)
     assert values(slow.function([array([1]), array([5])])) == [[2], [6]]
     x = array([1])
-    assert values(slow.function([x, x])) == [[2], [2]]
+    with pytest.raises(RuntimeError, match="donated in the same call"):
+        slow.function([x, x])
+    assert not x.is_deleted() and values(slow.function([x, array([5])])) == [[2], [6]]
     assert x.is_deleted()
 
 
