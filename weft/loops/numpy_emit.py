@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import kinds
 from weft.core.primitive import registry
 
 _PRIMITIVES = {
@@ -20,6 +21,13 @@ _PRIMITIVES = {
     "floor": "floor", "ceil": "ceil", "is_finite": "is_finite", "nextafter": "nextafter", "real": "real",
     "imag": "imag", "conj": "conj",
 }  # fmt: skip
+
+
+def _reference(name: str) -> Callable[..., Any]:
+    """NumPy's function for an elementwise primitive."""
+    kind = registry[name].kind
+    assert isinstance(kind, kinds.Elementwise), name
+    return kind.reference
 
 
 class NumpyEmit:
@@ -55,7 +63,7 @@ class NumpyEmit:
     def compare(self, direction: str, x: Any, y: Any) -> Any:
         names = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater"}
         if direction.endswith("_to"):
-            return np.asarray(registry[direction].kind.reference(x, y))
+            return np.asarray(_reference(direction)(x, y))
         return getattr(np, names.get(direction, "greater_equal"))(x, y)
 
     def select(self, which: Any, on_false: Any, on_true: Any) -> Any:
@@ -80,9 +88,9 @@ class NumpyEmit:
         return values
 
     def function(self, name: str, *args: Any) -> Any:
-        return np.asarray(registry[name].kind.reference(*args))
+        return np.asarray(_reference(name)(*args))
 
     def __getattr__(self, name: str) -> Any:
         if name in _PRIMITIVES:
-            return registry[_PRIMITIVES[name]].kind.reference
+            return _reference(_PRIMITIVES[name])
         raise AttributeError(f"the NumPy emitter has no {name}")
