@@ -109,7 +109,7 @@ def scalar_words(scalars: Scalars) -> bytes:
 
 def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
     """The nest of a draft, and the arguments of its call."""
-    parallel = _collapse([axis for axis in source.axes if axis.key not in source.reduced], draft)
+    parallel = _collapse([axis for axis in source.axes if axis.key not in source.reduced], draft, ones=bool(source.tree))
     reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
@@ -176,25 +176,28 @@ def _strides(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Lo
 
 
 def _collapse(
-    axes: Sequence[Axis], draft: Draft, role: Literal["parallel", "reduced", "digit"] = "parallel"
+    axes: Sequence[Axis], draft: Draft, role: Literal["parallel", "reduced", "digit"] = "parallel", ones: bool = False
 ) -> list[_Loop]:
-    """Collapse adjacent axes where every operand allows it."""
+    """Collapse adjacent axes where every operand allows it.
+
+    ``ones``: a batch of one joins an axis whose index is read, so that the rows can be cut among threads.
+    """
     loops: list[_Loop] = []
     for axis in axes:
-        if loops and _joins(loops[-1].axes[-1], axis, draft):
+        if loops and _joins(loops[-1], axis, draft, ones):
             loops[-1].axes.append(axis)
         else:
             loops.append(_Loop(role, [axis]))
     return loops
 
 
-def _joins(outer: Axis, inner: Axis, draft: Draft) -> bool:
-    """Whether two axes become one loop. A batch of one joins an axis whose index is read, which can be cut then."""
-    if outer.key not in draft.indexed and inner.key in draft.indexed and outer.extent == 1:
+def _joins(loop: _Loop, inner: Axis, draft: Draft, ones: bool) -> bool:
+    indexed = any(axis.key in draft.indexed for axis in loop.axes)
+    if ones and not indexed and inner.key in draft.indexed and loop.extent == 1:
         return True
-    if outer.key in draft.indexed or inner.key in draft.indexed:
+    if indexed or inner.key in draft.indexed:
         return False
-    return all(_collapses(operand, outer, inner) for operand in draft.operands)
+    return all(_collapses(operand, loop.axes[-1], inner) for operand in draft.operands)
 
 
 def _collapses(operand: OperandDraft, outer: Axis, inner: Axis) -> bool:
