@@ -86,7 +86,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="series_order"):
         special.log_ndtr(1.0, 31)
     with pytest.raises(NotImplementedError, match="zeta"):
-        weft.grad(special.zeta)(2.0, 1.0)
+        weft.grad(weft.lax.zeta)(2.0, 1.0)
 
 
 def test_i0_of_numpy() -> None:

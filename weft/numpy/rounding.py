@@ -356,7 +356,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     x2 = promotion.convert(x2, dtype)
     zero, one, two = (np.asarray(v, dtype) for v in (0, 1, 2))
     mantissa, exponent = frexp(x1)
-    exponent = lax.add(*promotion.promote_shapes(promotion.convert(exponent, dtype), x2))
+    exponent = lax.add(*promotion.promote_shapes(promotion.convert(exponent, dtype), x2, name="ldexp"))
     mantissa = selection.where(lax.gt(exponent, zero), lax.mul(mantissa, two), mantissa)
     exponent = selection.where(lax.gt(exponent, zero), lax.sub(exponent, one), exponent)
     result = lax.mul(mantissa, lax.pow(two, exponent))

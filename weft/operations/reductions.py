@@ -469,8 +469,7 @@ def _extremum(
     assert isinstance(one, kinds.Reduction)
 
     def of_words(dtype: np.dtype) -> kinds.Reduction | None:
-        words = half_words.extremum(extremum.kind, dtype, direction == "gt", first=True)
-        return half_words.position(argmax_p.kind, words)
+        return half_words.position(argmax_p.kind, half_words.extremum(one, dtype, direction == "gt", first=True))
 
     primitive = core.Primitive(
         name,

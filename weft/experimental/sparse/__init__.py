@@ -104,7 +104,10 @@ _NAMES = _lazy.Names(
 
 
 def __getattr__(name: str) -> _typing.Any:
-    return _NAMES.find(name) if name in _NAMES else _unbuilt.missing("weft.experimental.sparse", name)
+    if name not in _NAMES:
+        return _unbuilt.missing("weft.experimental.sparse", name)
+    _lazy.submodule("weft.experimental.sparse.operators")  # gives the classes their methods
+    return _NAMES.find(name)
 
 
 def __dir__() -> list[str]:
