@@ -109,7 +109,8 @@ def scalar_words(scalars: Scalars) -> bytes:
 
 def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
     """The nest of a draft, and the arguments of its call."""
-    parallel = _collapse([axis for axis in source.axes if axis.key not in source.reduced], draft, ones=bool(source.tree))
+    free = [axis for axis in source.axes if axis.key not in source.reduced]
+    parallel = _collapse(free, draft, ones=bool(source.tree))
     reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
