@@ -24,7 +24,8 @@ SHAPES = [
 
 
 def both(function: Any, *operands: Any) -> tuple[np.ndarray, np.ndarray]:
-    return tuple([np.asarray(weft.jit(lambda *xs, s=s: function(*xs, s))(*operands)) for s in (True, False)])  # type: ignore[return-value]
+    found, expected = [np.asarray(weft.jit(lambda *xs, s=s: function(*xs, s))(*operands)) for s in (True, False)]
+    return found, expected
 
 
 @pytest.mark.parametrize(("count", "places", "shape"), SHAPES)

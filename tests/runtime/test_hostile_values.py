@@ -118,7 +118,7 @@ class Trap:
     def __getattribute__(self, name: str) -> Any:
         raise AssertionError(f"{name} of the value in a pickle was asked for")
 
-    __index__ = __len__ = __iter__ = __eq__ = __bool__ = lambda self, *_: self.unasked  # type: ignore[assignment]
+    __index__ = __len__ = __iter__ = __eq__ = __bool__ = lambda self, *_: self.unasked  # type: ignore[assignment] - hostile
 
 
 def test_states_of_no_array_raise() -> None:

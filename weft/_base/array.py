@@ -393,8 +393,8 @@ def _install() -> None:
     for target in (runtime.Array, Tracer):
         for name in _DEFERRED:
             setattr(target, name, _loading(name))
-        target.__dir__ = _dir  # type: ignore[method-assign]
-    Tracer.__iter__ = _loading("__iter__")  # type: ignore[method-assign]
+        target.__dir__ = _dir  # type: ignore[method-assign] - made here on purpose
+    Tracer.__iter__ = _loading("__iter__")  # type: ignore[method-assign] - likewise
     runtime.Array.__getattr__ = _missing  # type: ignore[attr-defined]
     Tracer.__getattr__ = _missing_traced  # type: ignore[method-assign]
     Tracer.__hash__ = None  # type: ignore[assignment]

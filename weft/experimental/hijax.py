@@ -61,7 +61,7 @@ class MutableHiType(AbstractValue):
 
     has_qdd = True
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[misc]
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[misc] - it always raises
         _refuse(f"the type {cls.__name__}")
 
 

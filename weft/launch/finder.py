@@ -59,7 +59,7 @@ def watch(module: ModuleType) -> ModuleType:
         return found
 
     __getattr__.watches = True  # type: ignore[attr-defined]
-    module.__getattr__ = __getattr__  # type: ignore[method-assign]
+    module.__getattr__ = __getattr__  # type: ignore[method-assign] - PEP 562
     return module
 
 

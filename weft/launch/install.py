@@ -73,7 +73,7 @@ def install_as_jax() -> None:
         )
     if any(isinstance(found, finder.JaxFinder) for found in sys.meta_path):
         return
-    sys.meta_path.insert(0, finder.JaxFinder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, finder.JaxFinder())  # type: ignore[arg-type] - it has what a finder needs
     for module in [value for name, value in sorted(sys.modules.items()) if names.is_public(name)]:
         finder.watch(module)
     weft.__version__ = followed.__version__

@@ -161,7 +161,7 @@ def module(name: str) -> ModuleType:
     made.__path__ = []
     vars(made).update(_NAMES.get(rest, {}))
     if rest:
-        made.__getattr__ = functools.partial(_find, made, rest)  # type: ignore[method-assign]
+        made.__getattr__ = functools.partial(_find, made, rest)  # type: ignore[method-assign] - PEP 562
     return made
 
 
