@@ -22,14 +22,12 @@ int64_t vectors_bytes(const FftPlan<R>& plan) {
   return kernels.work_bytes(plan.n);
 }
 
-int64_t rounded(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
-
 template <class R>
 bool split(const FftPlan<R>& plan, const R* in, R* out, FftOrder<R> order, char* scratch, bool on_pool) {
   const FftKernels<R>& kernels = fft_kernels<R>();
   const FftSplit<R>& of = plan.split;
   R* middle = reinterpret_cast<R*>(scratch);
-  char* own = scratch + rounded(kernels.middle_bytes(of));
+  char* own = scratch + rounded_to_lines(kernels.middle_bytes(of));
   const int64_t bytes = vectors_bytes(plan);
   const double cost = plan.flops * kFftFlopNs / 2;
   auto columns = [&](int64_t group, char* work) {
@@ -48,7 +46,7 @@ bool chirp(const FftPlan<R>& plan, const R* in, R* out, FftOrder<R> order, char*
   const FftKernels<R>& kernels = fft_kernels<R>();
   const int64_t n = plan.n, m = plan.longer->n;
   R* staged = reinterpret_cast<R*>(scratch);
-  char* rest = scratch + rounded(2 * m * int64_t(sizeof(R)));
+  char* rest = scratch + rounded_to_lines(2 * m * int64_t(sizeof(R)));
   kernels.product(in, order.inverse, plan.chirp.data(), staged, false, R(1), n);
   std::memset(static_cast<void*>(staged + 2 * n), 0, size_t(2 * (m - n)) * sizeof(R));
   if (!fft_sequence(*plan.longer, staged, staged, FftOrder<R>{}, rest, on_pool)) return false;
@@ -64,7 +62,7 @@ void chirp_group(const FftPlan<R>& plan, const R* in, FftStrides from, R* out, F
   const FftKernels<R>& kernels = fft_kernels<R>();
   const int64_t n = plan.n, m = plan.longer->n;
   R* staged = reinterpret_cast<R*>(scratch);
-  R* work = reinterpret_cast<R*>(scratch + rounded(kernels.lanes * 2 * m * int64_t(sizeof(R))));
+  R* work = reinterpret_cast<R*>(scratch + rounded_to_lines(kernels.lanes * 2 * m * int64_t(sizeof(R))));
   const FftStrides dense{m, 1};
   const FftPasses<R> only_copied{.n = n};
   kernels.transform(only_copied, in, from, order.inverse, staged, dense, false, R(1), count, work);
@@ -87,10 +85,10 @@ void chirp_group(const FftPlan<R>& plan, const R* in, FftStrides from, R* out, F
 template <class R>
 int64_t fft_scratch_bytes(const FftPlan<R>& plan, bool on_pool) {
   const FftKernels<R>& kernels = fft_kernels<R>();
-  const int64_t own = on_pool ? 0 : rounded(vectors_bytes(plan));
-  if (plan.way == FftWay::lanes) return rounded(vectors_bytes(plan));
-  if (plan.way == FftWay::split) return rounded(kernels.middle_bytes(plan.split)) + own;
-  const int64_t m = plan.longer->n, row = rounded(2 * m * int64_t(sizeof(R)));
+  const int64_t own = on_pool ? 0 : rounded_to_lines(vectors_bytes(plan));
+  if (plan.way == FftWay::lanes) return rounded_to_lines(vectors_bytes(plan));
+  if (plan.way == FftWay::split) return rounded_to_lines(kernels.middle_bytes(plan.split)) + own;
+  const int64_t m = plan.longer->n, row = rounded_to_lines(2 * m * int64_t(sizeof(R)));
   if (!fft_by_groups(plan)) return row + fft_scratch_bytes(*plan.longer, on_pool);
   return kernels.lanes * row + kernels.work_bytes(m);
 }

@@ -10,6 +10,8 @@ namespace weft {
 
 constexpr double kFftFlopNs = 0.06;  // of one thread
 
+inline int64_t rounded_to_lines(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
+
 // Calls function(i, scratch) for all i of 0..total on the pool, with scratch of each thread's own. False: no memory.
 template <class Function>
 bool fft_on_pool(int64_t total, double cost_ns, int64_t bytes, Function& function) {

@@ -21,8 +21,6 @@ enum class Kind { forward, inverse, real_forward, real_inverse };
 constexpr double kAloneNs = 50e3;  // a sequence above this is worth all threads
 constexpr int64_t kBlock = 8;      // long strided sequences that are copied at a time: a cache line or more of each element
 
-int64_t rounded(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
-
 template <class R>
 class FftStep final : public Step {
  public:
@@ -93,7 +91,8 @@ class FftStep final : public Step {
   int64_t complex_elements() const { return rows / batch * width; }
   FftOrder<R> order(R by) const { return {kind == Kind::inverse || kind == Kind::real_inverse, by}; }
 
-  // one(i, scratch) for all i on the pool; one_alone(i, scratch) for few large ones, each on the pool by itself.
+  // one(i, scratch, on_pool) for all i on the pool; few large ones one after the other, each cut among its threads, if
+  // they can be (`bytes_alone` is not 0).
   template <class One>
   Status each(const Frame& frame, int64_t total, double one_ns, int64_t bytes, int64_t bytes_alone, One one) const {
     bool stopped = false, ok = true;
@@ -101,7 +100,7 @@ class FftStep final : public Step {
       if (stream_cancelled(frame.number)) std::atomic_ref<bool>(stopped).store(true);
       else one(i, scratch, false);
     };
-    if (total >= pool_threads() || one_ns < kAloneNs) {
+    if (bytes_alone == 0 || total >= pool_threads() || one_ns < kAloneNs) {
       ok = fft_on_pool(total, double(total) * one_ns, bytes, checked);
     } else {
       Buffer* scratch = buffer_allocate(bytes_alone);
@@ -131,8 +130,7 @@ class FftStep final : public Step {
       fft_group(plan, source + first, {n, 1}, to + first, {n, 1}, how, count_of(axis.outer, i), scratch);
       return true;
     };
-    const int64_t bytes = fft_scratch_bytes(plan);
-    return each(frame, groups(axis.outer), group_ns(plan), bytes, bytes, group);
+    return each(frame, groups(axis.outer), group_ns(plan), fft_scratch_bytes(plan), 0, group);
   }
 
   // Sequences beside each other fill the lanes as they lie.
@@ -144,15 +142,14 @@ class FftStep final : public Step {
       fft_group(plan, source + first, {1, inner}, to + first, {1, inner}, how, count_of(inner, g), scratch);
       return true;
     };
-    const int64_t bytes = fft_scratch_bytes(plan);
-    return each(frame, axis.outer * across, group_ns(plan), bytes, bytes, group);
+    return each(frame, axis.outer * across, group_ns(plan), fft_scratch_bytes(plan), 0, group);
   }
 
   // Long sequences: some are copied side by side, transformed and copied back.
   Status strided(const Frame& frame, const Axis& axis, const R* source, R* to) const {
     const FftPlan<R>& plan = *axis.plan;
     const int64_t n = plan.n, inner = axis.inner, across = (inner + kBlock - 1) / kBlock;
-    const int64_t staged_bytes = rounded(kBlock * n * 2 * int64_t(sizeof(R)));
+    const int64_t staged_bytes = rounded_to_lines(kBlock * n * 2 * int64_t(sizeof(R)));
     auto block = [&, how = order(axis.scale)](int64_t i, char* scratch, bool on_pool) {
       const int64_t g = i % across, first = i / across * n * inner + g * kBlock, columns = std::min(kBlock, inner - g * kBlock);
       R* staged = reinterpret_cast<R*>(scratch);
@@ -219,7 +216,7 @@ class FftStep final : public Step {
     }
     const int64_t lanes = fft_kernels<R>().lanes;
     auto group = [&, lanes](int64_t i, char* scratch, bool) { return some(i * lanes, count_of(rows, i), scratch, false); };
-    return each(frame, groups(rows), group_ns(plan), bytes, bytes, group);
+    return each(frame, groups(rows), group_ns(plan), bytes, 0, group);
   }
 
   bool transform(const R* from, FftStrides strides, R* to, FftStrides to_strides, FftOrder<R> how, int count, char* scratch,
@@ -267,7 +264,7 @@ class FftStep final : public Step {
   }
   static double one_ns(const FftPlan<R>& plan) { return plan.flops * kFftFlopNs + 100; }
   static double group_ns(const FftPlan<R>& plan) { return one_ns(plan) * fft_kernels<R>().lanes; }
-  int64_t staged_bytes() const { return rounded(fft_kernels<R>().lanes * lengths.back() * 2 * int64_t(sizeof(R))); }
+  int64_t staged_bytes() const { return rounded_to_lines(fft_kernels<R>().lanes * lengths.back() * 2 * int64_t(sizeof(R))); }
 
   std::vector<Axis> axes;
   std::vector<R> factors;  // of real rows of even length
@@ -291,25 +288,17 @@ std::unique_ptr<Step> made(const std::vector<int64_t>& sizes, const PlaceReader&
 
 }  // namespace
 
-template <>
-const FftKernels<float>& fft_kernels() {
+template <class R>
+const FftKernels<R>& fft_kernels() {
 #if defined(__x86_64__)
-  static const FftKernels<float>& chosen = takes_v4() ? fft_kernels_v4<float>() : fft_kernels_v3<float>();
+  static const FftKernels<R>& chosen = takes_v4() ? fft_kernels_v4<R>() : fft_kernels_v3<R>();
   return chosen;
 #else
-  return fft_kernels_neon<float>();
+  return fft_kernels_neon<R>();
 #endif
 }
-
-template <>
-const FftKernels<double>& fft_kernels() {
-#if defined(__x86_64__)
-  static const FftKernels<double>& chosen = takes_v4() ? fft_kernels_v4<double>() : fft_kernels_v3<double>();
-  return chosen;
-#else
-  return fft_kernels_neon<double>();
-#endif
-}
+template const FftKernels<float>& fft_kernels();
+template const FftKernels<double>& fft_kernels();
 
 // Sizes: which transform, how many arrays, and the lengths of the dimensions; all positive.
 std::unique_ptr<Step> make_fft_step(char type, const std::vector<int64_t>& sizes, PyObject* in, PyObject* out,
