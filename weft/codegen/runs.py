@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def moved_on(parent: NestWriter, place: Position, limit: str) -> str:
-    """The first index from ``limit`` on, which is a limit of a range, whose place differs from the one before."""
+    """The end of the run that a limit of a range cuts, found by bisection: there the place differs from the one before.
+
+    while lo < hi:  if place(middle) == place(limit - 1): lo = middle + 1;  else: hi = middle
+    """
     writer, extent = parent.writer, parent.extents[0]
     needed = _statements(parent.nest)
     (update,) = [s for s in needed if isinstance(s, ir.Update)]
@@ -33,22 +36,29 @@ def moved_on(parent: NestWriter, place: Position, limit: str) -> str:
         parent.run([s for s in needed if s is not update], [point], parent.enter(place, 0, index, operands))
         return point.values[update.offset].part
 
-    head, compare, onward, done = (writer.fresh_label() for _ in range(4))
-    slot = writer.alloca("i64")
-    writer.line(f"store i64 {limit}, ptr {slot}, align 8")
-    inside = writer.compare_index("sgt", limit, "0")
-    writer.branch_if(inside, head, done)
+    starts, head, compare, above, below, done = (writer.fresh_label() for _ in range(6))
+    low, high = writer.alloca("i64"), writer.alloca("i64")
+    writer.line(f"store i64 {limit}, ptr {low}, align 8")
+    writer.line(f"store i64 {extent}, ptr {high}, align 8")
+    writer.branch_if(writer.compare_index("sgt", limit, "0"), starts, done)
+    writer.label(starts)
+    before = offset(writer.index("sub", limit, "1"))
+    writer.branch(head)
     writer.label(head)
-    at = writer.op(f"load i64, ptr {slot}, align 8")
-    writer.branch_if(writer.compare_index("slt", at, extent), compare, done)
+    lo, hi = (writer.op(f"load i64, ptr {slot}, align 8") for slot in (low, high))
+    writer.branch_if(writer.compare_index("slt", lo, hi), compare, done)
     writer.label(compare)
-    before, here = offset(writer.index("sub", at, "1")), offset(at)
-    writer.branch_if(writer.op(f"icmp eq {here.element} {before.text}, {here.text}"), onward, done)
-    writer.label(onward)
-    writer.line(f"store i64 {writer.index('add', at, '1')}, ptr {slot}, align 8")
+    middle = writer.op(f"lshr i64 {writer.index('add', lo, hi)}, 1")
+    here = offset(middle)
+    writer.branch_if(writer.op(f"icmp eq {here.element} {here.text}, {before.text}"), above, below)
+    writer.label(above)
+    writer.line(f"store i64 {writer.index('add', middle, '1')}, ptr {low}, align 8")
+    writer.branch(head)
+    writer.label(below)
+    writer.line(f"store i64 {middle}, ptr {high}, align 8")
     writer.branch(head)
     writer.label(done)
-    return writer.op(f"load i64, ptr {slot}, align 8")
+    return writer.op(f"load i64, ptr {low}, align 8")
 
 
 def write(parent: NestWriter, place: Position) -> None:
