@@ -1,9 +1,8 @@
 """The Python side of Array: text, conversion to Python scalars, iteration, pickling, devices.
 
 The native type ``runtime.Array`` holds a dense buffer and its aval; here it gets the methods that need no
-computation. Operators, indexing and the array methods are installed by ``weft.numpy`` at
-their first use. ``weft.Array`` is the public name for annotations and ``isinstance``, which also holds for traced
-values.
+computation. Operators, indexing and the array methods are installed by ``weft.numpy`` at their first use.
+``weft.Array`` is the public name for annotations and ``isinstance``, which also holds for traced values.
 
     repr(x)      Array([1., 2., 3.], dtype=float32)        float(x[0])    1.0
 """
