@@ -101,7 +101,9 @@ class _Members:
             self.of[equation.outvars[0]] = _Stack(len(self.of), first.dim, first.length)
             self._join(first, self.of[equation.outvars[0]])
             self.made[first.number] += first.length
-        elif equation.primitive in algebra.COMBINED_BY and kind.axes(equation.params) == (first.dim,):
+        elif equation.primitive in algebra.COMBINED_BY and equation.primitive.kind.axes(equation.params) == (
+            first.dim,
+        ):
             self.reduced.add(first.number)
             self.made[first.number] += 2 * first.length
         else:
@@ -137,6 +139,11 @@ def _takes_apart(equation: JaxprEqn, dim: int, of: dict[Var, _Stack]) -> bool:
         if atom.aval.shape and len(atom.aval.shape) != out.ndim:
             return False
     return len(equation.outvars) == 1
+
+
+def _reduces(equation: JaxprEqn, dim: int) -> bool:
+    """Whether a stack is reduced along its dimension."""
+    return equation.primitive in algebra.COMBINED_BY and equation.primitive.kind.axes(equation.params) == (dim,)
 
 
 def _apart(builder: rewrite.Builder, equation: JaxprEqn, stack: _Stack, i: int, pieces: dict[Var, list[Atom]]) -> Atom:
