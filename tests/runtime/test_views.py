@@ -62,6 +62,7 @@ def test_reshapes() -> None:
         for args in [(24,), (-1,), (2, 12), ((3, 8),), ([2, 12],), (2, -1), (-1, -1), (5, -1), (7,), (0, -1), (),
                      ((),), (1,), (np.int64(24),), (2.0, 12), (-2, 3), (10**30,), (2**62, 4)]:  # fmt: skip
             assert outcome(lambda x, *a: x.reshape(*a), x, *args) == outcome(slow, x, *args), args
+        assert outcome(x.ravel) == outcome(by_programs(x, "ravel"), x) == outcome(x.flatten)
     assert outcome(lambda: jnp.ones((2, 3)).reshape(6, order="F")) == outcome(lambda: jnp.ones(6))
 
 

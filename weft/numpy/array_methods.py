@@ -372,6 +372,7 @@ def _install_views() -> None:
     array: Any = runtime.Array
     array.__getitem__ = view("index", _later(*FUNCTIONS["__getitem__"]))
     array.reshape = view("reshape", _reshape)
+    array.ravel, array.flatten = view("ravel", rearrange.ravel), view("ravel", _flatten)
     array.T = property(view("transpose", rearrange.transpose))
 
 

@@ -189,10 +189,18 @@ PyObject* reshaped_view(Array* array, PyObject* const* args, Py_ssize_t count) {
   return copied(array, view);
 }
 
+PyObject* raveled_view(Array* array, PyObject* const*, Py_ssize_t count) {
+  if (count != 0 || !is_readable(array)) return nullptr;
+  Layout view{array->buffer->data};
+  view.add(array->aval->size, array->aval->itemsize);
+  return copied(array, view);
+}
+
 }  // namespace
 
 View view_named(const char* name) {
   if (std::strcmp(name, "index") == 0) return index_view;
+  if (std::strcmp(name, "ravel") == 0) return raveled_view;
   if (std::strcmp(name, "reshape") == 0) return reshaped_view;
   return std::strcmp(name, "transpose") == 0 ? transposed_view : nullptr;
 }

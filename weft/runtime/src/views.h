@@ -9,7 +9,7 @@ namespace weft {
 // (large, not yet computed, another kind of argument, a mistake): a program takes it then, and makes the messages.
 using View = PyObject* (*)(Array* array, PyObject* const* args, Py_ssize_t count);
 
-// The view of this name ("index", "reshape", "transpose"), or nullptr.
+// The view of this name ("index", "ravel", "reshape", "transpose"), or nullptr.
 View view_named(const char* name);
 
 }  // namespace weft
