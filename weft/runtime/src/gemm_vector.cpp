@@ -17,6 +17,7 @@ constexpr double kNearlyHeld = 0.85;  // of the second cache, by a matrix that i
 constexpr double kStripsHeld = 9.0 / 32, kComplexStripsHeld = 12.0 / 32;
 constexpr int kWideBytes = 64;        // of the vectors for which there are kernels of strips of lanes
 constexpr int64_t kRowsTurned = 64;   // at a time
+constexpr int64_t kRowsTogether = 8;  // contiguous ones
 constexpr int64_t kFetchedPast = 1280;  // bytes of a complex column from where on what is fetched past its end is little
 
 // Bytes of a cache of this level, of those that hold data, or 0 if the system does not say.
@@ -87,7 +88,8 @@ void GemmStep::multiply_vector(const Product& product) const {
     const int64_t least = matrix_row() != 1 ? 8 : rows * k * item > kLargeVectorBytes ? 512 : 128;
     if (rows < 2 * least * product.job->threads && k >= 2 * depth_of_block() * product.job->threads)
       return multiply_deep(product);
-    range.size = up(std::max(pieces_of(rows, std::min<int64_t>(most, 4 * product.job->threads)), least), 64);
+    const int64_t parts = std::min<int64_t>(most, 4 * product.job->threads);
+    range.size = up(std::max(pieces_of(rows, parts), least), matrix_row() != 1 ? kRowsTogether : 64);
   } else if (product.job->turned && matrix_row() != 1) {
     range.size = kRowsTurned;
   }
@@ -99,9 +101,11 @@ void GemmStep::run_vector(void* context, int64_t low, int64_t high) {
   const GemmStep& step = *range.step;
   const int64_t rows = std::max(step.m, step.n), y_row = step.n == 1 ? step.c_row : 1;
   const bool backwards = range.product->job->backwards;
-  const int64_t last = pieces_of(rows, range.size) - 1;
+  // the caller begins with the first tasks and workers with the last ones: each turns within its own
+  const int64_t tasks = pieces_of(rows, range.size), own = pieces_of(tasks, range.product->job->threads);
   for (int64_t task = low; task < high && !stream_cancelled(range.product->job->number); ++task) {
-    const int64_t first = (backwards ? last - task : task) * range.size, count = std::min(range.size, rows - first);
+    const int64_t turned = task < own ? own - 1 - task : tasks - 1 - (task - own);
+    const int64_t first = (backwards ? turned : task) * range.size, count = std::min(range.size, rows - first);
     const int64_t depth = step.depth_of_block();
     for (int64_t k0 = 0; k0 < step.k; k0 += depth)
       step.vector_block(*range.product, first, count, k0, std::min(depth, step.k - k0),
