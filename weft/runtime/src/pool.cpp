@@ -434,6 +434,8 @@ int pool_threads() {
   return count;
 }
 
+thread_local int64_t t_expected = 0;
+
 // True if this thread starts jobs in quick succession: then waking the workers once pays off for many jobs.
 bool is_streak(double cost_ns) {
   thread_local int64_t last = 0;
@@ -441,8 +443,11 @@ bool is_streak(double cost_ns) {
   int64_t now = now_ns();
   count = double(now - last) < 2 * cost_ns + kStreakPauseNs ? count + 1 : 0;
   last = now;
-  return count >= kStreak;
+  return count >= (t_expected >= kStreak ? 1 : kStreak);
 }
+
+ExpectedJobs::ExpectedJobs(int64_t count) : before_(t_expected) { t_expected = std::max(count, before_); }
+ExpectedJobs::~ExpectedJobs() { t_expected = before_; }
 
 bool pool_worth(double cost_ns) {
   if (cost_ns < kAwakeThresholdNs || t_inside_job || pool_threads() == 1) return false;
