@@ -27,16 +27,14 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL = 3
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
-# dimensions but the last together at least LONG; always, where functions are called: each takes as long for one lane as
+# dimensions but the last together at least LONG, or MANY where functions are called: each takes as long for one lane as
 # for a whole vector.
 NARROW = 4
 FILLING = 16
 LONG = 4096
+MANY = 64
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
-SHORT = (
-    16  # rows up to this length are reduced with lanes across rows, if there are at least LONG rows, or FEW as above
-)
-FEW = 64
+SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are at least MANY
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
@@ -276,8 +274,7 @@ def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Seq
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     if any(isinstance(s, ir.LoadAt | ir.Update) for s in statements):
         return None
-    enough = FEW if _call_functions(statements) else LONG
-    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) < enough:
+    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) < MANY:
         return None
     return reduced[0].extent if 1 < reduced[0].extent <= SHORT else None
 
@@ -297,10 +294,10 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 def _is_narrow(parallel: Sequence[int], draft: Draft) -> bool:
     """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
-    if not 1 < parallel[-1] <= NARROW:
+    if not 1 < parallel[-1] <= NARROW or parallel[-2] < FILLING:
         return False
-    many = parallel[-2] >= FILLING and math.prod(parallel[:-1]) >= LONG
-    return many or _call_functions([s for phase in draft.phases for s in (*phase[0], *phase[1])])
+    statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
+    return math.prod(parallel[:-1]) >= (MANY if _call_functions(statements) else LONG)
 
 
 def _call_functions(statements: Iterable[Any]) -> bool:
