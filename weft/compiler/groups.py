@@ -33,6 +33,7 @@ TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blo
 TOO_FEW = "the columns are too few for the workers, or too long for a cache: a kernel of its own runs its blocks"
 CHOOSES = "it chooses between pieces by the index, which only elementwise kernels do"
 UPDATED = "the array is updated in place: what is read of it is stored first"
+MANY_ALIKE = 256  # values from which a kernel of their own takes less than computing them one by one
 SMALL_PART = 4  # an array is this many times as large as a small part of it
 FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
@@ -386,11 +387,14 @@ class Absorber:
 
 
 def _is_alike_in_columns(group: Group, access: Access) -> bool:
-    """Whether a value of each row is read by tiles of a large array's columns, each of which would recompute it."""
-    if group.tree != "rows" or _elements(group.axes) < FAR or not group.parallel:
+    """Whether columns read a value of their rows that every tile of them would compute again, one lane at a time."""
+    if group.tree != "rows" or not group.parallel:
         return False
+    extents = {axis.key: axis.extent for axis in group.axes}
     used = [use.axis for use in access if use.axis != CONSTANT]
-    return bool(used) and all(key in group.reduced for key in used)
+    if group.parallel[-1].key in used or not any(key in group.reduced for key in used):
+        return False
+    return _elements(group.axes) >= FAR or math.prod([extents[key] for key in used]) >= MANY_ALIKE
 
 
 def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
