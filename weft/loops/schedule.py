@@ -13,7 +13,7 @@ import itertools
 import math
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -250,6 +250,8 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[li
     apart = [o for o in draft.operands if not all(_collapses(o, *pair) for pair in pairs)]
     if any(o.role == "out" and (o in apart or _class(merged.stride(o)) != 1) for o in draft.operands):
         return parallel, []
+    if any(draft.operands[s.operand] in apart for phase in draft.phases for s in phase[1] if _reads_inside(s)):
+        return parallel, []
     gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # gathered element by element
     if gathered and (_is_narrow(extents) or _fills(extents[-1], lanes, gathered, parallel[-1])):
         return parallel, []
@@ -263,7 +265,13 @@ def _fills(extent: int, lanes: int, operands: Sequence[OperandDraft], row: _Loop
 
 
 def _is_plain(phase: Any) -> bool:
-    return all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in (*phase[0], *phase[1]))
+    simple = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf)
+    return all(isinstance(s, simple) or _reads_inside(s) for s in (*phase[0], *phase[1]))
+
+
+def _reads_inside(s: ir.Statement) -> TypeGuard[ir.LoadAt]:
+    """Whether a load reads only the lanes that are inside its array."""
+    return isinstance(s, ir.LoadAt) and s.inside is not None
 
 
 def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
