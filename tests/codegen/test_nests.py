@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import weft
+import weft.numpy as jnp
 from tests.codegen.running import HOST, elementwise, load
 from tests.codegen.trees import lanes_tree, rows_tree
 from weft import codegen
