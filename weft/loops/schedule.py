@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL = 3
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
-# dimensions but the last together at least MANY.
+# dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
 NARROW = 4
 FILLING = 16
 LONG = 4096
-MANY = 64
+FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
-SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are at least MANY
+SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are more than FEW
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
@@ -281,7 +281,7 @@ def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Seq
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     if any(isinstance(s, ir.LoadAt | ir.Update) for s in statements):
         return None
-    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) < MANY:
+    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) <= FEW:
         return None
     return reduced[0].extent if 1 < reduced[0].extent <= SHORT else None
 
@@ -301,7 +301,7 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 def _is_narrow(parallel: Sequence[int]) -> bool:
     """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
-    return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) >= MANY
+    return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) > FEW
 
 
 def _calls_functions(draft: Draft) -> bool:
