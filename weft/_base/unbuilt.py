@@ -324,7 +324,7 @@ PRIMITIVES: dict[str, str] = {
 # Modules with no name in the tables.
 EMPTY_MODULES = _words("""
     weft.experimental.array_serialization weft.experimental.buffer_callback weft.experimental.compilation_cache
-    weft.experimental.compute_on weft.experimental.key_reuse weft.experimental.ode weft.experimental.profiler
+    weft.experimental.compute_on weft.experimental.ode weft.experimental.profiler
     weft.experimental.shard_alike weft.experimental.shard_map weft.extend
     weft.extend.backend.ifrt_proxy weft.extend.core.primitives weft.extend.ifrt_programs weft.extend.sharding
     weft.extend.source_info_util weft.lib weft.scipy weft.scipy.cluster weft.scipy.sparse weft.scipy.spatial
