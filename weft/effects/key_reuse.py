@@ -2,7 +2,7 @@
 
 A program is followed key by key: each element of an array of keys has a number, operations that hand keys on (reshape,
 squeeze, copy, ...) hand on the numbers, and those that draw from keys, split or slice them consume the numbers. The
-body of a loop is followed twice, as though it ran twice. Outside of ``jit`` each Array of keys remembers what was consumed::
+body of a loop is followed twice, as though it ran twice. Outside of ``jit`` an Array of keys remembers what is consumed::
 
     key = random.key(0);  random.normal(key);  random.normal(key)
     KeyReuseError: Previously-consumed key passed to jit-compiled function at index 0
@@ -265,8 +265,8 @@ class _Keys:
                 kind = "while_loop" if parts.cond is not None else "scan"
                 raise errors.KeyReuseError(
                     f"{kind} body function leads to key reuse when repeatedly executed: a key that it captures, or "
-                    "that it carries unchanged, is consumed in each iteration. Split the key that is carried, or fold the "
-                    "number of the iteration into it."
+                    "that it carries unchanged, is consumed in each iteration. Split the key that is carried, or fold "
+                    "the number of the iteration into it."
                 ) from None
             state, stacked = found[: parts.n_carry], found[parts.n_carry :]
             for row, element in zip(rows, elements, strict=True):
