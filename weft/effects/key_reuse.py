@@ -2,7 +2,7 @@
 
 A program is followed key by key: each element of an array of keys has a number, operations that hand keys on (reshape,
 squeeze, copy, ...) hand on the numbers, and those that draw from keys, split or slice them consume the numbers. The
-body of a loop is followed twice, as though it ran twice. Outside of ``jit`` an Array of keys remembers what is consumed::
+body of a loop is followed twice, as though it ran twice. Outside of ``jit`` an Array of keys remembers its use::
 
     key = random.key(0);  random.normal(key);  random.normal(key)
     KeyReuseError: Previously-consumed key passed to jit-compiled function at index 0
