@@ -368,6 +368,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
     if promotion.shape_of(covariance) == ():
         return arithmetic.divide(covariance, covariance)
     spread = lax.sqrt(lax.real(_main_diagonal(covariance)) if _is_complex(covariance) else _main_diagonal(covariance))
+    spread = promotion.convert(spread, promotion.dtype_of(covariance))  # also where types may not be mixed
     scaled = lax.div(*promotion.promote_args("corrcoef", covariance, lax.expand_dims(spread, (1,))))
     scaled = lax.div(*promotion.promote_args("corrcoef", scaled, lax.expand_dims(spread, (0,))))
     if _is_complex(scaled):

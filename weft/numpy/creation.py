@@ -351,6 +351,7 @@ def full_like(
         promotion.check_arraylike("full_like", a)
         a = promotion.unwrapped(a)
     promotion.check_arraylike("full_like", 0, fill_value)
+    fill_value = promotion.unwrapped(fill_value)
     target = None if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
     extents = promotion.shape_of(a) if shape is None else axes.canonical_shape(shape)
     if promotion.shape_of(fill_value) == ():

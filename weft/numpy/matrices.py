@@ -103,6 +103,9 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     promotion.check_arraylike("diagonal", a)
     if len(promotion.shape_of(a)) < 2:
         raise ValueError("diagonal requires an array of at least two dimensions.")
+    first, second = (axes.canonical_axis(axis, len(promotion.shape_of(a))) for axis in (axis1, axis2))
+    if first == second:
+        raise TypeError(f"[diagonal] axis1={axis1} and axis2={axis2} are the same axis: two different ones are needed")
     a = rearrange.moveaxis(a, (axis1, axis2), (-2, -1))
     *outer, rows, columns = promotion.shape_of(a)
     count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))

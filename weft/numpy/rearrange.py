@@ -184,6 +184,7 @@ def matrix_transpose(x: Any, /) -> Any:
     (2, 4, 3)
     """
     promotion.check_arraylike("matrix_transpose", x)
+    x = promotion.unwrapped(x)
     rank = len(promotion.shape_of(x))
     if rank < 2:
         raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={rank}")

@@ -45,6 +45,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     [[0, 1], [1, 0]]
     """
     promotion.check_arraylike("nonzero", a)
+    a = promotion.unwrapped(a)
     shape = promotion.shape_of(a)
     if not shape:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
@@ -140,6 +141,7 @@ def bincount(
     """
     devices.check_placement(out_sharding=out_sharding)
     promotion.check_arraylike("bincount", x)
+    x = promotion.unwrapped(x)
     dtype = promotion.dtype_of(x)
     if not (dtype == np.bool_ or dtypes.issubdtype(dtype, np.integer)):
         raise TypeError(f"x argument to bincount must have an integer type; got {dtype}")

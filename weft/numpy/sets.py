@@ -109,6 +109,7 @@ def unique(
     [1, 3]
     """
     promotion.check_arraylike("unique", ar)
+    ar = promotion.unwrapped(ar)
     axis = axis if axis is None else axes.canonical_axis(axis, len(promotion.shape_of(ar)))
     wanted = (return_index, return_inverse, return_counts)
     if _needs_values("unique", size, ar):
@@ -345,6 +346,7 @@ def setdiff1d(
     [1, 3]
     """
     promotion.check_arraylike("setdiff1d", ar1, ar2)
+    ar1, ar2 = promotion.unwrapped(ar1), promotion.unwrapped(ar2)
     if _needs_values("setdiff1d", size, ar1, ar2):
         pick = _comparable if assume_unique else _members
         values, others = pick(ar1), pick(ar2)
