@@ -96,7 +96,6 @@ FUNCTIONS: dict[str, str] = {
     "weft.extend.mlir": """
         deserialize_portable_artifact hlo_to_stablehlo refine_polymorphic_shapes serialize_portable_artifact""",
     "weft.extend.pallas": "register_lowering_rule",
-    "weft.extend.random": "define_prng_impl",
     "weft.extend.xla": "clear_hlo_module_transformation register_hlo_module_transformation",
     "weft.ffi": "ffi_call ffi_lowering pycapsule register_ffi_target register_ffi_type",
     "weft.flatten_util": "ravel_pytree",
