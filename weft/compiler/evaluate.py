@@ -93,10 +93,10 @@ def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> An
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)
         if inner is not None:
-            return pipeline.compile_jaxpr(inner, name=params.get("name", primitive.name))
+            return pipeline.compile_jaxpr(inner, name=params.get("name", primitive.name), shares=True)
     out, effects = primitive.typed(tuple(avals), params)
     invars = [Var(aval) for aval in avals]
     outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
     equation = JaxprEqn(invars, outvars, primitive, params, effects)
     closed = ClosedJaxpr(Jaxpr((), invars, outvars, [equation], effects), ())
-    return pipeline.compile_jaxpr(closed, name=primitive.name)
+    return pipeline.compile_jaxpr(closed, name=primitive.name, shares=True)

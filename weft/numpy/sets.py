@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -117,8 +118,10 @@ def unique(
             size = _members(ar, axis, equal_nan).shape[axis or 0]
         else:
             return _unique_host(ar, wanted, axis, equal_nan)
-    members: int = core.concrete_or_error(int, size, "The error arose for the size argument of jnp.unique()")
-    result, _ = _unique_sized(ar, axis, equal_nan, max(members, 0), fill_value, wanted)
+    members: int = core.concrete_or_error(operator.index, size, "The error arose for the size argument of jnp.unique()")
+    if members < 0:
+        raise TypeError(f"[unique] size must not be negative, got {members}")
+    result, _ = _unique_sized(ar, axis, equal_nan, members, fill_value, wanted)
     return result[0] if len(result) == 1 else tuple(result)
 
 

@@ -265,7 +265,7 @@ def repeat(
     [0, 0, 2]
     """
     devices.check_placement(out_sharding=out_sharding)
-    promotion.check_arraylike("repeat", a)
+    promotion.check_arraylike("repeat", a, repeats)
     if total_repeat_length is None:
         if isinstance(repeats, core.Tracer):
             raise errors.ConcretizationTypeError(
