@@ -333,6 +333,8 @@ def _has_runs(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: 
     keys = {axis.key for loop in parallel for axis in loop.axes}
     if any(use.axis in keys for node in places.components for use in node.access):
         return False
+    if any(_class(reduced[0].stride(o)) != 0 for o in draft.operands if o.role == "out"):
+        return False  # the loop is along a window: its places differ, though they start at one offset
     if parallel:
         return _updates_by_lanes(source, draft, parallel[-1])
     return _fits_register(draft) and not _calls_functions(draft)
