@@ -1,0 +1,13 @@
+"""weft.stablehlo: programs as StableHLO, the language that other compilers of array programs read and write."""
+
+from __future__ import annotations
+
+import typing
+
+from weft._base import lazy
+
+if typing.TYPE_CHECKING:
+    from weft.stablehlo.module import module_text as module_text
+
+_NAMES = lazy.Names("weft.stablehlo", {"stablehlo.module": "module_text"})
+__getattr__ = _NAMES.find
