@@ -68,9 +68,7 @@ def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str
     """Let named tuples of this type be arguments and results of functions that are serialized."""
     fields = getattr(nodetype, "_fields", None)
     if not issubclass(nodetype, tuple) or fields is None:
-        raise ValueError(
-            "Use `export.register_pytree_node_serialization` for types other than `collections.namedtuple`."
-        )
+        raise ValueError("Use `export.register_pytree_node_serialization` for types that are no named tuples.")
     return register_pytree_node_serialization(
         nodetype,
         serialized_name=serialized_name,

@@ -155,7 +155,7 @@ def _tree(tree: Any) -> Table:
     data, children = tree.node_data(), [_tree(child) for child in tree.children()]
     if data is None:
         return Table({0: Scalar(LEAF, "b")})
-    kind, more = _KINDS_OF_NODES.get(data[0]), {}
+    kind, more = _KINDS_OF_NODES.get(data[0], CUSTOM), {}
     if kind == DICT:
         for key in data[1]:
             if not isinstance(key, str):
@@ -164,14 +164,14 @@ def _tree(tree: Any) -> Table:
                     f"{type(key)}."
                 )
         more = {2: list(data[1])}
-    elif kind is None:
+    elif kind == CUSTOM:
         node = _by_type.get(data[0])
         if node is None:
             raise ValueError(
                 f"Cannot serialize PyTreeDef containing an unregistered type `{data[0]}`. Use "
                 "`export.register_pytree_node_serialization` or `export.register_namedtuple_serialization`."
             )
-        kind, written = CUSTOM, node.serialize(data[1])
+        written = node.serialize(data[1])
         if not isinstance(written, (bytes, bytearray)):
             raise ValueError(
                 f"The custom serialization function for `{data[0]}` must return a `bytes` object. It returned a "

@@ -106,6 +106,7 @@ class Exported:
         self.uses_global_constants = uses_global_constants
         self.in_shardings_hlo = self._in_named_shardings = (None,) * len(in_avals)
         self.out_shardings_hlo = self._out_named_shardings = (None,) * len(out_avals)
+        self.keeps_keys = program is not None  # whether the program has keys where the module has their words
         self._text, self._artifact, self._program, self._get_vjp = text, artifact, program, get_vjp
 
     def __repr__(self) -> str:
@@ -256,7 +257,7 @@ def call(exported: Exported) -> Callable[..., Any]:
     def called(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = runtime.tree_flatten((args, kwargs))
         _check_call(exported, leaves, in_tree)
-        return runtime.tree_unflatten(exported.out_tree, _flat(exported)(*leaves))
+        return runtime.tree_unflatten(exported.out_tree, _on_words(exported, leaves))
 
     return called
 
@@ -286,17 +287,28 @@ def _check_call(exported: Exported, leaves: Sequence[Any], in_tree: Any) -> None
             )
 
 
+def _on_words(exported: Exported, leaves: Sequence[Any]) -> Sequence[Any]:
+    """The flat results. A program that was read works on the words of random keys."""
+    if exported.keeps_keys:
+        return _flat(exported)(*leaves)
+    random = lazy.submodule("weft.random")
+    keys = [dtypes.is_extended(aval.dtype) for aval in exported.in_avals]
+    words = [random.key_data(x) if is_key else x for x, is_key in zip(leaves, keys, strict=True)]
+    outs = _flat(exported)(*words)
+    return [
+        random.wrap_key_data(x, dtype=aval.dtype) if dtypes.is_extended(aval.dtype) else x
+        for x, aval in zip(outs, exported.out_avals, strict=True)
+    ]
+
+
 @functools.lru_cache(maxsize=256)
 def _flat(exported: Exported) -> Callable[..., Any]:
     """A jitted function of the flat arguments, whose derivative is the exported one."""
-    keys = [dtypes.is_extended(aval.dtype) for aval in exported.in_avals]
+    in_avals = exported.in_avals if exported.keeps_keys else tuple(map(avals_module.physical_aval, exported.in_avals))
 
     def run(*leaves: Any) -> tuple[Any, ...]:
         program = exported.program()
-        values = [_typed(leaf, aval) for leaf, aval in zip(leaves, exported.in_avals, strict=True)]
-        if any(keys) and program.in_avals and not any(dtypes.is_extended(a.dtype) for a in program.in_avals):
-            random = lazy.submodule("weft.random")
-            values = [random.key_data(x) if key else x for x, key in zip(values, keys, strict=True)]
+        values = [_typed(leaf, aval) for leaf, aval in zip(leaves, in_avals, strict=True)]
         if len(program.in_avals) != len(values):
             values = [values[place] for place in exported.module_kept_var_idx]
         with config.context("enable_x64", True):  # the types are those of the program
@@ -317,7 +329,7 @@ def _flat(exported: Exported) -> Callable[..., Any]:
             np.zeros(aval.shape, dtypes.float0) if aval.dtype == dtypes.float0 else x
             for x, aval in zip(cotangents, expected, strict=True)
         ]
-        return tuple(call(derivative)(*leaves, *given))
+        return tuple(_flat(derivative)(*leaves, *given))
 
     function.defvjp(forward, backward)
     return function
@@ -331,9 +343,7 @@ def _typed(leaf: Any, aval: Any) -> Any:
 
 
 def _result(x: Any, aval: Any) -> Any:
-    """A result of the type that was exported: words become keys, and booleans the tangents of integers."""
-    if dtypes.is_extended(aval.dtype) and not dtypes.is_extended(avals_module.get_aval(x).dtype):
-        return lazy.submodule("weft.random").wrap_key_data(x, dtype=aval.dtype)
+    """A result of the type that was exported: booleans become the tangents of integers."""
     if aval.dtype == dtypes.float0 and avals_module.get_aval(x).dtype != dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     return x

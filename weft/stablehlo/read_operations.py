@@ -12,7 +12,7 @@ import numpy as np
 from weft import lax
 from weft.core import avals
 from weft.core.primitive import registry
-from weft.stablehlo import parser
+from weft.stablehlo import parser, read_lapack
 
 Reader = Callable[..., Any]
 
@@ -274,8 +274,7 @@ def reduce_window(site: Any, *operands: Any) -> Any:
     ones = (1,) * rank
     names = ("window_strides", "base_dilations", "window_dilations")
     strides, base, window = [parser.integers(site.attribute(name)) or ones for name in names]
-    padding = site.attribute("padding")
-    pairs = np.asarray(parser.constant(padding)).reshape(-1, 2).tolist() if padding else [(0, 0)] * rank
+    pairs = padding(site, rank)
     region, single = site.region(), site.single()
     sizes = parser.integers(site.attribute("window_dimensions"))
     known = {"stablehlo.add": lax.add, "stablehlo.maximum": lax.max, "stablehlo.minimum": lax.min}.get(single)
@@ -306,7 +305,7 @@ def _order(site: Any) -> tuple[int, bool]:
         direction = parser.word(op.attributes.get("comparison_direction"))
         left, right = (reached(name) for name in op.operands[:2]) if len(op.operands) == 2 else (set(), set())
         if direction in ("LT", "GT") and len(left) == len(right) == 1:
-            a, b = (arguments.index(*side) for side in (left, right))
+            a, b = (arguments.index(next(iter(side))) for side in (left, right))
             if a // 2 == b // 2 and a != b:
                 directions.add((direction == "LT") == (a < b))
     if len(directions) != 1 or used != set(arguments[: 2 * keys]):
@@ -331,6 +330,12 @@ def top_k(site: Any, x: Any) -> Any:
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
+def padding(site: Any, rank: int) -> list[tuple[int, int]]:
+    """The amounts before and after each dimension; none if they are not given."""
+    given = site.attribute("padding")
+    return [(0, 0)] * rank if given is None else [(int(a), int(b)) for a, b in parser.constant(given).reshape(-1, 2)]
+
+
 def _precision(site: Any) -> Any:
     words = re.findall(r"precision (\w+)", site.attribute("precision_config") or "")
     found = tuple([None if word == "DEFAULT" else getattr(lax.Precision, word) for word in words])
@@ -340,10 +345,12 @@ def _precision(site: Any) -> Any:
 @reads("dot_general")
 def dot_general(site: Any, lhs: Any, rhs: Any) -> Any:
     text = site.attribute("dot_dimension_numbers")
-    sides = [[parser.field(text, f"{side}_{kind}_dimensions") for side in ("lhs", "rhs")] for kind in
-             ("contracting", "batching")]  # fmt: skip
+    sums, batch = [
+        (parser.field(text, f"lhs_{kind}_dimensions"), parser.field(text, f"rhs_{kind}_dimensions"))
+        for kind in ("contracting", "batching")
+    ]
     dtype = site.types[0][1]
-    return lax.dot_general(lhs, rhs, (sides[0], sides[1]), precision=_precision(site), preferred_element_type=dtype)
+    return lax.dot_general(lhs, rhs, (sums, batch), precision=_precision(site), preferred_element_type=dtype)
 
 
 def _spec(text: str, first: str, second: str) -> tuple[int, ...]:
@@ -361,14 +368,13 @@ def convolution(site: Any, lhs: Any, rhs: Any) -> Any:
     reversal = parser.flags(site.attribute("window_reversal"))
     if any(reversal):
         rhs = lax.rev(rhs, [dim for dim, turned in zip(spatial, reversal, strict=True) if turned])
-    padding = site.attribute("padding")
     names = ("window_strides", "lhs_dilation", "rhs_dilation")
     strides, base, window = [parser.integers(site.attribute(name)) or ones for name in names]
     return lax.conv_general_dilated(
         lhs,
         rhs,
         strides,
-        np.asarray(parser.constant(padding)).reshape(-1, 2).tolist() if padding else [(0, 0)] * len(spatial),
+        padding(site, len(spatial)),
         base,
         window,
         numbers,
@@ -449,7 +455,31 @@ def rng_bit_generator(site: Any, state: Any) -> Any:
     return lax.rng_bit_generator(state, shape, dtype)
 
 
-# -- custom calls that JAX's CPU files hold ---------------------------------------------------------------------------
+# -- windows that choose, and what other dialects hold ----------------------------------------------------------------
+
+
+@reads("select_and_scatter")
+def select_and_scatter(site: Any, x: Any, source: Any, start: Any) -> Any:
+    block = site.operation.regions[0]
+    direction = parser.word(block.operations[0].attributes.get("comparison_direction"))
+    choice = {"GE": lax.ge_p, "LE": lax.le_p}.get(direction)
+    if choice is None or len(block.operations) != 2 or site.single(1) != "stablehlo.add" or not _is_identity(start, 0):
+        raise NotImplementedError("[stablehlo] select_and_scatter other than sums at the largest or smallest elements")
+    ones = (1,) * len(_shape(x))
+    return lax.select_and_scatter_add_p.bind(
+        source,
+        x,
+        select_prim=choice,
+        window_dimensions=parser.integers(site.attribute("window_dimensions")) or ones,
+        window_strides=parser.integers(site.attribute("window_strides")) or ones,
+        padding=tuple(padding(site, len(ones))),
+    )
+
+
+@reads("sdy.sharding_constraint", "sdy.reshard")
+def sharded(site: Any, x: Any) -> Any:
+    return x
+
 
 IDENTITIES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "SPMDShardToFullShape")
 
@@ -457,36 +487,14 @@ IDENTITIES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "
 @reads("custom_call")
 def custom_call(site: Any, *operands: Any) -> Any:
     target = (site.attribute("call_target_name") or "").strip('"')
-    config = site.attribute("mhlo.backend_config") or ""
     if target in IDENTITIES:
         return list(operands)
     if target == "shape_assertion":
         return []
-    if re.fullmatch(r"lapack_[sdcz]potrf_ffi", target):
-        return _potrf(operands[0], site.types[1], "uplo = 76" in config)
-    if re.fullmatch(r"lapack_[sdcz]trsm_ffi", target):
-        return _trsm(config, *operands[:2])
-    raise NotImplementedError(f"[stablehlo] the custom call {target!r} is not read: weft has no program for it")
-
-
-def _potrf(a: Any, info: Any, lower: bool) -> list[Any]:
-    """LAPACK's Cholesky factor, and 1 for matrices that are not positive definite, whose factor is NaN."""
-    order = [*range(len(_shape(a)) - 2), len(_shape(a)) - 1, len(_shape(a)) - 2]
-    turned = a if lower else lax.conj(lax.transpose(a, order))
-    factor = lax.linalg.cholesky(turned, symmetrize_input=False)
-    corner = lax.squeeze(lax.slice_in_dim(lax.slice_in_dim(factor, 0, 1, 1, -1), 0, 1, 1, -2), (-1, -2))
-    failed = lax.convert_element_type(lax.ne(corner, corner), info[1])
-    return [factor if lower else lax.conj(lax.transpose(factor, order)), lax.reshape(failed, info[0])]
-
-
-def _trsm(config: str, a: Any, b: Any) -> Any:
+    routine = re.fullmatch(r"lapack_[sdcz](\w+?)_ffi", target)
+    reader = read_lapack.ROUTINES.get(routine[1]) if routine else None
+    if reader is None:
+        raise NotImplementedError(f"[stablehlo] the custom call {target!r} is not read: weft has no program for it")
+    config = site.attribute("mhlo.backend_config") or ""
     letters = {name: chr(int(code)) for name, code in re.findall(r"(\w+) = (\d+) : ui8", config)}
-    return lax.linalg.triangular_solve(
-        a,
-        b,
-        left_side=letters["side"] == "L",
-        lower=letters["uplo"] == "L",
-        transpose_a=letters["trans_x"] in "TC",
-        conjugate_a=letters["trans_x"] == "C",
-        unit_diagonal=letters["diag"] == "U",
-    )
+    return reader(letters, site.types, *operands)
