@@ -114,7 +114,9 @@ def _made(
         return mapped(lambda x: checked("seed", seed(x), key_shape, words), len(values.shape))(values)
 
     def splits(keys: Any, *, shape: tuple[int, ...]) -> Any:
-        one = lambda key: checked("split", split(key, shape), (*shape, *key_shape), words)  # noqa: E731
+        def one(key: Any) -> Any:
+            return checked("split", split(key, shape), (*shape, *key_shape), words)
+
         return mapped(one, len(keys.shape) - rank)(keys)
 
     def folds(keys: Any, data: Any) -> Any:
