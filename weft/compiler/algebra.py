@@ -235,7 +235,6 @@ def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> 
 KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
 ADDITIONS = frozenset((lax.add_p, linear.add_any_p))
 CONVERSIONS = frozenset((lax.convert_element_type_p,))
-CONJUNCTIONS, NEGATIONS = frozenset((lax.and_p,)), frozenset((lax.not_p,))
 # reductions that give a single element itself (a sum: -0.0 becomes 0.0), and the operation that combines two
 COMBINED_BY = {
     lax.reduce_sum_p: lax.add_p, lax.reduce_max_p: lax.max_p, lax.reduce_min_p: lax.min_p,

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import algebra
 from weft.core import kinds
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
@@ -61,7 +60,7 @@ def _any_of(jaxpr: Jaxpr) -> tuple[Any, bool, Any] | None:
 
     def any_of(atom: Any) -> tuple[Any, bool] | None:
         equation, negated = (None if isinstance(atom, Literal) else makers.get(atom)), False
-        if equation is not None and equation.primitive in algebra.NEGATIONS:  # not all of the others
+        if equation is not None and equation.primitive is lax.not_p:  # not all of the others
             atom, negated = equation.invars[0], True
             equation = None if isinstance(atom, Literal) else makers.get(atom)
         wanted = lax.reduce_and_p if negated else lax.reduce_or_p
@@ -76,7 +75,7 @@ def _any_of(jaxpr: Jaxpr) -> tuple[Any, bool, Any] | None:
     if found is not None:
         return (*found, None)
     maker = makers.get(goes_on) if type(goes_on) is not Literal else None
-    if maker is None or maker.primitive not in algebra.CONJUNCTIONS:
+    if maker is None or maker.primitive is not lax.and_p:
         return None
     for atom, other in (maker.invars, maker.invars[::-1]):
         found = any_of(atom)
