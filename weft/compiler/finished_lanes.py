@@ -61,10 +61,10 @@ def _any_of(jaxpr: Jaxpr) -> tuple[Any, bool, Any] | None:
 
     def any_of(atom: Any) -> tuple[Any, bool] | None:
         equation, negated = (None if isinstance(atom, Literal) else makers.get(atom)), False
-        if equation is not None and algebra.LOGIC.get(equation.primitive) == "not":  # not all of the others
+        if equation is not None and algebra.LOGIC.get(equation.primitive) == "negation":  # not all of the others
             atom, negated = equation.invars[0], True
             equation = None if isinstance(atom, Literal) else makers.get(atom)
-        if equation is None or algebra.LOGIC.get(equation.primitive) != ("all" if negated else "any"):
+        if equation is None or algebra.LOGIC.get(equation.primitive) != ("everywhere" if negated else "anywhere"):
             return None
         (operand,) = equation.invars
         every = sorted(equation.params["axes"]) == list(range(operand.aval.ndim))
@@ -75,7 +75,7 @@ def _any_of(jaxpr: Jaxpr) -> tuple[Any, bool, Any] | None:
     if found is not None:
         return (*found, None)
     maker = makers.get(goes_on) if type(goes_on) is not Literal else None
-    if maker is None or algebra.LOGIC.get(maker.primitive) != "and":
+    if maker is None or algebra.LOGIC.get(maker.primitive) != "conjunction":
         return None
     for atom, other in (maker.invars, maker.invars[::-1]):
         found = any_of(atom)
@@ -123,9 +123,9 @@ class _Values:
             return
         self.known[number] = value
         logic, args = self.made.get(number, (None, ()))
-        if logic == "not":
+        if logic == "negation":
             self.assume(args[0], not value)
-        elif logic == ("and" if value else "or"):
+        elif logic == ("conjunction" if value else "disjunction"):
             for arg in args:
                 self.assume(arg, value)
 
@@ -173,10 +173,10 @@ class _Values:
         if primitive in algebra.CONVERSIONS and args[0] in known:
             return self.literal(known[args[0]], out.dtype)
         logic = algebra.LOGIC.get(primitive) if out.dtype == bool else None
-        if logic == "not" and args[0] in known:
+        if logic == "negation" and args[0] in known:
             return self.literal(not known[args[0]], bool)
-        if logic in ("and", "or"):
-            return self._joined(args, logic == "or")
+        if logic in ("conjunction", "disjunction"):
+            return self._joined(args, logic == "disjunction")
         if primitive in algebra.ADDITIONS and out.dtype.kind in "iu":
             zero = self.literal(0, out.dtype)
             return args[0] if args[1] == zero else args[1] if args[0] == zero else None
