@@ -26,6 +26,7 @@ from weft.compiler import (
     buffers,
     cache,
     chain,
+    copied_results,
     fuse,
     instructions,
     link,
@@ -203,7 +204,7 @@ def compile_jaxpr(
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
     """
-    copied = plan.copied_inputs(closed.jaxpr, shares)
+    copied = copied_results.copied_results(closed.jaxpr, shares)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
     found = PROGRAMS.find(key)
     if found is not None:
