@@ -24,7 +24,17 @@ from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var, jaxprs_in
 from weft.core.ref_types import uses_refs
 from weft.effects import user_primitives
 from weft.errors import InconclusiveDimensionOperation
-from weft.stablehlo import control, elementwise, movement, portable, products, reductions, sorting, types
+from weft.stablehlo import (
+    control,
+    decompositions,
+    elementwise,
+    movement,
+    portable,
+    products,
+    reductions,
+    sorting,
+    types,
+)
 from weft.stablehlo.text import Tensor, Text
 
 WHICH_PLATFORM = '%platform: tensor<i32> {jax.global_constant = "_platform_index"}'
@@ -323,7 +333,20 @@ def external(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
         return sorting.ordered(writer.text, kind.ordering(eqn.params), eqn, operands)
     if kind.unrolled is not None and (found := kind.unrolled([v.aval for v in eqn.invars], eqn.params)) is not None:
         return writer.program(expansions.of_equation(eqn, found), operands)
-    raise not_written(eqn)
+    return decomposition(writer, eqn, operands)
+
+
+def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """A decomposition of matrices: a program of loops."""
+    results = [type_of(v.aval) for v in eqn.outvars]
+    if types.is_empty(operands[0].shape):
+        return [writer.text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in results]
+    function = decompositions.program(eqn.primitive.name, eqn.params, operands[0].ndim)
+    if function is None:
+        raise not_written(eqn)
+    avals = [v.aval for v in eqn.invars]
+    found = writer.program(on_words(expansions.traced(function, avals)), operands)
+    return [writer.text.convert(x, dtype) for x, (_, dtype) in zip(found, results, strict=True)]
 
 
 def platform_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
