@@ -20,6 +20,7 @@ from weft._base.record import Record
 from weft.compiler import contraction, libraries, sort_lowering
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
+from weft.compiler.in_place import in_place
 from weft.compiler.instructions import (
     Callback,
     Copy,
@@ -279,7 +280,7 @@ class Planner:
             sources = [(i, self.base(b.variable)) for i, b in enumerate(low.operands) if b.role == "in"]
             fits = [(i, base) for i, base in sources if base in self.buffers and base not in multiplied]
             for other, base in sorted(fits, key=lambda source: source[1] is not made):
-                if _in_place(low, index, other, self.base) and self._join(base, target, number):
+                if in_place(low, index, other, self.base) and self._join(base, target, number):
                     break
 
     def _product_of(self, number: int) -> tuple[Any, list[Any]]:
@@ -340,7 +341,7 @@ class Planner:
         if step.copies:  # the runtime skips a copy onto itself
             is_target = [(self.base(a), self.base(b)) for a, b in step.copies] == [(source, target)]
             return is_target and self._reads_first(low, source)
-        return len(writes) == 1 and all(_in_place(low, writes[0], read, self.base) for read in reads)
+        return len(writes) == 1 and all(in_place(low, writes[0], read, self.base) for read in reads)
 
     def _reads_first(self, low: Lowered, array: Any) -> bool:
         """Whether a kernel reads nothing of an array that it updates, or all of that before it writes anything."""
@@ -586,32 +587,3 @@ def _has_points(low: Lowered) -> bool:
     reduces = any(phase.reductions for phase in low.nest.phases)
     extents = [n for dim, n in zip(low.nest.dims, low.extents, strict=True) if dim.role == "parallel" or not reduces]
     return 0 not in extents and 0 not in low.outer
-
-
-def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]) -> bool:
-    """Whether an output may overwrite an operand: the same elements at the same points, read before written."""
-    written, read = low.operands[target], low.operands[source]
-    same = (written.offset, written.strides, written.outer, written.dtype) == (
-        read.offset, read.strides, read.outer, read.dtype,
-    )  # fmt: skip
-    if not same or written.starts is not None or read.starts is not None:
-        return False
-    if low.nest.split:  # both passes run the statements before the loop
-        return False
-    if any(isinstance(s, (ir.LoadAt, ir.Update)) and s.operand in (target, source) for s in low.nest.statements()):
-        return False
-    variable = base(read.variable)
-    if any(base(b.variable) is variable and i != source for i, b in enumerate(low.operands)):
-        return False
-    if any(base(b.variable) is base(written.variable) and i != target for i, b in enumerate(low.operands)):
-        return False
-    loads = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, "in", source)]
-    stores = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, "out", target)]
-    whole = low.points == read.variable.aval.size
-    return whole and max(loads, default=0) <= min(stores, default=0)
-
-
-def _mentions(phase: ir.Phase, role: str, operand: int) -> bool:
-    """Whether a phase loads (role in) or stores (out) an operand."""
-    kind = ir.Load if role == "in" else ir.Store
-    return any(isinstance(s, kind) and s.operand == operand for s in (*phase.before, *phase.body))
