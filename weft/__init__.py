@@ -105,7 +105,7 @@ _SUBMODULES = frozenset((
     "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives",
     "debug",
     "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
-    "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy",
+    "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt", "profiler", "random", "ref", "scipy",
     "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
 

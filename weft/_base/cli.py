@@ -20,14 +20,16 @@ def _parser() -> argparse.ArgumentParser:
     tour.add_argument("--output", type=Path, default=Path("tour.html"), help="where the report goes")
     cache = commands.add_parser("cache", help="the cache on disk: what is there, remove it, check it")
     cache.add_argument("action", choices=("info", "clear", "verify"))
-    commands.add_parser("devices", help="list the devices")
+    commands.add_parser("devices", help="list the devices, and the plugins for others: path, version, why refused")
     commands.add_parser("env", help="versions, machine and threads, for reports of problems")
     return parser
 
 
 def _devices() -> int:
-    for device in weft.devices():
+    for device in weft.devices("cpu"):
         print(f"{device}  kind={device.device_kind}  platform={device.platform}  process={device.process_index}")
+    for line in lazy.plugins.report():
+        print(line)
     return 0
 
 

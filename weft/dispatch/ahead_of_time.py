@@ -7,6 +7,7 @@ of the five forms and of the plan.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -58,6 +59,7 @@ class _Arguments(NamedTuple):
     avals: tuple[Any, ...]
     donated: tuple[bool, ...]
     paths: Callable[[], list[str]]
+    place: int  # where it runs: see ``dispatch.devices``
 
 
 class MemoryAnalysis(dict[str, int]):
@@ -121,7 +123,7 @@ class Stage:
 
     def _program(self) -> Any:
         arguments = self._arguments
-        return arguments.state.compiled(arguments.trace, arguments.donated).program
+        return arguments.state.compiled(arguments.trace, arguments.donated, arguments.place).program
 
 
 class Traced(Stage):
@@ -166,7 +168,7 @@ class Lowered(Stage):
         """Machine code, ready to be called."""
         executables.ignore_compiler_options(compiler_options)
         arguments = self._arguments
-        return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated))
+        return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated, arguments.place))
 
 
 class Compiled(Stage):
@@ -301,11 +303,13 @@ def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
     prepared = state.prepare(args, kwargs, accept_structs=True)
     trace = state.trace(prepared)
     names = jit_calls.debug_info(state.function, prepared, [None])
-    return Traced(
-        _Arguments(
-            state, trace, prepared.in_tree, prepared.avals, state.donated(prepared), lambda: list(names.arg_names or ())
-        )
-    )
+    paths = functools.partial(_paths, names)
+    donated, place = state.donated(prepared), state.place(prepared)
+    return Traced(_Arguments(state, trace, prepared.in_tree, prepared.avals, donated, paths, place))
+
+
+def _paths(names: Any) -> list[str]:
+    return list(names.arg_names or ())
 
 
 def _lower(jitted: Any, /, *args: Any, **kwargs: Any) -> Lowered:

@@ -429,6 +429,7 @@ bool read_nested(PyObject* object, Nested* out) {
   if (!PyTuple_Check(object) || !PyArg_ParseTuple(object, "O!O!", ExecutableType, &program, &PyTuple_Type, &consts))
     return wrong("[executable] a nested program is (Executable, constants)");
   out->program = reinterpret_cast<Executable*>(Py_NewRef(program));
+  if (out->program->plan->device_program != nullptr) return wrong("[executable] a nested program runs on the CPU");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(consts); ++i) {
     PyObject* array = PyTuple_GET_ITEM(consts, i);
     if (!is_array(array)) return wrong("[executable] a constant of a nested program is an Array");
