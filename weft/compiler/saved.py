@@ -150,9 +150,11 @@ def load(path: Any) -> ahead_of_time.Compiled:
     another version of weft, Python or NumPy saved, or for another family of processors. A file holds machine code: load
     no file that somebody you do not trust could have written.
 
-    >>> weft.jit(lambda x: x + 1).lower(np.float32(0)).compile().save(folder / "add.weft")
-    >>> weft.load(folder / "add.weft")(2.0)
-    Array(3., dtype=float32)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     weft.jit(lambda x: x + 1).lower(np.float32(0)).compile().save(f"{folder}/add.weft")
+    ...     print(weft.load(f"{folder}/add.weft")(2.0))
+    3.0
     """
     with open(os.fspath(path), "rb") as file:
         content = file.read()
