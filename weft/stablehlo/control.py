@@ -39,12 +39,13 @@ def loop(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seque
     third = second + parts.n_carry
     cond_consts, consts = operands[:first], operands[first:second]
     state, inputs = operands[second:third], operands[third:]
-    trips = _trips(text, parts, inputs)
-    outputs = [
-        text.constant(np.zeros((), v.aval.dtype), v.aval.shape, v.aval.dtype) for v in eqn.outvars[parts.n_carry :]
-    ]
+    trips = parts.trips or 0
     if parts.cond is not None:
         return _while(writer, parts, [*cond_consts, *consts, *state])
+    made = [(v.aval.shape, types.stored(v.aval.dtype)) for v in eqn.outvars[parts.n_carry :]]
+    outputs = [text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in made]
+    if not trips:
+        return [*state, *outputs]
     carried = [text.constant(0, (), types.INT32), *consts, *state, *inputs, *outputs]
     sizes = [len(consts), len(state), len(inputs), len(outputs)]
 
@@ -67,10 +68,6 @@ def loop(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seque
     results = _repeat(text, carried, going, turn)
     start = 1 + sizes[0]
     return [*results[start : start + sizes[1]], *results[start + sizes[1] + sizes[2] :]]
-
-
-def _trips(text: Text, parts: kinds.LoopParts, inputs: Sequence[Tensor]) -> int:
-    return 0 if parts.trips is None else parts.trips
 
 
 def _repeat(text: Text, carried: Sequence[Tensor], going: object, turn: object) -> list[Tensor]:

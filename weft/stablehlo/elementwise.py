@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.core.jaxpr import JaxprEqn
 from weft.stablehlo import types
-from weft.stablehlo.emitter import TensorEmit
-from weft.stablehlo.text import Tensor
+from weft.stablehlo.emitter import NATIVE, TensorEmit
+from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
     from weft.stablehlo.module import FunctionWriter
@@ -25,6 +25,8 @@ HALVES = {
     "pow": "power",
 }  # fmt: skip
 
+LONG = 8.0  # the cost of an expression from which on it is a function of its own
+
 
 def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """Operands are brought to the shape of the result first."""
@@ -38,9 +40,26 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
     values = [text.spread(x, shape) for x in operands]
     if native is not None:
         return [text.op(native, values, shape, dtype)]
-    emit = TensorEmit(text, shape)
-    found: Any = eqn.primitive.kind.scalar(emit, *values, **eqn.params)
-    return [emit.convert(found, dtype)]
+
+    def expression(text: Text, values: Sequence[Tensor]) -> Tensor:
+        emit = TensorEmit(text, shape)
+        return emit.convert(eqn.primitive.kind.scalar(emit, *values, **eqn.params), dtype)
+
+    if shape == () or not _is_long(eqn):
+        return [expression(text, values)]
+    key = (eqn.primitive, *eqn.params.items(), shape, *[x.dtype for x in values])
+    try:
+        function = writer.module.expression(key, eqn.primitive.name, values, expression)
+    except TypeError:  # an unhashable parameter
+        return [expression(text, values)]
+    return text.ops("call", values, [(shape, dtype)], f"callee = @{function}", dialect="func")
+
+
+def _is_long(eqn: JaxprEqn) -> bool:
+    """Whether the expression is worth a function: more than a few operations."""
+    return eqn.primitive.kind.cost >= LONG and not (
+        eqn.primitive.name in NATIVE and eqn.outvars[0].aval.dtype.kind == "f"
+    )
 
 
 def _native(name: str, operands: Sequence[np.dtype], dtype: np.dtype) -> str | None:

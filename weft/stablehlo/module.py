@@ -14,13 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from weft._base import lazy
 from weft.compiler import expansions
 from weft.compiler.lower_prng_keys import has_keys, lower_prng_keys
 from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from weft.core.ref_types import uses_refs
 from weft.effects import user_primitives
-from weft.stablehlo import control, elementwise, movement, products, reductions, sorting, types
+from weft.stablehlo import control, elementwise, movement, portable, products, reductions, sorting, types
 from weft.stablehlo.text import Tensor, Text
+
+COUNTS = "mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32"
 
 Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
 
@@ -41,7 +45,7 @@ def module_text(
     program calls Python.
 
     >>> print(weft.stablehlo.module_text(weft.make_jaxpr(lambda x: x + 1)(np.float32(1))))
-    module @jit_main {
+    module @jit_main attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
       func.func public @main(%arg0: tensor<f32>) -> (tensor<f32>) {
         %1 = "stablehlo.constant"() <{value = dense<1.000000e+00> : tensor<f32>}> : () -> tensor<f32>
         %2 = "stablehlo.add"(%arg0, %1) : (tensor<f32>, tensor<f32>) -> tensor<f32>
@@ -50,15 +54,35 @@ def module_text(
     }
     """
     module = ModuleWriter(debug_info)
-    program = lower_prng_keys(closed) if has_keys(closed.jaxpr) else closed
+    program = lazy.discharge.pure(closed) if uses_refs(closed.jaxpr) else closed
+    program = lower_prng_keys(program) if has_keys(program.jaxpr) else program
     module.reserve(name)
     text = module.function(program, name, "public", argument_attributes, result_attributes)
-    return f"module @{symbol(module_name)} {{\n" + "".join([text, *module.functions]) + "}\n"
+    return f"module @{symbol(module_name)} attributes {{{COUNTS}}} {{\n" + "".join([text, *module.functions]) + "}\n"
+
+
+class Module:
+    """The StableHLO of a program: ``str`` gives its text, ``serialized`` the portable form, which jaxlib writes."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def serialized(self, version: str | None = None) -> bytes:
+        """The portable artifact for readers of StableHLO of ``version`` ("1.0.0") and later.
+
+        Raises ImportError, with the way out, where jaxlib is not installed.
+        """
+        return portable.serialized(self.text, version)
 
 
 def symbol(name: str) -> str:
     """A name that may stand behind an @."""
-    return re.sub(r"[^\w.$]", "_", name) or "_"
+    return re.sub(r"[^\w.$]", "_", name).rstrip("_") or "_"
 
 
 class ModuleWriter:
@@ -89,6 +113,17 @@ class ModuleWriter:
             self.functions.insert(place, self.function(closed, found[0], "private"))
         return found[0]
 
+    def expression(self, key: Any, name: str, operands: Sequence[Tensor], write: Callable[..., Tensor]) -> str:
+        """The symbol of a function for a long scalar expression over operands of one shape."""
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (self.reserve(name), None)
+            text = Text()
+            arguments = [Tensor(f"%arg{place}", x.shape, x.dtype) for place, x in enumerate(operands)]
+            result = write(text, arguments)
+            self.functions.append(_function_text(text, f"private @{found[0]}", arguments, [result]))
+        return found[0]
+
     def function(
         self,
         closed: ClosedJaxpr,
@@ -102,17 +137,29 @@ class ModuleWriter:
         text = writer.text
         arguments = [Tensor(f"%arg{place}", *type_of(v.aval)) for place, v in enumerate(closed.jaxpr.invars)]
         results = writer.program(closed, arguments)
-        inputs = [f"{x.name}: {x.type}" for x in arguments]
-        outputs = [x.type for x in results]
-        for listed, attributes in ((inputs, argument_attributes), (outputs, result_attributes)):
-            for place, attribute in enumerate(attributes):
-                listed[place] += f" {{{attribute}}}" if attribute else ""
-        end = "func.return"
-        if results:
-            end += f" {', '.join([x.name for x in results])} : {', '.join([x.type for x in results])}"
-        header = f"func.func {visibility} @{name}({', '.join(inputs)}) -> ({', '.join(outputs)}) {{"
-        lines = [line for block in (*text.lines, end) for line in block.split("\n")]
-        return "\n".join([f"  {header}", *[f"    {line}" for line in lines], "  }\n"])
+        return _function_text(text, f"{visibility} @{name}", arguments, results, argument_attributes, result_attributes)
+
+
+def _function_text(
+    text: Text,
+    name: str,
+    arguments: Sequence[Tensor],
+    results: Sequence[Tensor],
+    argument_attributes: Sequence[str] = (),
+    result_attributes: Sequence[str] = (),
+) -> str:
+    """A function whose lines are written."""
+    inputs = [f"{x.name}: {x.type}" for x in arguments]
+    outputs = [x.type for x in results]
+    for listed, attributes in ((inputs, argument_attributes), (outputs, result_attributes)):
+        for place, attribute in enumerate(attributes):
+            listed[place] += f" {{{attribute}}}" if attribute else ""
+    end = "func.return"
+    if results:
+        end += f" {', '.join([x.name for x in results])} : {', '.join([x.type for x in results])}"
+    header = f"func.func {name}({', '.join(inputs)}) -> ({', '.join(outputs)}) {{"
+    lines = [line for block in (*text.lines, end) for line in block.split("\n")]
+    return "\n".join([f"  {header}", *[f"    {line}" for line in lines], "  }\n"])
 
 
 def type_of(aval: Any) -> tuple[types.Shape, np.dtype]:
