@@ -1,21 +1,25 @@
 """Programs on devices of plugins: a jaxpr is written as StableHLO, and the plugin compiles it.
 
-In: a program without captured values, the donated arguments and a device. Out: a ``DeviceProgram``, whose
-``executable`` runs like one of the CPU's. It is an entry of the program level of the cache; its key has the device.
+In: a program, the donated arguments and a device. Out: a ``DeviceProgram``, whose ``executable`` takes the captured
+arrays and then the arguments, and runs like one of the CPU's. It is an entry of the program level of the cache; its key
+has the device.
 """
 
 from __future__ import annotations
 
+import copy
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from weft import config, runtime
 from weft._base import lazy
+from weft.core import avals
 from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.store import PROGRAMS
-from weft.dispatch import devices
+from weft.dispatch import constants, devices, signature
 
 _PROGRAM_BYTES, _EQUATION_BYTES = 20_000, 1_000  # a guess: the plugin does not say
 
@@ -46,8 +50,15 @@ class DeviceProgram:
             "milliseconds": dict(self.milliseconds), "kernels_built": 0, "kernels_loaded": 0, "kernels_reused": 0,
         }  # fmt: skip
 
-    def with_consts(self, closed: ClosedJaxpr) -> DeviceProgram:
-        return self
+    def with_consts(self, consts: Sequence[Any]) -> DeviceProgram:
+        """The same program for these captured values, on its device."""
+        if not consts:
+            return self
+        arrays = [signature.to_array(value, avals.get_aval(value)) for value in consts]
+        program = copy.copy(self)
+        program.keys = {}
+        program.consts = tuple([runtime.array_to_place(array, self.device.number << 1) for array in arrays])
+        return program
 
     def uses(self) -> int:
         return self.executable.runs
@@ -74,12 +85,21 @@ class DeviceProgram:
 def compile_on(closed: ClosedJaxpr, place: int, *, name: str, donated: tuple[bool, ...] = ()) -> DeviceProgram:
     """The program compiled for the device of a place; equal programs are compiled once for a device."""
     number = place >> 1
+    closed, consts = _with_constants_as_arguments(closed)
+    donated = (False,) * len(consts) + donated
     key = program_key(("device", number, fingerprint(closed)), donated, config.token())
     found = PROGRAMS.find(key)
     if found is None:
         found = _compile(closed, devices.BY_NUMBER[number], name, donated)
         PROGRAMS.add(key, found)
-    return found
+    return found.with_consts(consts)
+
+
+def _with_constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
+    """(a program without captured values, which are its first arguments; the values)."""
+    lifted = constants.lifted(closed.jaxpr)
+    consts = (*closed.consts, *lifted.values)
+    return (ClosedJaxpr(constants.as_arguments(lifted.jaxpr)), consts) if consts else (closed, ())
 
 
 def _compile(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, ...]) -> DeviceProgram:

@@ -317,6 +317,11 @@ def _probe(path: str, options: dict[str, Any]) -> None:
         )
 
 
+def loaded() -> dict[str, Backend]:
+    """The plugins that this process has loaded, by name."""
+    return dict(_loaded)
+
+
 # -- the command line -------------------------------------------------------------------------------------------------
 
 

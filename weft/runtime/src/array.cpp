@@ -81,6 +81,10 @@ PyObject* block_until_ready(PyObject* self, PyObject*) {
 
 // The address stays valid as long as this Array (or another holder of the buffer) exists and is not deleted.
 PyObject* unsafe_buffer_pointer(PyObject* self, PyObject*) {
+  if (as_array(self)->remote != nullptr) {
+    PyErr_SetString(PyExc_NotImplementedError, "[unsafe_buffer_pointer] of an Array on the device of a plugin");
+    return nullptr;
+  }
   Buffer* buffer = array_ready_buffer(as_array(self));
   return buffer == nullptr ? nullptr : PyLong_FromVoidPtr(buffer->data);
 }

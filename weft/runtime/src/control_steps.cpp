@@ -434,6 +434,8 @@ bool read_nested(PyObject* object, Nested* out) {
     PyObject* array = PyTuple_GET_ITEM(consts, i);
     if (!is_array(array)) return wrong("[executable] a constant of a nested program is an Array");
     out->consts.push_back(Py_NewRef(array));
+    if (reinterpret_cast<Array*>(array)->remote != nullptr)
+      return wrong("[executable] a constant of a nested program is an Array of the CPU");
     if (executable_check_input(out->program, int32_t(i), reinterpret_cast<Array*>(array)) < 0) return false;
     if (buffer_wait(reinterpret_cast<Array*>(array)->buffer) < 0) return false;
   }

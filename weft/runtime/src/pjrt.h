@@ -63,6 +63,7 @@ PluginDevice* device_of_place(uint32_t place);
 
 // True, with an error set, in a forked child of the process that made the clients: their threads are not here.
 bool refuse_after_fork();
+bool is_forked_child();
 
 // The memory of an Array on a device. Counted by hand, with the GIL held.
 struct Remote {

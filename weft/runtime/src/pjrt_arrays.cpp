@@ -222,6 +222,10 @@ Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle) {
 
 void remote_release(Remote* remote) {
   if (--remote->references > 0) return;
+  if (is_forked_child()) {  // the plugin's locks may be held by threads that are not here: its memory stays
+    delete remote;
+    return;
+  }
   const Plugin& plugin = *device_of(remote).plugin;
   if (remote->copying != nullptr) release_after(plugin, remote->copying, remote->host);
   else if (remote->host != nullptr) buffer_release(remote->host);

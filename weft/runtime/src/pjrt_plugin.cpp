@@ -258,6 +258,8 @@ constexpr const char* kCodes[] = {
     "UNIMPLEMENTED", "INTERNAL",        "UNAVAILABLE",         "DATA_LOSS",        "UNAUTHENTICATED"};
 constexpr int kExhausted = 8;
 
+constexpr int kAskedBeforeWaiting = 200;
+
 // What a waiting thread and the plugin's callback share.
 struct Waiter {
   std::mutex mutex;
@@ -333,7 +335,9 @@ void pjrt_destroy_event(const Plugin& plugin, pjrt::Event* event) {
 int pjrt_wait(const Plugin& plugin, pjrt::Event* event, const char* what) {
   pjrt::Error* error = nullptr;
   int status = 0;
-  if (pjrt_is_ready(plugin, event)) {
+  bool ready = false;  // waking this thread takes longer than most copies of small arrays
+  for (int asked = 0; !ready && asked < kAskedBeforeWaiting; ++asked) ready = pjrt_is_ready(plugin, event);
+  if (ready) {
     pjrt::EventArgs args{};
     args.event = event;
     error = pjrt_call(plugin, Function::event_error, args);
@@ -367,8 +371,10 @@ int pjrt_wait(const Plugin& plugin, pjrt::Event* event, const char* what) {
   return status;
 }
 
+bool is_forked_child() { return g_forked.load(std::memory_order_relaxed); }
+
 bool refuse_after_fork() {
-  if (!g_forked.load(std::memory_order_relaxed)) return false;
+  if (!is_forked_child()) return false;
   PyErr_SetString(PyExc_RuntimeError,
                   "[pjrt] a forked child cannot use its parent's plugins, whose threads are not in the child: start "
                   "processes with multiprocessing's 'spawn' instead");

@@ -19,7 +19,7 @@ DeviceProgram* as_program(PyObject* self) { return reinterpret_cast<DeviceProgra
 
 void program_dealloc(PyObject* self) {
   DeviceProgram* program = as_program(self);
-  if (program->executable != nullptr) {
+  if (program->executable != nullptr && !is_forked_child()) {
     pjrt::ExecutableArgs args{};
     args.executable = program->executable;
     const Plugin& plugin = *program->device->plugin;
