@@ -6,6 +6,8 @@ import gc
 import os
 import pickle
 import resource
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ import pytest
 import weft
 import weft.numpy as wnp
 from weft import lax, runtime
+from weft.compiler import disk
+from weft.dispatch import device_programs
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -222,3 +226,30 @@ def test_captured_arrays_of_eager_programs(device: Any, other: Any) -> None:
             np.testing.assert_array_equal(weft.jit(lambda v, there=there: v * there)(x), X * scale)
             folded, _ = lax.scan(lambda c, row, held=held: (c + row * held, None), put(X[0] * 0, place), x)
             np.testing.assert_array_equal(folded, X.sum(axis=0) * scale)
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path) -> Iterator[Path]:
+    """A cache on disk of its own."""
+    before = {name: weft.config.read(name) for name in ("cache", "cache_dir")}
+    weft.config.update("cache_dir", str(tmp_path))
+    weft.config.update("cache", True)
+    yield tmp_path
+    for name, value in before.items():
+        weft.config.update(name, value)
+
+
+def test_compiled_programs_are_kept_on_disk(device: Any, cache_folder: Path) -> None:
+    text = weft.jit(lambda x: x * 5 - 2).lower(X).as_text("stablehlo").encode()
+    first = device_programs.compiled_by_plugin(text, device)
+    (entry,) = cache_folder.glob("*.program")
+    again = device_programs.compiled_by_plugin(text, device)
+    x = wnp.asarray(X)
+    for program in (first, again):
+        (result,) = runtime.device_executable(program, (x.aval,), (x.aval,), "kept").run([x])
+        np.testing.assert_array_equal(result, X * 5 - 2)
+    store, key, content = disk.current(), bytes.fromhex(entry.stem), entry.read_bytes()
+    assert store is not None
+    store.store(key, "plugin", disk.unpack(content, key).bytes[:40], disk.PROGRAM)
+    device_programs.compiled_by_plugin(text, device)  # what the plugin cannot load is compiled again
+    assert len(entry.read_bytes()) > len(content) // 2

@@ -7,15 +7,17 @@ has the device.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from weft import config, runtime
+from weft import config, errors, runtime
 from weft._base import lazy
 from weft.core import avals
-from weft.core.cache_keys import program_key
+from weft.core.cache_keys import disk_key, program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.store import PROGRAMS
@@ -109,11 +111,33 @@ def _compile(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, .
     text = writer.module_text(closed, module_name=f"jit_{name}", argument_attributes=attributes)
     written = time.perf_counter()
     program = DeviceProgram(name, closed, text, device)
-    backend = device.client
-    program.native = backend.native.compile(text.encode(), compile_options(device.id), device.number)
+    program.native = compiled_by_plugin(text.encode(), device)
     program.executable = runtime.device_executable(program.native, program.in_avals, program.out_avals, name)
     program.milliseconds = {"stablehlo": (written - start) * 1e3, "plugin": (time.perf_counter() - written) * 1e3}
     return program
+
+
+def compiled_by_plugin(text: bytes, device: Any) -> Any:
+    """What the plugin makes of a module: from the cache on disk, or compiled now and kept there."""
+    backend, options = device.client, compile_options(device.id)
+    disk = lazy.submodule("weft.compiler.disk")
+    store = disk.current()
+    if store is None:
+        return backend.native.compile(text, options, device.number)
+    # the plugin's text alone may be the same for two builds of it
+    status = os.stat(backend.path)
+    library = f"{backend.path} {status.st_size} {status.st_mtime_ns} {backend.api_version} {backend.platform_version}"
+    key = disk_key("plugin", f"{library} {device.device_kind}", options + text, store.version)
+    found = store.load(key, disk.PROGRAM)
+    if found is not None:
+        try:
+            return backend.native.deserialize(found.bytes, options, device.number)
+        except errors.JaxRuntimeError as error:
+            store.remove(key, str(error), disk.PROGRAM)
+    made = backend.native.compile(text, options, device.number)
+    with contextlib.suppress(errors.JaxRuntimeError, NotImplementedError):  # not every plugin can write its programs
+        store.store(key, "plugin", made.serialize(), disk.PROGRAM)
+    return made
 
 
 def compile_options(device_id: int) -> bytes:
