@@ -104,6 +104,7 @@ def test_committed_and_uncommitted_arrays(device: Any, other: Any) -> None:
     cpu = weft.devices("cpu")[0]
     x, z, u = put(X, device), put(X, other), wnp.asarray(X)
     assert (u.committed, put(u, cpu).committed, (put(u, cpu) + 1).committed, (u + 1).committed) == (0, 1, 1, 0)
+    assert put(u, cpu)[0].committed and put(u, cpu).T.committed and x[0].devices() == {device} and x[0].committed
     assert (x + u).devices() == {device} and (z + u).devices() == {other} and (put(u, cpu) + u).devices() == {cpu}
     for pair in ((x, z), (x, put(u, cpu)), (put(u, cpu), z)):
         for function, name in ((weft.jit(lambda a, b: a - b), "<lambda>"), (wnp.add, "add"), (lax.add, "add")):
@@ -116,13 +117,14 @@ def test_committed_and_uncommitted_arrays(device: Any, other: Any) -> None:
 
 
 def test_default_device_and_platforms(device: Any) -> None:
-    cpu = weft.devices("cpu")[0]
+    cpu, before = weft.devices("cpu")[0], wnp.asarray(X)
     for setting in (weft.default_device(device), weft.default_device("first")):
         with setting:
             x = wnp.zeros(3)
             assert x.devices() == wnp.array([1.0]).devices() == put(X, None).devices() == {device}
             assert not x.committed and (x + 1).devices() == {device} and weft.default_backend() == "cpu"
-            assert (put(X, cpu) + 1).devices() == {cpu}
+            assert (put(X, cpu) + 1).devices() == put(X, cpu)[0].devices() == {cpu}
+            assert before[0].devices() == {device}  # uncommitted
             draws = weft.random.uniform(weft.random.key(1), (3,))
     assert (x + 1).devices() == {cpu} and (lax.neg(x)).devices() == {cpu}  # uncommitted: where the default is
     np.testing.assert_array_equal(draws, weft.random.uniform(weft.random.key(1), (3,)))

@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL = 3
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
-# dimensions but the last together at least LONG.
+# dimensions but the last together at least LONG, or MANY where functions are called: each takes as long for one lane as
+# for a whole vector.
 NARROW = 4
 FILLING = 16
 LONG = 4096
+MANY = 64
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
-SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are at least LONG rows
+SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are at least MANY
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
@@ -249,8 +251,10 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[li
     apart = [o for o in draft.operands if not all(_collapses(o, *pair) for pair in pairs)]
     if any(o.role == "out" and (o in apart or _class(merged.stride(o)) != 1) for o in draft.operands):
         return parallel, []
+    if any(draft.operands[s.operand] in apart for phase in draft.phases for s in phase[1] if _reads_inside(s)):
+        return parallel, []
     gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # gathered element by element
-    if gathered and (_is_narrow(extents) or _fills(extents[-1], lanes, gathered, parallel[-1])):
+    if gathered and (_is_narrow(extents, draft) or _fills(extents[-1], lanes, gathered, parallel[-1])):
         return parallel, []
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
 
@@ -262,7 +266,13 @@ def _fills(extent: int, lanes: int, operands: Sequence[OperandDraft], row: _Loop
 
 
 def _is_plain(phase: Any) -> bool:
-    return all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in (*phase[0], *phase[1]))
+    simple = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf)
+    return all(isinstance(s, simple) or _reads_inside(s) for s in (*phase[0], *phase[1]))
+
+
+def _reads_inside(s: ir.Statement) -> TypeGuard[ir.LoadAt]:
+    """Whether a load reads only the lanes that are inside its array."""
+    return isinstance(s, ir.LoadAt) and s.inside is not None
 
 
 def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
@@ -272,13 +282,9 @@ def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Seq
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     if any(isinstance(s, ir.LoadAt | ir.Update) for s in statements):
         return None
-    return _short_extent([loop.extent for loop in parallel], reduced[0].extent)
-
-
-def _short_extent(parallel: Sequence[int], reduced: int) -> int | None:
-    if parallel[-1] <= NARROW or math.prod(parallel) < LONG:
+    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) < MANY:
         return None
-    return reduced if 1 < reduced <= SHORT else None
+    return reduced[0].extent if 1 < reduced[0].extent <= SHORT else None
 
 
 def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:
@@ -289,20 +295,26 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
         return len(parallel) + len(reduced) - 1
     if source.tree == "scan" and source.axes[-1].key in source.reduced:
         return None
-    if source.tree is None and len(parallel) > 1 and _is_narrow([loop.extent for loop in parallel]):
+    if source.tree is None and len(parallel) > 1 and _is_narrow([loop.extent for loop in parallel], draft):
         return len(parallel) - 2
     return len(parallel) - 1 if parallel else None
 
 
-def _is_narrow(parallel: Sequence[int]) -> bool:
+def _is_narrow(parallel: Sequence[int], draft: Draft) -> bool:
     """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
-    return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) >= LONG
+    if not 1 < parallel[-1] <= NARROW or parallel[-2] < FILLING:
+        return False
+    statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
+    return math.prod(parallel[:-1]) >= (MANY if _call_functions(statements) else LONG)
+
+
+def _call_functions(statements: Iterable[Any]) -> bool:
+    """Whether functions are among them that are expensive enough for vectors, also where stores go one by one."""
+    return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in statements)
 
 
 def _calls_functions(draft: Draft) -> bool:
-    """Whether updates, which are stored one by one, use functions expensive enough for vectors."""
-    bodies = [s for phase in draft.phases for s in phase[1]]
-    return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in bodies)
+    return _call_functions([s for phase in draft.phases for s in phase[1]])
 
 
 def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:

@@ -49,10 +49,20 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
         return [expression(text, values)]
     key = (eqn.primitive, *eqn.params.items(), shape, *[x.dtype for x in values])
     try:
-        function = writer.module.expression(key, eqn.primitive.name, values, expression)
+        function = writer.module.expression(key, marked_name(eqn), values, expression)
     except TypeError:  # an unhashable parameter
         return [expression(text, values)]
     return text.ops("call", values, [(shape, dtype)], f"callee = @{function}", dialect="func")
+
+
+def marked_name(eqn: JaxprEqn) -> str:
+    """The name of the function of an expression: ``weft.erf`` tells weft's reader that it is the primitive erf.
+
+    ``weft.tan.accuracy`` is tan with the parameter accuracy=None; primitives with other parameters are not marked.
+    """
+    if any(value is not None for value in eqn.params.values()):
+        return eqn.primitive.name
+    return ".".join(["weft", eqn.primitive.name, *eqn.params])
 
 
 def _is_long(eqn: JaxprEqn) -> bool:

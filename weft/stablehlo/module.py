@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from weft import dtypes
 from weft._base import lazy
 from weft.compiler import expansions
 from weft.compiler.lower_prng_keys import has_keys, lower_prng_keys
+from weft.control.branches import platform_place
 from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.ref_types import uses_refs
@@ -24,6 +26,7 @@ from weft.effects import user_primitives
 from weft.stablehlo import control, elementwise, movement, portable, products, reductions, sorting, types
 from weft.stablehlo.text import Tensor, Text
 
+WHICH_PLATFORM = '%platform: tensor<i32> {jax.global_constant = "_platform_index"}'
 COUNTS = "mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32"
 
 Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
@@ -37,12 +40,13 @@ def module_text(
     debug_info: bool = False,
     argument_attributes: Sequence[str] = (),
     result_attributes: Sequence[str] = (),
+    platforms: Sequence[str] = ("cpu",),
 ) -> str:
     """The text of one module, whose public function ``name`` is the program.
 
     ``argument_attributes`` and ``result_attributes`` are added to arguments and results, as MLIR writes them. With
-    ``debug_info`` operations carry the user's lines. Raises NotImplementedError, with the user's line, where the
-    program calls Python.
+    ``debug_info`` operations carry the user's lines. A module for several ``platforms`` takes a number first, which of
+    them it runs on. Raises NotImplementedError, with the user's line, where the program calls Python.
 
     >>> print(weft.stablehlo.module_text(weft.make_jaxpr(lambda x: x + 1)(np.float32(1))))
     module @jit_main attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
@@ -53,11 +57,13 @@ def module_text(
       }
     }
     """
-    module = ModuleWriter(debug_info)
+    module = ModuleWriter(debug_info, tuple(platforms))
     program = lazy.discharge.pure(closed) if uses_refs(closed.jaxpr) else closed
     program = lower_prng_keys(program) if has_keys(program.jaxpr) else program
     module.reserve(name)
-    text = module.function(program, name, "public", argument_attributes, result_attributes)
+    text = module.function(program, name, "public", argument_attributes, result_attributes, closed)
+    if len(module.platforms) > 1:
+        text = text.replace("(", f"({WHICH_PLATFORM}{', ' if program.in_avals else ''}", 1)
     return f"module @{symbol(module_name)} attributes {{{COUNTS}}} {{\n" + "".join([text, *module.functions]) + "}\n"
 
 
@@ -88,8 +94,9 @@ def symbol(name: str) -> str:
 class ModuleWriter:
     """The functions of a module; a program that is called twice is one function."""
 
-    def __init__(self, debug_info: bool) -> None:
+    def __init__(self, debug_info: bool, platforms: tuple[str, ...] = ("cpu",)) -> None:
         self.functions: list[str] = []
+        self.platforms = platforms
         self.debug_info = debug_info
         self._names: set[str] = set()
         self._known: dict[Any, tuple[str, Any]] = {}
@@ -99,7 +106,7 @@ class ModuleWriter:
         base = symbol(name)
         found, count = base, 0
         while found in self._names:
-            found, count = f"{base}_{count}", count + 1
+            found, count = f"{base}{'.' if base.startswith('weft.') else '_'}{count}", count + 1
         self._names.add(found)
         return found
 
@@ -131,12 +138,22 @@ class ModuleWriter:
         visibility: str,
         argument_attributes: Sequence[str] = (),
         result_attributes: Sequence[str] = (),
+        original: ClosedJaxpr | None = None,
     ) -> str:
-        """The text of a program's function."""
+        """The text of a program's function; ``original`` is the program before random keys became words."""
         writer = FunctionWriter(self, Text())
         text = writer.text
-        arguments = [Tensor(f"%arg{place}", *type_of(v.aval)) for place, v in enumerate(closed.jaxpr.invars)]
-        results = writer.program(closed, arguments)
+        shown = original or closed
+        arguments = [
+            Tensor(f"%arg{place}", *type_of(outer if outer.dtype == dtypes.float0 else inner))
+            for place, (outer, inner) in enumerate(zip(shown.in_avals, closed.in_avals, strict=True))
+        ]
+        given = [writer.shaped(x, aval) for x, aval in zip(arguments, closed.in_avals, strict=True)]
+        found = writer.program(closed, given)
+        results = [
+            writer.shaped(x, aval) if aval.dtype == dtypes.float0 else x
+            for x, aval in zip(found, shown.out_avals, strict=True)
+        ]
         return _function_text(text, f"{visibility} @{name}", arguments, results, argument_attributes, result_attributes)
 
 
@@ -195,6 +212,11 @@ class FunctionWriter:
             env.update(zip(eqn.outvars, self.equation(eqn, [read(x) for x in eqn.invars]), strict=True))
             text.where = outer
         return [read(x) for x in jaxpr.outvars]
+
+    def shaped(self, x: Tensor, aval: Any) -> Tensor:
+        """The tangent of an integer in its other form: booleans of its shape outside, no elements inside."""
+        shape, dtype = type_of(aval)
+        return x if x.shape == shape else self.text.constant(False, shape, dtype)
 
     def inner(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Tensor]) -> list[Tensor]:
         """The results of a program without constants of its own, or with these."""
@@ -269,6 +291,14 @@ def external(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
     raise not_written(eqn)
 
 
+def platform_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """The branch for the platform that is exported for."""
+    places = {platform_place(eqn.params["platforms"], name) for name in writer.module.platforms}
+    if len(places) > 1:
+        raise not_written(eqn, f"it chooses among the platforms {writer.module.platforms}: export for one at a time")
+    return [writer.text.constant(places.pop(), (), types.INT32)]
+
+
 WRITERS: dict[type, Writer] = {
     kinds.Elementwise: elementwise.write,
     kinds.View: movement.view,
@@ -297,5 +327,6 @@ NAMED: dict[str, Writer] = {
     "fft": products.fourier,
     "cholesky": products.cholesky,
     "triangular_solve": products.triangular_solve,
+    "platform_index": platform_index,
     "split": movement.split,
 }

@@ -43,5 +43,7 @@ def text_of(artifact: bytes) -> str:
     context.allow_unregistered_dialects = True
     with context:
         stablehlo.register_dialect(context)
+        for name in ("chlo", "sdy"):  # JAX's files hold operations and attributes of these
+            lazy.submodule(f"jaxlib.mlir.dialects.{name}").register_dialect(context)
         module = stablehlo.deserialize_portable_artifact(context, artifact)
         return module.operation.get_asm(print_generic_op_form=True, large_elements_limit=None)

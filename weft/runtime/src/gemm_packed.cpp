@@ -130,7 +130,8 @@ void GemmStep::multiply_packed(const Product& product) const {
     }
   }
   buffer_release(buffer);
-  if (!by_part && !rows_by_task(columns)) finish_all(product);
+  if (product.job->symmetric) mirror(product);
+  if (product.job->symmetric || (!by_part && !rows_by_task(columns))) finish_all(product);
 }
 
 int64_t GemmStep::task_size(const Product& product, int64_t extent) const {
@@ -163,12 +164,14 @@ void GemmStep::run_packed(void* context, int64_t low, int64_t high) {
   const GemmStep& step = *range.step;
   Job& job = *range.product->job;
   const int64_t own_bytes = (up(range.size, step.kernels->lanes) + 1) * step.steps_of(step.span) * step.kernels->packed_bytes;
-  for (int64_t task = low; task < high && !stream_cancelled(job.number); ++task) {
+  const int64_t tasks = pieces_of(step.m, range.size);
+  for (int64_t index = low; index < high && !stream_cancelled(job.number); ++index) {
+    const int64_t task = job.symmetric ? tasks - 1 - index : index;  // the longest ones first
     const int64_t first = task * range.size, last = std::min(step.m, first + range.size);
     char* own = static_cast<char*>(thread_scratch(own_bytes));  // each time: an epilogue may have used it
     if (own == nullptr) return job.failed.store(true, std::memory_order_relaxed);
     step.multiply_rows(range, first, last - first, own);
-    if (!step.by_part && step.rows_by_task(range.columns) && range.k1 == step.k)
+    if (!step.by_part && step.rows_by_task(range.columns) && range.k1 == step.k && !job.symmetric)
       step.finish(*range.product, first, last, 0, step.n);
   }
 }
@@ -184,7 +187,8 @@ void GemmStep::multiply_rows(const Range& range, int64_t row, int64_t rows, char
     block.b = shared_block(range, k0, packed_columns(range.columns));
     block.b_sliver = tile_columns() * steps_of(block.k) * kernels->packed_bytes;
     block.add = k0 > 0;
-    block.last = k0 + block.k == k;
+    block.symmetric = range.product->job->symmetric;
+    block.last = k0 + block.k == k && !block.symmetric;
     multiply_block(block, *range.product);
   }
 }

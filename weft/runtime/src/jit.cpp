@@ -25,8 +25,6 @@ uint64_t g_default_config = 0;         // guarded by the GIL
 PyObject* g_traceback_hook = nullptr;  // owned, or nullptr
 JitFunction* g_latest = nullptr;       // the list of those that are alive; guarded by the GIL
 
-uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
-
 // ---- results ----
 
 PyObject* result_at(uint32_t place, ShapedArray* aval, Buffer* output) {
@@ -249,6 +247,8 @@ PyObject* call(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObj
 bool is_tracing() { return t_tracing; }
 
 PyObject* remote_results(const CacheEntry* cached, Remote** outputs) { return make_result(cached, outputs); }
+
+uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
 
 void jit_retire(CacheEntry* cached) {
   std::vector<Entry*> removed;
