@@ -68,6 +68,7 @@ FUNCTIONS: dict[str, str] = {
         "make_splash_mha make_splash_mha_single_device make_splash_mqa",
     "weft.experimental.pjit": "pjit",
     "weft.experimental.random": "stateful_rng",
+    "weft.experimental.serialize_executable": "deserialize_and_load serialize",
     "weft.experimental.sparse": """
         bcoo_broadcast_in_dim bcoo_concatenate bcoo_dot_general bcoo_dot_general_sampled bcoo_dynamic_slice
         bcoo_extract bcoo_fromdense bcoo_gather bcoo_multiply_dense bcoo_multiply_sparse bcoo_reduce_sum
