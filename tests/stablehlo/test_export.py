@@ -183,3 +183,23 @@ def test_fields_are_those_that_jax_documents() -> None:
     assert exported.mlir_module_serialized == theirs.mlir_module_serialized
     assert "stablehlo.sine" in exported.mlir_module() and "stablehlo.sine" in str(exported.mlir_module(False))
     assert runtime.tree_flatten(exported.call(np.zeros(4, np.float32)))[0][0].tolist() == [0.0] * 4
+
+
+def test_open_extents_of_files_of_jax() -> None:
+    def several(J: Any, x: Any, y: Any) -> Any:
+        n = J.numpy
+        parts = (n.concatenate([x, x * 2]).sum(0) / x.shape[0], n.reshape(x, (-1,)), x[1:], J.nn.softmax(x @ x.T))
+        return (*parts, n.arange(x.shape[0]), n.pad(x, ((1, 1), (0, 0))), y + 1, n.sort(x, 0), n.cumsum(x, 0))
+
+    b, c = jax_export.symbolic_shape("b, c")
+    specs = jax.ShapeDtypeStruct((b, 4), np.float32), jax.ShapeDtypeStruct((2 * b, c), np.float32)
+    blob = jax_export.export(jax.jit(lambda x, y: several(jax, x, y)))(*specs).serialize(vjp_order=1)
+    read = export.deserialize(blob)
+    assert str(read.in_avals[1].shape) == "(2*b, c)" and str(read.out_avals[2].shape) == "(b - 1, 4)"
+    for n, m in ((2, 3), (3, 1)):
+        x, y = X[:n], np.ones((2 * n, m), np.float32)
+        for found, expected in zip(read.call(x, y), several(weft, x, y), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(weft.grad(lambda x: read.call(x, y)[1].sum())(x), np.ones_like(x))
+    with pytest.raises(ValueError, match=r"\(2\*b, c\).*where {'b': 3, 'c': 1}"):
+        read.call(x, y[:3])

@@ -62,6 +62,10 @@ class _Buffer(Record, frozen=False):
         return buffer
 
 
+_COMPUTED = (kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Cumulative, kinds.Generate, kinds.Gather)
+"""Operations whose results are new: never an operand, whole or in another shape."""
+
+
 def plan(
     kernels: Kernels,
     lowered: Sequence[Lowered | None],
@@ -71,16 +75,25 @@ def plan(
 ) -> Plan:
     """The plan of a fused program; ``lowered`` has the nest of every kernel step.
 
-    ``copied``: the results that have memory of their own even where they are an input, unless that is donated.
+    ``copied``: the results that have memory of their own even where they are an input, unless that is donated, or
+    another result, whole or in another shape.
     """
     found = None if any(donated) else _of_results_alone(kernels, lowered, out_avals)
     return Planner(kernels, lowered, donated, out_avals, copied).run() if found is None else found
 
 
 def copied_inputs(jaxpr: Jaxpr, shares: bool) -> frozenset[int]:
-    """The results that are a ``copy`` of an input or, unless it ``shares`` them with the caller, an input as it is."""
+    """The results that are a ``copy`` of an input.
+
+    Unless the program ``shares`` memory with its caller, all of them where one may be an input or another result.
+    """
+    if not shares:
+        outs = [atom for atom in jaxpr.outvars if type(atom) is not Literal]
+        computed = {v for eqn in jaxpr.eqns if isinstance(eqn.primitive.kind, _COMPUTED) for v in eqn.outvars}
+        apart = len(set(outs)) == len(outs) and computed.issuperset(outs)
+        return frozenset() if apart else frozenset(range(len(jaxpr.outvars)))
     inputs = {*jaxpr.constvars, *jaxpr.invars}
-    copies = set() if shares else set(inputs)
+    copies = set()
     for equation in jaxpr.eqns:
         kind = equation.primitive.kind
         if not isinstance(kind, kinds.Identity) or not kind.copies or type(equation.invars[0]) is Literal:
@@ -154,6 +167,7 @@ class Planner:
         self.buffers: dict[Any, _Buffer] = {}
         self.input_last = [-1] * len(self.inputs)
         self.instructions: list[Any] = []
+        self.repeated: list[Any] = []  # copies of results that are results a second time
         self.dynamic: dict[Any, tuple[int, int]] = {}
         self.epilogues = epilogues(kernels.steps, lowered, jaxpr.outvars, self.base)
         self.products = {kernel: (product, form) for product, (kernel, form) in self.epilogues.items()}
@@ -174,7 +188,7 @@ class Planner:
         temps, arena = self._pack()
         for number, step in enumerate(self.kernels.steps):
             self._instruct(number, step)
-        return Plan(len(self.inputs), outputs, temps, arena, self.instructions)
+        return Plan(len(self.inputs), outputs, temps, arena, [*self.instructions, *self.repeated])
 
     # lifetimes
 
@@ -231,7 +245,12 @@ class Planner:
             if buffer is None:  # nothing writes it: it has no elements
                 outputs.append(NewOutput(aval.nbytes, aval))
             elif buffer.output >= 0:
-                outputs.append(SameOutput(buffer.output, aval))
+                if position in self.copied and aval.nbytes:
+                    outputs.append(NewOutput(aval.nbytes, aval))
+                    first = len(self.inputs)
+                    self.repeated.append(Copy((first + position, 0, -1), (first + buffer.output, 0, -1), aval.nbytes))
+                else:
+                    outputs.append(SameOutput(buffer.output, aval))
             else:
                 buffer.output, buffer.last = position, end
                 outputs.append(NewOutput(aval.nbytes, aval))

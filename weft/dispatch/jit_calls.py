@@ -29,7 +29,7 @@ from weft.core.tracer import Tracer
 from weft.dispatch import calls, devices, executables, identity, persistent, replay, signature, trace_cache, transfers
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
-from weft.effects import number_checks
+from weft.effects import key_reuse, number_checks
 
 _LOOKED_AT = 256  # calls of equal functions between two checks of the memory of their tables
 _Code = tuple[Any, ...]  # which leaves are donated (empty: none), keep_unused; the place, if it is not 0
@@ -181,17 +181,17 @@ class JitState:
             caller = None  # an entry would not ask again what the arguments are
             for leaf in prepared.leaves:
                 transfers.check(flags.guard, leaf)
+        if flags.tracked:
+            caller = None
         place = 0 if tracing.is_tracing() else self.place(prepared)
-        if place:
-            return self._placed(prepared, place, flags, caller)
-        if caller is not None and self.options is PLAIN and not flags.checked:
+        if not place and caller is not None and self.options is PLAIN and not flags.checked:
             entry = self._entry_of_equal(prepared, token)
             if entry is not None:
                 return entry
         sought = self.seek(prepared)
         trace, request = sought.trace, None
         if trace is None or trace.closed is None:
-            trace, request = self._untraced(prepared, sought)
+            trace, request = (None, None) if place else self._untraced(prepared, sought)
             if trace is not None and not flags.idle:
                 return self._answer(trace.calls[self._code(prepared)], trace, prepared, caller)
         warned = errors.warnings_given()
@@ -210,11 +210,15 @@ class JitState:
                 f"tried to execute function jit({trace.name}), but the no_execution config option is set"
             )
         if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
+            if place > 1:
+                raise NotImplementedError(f"[jit] {trace.name} takes mutable array references, which live on the CPU")
             return lazy.ref_calls.run(self, trace, prepared), None
         donated = self.donated(prepared)
+        if flags.tracked:
+            return self._run_tracked(trace, prepared, donated, flags.checked, place), None
         if flags.checked:
-            return self._run_checked(trace, prepared, donated), None
-        compiled = self.compiled(trace, donated)
+            return self._run_checked(trace, prepared, donated, place), None
+        compiled = self.compiled(trace, donated, place)
         if request is not None and errors.warnings_given() == warned:
             persistent.keep(request, trace, compiled)
         return self._answer(compiled, trace, prepared, caller)
@@ -226,23 +230,6 @@ class JitState:
             words = signature.leaf_paths(self.function, prepared.call)
             devices.check_same_device(function_name(self.function), prepared.leaves, words)
         return place
-
-    def _placed(self, prepared: Prepared, place: int, flags: _Flags, caller: Any) -> Any:
-        """A call at a place other than 0, whose results are committed or on the device of a plugin."""
-        trace = self.trace(prepared)
-        if any(isinstance(leaf, Tracer) for leaf in prepared.leaves) or trace_cache.holds_tracers(trace.closed):
-            return self.record_call(trace, prepared), None
-        if flags.idle:
-            raise RuntimeError(
-                f"tried to execute function jit({trace.name}), but the no_execution config option is set"
-            )
-        if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
-            if place > 1:
-                raise NotImplementedError(f"[jit] {trace.name} takes mutable array references, which live on the CPU")
-            return lazy.ref_calls.run(self, trace, prepared), None
-        if flags.checked:
-            return self._run_checked(trace, prepared, self.donated(prepared), place), None
-        return self._answer(self.compiled(trace, self.donated(prepared), place), trace, prepared, caller)
 
     def _entry_of_equal(self, prepared: Prepared, token: int) -> Any:
         """The dispatch entry of an equal function, found through its remembered identity.
@@ -276,6 +263,18 @@ class JitState:
         for leaf, given in zip(prepared.leaves, donated, strict=True):
             if given and type(leaf) is runtime.Array:
                 leaf.delete()
+        return result
+
+    def _run_tracked(
+        self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...], checked: bool, place: int
+    ) -> Any:
+        """A call that may not use a random key again, and whose keys count as used after it."""
+        use = key_reuse.use_program(trace.closed, prepared.leaves)
+        if checked:
+            result = self._run_checked(trace, prepared, donated, place)
+        else:
+            result = executables.run(self.compiled(trace, donated, place), trace, prepared.leaves, prepared.avals)
+        use.done(runtime.tree_flatten(result)[0])
         return result
 
     def is_own(self) -> bool:
@@ -371,6 +370,8 @@ class JitState:
         finally:
             _active.keys.discard(active)
         elapsed_ms = (time.perf_counter() - start) * 1e3
+        if config.keys_watched and key_reuse.enabled():
+            key_reuse.check(closed)
         self.traces += 1
         self._spend({"trace": elapsed_ms})
         if config.read("log_compiles"):
@@ -540,6 +541,7 @@ class _Flags(NamedTuple):
     checked: bool  # results are checked for NaN or infinity
     guard: str | None  # what happens to host values among the arguments: ``transfers.level``
     idle: bool  # nothing may be executed
+    tracked: bool  # no random key may be used twice
 
 
 _known_flags: dict[int, _Flags] = {}
@@ -551,6 +553,11 @@ def _flags(token: int) -> _Flags:
         disabled = config.read("disable_jit")
         replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
         found = _known_flags[token] = _Flags(
-            disabled, replays, number_checks.enabled(), transfers.level(), config.read("no_execution")
+            disabled,
+            replays,
+            number_checks.enabled(),
+            transfers.level(),
+            config.read("no_execution"),
+            key_reuse.enabled(),
         )
     return found

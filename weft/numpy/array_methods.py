@@ -213,7 +213,8 @@ def _iter_traced(self: Any) -> Iterator[Any]:
 
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
-    return sys.modules["weft.numpy"].round(self, ndigits or 0)
+    rounded = sys.modules["weft.numpy"].round(self, ndigits or 0)
+    return rounded.astype(int) if ndigits is None and dtypes.issubdtype(self.dtype, np.floating) else rounded
 
 
 def _copy(self: Any) -> Any:

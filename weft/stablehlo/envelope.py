@@ -16,6 +16,7 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
+from weft.dispatch import struct, symbolic_dims
 from weft.stablehlo import flat_tables
 from weft.stablehlo.exported import DisabledSafetyCheck, Exported
 from weft.stablehlo.flat_tables import Numbers, Scalar, Table, View
@@ -229,12 +230,28 @@ def _read_aval(view: View) -> Any:
     else:
         dtype = DTYPES[number]
     shape = view.strings(1)
-    if not all(extent.isdigit() for extent in shape):
-        raise NotImplementedError(
-            f"[deserialize] an argument or result has the shape ({', '.join(shape)}): programs for extents without a "
-            "value are not read yet"
-        )
-    return runtime.ShapedArray(tuple(map(int, shape)), dtype)
+    if all(extent.isdigit() for extent in shape):
+        return runtime.ShapedArray(tuple(map(int, shape)), dtype)
+    return struct.ShapeDtypeStruct(tuple([_extent(text) for text in shape]), dtype)
+
+
+class OtherExtent:
+    """An extent of a result that is no sum of unknown sizes; it is known where the function is called."""
+
+    is_symbolic = True
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _extent(text: str) -> Any:
+    try:
+        return symbolic_dims.symbolic_shape(text)[0]
+    except (NotImplementedError, IndexError):
+        return OtherExtent(text)
 
 
 _LONG_NAMES = ("threefry2x32", "rbg", "unsafe_rbg")

@@ -17,7 +17,7 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tangents import tangent_aval
 from weft.dispatch import jit as jit_module
-from weft.dispatch import struct
+from weft.dispatch import struct, symbolic_dims
 from weft.dispatch.ahead_of_time import tree_differences
 from weft.stablehlo import module, portable
 
@@ -107,7 +107,8 @@ class Exported:
         self.in_shardings_hlo = self._in_named_shardings = (None,) * len(in_avals)
         self.out_shardings_hlo = self._out_named_shardings = (None,) * len(out_avals)
         self.keeps_keys = program is not None  # whether the program has keys where the module has their words
-        self._text, self._artifact, self._program, self._get_vjp = text, artifact, program, get_vjp
+        self._text, self._artifact, self._get_vjp = text, artifact, get_vjp
+        self._programs: dict[Any, ClosedJaxpr] = {} if program is None else {None: program}
 
     def __repr__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"
@@ -155,12 +156,14 @@ class Exported:
         """
         return call(self)(*args, **kwargs)
 
-    def program(self) -> ClosedJaxpr:
-        """The program as a jaxpr, read from the module if need be."""
-        if self._program is None:
+    def program(self, shapes: tuple[tuple[int, ...], ...] | None = None) -> ClosedJaxpr:
+        """The program as a jaxpr, read from the module if need be; ``shapes`` are those of its arguments."""
+        is_open = any(map(symbolic_dims.is_symbolic_dim, [n for aval in self.in_avals for n in aval.shape]))
+        key = shapes if is_open else None
+        if key not in self._programs:
             reader = lazy.submodule("weft.stablehlo.reader")
-            self._program = reader.program(self.mlir_module(), platforms=self.platforms)
-        return self._program
+            self._programs[key] = reader.program(self.mlir_module(), platforms=self.platforms, shapes=key)
+        return self._programs[key]
 
 
 # -- export -----------------------------------------------------------------------------------------------------------
@@ -277,14 +280,33 @@ def _check_call(exported: Exported, leaves: Sequence[Any], in_tree: Any) -> None
         raise ValueError(
             f"Function '{name}' was exported for platforms '{exported.platforms}' but it is used on '('{PLATFORM}',)'."
         )
-    for place, (leaf, aval) in enumerate(zip(leaves, exported.in_avals, strict=True)):
-        given = avals_module.get_aval(leaf)
-        weak = given.weak_type and dtypes.can_cast(given.dtype, aval.dtype, "same_kind")
-        if given.shape != aval.shape or (given.dtype != aval.dtype and not weak):
+    given = [avals_module.get_aval(leaf) for leaf in leaves]
+    sizes = solved([aval.shape for aval in exported.in_avals], [aval.shape for aval in given])
+    for place, (found, aval) in enumerate(zip(given, exported.in_avals, strict=True)):
+        weak = found.weak_type and dtypes.can_cast(found.dtype, aval.dtype, "same_kind")
+        shape = tuple([n.at(sizes) if symbolic_dims.is_symbolic_dim(n) else n for n in aval.shape])
+        if found.shape != shape or (found.dtype != aval.dtype and not weak):
+            text = str(struct.ShapeDtypeStruct(aval.shape, aval.dtype)) if shape != aval.shape else aval.str_short()
             raise ValueError(
-                f"[export] argument leaf {place} of '{name}' was exported as {aval.str_short()}, "
-                f"and is {given.str_short()} in the call"
+                f"[export] argument leaf {place} of '{name}' was exported as {text}, and is {found.str_short()} "
+                f"in the call{f', where {sizes}' if sizes else ''}"
             )
+
+
+def solved(expected: Sequence[Sequence[Any]], given: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The unknown sizes in expected shapes, from the extents of those given: of extents with one unknown."""
+    sizes: dict[str, int] = {}
+    for shape, extents in zip(expected, given, strict=True):
+        for dim, extent in zip(shape, extents):
+            if symbolic_dims.is_symbolic_dim(dim) and len(dim.factors) == 1:
+                ((name, factor),) = dim.factors.items()
+                sizes.setdefault(name, (extent - dim.constant) // factor)
+    missing = {
+        name for shape in expected for dim in shape if symbolic_dims.is_symbolic_dim(dim) for name in dim.factors
+    }
+    if missing - set(sizes):
+        raise NotImplementedError(f"[export] the sizes {sorted(missing - set(sizes))} stand in no extent alone")
+    return sizes
 
 
 def _on_words(exported: Exported, leaves: Sequence[Any]) -> Sequence[Any]:
@@ -304,13 +326,15 @@ def _on_words(exported: Exported, leaves: Sequence[Any]) -> Sequence[Any]:
 @functools.lru_cache(maxsize=256)
 def _flat(exported: Exported) -> Callable[..., Any]:
     """A jitted function of the flat arguments, whose derivative is the exported one."""
-    in_avals = exported.in_avals if exported.keeps_keys else tuple(map(avals_module.physical_aval, exported.in_avals))
+    in_avals = exported.in_avals
+    if not exported.keeps_keys:
+        in_avals = [avals_module.physical_aval(x) if dtypes.is_extended(x.dtype) else x for x in in_avals]
 
     def run(*leaves: Any) -> tuple[Any, ...]:
-        program = exported.program()
         values = [_typed(leaf, aval) for leaf, aval in zip(leaves, in_avals, strict=True)]
-        if len(program.in_avals) != len(values):
+        if not exported.keeps_keys:
             values = [values[place] for place in exported.module_kept_var_idx]
+        program = exported.program(tuple([avals_module.get_aval(x).shape for x in values]))
         with config.context("enable_x64", True):  # the types are those of the program
             outs = eval_jaxpr(program.jaxpr, program.consts, *values)
         return tuple([_result(x, aval) for x, aval in zip(outs, exported.out_avals, strict=True)])
@@ -326,7 +350,7 @@ def _flat(exported: Exported) -> Callable[..., Any]:
         derivative = exported.vjp()
         expected = derivative.in_avals[len(leaves) :]
         given = [
-            np.zeros(aval.shape, dtypes.float0) if aval.dtype == dtypes.float0 else x
+            np.zeros(avals_module.get_aval(x).shape, dtypes.float0) if aval.dtype == dtypes.float0 else x
             for x, aval in zip(cotangents, expected, strict=True)
         ]
         return tuple(_flat(derivative)(*leaves, *given))
@@ -345,5 +369,5 @@ def _typed(leaf: Any, aval: Any) -> Any:
 def _result(x: Any, aval: Any) -> Any:
     """A result of the type that was exported: booleans become the tangents of integers."""
     if aval.dtype == dtypes.float0 and avals_module.get_aval(x).dtype != dtypes.float0:
-        return np.zeros(aval.shape, dtypes.float0)
+        return np.zeros(avals_module.get_aval(x).shape, dtypes.float0)
     return x

@@ -12,7 +12,7 @@ import numpy as np
 from weft import lax
 from weft.core import avals
 from weft.core.primitive import registry
-from weft.stablehlo import parser, read_lapack
+from weft.stablehlo import known_extents, parser, read_lapack
 
 Reader = Callable[..., Any]
 
@@ -40,6 +40,7 @@ def _function(name: str) -> Reader:
 
 
 READERS: dict[str, Reader] = {f"stablehlo.{theirs}": _function(ours) for theirs, ours in ELEMENTWISE.items()}
+READERS |= known_extents.DYNAMIC
 READERS |= {f"chlo.{theirs}": _function(ours) for theirs, ours in CLIENT.items()}
 
 
@@ -185,8 +186,8 @@ def _vectors_last(indices: Any, dim: int) -> Any:
     return indices if dim == rank - 1 else lax.transpose(indices, [*order, dim])
 
 
-@reads("gather")
-def gather(site: Any, x: Any, indices: Any) -> Any:
+@reads("gather", "dynamic_gather")
+def gather(site: Any, x: Any, indices: Any, given: Any = None) -> Any:
     text = site.attribute("dimension_numbers")
     field = functools.partial(parser.field, text)
     numbers = lax.GatherDimensionNumbers(
@@ -197,7 +198,8 @@ def gather(site: Any, x: Any, indices: Any) -> Any:
         field("start_indices_batching_dims"),
     )
     indices = _vectors_last(indices, *(field("index_vector_dim") or (0,)))
-    sizes = parser.integers(site.attribute("slice_sizes"))
+    sizes = site.attribute("slice_sizes")
+    sizes = parser.integers(sizes) if given is None else known_extents.extents(given, "dynamic_gather")
     return lax.gather(x, indices, numbers, sizes, mode="clip", **_promises(site))
 
 
@@ -439,6 +441,8 @@ def _array(x: Any) -> Any:
 @reads("case")
 def case(site: Any, index: Any) -> Any:
     count = len(site.operation.regions)
+    if isinstance(index, np.ndarray):  # the number of the platform
+        return site.region(int(index) if 0 <= index < count else count - 1)()
     outside = lax.bitwise_or(lax.lt(index, np.int32(0)), lax.ge(index, np.int32(count)))
     index = lax.select_n(outside, index, np.int32(count - 1))
     return lax.switch(index, [lambda n=n: tuple(site.region(n)()) for n in range(count)])
@@ -490,7 +494,9 @@ def custom_call(site: Any, *operands: Any) -> Any:
     if target in IDENTITIES:
         return list(operands)
     if target == "shape_assertion":
-        return []
+        return known_extents.check(site, *operands)
+    if target == "stablehlo.dynamic_reduce_window":
+        return _open_windows(site, *operands)
     routine = re.fullmatch(r"lapack_[sdcz](\w+?)_ffi", target)
     reader = read_lapack.ROUTINES.get(routine[1]) if routine else None
     if reader is None:
@@ -498,3 +504,16 @@ def custom_call(site: Any, *operands: Any) -> Any:
     config = site.attribute("mhlo.backend_config") or ""
     letters = {name: chr(int(code)) for name, code in re.findall(r"(\w+) = (\d+) : ui8", config)}
     return reader(letters, site.types, *operands)
+
+
+def _open_windows(site: Any, x: Any, start: Any, *bounds: Any) -> Any:
+    """``reduce_window`` where extents are open: window, strides, dilations and padding are operands."""
+    sizes, strides, base, window, pairs = [known_extents.extents(bound, "dynamic_reduce_window") for bound in bounds]
+    (name,) = re.findall(r"@([\w.$-]+)", site.attribute("called_computations"))
+    block = site.reading.functions[name]
+    known = {"stablehlo.add": lax.add, "stablehlo.maximum": lax.max, "stablehlo.minimum": lax.min}
+    combine = known.get(block.operations[0].name) if len(block.operations) == 2 else None
+    combined = combine or (lambda a, b: site.called(name)(a, b)[0])
+    first = start.dtype.type(start.item()) if isinstance(start, np.ndarray) else start
+    padded = [(pairs[k], pairs[k + 1]) for k in range(0, len(pairs), 2)]
+    return lax.reduce_window(x, first, combined, sizes, strides, padded, base, window)

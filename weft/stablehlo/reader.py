@@ -1,7 +1,7 @@
 """From the text of a StableHLO module to a jaxpr: the operations of the main function are run under a trace.
 
-Constants stay NumPy arrays; what is known where the module is read (loops excepted) need not be a program. How an
-operation is read stands in ``read_operations``.
+Constants stay NumPy arrays, and so do small integers that are computed from them and from extents (``known_extents``):
+shapes that a module leaves open are known where it is read. How an operation is read stands in ``read_operations``.
 """
 
 from __future__ import annotations
@@ -14,15 +14,22 @@ import numpy as np
 from weft import config, runtime
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.trace import trace_to_jaxpr
-from weft.stablehlo import read_operations
+from weft.stablehlo import known_extents, read_operations
 from weft.stablehlo.parser import Block, Operation, Parser
 
 Environment = dict[str, Any]
 
 
-def program(text: str, name: str = "main", *, platforms: Sequence[str] = ("cpu",)) -> ClosedJaxpr:
+def program(
+    text: str,
+    name: str = "main",
+    *,
+    platforms: Sequence[str] = ("cpu",),
+    shapes: Sequence[tuple[int, ...]] | None = None,
+) -> ClosedJaxpr:
     """The program of a function of a module, in generic form (weft's own text, or what a portable artifact holds).
 
+    ``shapes`` are those of the arguments, where the module leaves extents open.
     Raises NotImplementedError for an operation that weft does not have, ValueError for text that is no such module.
 
     >>> text = weft.jit(lambda x: x + 1).lower(np.float32(1)).as_text("stablehlo")
@@ -36,10 +43,15 @@ def program(text: str, name: str = "main", *, platforms: Sequence[str] = ("cpu",
     main = functions[name]
     fixed = [np.int32(platforms.index("cpu") if "cpu" in platforms else 0)] if len(platforms) > 1 else []
     arguments = main.arguments[len(fixed) :]
-    for argument, (shape, _) in arguments:
+    if shapes is None:
+        shapes = [shape for _, (shape, _) in arguments]
+    avals = []
+    for (argument, (expected, dtype)), shape in zip(arguments, shapes, strict=True):
         if any(n is None for n in shape):
-            raise NotImplementedError(f"[stablehlo] the argument {argument} has extents without a value")
-    avals = [runtime.ShapedArray(shape, dtype) for _, (shape, dtype) in arguments]
+            raise ValueError(f"[stablehlo] the argument {argument} has extents without a value: give shapes=")
+        if len(shape) != len(expected) or any(m not in (n, None) for m, n in zip(expected, shape, strict=True)):
+            raise ValueError(f"[stablehlo] the argument {argument} has the shape {expected}, got {tuple(shape)}")
+        avals.append(runtime.ShapedArray(tuple(shape), dtype))
     reading = Reading(functions)
     with config.context("enable_x64", True):  # the types are those of the text
         return trace_to_jaxpr(lambda *values: reading.run(main, [*fixed, *values], {}), avals)[0]
@@ -64,6 +76,9 @@ class Reading:
         return []
 
     def operation(self, operation: Operation, operands: list[Any], env: Environment) -> list[Any]:
+        fold = known_extents.FOLDS.get(operation.name)
+        if fold is not None and known_extents.are_known(operands):
+            return [fold(Site(self, operation, env), *operands)]
         reader = read_operations.READERS.get(operation.name)
         if reader is None:
             target = operation.attributes.get("call_target_name", "")
