@@ -327,11 +327,12 @@ def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> 
 
 
 def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-    """Captured constants as Arrays."""
-    return [
+    """Captured constants as Arrays of the CPU."""
+    arrays = [
         const if isinstance(const, runtime.Array) else runtime.array_from_numpy(np.asarray(const, v.aval.dtype), v.aval)
         for const, v in zip(consts, variables, strict=True)
     ]
+    return [runtime.array_to_place(array, 0) if array.place > 1 else array for array in arrays]
 
 
 def stats() -> dict[str, Any]:
