@@ -36,7 +36,7 @@ from weft.compiler.instructions import (
     SameOutput,
 )
 from weft.compiler.kernels import Kernels, Step
-from weft.compiler.product_loops import Loops, StridedOperand
+from weft.compiler.product_loops import Loops, StridedOperand, is_in_pieces
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn, Literal
@@ -492,7 +492,8 @@ class Planner:
         left, right = (0, 0) if in_chains else equation.params["space"].starts
         places = self._viewed(lhs, step.views[0], left), self._viewed(rhs, step.views[1], right), self.place(out)
         whole = (*contraction.free_sizes(equation), "exchanged" in equation.params)
-        return Gemm(*chars, *places, *_dims(loops), tuple(batch), in_chains, whole)
+        unit = in_chains or lhs.aval.dtype.itemsize < 4 or not is_in_pieces(loops)
+        return Gemm(*chars, *places, *_dims(loops), tuple(batch), in_chains, whole, unit)
 
     def _viewed(self, variable: Any, view: StridedOperand | None, start: int) -> Place:
         """The place where an operand begins; for a view in the array from which it is read."""
