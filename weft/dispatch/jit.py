@@ -199,6 +199,19 @@ def _annotate(jitted: Any, annotations: dict[str, Any]) -> None:
     vars(jitted)["__annotations__"] = annotations
 
 
+def _signature(jitted: Any) -> inspect.Signature:
+    """The function's, also for ``inspect.signature(jitted, follow_wrapped=False)``."""
+    own = vars(jitted)
+    found = own["__signature__"] if "__signature__" in own else signature.signature_of(own.get("__wrapped__"))
+    if found is None:
+        raise AttributeError(f"{jitted!r} wraps a callable without a signature")
+    return found
+
+
+def _sign(jitted: Any, given: inspect.Signature) -> None:
+    vars(jitted)["__signature__"] = given
+
+
 def _repr(jitted: Any) -> str:
     return f"<PjitFunction of {vars(jitted).get('__wrapped__')!r}>"
 
@@ -236,8 +249,11 @@ install_methods(
     _cache_size=runtime.JitFunction.cache_size,
     __repr__=_repr,
     __annotations__=property(_annotations, _annotate),
+    __signature__=property(_signature, _sign),
     __reduce__=_reduce,
 )
+# Libraries look for the name of JAX's type to find jitted functions.
+runtime.JitFunction.__name__ = runtime.JitFunction.__qualname__ = "PjitFunction"
 
 
 def clear_caches() -> None:
