@@ -69,5 +69,6 @@ def test_values_and_types() -> None:
     assert not weft.nn.softplus(np.arange(3)).weak_type
     assert jnp.round(1.25, 1).weak_type
     assert weft.scipy.fft.dctn(np.arange(3), axes=()).dtype == np.int32
+    np.testing.assert_allclose(weft.scipy.fft.idctn(weft.scipy.fft.dctn(X, axes=0), axes=0), X, atol=1e-6)
     for result in (lax.linalg.lu(np.eye(2)), lax.linalg.hessenberg(np.eye(2)), lax.linalg.tridiagonal(np.eye(2))):
         assert type(result) is list

@@ -97,7 +97,7 @@ def _along_all(x: Any, s: Any, axes: Any, norm: str | None, function: Any, name:
     lengths = None if s is None else [operator.index(n) for n in s]
     if axes is None:
         axes = range(rank) if lengths is None else range(rank - len(lengths), rank)
-    places = [axes_module.canonical_axis(axis, rank) for axis in axes]
+    places = [axes_module.canonical_axis(axis, rank) for axis in axes_module.as_tuple(axes)]
     if len(set(places)) != len(places):
         raise ValueError(f"[{name}] repeated axis: {tuple(places)}")
     if lengths is not None and len(lengths) != len(places):
@@ -137,9 +137,10 @@ def dctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | Non
     >>> dctn(np.ones((2, 2), np.float32)).tolist()
     [[16.0, 0.0], [0.0, 0.0]]
     """
-    if axes is not None and not tuple(axes):
+    checked = _checked("dctn", x, type, norm)
+    if axes is not None and not axes_module.as_tuple(axes):
         return wnp.asarray(x)
-    x = _checked("dctn", x, type, norm)
+    x = checked
     return _along_all(x, s, axes, norm, _forward, "dctn")
 
 
@@ -149,7 +150,8 @@ def idctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | No
     >>> idctn(np.float32([[16, 0], [0, 0]])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    if axes is not None and not tuple(axes):
+    checked = _checked("idctn", x, type, norm)
+    if axes is not None and not axes_module.as_tuple(axes):
         return wnp.asarray(x)
-    x = _checked("idctn", x, type, norm)
+    x = checked
     return _along_all(x, s, axes, norm, _backward, "idctn")
