@@ -419,8 +419,8 @@ class _ReducedLoop:
             )
 
         ends = writer.index("add", high, writer.index("sub", base, "1"))
-        numbers = [writer.op(f"udiv i64 {index}, {base}") for index in (low, ends)]
-        return self._carry(*numbers, 1, values, run)
+        first_run, last_run = [writer.op(f"udiv i64 {index}, {base}") for index in (low, ends)]
+        return self._carry(first_run, last_run, 1, values, run)
 
     def _seeds(self, reduction: ir.Reduce, copy: Instance, start: str) -> reduce_tree.Accumulators:
         """The accumulators with which a block starts: the same position in every lane."""
