@@ -67,6 +67,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("random_seed_offset", 0, int, "added to every integer seed", in_key=True),
     _option("enable_custom_prng", False, bool, "PRNGKey gives typed keys", in_key=True),
     _option("high_dynamic_range_gumbel", False, bool, "gumbel draws twice the bits by default", in_key=True),
+    _option("debug_key_reuse", False, bool, "raise where a random key is used twice", in_key=True),
     _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
     _option("no_execution", False, bool, "raise where a program would be run", in_key=True),
     _option("allow_f16_reductions", True, bool, "sums of half precisions are accepted", in_key=True),
@@ -99,7 +100,7 @@ INERT: dict[str, Any] = {
     "check_static_indices": False, "check_vma": True, "compilation_cache_check_contents": False,
     "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
     "compiler_detailed_logging_min_ops": 10, "compiler_enable_remat_pass": True,
-    "cpu_enable_async_dispatch": True, "custom_vjp3": False, "debug_key_reuse": False,
+    "cpu_enable_async_dispatch": True, "custom_vjp3": False,
     "debug_log_modules": "", "disable_bwd_checks": False, "disable_most_optimizations": False,
     "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "", "eager_constant_folding": False,
     "embedded_constants_max_bytes": -1, "enable_compilation_cache": True, "enable_pgle": False,
@@ -150,7 +151,6 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
                                   "BF16_BF16_F32_X9", "F32_F32_F32"), _ONE_DTYPE),
     "legacy_prng_key": (("allow",), "raw keys are always accepted"),
     "explicit_x64_dtypes": (("warn",), "a 64-bit dtype asked for without enable_x64 becomes 32-bit, with a warning"),
-    "debug_key_reuse": ((False,), "the use of keys is not tracked"),
     "check_static_indices": ((False,), "static indices are not checked"),
     "thread_guard": ((False,), "threads are not checked"),
     "array_garbage_collection_guard": ((None, "allow"), "garbage collection of arrays is not watched"),
@@ -175,6 +175,7 @@ _values: dict[str, Any] = {}
 _tokens: dict[tuple[Any, ...], int] = {}
 _interned: list[tuple[Any, ...]] = []  # the values of each token
 execution_watched = False  # whether no_execution was ever set
+keys_watched = False  # whether debug_key_reuse was ever set
 _version = 0  # grows with every process-wide change, so that threads make their tokens anew
 _lock = threading.RLock()
 
@@ -206,6 +207,8 @@ def _checked(name: str, value: Any) -> Any:
         raise NotImplementedError(f"[config] {name}={value!r} is not implemented ({reason}); use one of {list(built)}")
     if name == "no_execution" and value:
         globals()["execution_watched"] = True
+    if name == "debug_key_reuse" and value:
+        globals()["keys_watched"] = True
     if option is None:
         if name in ("platforms", "platform_name") and value not in (None, "", "cpu"):
             raise NotImplementedError(f"[config] {name}={value!r}: weft runs on the CPU; use 'cpu' or None")

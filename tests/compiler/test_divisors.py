@@ -34,6 +34,19 @@ def test_quotients_and_remainders_by_literals_are_numpys(dtype: np.dtype) -> Non
                 np.testing.assert_array_equal(found, wanted, f"by {y}")
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint32, np.int64], ids=lambda dtype: np.dtype(dtype).name)
+def test_quotients_and_remainders_of_scalars_in_loops_are_numpys(dtype: Any) -> None:
+    info, r = np.iinfo(dtype), np.random.default_rng(0)
+    x = np.array([info.min, info.min + 1, info.max, 0, 1, *r.integers(info.min, info.max, 40, dtype)], dtype)
+    with weft.enable_x64(True):
+        for y in [y for y in (2, 3, 7, 64, 100, 10007, 2**31 - 1) if y <= info.max]:
+            step = lambda total, e, y=y: (total + e % y, (e // y, e % y))
+            total, found = weft.jit(lambda x, step=step: weft.lax.scan(step, jnp.zeros((), x.dtype), x))(x)
+            quotient, rest = np.divmod(x, dtype(y))
+            for each, wanted in zip((*found, total), (quotient, rest, rest.sum(dtype=dtype)), strict=True):
+                np.testing.assert_array_equal(each, wanted, f"by {y}")
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint32])
 def test_division_by_a_literal_zero_is_what_it_is_by_an_array_of_zeros(dtype: Any) -> None:
     x = np.array([0, 1, 5, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)

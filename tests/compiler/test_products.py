@@ -284,6 +284,10 @@ for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300), (1,
         parts = ((rng.standard_normal(s) * 9, rng.standard_normal(s)) for s in ((m, k), (k, n)))
         a, b = ((x + 1j * y if dtype.startswith("complex") else x).astype(dtype) for x, y in parts)
         sys.stdout.buffer.write(np.asarray(jnp.matmul(a, b)).tobytes())
+for rows, columns in ((2100, 49), (2600, 17)):  # blocks of terms; rows by the same rows
+    a, b = jnp.array(rng.standard_normal((rows, columns))), jnp.array(rng.standard_normal((rows, 40)))
+    for out in (a.T @ a, a.T @ b, b.T @ a):
+        sys.stdout.buffer.write(np.asarray(out).tobytes())
 """
 
 

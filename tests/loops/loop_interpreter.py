@@ -90,8 +90,9 @@ def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:
                 values[out] = run.buffers[operand][run.positions[operand]]
             case ir.Store(operand, value):
                 _store(run, operand, values[value])
-            case ir.LoadAt(out, operand, offset):
-                values[out] = run.buffers[operand][run.positions[operand] + values[offset].astype(np.int64)]
+            case ir.LoadAt(out, operand, offset, inside):
+                places = run.positions[operand] + values[offset].astype(np.int64)
+                values[out] = _loaded(run.buffers[operand], places, True if inside is None else values[inside])
             case ir.Update():
                 _update(run, s)
             case ir.RowStore(row, value):
@@ -106,6 +107,16 @@ def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:
                 _apply(s, values)
             case ir.Scan():
                 _scan(run, s)
+
+
+def _loaded(buffer: np.ndarray, places: np.ndarray, inside: Any) -> np.ndarray:
+    """The elements at ``places``, all of them in the buffer where ``inside`` holds; zero elsewhere."""
+    places, inside = np.broadcast_arrays(places, inside)
+    read = places[inside]
+    assert not read.size or (read.min() >= 0 and read.max() < buffer.size), "a load outside its operand"
+    found = np.zeros(places.shape, buffer.dtype)
+    found[inside] = buffer[read]
+    return found
 
 
 def _store(run: _Run, operand: int, value: Any) -> None:

@@ -42,6 +42,7 @@ MODULES = {
     "scipy_sparse_linalg": "scipy.sparse.linalg",
     "scipy_special": "scipy.special",
     "scipy_windows": "scipy.signal.windows",
+    "stablehlo": "weft.stablehlo",
     "sklearn_datasets": "sklearn.datasets",
 }
 

@@ -43,7 +43,9 @@ def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
         total += instances.cost(statements) * NS_PER_INSTRUCTION / lanes
         total += sum(2.0 * NS_PER_INSTRUCTION / lanes for _ in phase.reductions)
         for s in statements:
-            if isinstance(s, ir.Load | ir.Store) and any(nest.operands[s.operand].strides):
+            if isinstance(s, ir.LoadAt) and s.inside is not None:
+                total += elements.of(nest.operands[s.operand].dtype).size * NS_PER_BYTE
+            elif isinstance(s, ir.Load | ir.Store) and any(nest.operands[s.operand].strides):
                 operand = nest.operands[s.operand]
                 element = elements.of(operand.dtype)
                 along = nest.digits[-1] if nest.uses_digits(s.operand) else nest.vector

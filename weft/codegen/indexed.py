@@ -12,7 +12,7 @@ from weft.codegen import instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
-from weft.codegen.memory import whole
+from weft.codegen.memory import Mask, whole
 from weft.loops import ir
 
 if TYPE_CHECKING:
@@ -25,11 +25,34 @@ def load_at(parent: NestWriter, s: ir.LoadAt, tile: list[Instance], place: Posit
     if not tile:
         return
     offset = uniform_offset(parent, s.offset, tile[0])
+    if s.inside is not None:
+        assert offset is not None
+        for copy in tile:
+            copy.values[s.out] = _load_inside(parent, s, copy, _moved(parent, s.operand, place, offset))
+        return
     if offset is not None:
         parent.load(ir.Load(s.out, s.operand), tile, _moved(parent, s.operand, place, offset))
         return
     for copy in tile:
         copy.values[s.out] = _gather(parent, s, copy, place)
+
+
+def _load_inside(parent: NestWriter, s: ir.LoadAt, copy: Instance, place: Position) -> Value:
+    """Load the lanes that are inside the operand."""
+    operand, lanes, pointer = parent.nest.operands[s.operand], copy.memory.lanes, place.pointers[s.operand]
+    assert s.inside is not None
+    inside = copy.values[s.inside].part
+    if parent.stride(s.operand, copy):
+        assert copy.index is not None and parent.nest.vector is not None
+        distance = parent.distance(s.operand, parent.nest.vector, copy.index)
+        pointer = parent.writer.element(whole(operand.dtype), pointer, distance)
+        if copy.mask is not None:
+            inside = inside & copy.mask.lanes
+        if lanes.width > 1 and parent.stride(s.operand, copy) == 1 and copy.memory.masks(operand.dtype):
+            return copy.memory.load(operand.dtype, pointer, Mask("0", inside))
+        if lanes.width > 1:
+            return copy.memory.load_inside(operand.dtype, pointer, _steps(parent, s.operand, copy), inside)
+    return copy.memory.load_inside(operand.dtype, pointer, lanes.splat("0", "i64"), inside)
 
 
 def uniform_offset(parent: NestWriter, number: int, copy: Instance) -> str | None:

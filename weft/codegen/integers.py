@@ -57,8 +57,9 @@ def natural_quotient(x: V, y: V) -> V:
     The error of the factor 2**(bits - 1 + length) / y + 1 is smaller than the distance of x / y to the next integer
     (see ``_quotient_by_one``).
     """
-    bits, lanes, one, writer = _bits(x), x.lanes, x.lanes.one_of(y), x.lanes.writer
-    if one is None or bits < 32 or lanes.width < 2:
+    bits, lanes, writer = _bits(x), x.lanes, x.lanes.writer
+    one = lanes.one_of(y) if lanes.width > 1 else y
+    if one is None or bits < 32 or (lanes.width < 2 and (bits == 64 or not writer.defines(y.text))):
         return quotient(x, y, False)
     long = bits == 64
 

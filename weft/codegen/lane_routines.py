@@ -244,7 +244,22 @@ class LaneWriter(RoutineWriter):
 
     def holds(self, s: routine.Repeat, result: Array) -> str:
         part = result.pieces[0].part
-        return part.lanes.any(part & self.mask.lanes) if s.by_element else part.text
+        if not s.by_element:
+            return part.text
+        # lanes past the end go on as long as the tile's first lane, which they repeat
+        lanes, narrow, writer = part.lanes, self.target.lanes, self.writer
+        if writer.avx512 or lanes.width <= narrow:
+            return lanes.any(part)
+        # without registers for masks, whole vectors are joined first: LLVM would pack all lanes to bytes
+        wide = part.cast("sext", "i32")
+        width = lanes.width
+        while width > narrow:
+            half, parts = Lanes(writer, width // 2), []
+            for first in (0, width // 2):
+                picks = range(first, first + width // 2)
+                parts.append(V(half, "i32", half.shuffle(wide.text, "poison", "i32", picks, width)))
+            wide, width = parts[0] | parts[1], width // 2
+        return wide.lanes.any(wide.ne(0))
 
 
 def _outs(s: Any) -> tuple[int, ...]:

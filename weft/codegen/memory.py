@@ -219,6 +219,27 @@ class Memory:
             text = self.writer.call(f"llvm.masked.load.{suffix}.p0", type_, arguments)
         return self.join(dtype, text, self.lanes.width)
 
+    def load_inside(self, dtype: np.dtype, pointer: str, offsets: V, inside: V) -> Value:
+        """Those lanes at ``offsets`` that are ``inside``, one after another; for others zero is read from the stack."""
+        element, lanes, writer = elements.of(dtype), self.lanes, self.writer
+        zero, texts = writer.alloca(whole(dtype)), ["poison"] * element.parts
+        writer.line(f"store {whole(dtype)} 0, ptr {zero}, align 64")
+        for lane in range(lanes.width):
+            at, taken = (v.text if lanes.width == 1 else lanes.extract(v, lane) for v in (offsets, inside))
+            p = writer.op(f"select i1 {taken}, ptr {writer.element(whole(dtype), pointer, at)}, ptr {zero}")
+            for k in range(element.parts):
+                word = writer.op(
+                    f"load {element.memory}, ptr {writer.element(element.memory, p, str(k))}, align {element.bytes}"
+                )
+                texts[k] = (
+                    word
+                    if lanes.width == 1
+                    else writer.op(
+                        f"insertelement {lanes.type(element.memory)} {texts[k]}, {element.memory} {word}, i64 {lane}"
+                    )
+                )
+        return Value(dtype, tuple(self.arrive(dtype, V(lanes, element.memory, t)) for t in texts))
+
     def store(self, value: Value, pointer: str, mask: Mask | None = None) -> None:
         if self.lanes.width == 1:
             self.store_scalar(value, pointer)

@@ -342,34 +342,45 @@ class RoutineWriter:
         head, body, done = writer.fresh_label(), writer.fresh_label(), writer.fresh_label()
         before = writer.block
         initial = outer_scope.flatten([self.values[n] for n in s.initial])
+        held = [_held(writer, type_) for type_, _ in initial]
+        first = _widened(writer, initial, held)
         writer.branch(head)
         writer.label(head)
         at = len(writer.lines)
         count = writer.name()
         names = [writer.name() for _ in initial]
         types = [self.type(n) for n in s.body.arguments]
-        state = outer_scope.rebuild(types, names)
-        goes_on = self.test(s, state, count)
+
+        def state() -> list[Array]:
+            """In a block of its own: a mask that comes from another block would be taken apart, lane by lane."""
+            kept = zip(initial, held, names, strict=True)
+            texts = [
+                name if type_ == to else writer.op(f"icmp ne {to} {name}, zeroinitializer")
+                for (type_, _), to, name in kept
+            ]
+            return outer_scope.rebuild(types, texts)
+
+        goes_on = self.test(s, state(), count)
         writer.branch_if(goes_on, body, done)
         writer.label(body)
         self.scope, self.row, self.downwards = outer_scope.inner(), count, s.reverse
         if s.reverse and s.trips is not None:
             last = writer.index("sub", self.trips[s.trips], "1")
             self.row = writer.index("sub", last, count)
-        self.values.update(zip(s.body.arguments, state, strict=True))
-        following = [text for _, text in self.scope.flatten(self.run(s.body))]
+        self.values.update(zip(s.body.arguments, state(), strict=True))
+        following = _widened(writer, self.scope.flatten(self.run(s.body)), held)
         counted = writer.op(f"add nsw i64 {count}, 1")
         self.poll(counted)
         latch = writer.block
         writer.branch(head)
         phis = [f"{count} = phi i64 [ 0, %{before} ], [ {counted}, %{latch} ]"]
-        for (type_, first), name, new in zip(initial, names, following, strict=True):
-            phis.append(f"{name} = phi {type_} [ {first}, %{before} ], [ {new}, %{latch} ]")
+        for to, name, old, new in zip(held, names, first, following, strict=True):
+            phis.append(f"{name} = phi {to} [ {old}, %{before} ], [ {new}, %{latch} ]")
         writer.lines[at:at] = phis
         writer.label(done)
         self.scope = outer_scope.inner()
         self.row, self.downwards = outer_row
-        self.values.update(zip(s.outs, state, strict=True))
+        self.values.update(zip(s.outs, state(), strict=True))
         self.steps = count
 
     def poll(self, count: str) -> None:
@@ -440,3 +451,16 @@ _STATEMENTS = {
     routine.Repeat: "repeat",
     routine.Choose: "choose",
 }
+
+
+def _held(writer: Writer, type_: str) -> str:
+    """The type in which a loop holds a value: masks as numbers where there are no registers for masks."""
+    return type_.replace("x i1>", "x i32>") if not writer.avx512 else type_
+
+
+def _widened(writer: Writer, values: Sequence[tuple[str, str]], held: Sequence[str]) -> list[str]:
+    """(type, value) as these types."""
+    return [
+        text if to == type_ else writer.op(f"sext {type_} {text} to {to}")
+        for (type_, text), to in zip(values, held, strict=True)
+    ]

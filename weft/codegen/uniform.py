@@ -31,8 +31,8 @@ def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int])
     match s:
         case ir.Load(out, operand):
             return (out,) if any(nest.operands[operand].strides[d] for d in dims) else ()
-        case ir.LoadAt(out, operand, offset):
-            return (out,) if offset in found or any(nest.operands[operand].strides[d] for d in dims) else ()
+        case ir.LoadAt(out, operand, offset, inside):
+            return (out,) if {offset, inside} & found or any(nest.operands[operand].strides[d] for d in dims) else ()
         case ir.IndexOf(out, dim):
             return (out,) if dim in dims else ()
         case ir.Apply(out):

@@ -109,6 +109,10 @@ class Writer:
             self.lines = lines
         return found
 
+    def defines(self, value: str) -> bool:
+        """Whether ``value`` is defined where ``beside`` finds it, and not in the part that is being written."""
+        return any(line.startswith(value + " = ") for line in self.lines)
+
     def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic, declaring it on first use."""
         if name not in self.declarations:

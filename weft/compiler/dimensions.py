@@ -24,9 +24,20 @@ class Dimensions(Record, frozen=False):
     lone: int = -1  # the symbol of the axis of a reduction over structural unit dimensions only
     index_maps: dict[Any, IndexMap] = field(default_factory=dict)
     windows: dict[Any, kinds.Windows] = field(default_factory=dict)  # of gathers and scatters
+    sliced: dict[int, tuple[int, int]] = field(default_factory=dict)  # symbol of a slice -> symbol, extent of the whole
+    of_slices: set[Any] = field(default_factory=set)  # arrays assembled from slices of dimensions as long as their own
 
     def symbols(self, atom: Any) -> tuple[int, ...]:
         return () if type(atom) is Literal else self.sizes.symbols(atom)
+
+    def whole(self, symbol: int, extent: int, wanted: int) -> int | None:
+        """The symbol of the dimension, ``wanted`` elements long, of which a dimension is a slice (or all)."""
+        while extent != wanted:
+            found = self.sliced.get(symbol)
+            if found is None:
+                return None
+            symbol, extent = self.sizes.find(found[0]), found[1]
+        return symbol
 
     def fresh(self, variable: Any) -> None:
         """New symbols for all dimensions: nothing is known of this variable's shape."""
@@ -75,7 +86,9 @@ def _view(result: Dimensions, equation: JaxprEqn) -> None:
     for dim, symbol, extent in zip(index_map, result.symbols(operand), operand.aval.shape, strict=True):
         if dim.axis != CONSTANT:
             whole = dim.step in (1, -1) and out.aval.shape[dim.axis] == extent
-            final[dim.axis] = symbol if whole else -1
+            final[dim.axis] = symbol if whole else result.sizes.fresh()
+            if not whole and dim.step == 1:
+                result.sliced[final[dim.axis]] = symbol, extent
     result.sizes.assign(out, [result.sizes.fresh() if symbol == -1 else symbol for symbol in final])
 
 
@@ -105,16 +118,22 @@ def _assemble(result: Dimensions, equation: JaxprEqn) -> None:
     out = equation.outvars[0]
     avals = [atom.aval for atom in equation.invars]
     symbols: list[int] = [UNIT] * len(out.aval.shape)
+    of_slices = True
     for piece in equation.primitive.kind.pieces(avals, out.aval, equation.params):
         operand = equation.invars[piece.operand]
         if type(operand) is Literal or not operand.aval.shape:
             continue
         rows = zip(piece.index_map, result.sizes.symbols(operand), operand.aval.shape, strict=True)
         for dim, symbol, extent in rows:
-            if dim.axis == CONSTANT or symbol == UNIT or dim.start or dim.step != 1:
-                continue
-            if extent == out.aval.shape[dim.axis]:
-                symbols[dim.axis] = result.sizes.unite(symbols[dim.axis], symbol)
+            whole = None
+            if dim.axis != CONSTANT and dim.step == 1:
+                whole = result.whole(symbol, extent, out.aval.shape[dim.axis])
+            if whole is None:
+                of_slices = False
+            elif whole != UNIT:
+                symbols[dim.axis] = result.sizes.unite(symbols[dim.axis], whole)
+    if of_slices:
+        result.of_slices.add(out)
     result.sizes.assign(out, [symbol if symbol != UNIT else result.sizes.fresh() for symbol in symbols])
 
 

@@ -23,8 +23,6 @@ Rewritten = tuple[Callable[..., Any], Sequence[Any]]  # a function and its argum
 
 def rewrite(equation: JaxprEqn, makers: Makers) -> Rewritten | None:
     """The same result by other operations, if ``equation`` ends a division by a literal."""
-    if not equation.outvars[0].aval.shape:  # nothing to gain
-        return None
     if equation.primitive is lax.select_n_p:
         return _floored(equation, makers) if len(equation.invars) == 3 else None
     x, y = equation.invars

@@ -15,7 +15,7 @@ from weft.compiler import pipeline
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
-from weft.effects import number_checks, user_primitives
+from weft.effects import key_reuse, number_checks, user_primitives
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -33,11 +33,16 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
     if config.execution_watched and config.read("no_execution"):
         raise RuntimeError(f"tried to execute {primitive.name}, but the no_execution config option is set")
+    use = None
+    if config.keys_watched and key_reuse.enabled():
+        use = key_reuse.use_operation(primitive, params, args)
     program = _program(primitive, avals, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])
     if number_checks.enabled():
         number_checks.check_operation(primitive, params, arrays, results)
+    if use is not None:
+        use.done(results)
     return results if primitive.multiple_results else results[0]
 
 
@@ -88,10 +93,10 @@ def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> An
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)
         if inner is not None:
-            return pipeline.compile_jaxpr(inner, name=params.get("name", primitive.name))
+            return pipeline.compile_jaxpr(inner, name=params.get("name", primitive.name), shares=True)
     out, effects = primitive.typed(tuple(avals), params)
     invars = [Var(aval) for aval in avals]
     outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
     equation = JaxprEqn(invars, outvars, primitive, params, effects)
     closed = ClosedJaxpr(Jaxpr((), invars, outvars, [equation], effects), ())
-    return pipeline.compile_jaxpr(closed, name=primitive.name)
+    return pipeline.compile_jaxpr(closed, name=primitive.name, shares=True)

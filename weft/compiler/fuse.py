@@ -415,8 +415,11 @@ class _Fusion:
         seen = [self._see_piece(group, equation, pieces) for group in self._users(equation)]
         if out not in self.stored and all(seen):
             return
+        if not self.alone and windows.in_short_rows(self.dims, equation, pieces):
+            self._see_piece(self._stored(equation), equation, pieces)
+            return
         earlier: list[Group] = []
-        last: tuple[Group, Access] | None = None
+        last, written = None, ()  # the group before, and the access it writes
         for piece, operand in assemble.regions(equation, self._only_here):
             group = self._new_group(equation)
             group.run_after(earlier)
@@ -426,9 +429,9 @@ class _Fusion:
             self._made(out, group)
             if piece.fill:
                 earlier = [group]
-            elif last is not None and _interleaved(last, uses) and groups.merge(last[0].leader(), group, self.absorber):
+            elif last and windows.interleaved(written, uses) and groups.merge(last.leader(), group, self.absorber):
                 group = group.leader()
-            last = (group, uses) if not piece.fill else None
+            last, written = (group, uses) if not piece.fill else (None, ())
 
     def _only_here(self, atom: Any) -> Any:
         """The equation of a value that is read once in the program, or None."""
@@ -437,20 +440,19 @@ class _Fusion:
         return self.makers.get(atom)
 
     def _see_piece(self, group: Group, equation: JaxprEqn, pieces: Sequence[Piece]) -> bool:
-        """Let a group read through an assembled array if each access reads one piece (columns of index vectors)."""
+        """Let a group read through an assembled array: one piece at each access, or all pieces of short rows."""
         out = equation.outvars[0]
         if group.step is not None or self.alone or self._users_of(out).get(group):
             return False
-        extents = {axis.key: axis.extent for axis in group.axes}
-        found = {access: windows.piece_read(pieces, equation, access, extents) for access in group.wanted.get(out, ())}
-        if None in found.values():
+        found = windows.pieces_read(self.dims, group, equation, pieces)
+        if found is None:
             return False
-        for access, node in found.items():
-            assert node is not None
-            group.nodes[Node(out, access)] = (node,)
-            if not isinstance(node.atom, kernel.Constant):
-                group.want(node)
-                self._use(node.atom, group, False)
+        for access, nodes in found.items():
+            group.nodes[Node(out, access)] = nodes
+            for node in nodes:
+                if not isinstance(node.atom, kernel.Constant):
+                    group.want(node)
+                    self._use(node.atom, group, False)
         group.equations[equation] = self.places[equation]
         self._users_of(out).pop(group, None)
         return True
@@ -476,12 +478,8 @@ class _Fusion:
             if not noted.get(group):
                 noted.pop(group)
         if out in self.stored or noted:
-            root = self._new_group(equation)
-            root.axes, access = groups.axis_for_dimensions(self.dims, out)
-            root.want(Node(out, access))
+            root = self._stored(equation)
             root.dynamic[out] = equation
-            root.outputs.append(kernel.Output(Node(out, access), out, access))
-            self._made(out, root)
             users = [*users, root]
         for group in users:
             for atom in equation.invars:
@@ -541,6 +539,16 @@ class _Fusion:
         group.outputs.append(kernel.Output(node, out, access, None, kernel.Places(equation, tuple(components))))
         self._made(out, group)
 
+    def _stored(self, equation: JaxprEqn) -> Group:
+        """A group that stores the equation's result, of which it wants every element."""
+        out = equation.outvars[0]
+        group = self._new_group(equation)
+        group.axes, access = groups.axis_for_dimensions(self.dims, out)
+        group.want(Node(out, access))
+        group.outputs.append(kernel.Output(Node(out, access), out, access))
+        self._made(out, group)
+        return group
+
     def _filled(self, equation: JaxprEqn, value: Any) -> Group:
         """A group that fills the equation's result with one value."""
         out = equation.outvars[0]
@@ -590,8 +598,3 @@ class _Fusion:
         if group.step is not None:
             return Step(None, group.step, tuple(group.copies))
         return Step(kernel_of(group), None, tuple(group.copies))
-
-
-def _interleaved(last: tuple[Group, Access], uses: Access) -> bool:
-    """Whether two pieces alternate along the last dimension, so that one kernel should write both."""
-    return bool(uses) and all(access[-1].axis == CONSTANT or access[-1].step != 1 for access in (last[1], uses))

@@ -31,7 +31,9 @@ LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, separat
 FULL = "the kernel is full"
 TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blocks in parallel"
 TOO_FEW = "the columns are too few for the workers, or too long for a cache: a kernel of its own runs its blocks"
+CHOOSES = "it chooses between pieces by the index, which only elementwise kernels do"
 UPDATED = "the array is updated in place: what is read of it is stored first"
+MANY_ALIKE = 256  # values from which a kernel of their own takes less than computing them one by one
 SMALL_PART = 4  # an array is this many times as large as a small part of it
 FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
@@ -64,6 +66,7 @@ class Group:
         self.copies: list[tuple[Any, Any]] = []  # (source, target) copied before the kernel
         self.step: Any = None  # an equation that is not a kernel
         self.picks = False  # it gathers from rows that another kernel reduces
+        self.chooses = False  # it reads pieces of assembled arrays at every point
         self.reasons: list[str] = []
 
     def leader(self) -> Group:
@@ -250,6 +253,8 @@ class Absorber:
 
     def _fit(self, group: Group, facts: ReductionFacts, access: Access, equation: JaxprEqn) -> str | None:
         """Make the group's reduced axes those of the reduction, if possible."""
+        if group.chooses:
+            return CHOOSES
         if group.tree in ("scan", "order"):
             return "a reduction does not join a loop in strict order"
         if any(use.start or use.step != 1 for use in access if use.axis != CONSTANT):
@@ -359,6 +364,8 @@ class Absorber:
         kind = equation.primitive.kind
         if len(accesses) != 1 or not group.covers(equation.outvars[0], accesses[0]):
             return "a scan wanted at several accesses or through a view"
+        if group.chooses:
+            return CHOOSES
         if group.tree == "order":
             return "a scan does not join the updates of a scatter"
         along = accesses[0][kind.axis(equation.params)].axis
@@ -380,11 +387,14 @@ class Absorber:
 
 
 def _is_alike_in_columns(group: Group, access: Access) -> bool:
-    """Whether a value of each row is read by tiles of a large array's columns, each of which would recompute it."""
-    if group.tree != "rows" or _elements(group.axes) < FAR or not group.parallel:
+    """Whether columns read a value of their rows that every tile of them would compute again, one lane at a time."""
+    if group.tree != "rows" or not group.parallel:
         return False
+    extents = {axis.key: axis.extent for axis in group.axes}
     used = [use.axis for use in access if use.axis != CONSTANT]
-    return bool(used) and all(key in group.reduced for key in used)
+    if group.parallel[-1].key in used or not any(key in group.reduced for key in used):
+        return False
+    return _elements(group.axes) >= FAR or math.prod([extents[key] for key in used]) >= MANY_ALIKE
 
 
 def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
@@ -504,7 +514,7 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
         return merge(other, group, absorber)
     if not _spaces_agree(group, other) or len(group.nodes) + len(other.nodes) > MAX_NODES:
         return False
-    if group.cost + other.cost > MAX_COST:
+    if group.cost + other.cost > MAX_COST or (group.tree and other.chooses):
         return False
     if len(group.outputs) + len(other.outputs) > MAX_LEAVES or depends(group, other) or depends(other, group):
         return False
@@ -524,6 +534,7 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
     group.equations.update(other.equations)
     group.cost += other.cost
     group.reasons += other.reasons
+    group.chooses |= other.chooses
     other.merged_into = group
     return True
 

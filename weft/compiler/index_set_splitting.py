@@ -16,6 +16,7 @@ from typing import Any
 
 from weft import operations as lax
 from weft._base.record import NamedTuple
+from weft.compiler import windows
 from weft.core import index_maps, kinds, rewrite
 from weft.core.index_maps import Affine, Piece, Region
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
@@ -83,6 +84,8 @@ def _moved(equation: JaxprEqn, makers: Makers) -> Moved | None:
         sources.add(source)
         found.append(Piece(0, piece.region, index_map))
     if len(sources) != 1 or len(found) < 2 or not all(piece.region.is_dense for piece in found):
+        return None
+    if windows.are_short(out, found):  # read piece by piece at every point
         return None
     (source,) = sources
     return Moved(source, tuple(found)) if source.aval.shape == out.shape else None

@@ -10,11 +10,13 @@ run their body as a plan.
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from weft.batching import batched_programs
+from weft.compiler import finished_lanes
 from weft.control import while_loop
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
@@ -29,7 +31,8 @@ def loops_in_registers(closed: ClosedJaxpr, simplified: small.Flatten) -> Closed
         for equation in equations
         if isinstance(equation.primitive.kind, kinds.View) and isinstance(equation.invars[0], Literal)
     }
-    made = [_routine(equation, known, simplified) if _may_be(equation) else equation for equation in equations]
+    read = set(rewrite.variables([*closed.jaxpr.outvars, *[a for e in equations for a in e.invars]]))
+    made = [_routine(equation, known, simplified, read) if _may_be(equation) else equation for equation in equations]
     return closed if all(map(operator.is_, made, equations)) else rewrite.with_equations(closed, made)
 
 
@@ -37,12 +40,18 @@ def _may_be(equation: JaxprEqn) -> bool:
     return isinstance(equation.primitive.kind, kinds.Loop) and not equation.effects
 
 
-def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatten) -> JaxprEqn:
-    """The loop as a routine if possible; ``known`` are variables with a literal as value."""
+def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatten, read: Collection[Any]) -> JaxprEqn:
+    """The loop as a routine if possible; ``known`` are variables with a literal as value, ``read`` those of any use."""
     parts = equation.primitive.kind.parts(equation.params)
     atoms = [known.get(atom, atom) if not isinstance(atom, Literal) and not atom.aval.shape else atom
              for atom in equation.invars]  # fmt: skip
-    lowered = lane_routine.lower_loop(parts, atoms, flatten, equation.primitive.name, batched_programs.ends_by_element)
+    if parts.cond is None or batched_programs.ends_by_element(parts.cond):
+        mask = None
+    else:
+        unread = [k for k, out in enumerate(equation.outvars) if out not in read]
+        mask = finished_lanes.mask(parts, atoms, flatten, unread)
+    by_element = batched_programs.ends_by_element
+    lowered = lane_routine.lower_loop(parts, atoms, flatten, equation.primitive.name, by_element, mask)
     try:
         lowered = lowered or small.lower_loop(parts, atoms, flatten, equation.primitive.name)
     except small.TooLarge:

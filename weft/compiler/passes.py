@@ -36,6 +36,7 @@ from weft.compiler.transposed_results import transposed_results
 from weft.compiler.unit_reductions import unit_reductions
 from weft.compiler.unrolled_decompositions import unrolled_decompositions
 from weft.compiler.unrolled_loops import unrolled_loops
+from weft.compiler.unstacked import unstacked
 from weft.compiler.window_lowering import window_lowering
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr
@@ -112,6 +113,7 @@ PASSES = (
     ),  # after transposes, which decide what is copied
     _pass(literal_arrays, required=True),  # from here on nothing makes literals of variables
     _pass(disjoint_pad_sums, kinds.Assemble),
+    _pass(unstacked, kinds.Assemble),
     _pass(index_set_splitting, kinds.Assemble),
     _pass(transposed_results, kinds.Contraction),
     _pass(reshapes, kinds.Reshape),

@@ -3,6 +3,11 @@
 A reshape of an array in memory is free; a reshape of a computed value ends a kernel:
 
     b = sin a; c = reshape b; d = exp c   ->   a2 = reshape a; b2 = sin a2; d = exp b2
+
+A reshape that cannot move (of a broadcast, as ``repeat`` and ``tile`` make, or of a product of broadcasts) moves to the
+results instead; the value would have to be stored for it:
+
+    b:f32[n,3] = broadcast a; c:f32[3n] = reshape b; d = exp c   ->   e:f32[n,3] = exp b; d = reshape e
 """
 
 from __future__ import annotations
@@ -21,11 +26,83 @@ _IN_MEMORY = (
 
 
 def reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with reshapes of elementwise results moved to their operands."""
+    """The program with reshapes of elementwise results moved to their operands, those of broadcasts to the results."""
+    closed = _after_broadcasts(closed)
     known = rewrite.index(closed.jaxpr)
     sinker = _Sinker(known)
     equations = sinker.run()
     return rewrite.with_equations(closed, equations) if sinker.moved or len(equations) != len(known.eqns) else closed
+
+
+def _after_broadcasts(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with elementwise equations on reshaped broadcasts computed before the reshape."""
+    known = rewrite.index(closed.jaxpr)
+    delayed: dict[Any, Any] = {}  # variable -> the value of which it is a reshape
+    sinker, result, changed = _Sinker(known), list[Any](), False
+    for equation in known.eqns:
+        out = equation.outvars[0] if equation.outvars else None
+        early = _early(equation, delayed, sinker)
+        if early is not None:
+            changed, delayed[out] = True, Var(equation.outvars[0].aval.update(shape=delayed[early[0]].aval.shape))
+            result += _before_reshape(equation, delayed, known.makers)
+        else:
+            result.append(equation)
+            if sinker.is_reshape(equation) and _cannot_sink(equation.invars[0], sinker):
+                delayed[out] = equation.invars[0]
+        sinker.note(equation)
+    return rewrite.with_equations(closed, result) if changed else closed
+
+
+def _cannot_sink(atom: Any, sinker: _Sinker) -> bool:
+    """Whether a value repeats elements, or is computed from values under other shapes: it would be stored."""
+    maker = sinker.makers.of(atom)
+    if maker is None or not maker.invars or not atom.aval.shape:
+        return False
+    if isinstance(maker.primitive.kind, kinds.View):
+        return 1 < maker.invars[0].aval.size < atom.aval.size
+    return isinstance(maker.primitive.kind, kinds.Elementwise) and sinker.uses[atom] == 1 and not sinker.sinkable[atom]
+
+
+def _early(equation: JaxprEqn, delayed: dict[Any, Any], sinker: _Sinker) -> list[Any] | None:
+    """The operands that are delayed, if the equation can be computed before their reshape."""
+    if not delayed or not isinstance(equation.primitive.kind, kinds.Elementwise) or len(equation.outvars) != 1:
+        return None
+    arrays = [atom for atom in equation.invars if not isinstance(atom, Literal) and atom.aval.shape]
+    found = [atom for atom in arrays if atom in delayed]
+    shapes = {delayed[atom].aval.shape for atom in found}
+    if len(shapes) != 1 or any(atom.aval.shape != equation.outvars[0].aval.shape for atom in arrays):
+        return None
+    return found if all(atom in delayed or sinker.sinkable.get(atom, True) for atom in arrays) else None
+
+
+def _before_reshape(equation: JaxprEqn, delayed: dict[Any, Any], makers: rewrite.Makers) -> list[JaxprEqn]:
+    """The equation on values that are reshaped afterwards; other arrays are reshaped before it."""
+    out, made = equation.outvars[0], list[JaxprEqn]()
+    early = delayed[out]
+    operands: list[Any] = []
+    for atom in equation.invars:
+        if isinstance(atom, Literal) or not atom.aval.shape or atom in delayed:
+            operands.append(delayed.get(atom, atom) if not isinstance(atom, Literal) else atom)
+            continue
+        operands.append(Var(atom.aval.update(shape=early.aval.shape)))
+        made.append(_reshaped(atom, makers.get(atom), operands[-1], equation))
+    computed = JaxprEqn(operands, [early], equation.primitive, equation.params, equation.effects, equation.source)
+    return [*made, computed, _reshaped(early, None, out, equation)]
+
+
+def _is_one_value(equation: JaxprEqn | None) -> bool:
+    """Whether an equation broadcasts one value, which can be had under any shape."""
+    return (
+        equation is not None and isinstance(equation.primitive.kind, kinds.View) and not equation.invars[0].aval.shape
+    )
+
+
+def _reshaped(atom: Any, maker: JaxprEqn | None, out: Any, like: JaxprEqn) -> JaxprEqn:
+    """An equation that gives a value under another shape."""
+    if maker is not None and _is_one_value(maker):
+        return maker.replace(outvars=[out], params={**maker.params, "shape": out.aval.shape})
+    params = {"new_sizes": out.aval.shape, "dimensions": None, "sharding": None}
+    return JaxprEqn([atom], [out], operations.reshape_p, params, source=like.source)
 
 
 class _Sinker:
@@ -42,15 +119,19 @@ class _Sinker:
         result: list[Any] = []
         for equation in self.equations:
             operand = equation.invars[0] if equation.invars else None
-            if self._is_reshape(equation) and equation.outvars[0] in self.read and self._is_chain(operand):
+            if self.is_reshape(equation) and equation.outvars[0] in self.read and self._is_chain(operand):
                 self._chain(operand, equation.outvars[0].aval.shape, equation.outvars[0], equation, result)
             else:
                 result.append(equation)
-            for out in equation.outvars:
-                self.sinkable[out] = self._may_sink(equation, out)
+            self.note(equation)
         return result
 
-    def _is_reshape(self, equation: JaxprEqn) -> bool:
+    def note(self, equation: JaxprEqn) -> None:
+        """Record whether reshapes of the results can be moved to the operands."""
+        for out in equation.outvars:
+            self.sinkable[out] = self._may_sink(equation, out)
+
+    def is_reshape(self, equation: JaxprEqn) -> bool:
         """Whether an alias keeps the dtype; one that reinterprets the bytes does not."""
         if not isinstance(equation.primitive.kind, kinds.Reshape):
             return False
@@ -63,7 +144,7 @@ class _Sinker:
     def _may_sink(self, equation: JaxprEqn, out: Any) -> bool:
         kind = equation.primitive.kind
         if not isinstance(kind, kinds.Elementwise):
-            return isinstance(kind, _IN_MEMORY)
+            return isinstance(kind, _IN_MEMORY) or _is_one_value(equation)
         if self.uses[out] != 1 or not out.aval.shape:
             return False
         return all(
@@ -96,8 +177,7 @@ class _Sinker:
     def _under_shape(self, variable: Any, shape: tuple[int, ...], name: Any, reshape: JaxprEqn) -> Any:
         maker = self.makers.get(variable)
         if maker is None or not isinstance(maker.primitive.kind, kinds.Elementwise):
-            params = {"new_sizes": shape, "dimensions": None, "sharding": None}
-            return JaxprEqn([variable], [name], operations.reshape_p, params, source=reshape.source)
+            return _reshaped(variable, maker, name, reshape)
         operands = [
             atom if isinstance(atom, Literal) or not atom.aval.shape else self.moved[atom, shape]
             for atom in maker.invars

@@ -35,7 +35,7 @@ def _is_over_ones(equation: JaxprEqn) -> bool:
     kind = equation.primitive.kind
     if not isinstance(kind, kinds.Reduction) or len(equation.invars) != 1:
         return False
-    if equation.primitive not in algebra.OF_ONE_ELEMENT:
+    if equation.primitive not in algebra.COMBINED_BY:
         return False
     axes, shape = kind.axes(equation.params), equation.invars[0].aval.shape
     return bool(axes) and {shape[axis] for axis in axes} == {1}
@@ -51,7 +51,7 @@ def _replaced(equation: JaxprEqn) -> list[JaxprEqn]:
     axes = tuple(sorted(equation.primitive.kind.axes(equation.params)))
     one = Var(out.aval)
     squeezed = JaxprEqn([operand], [one], lax.squeeze_p, {"dimensions": axes}, source=equation.source)
-    if not algebra.OF_ONE_ELEMENT[equation.primitive] or out.aval.dtype.kind not in "fcV":
+    if algebra.COMBINED_BY[equation.primitive] not in algebra.ADDITIONS or out.aval.dtype.kind not in "fcV":
         last = JaxprEqn([one], [out], lax.copy_p, {}, source=equation.source)
     else:
         zero = Literal(out.aval.dtype.type(0), one.aval.update(shape=()))

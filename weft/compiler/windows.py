@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from weft._base.record import Record
 from weft.compiler import groups
 from weft.compiler.dimensions import Dimensions
+from weft.compiler.groups import Group
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece, constant
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Node
+from weft.loops.schedule import LONG
+
+MOST_PIECES = 4  # of an array in short rows; each costs a load and a choice for every vector
+SHORT_ROW = 16  # elements of a row whose pieces are read at every point
+LEAST_BYTES = 4  # of an element; narrower ones have no masked loads without AVX-512
 
 
 class Space(Record):
@@ -51,14 +60,45 @@ def scatter_space(dims: Dimensions, equation: JaxprEqn) -> Space:
     return Space(tuple(axes.values()), tuple([axes[dim].key for dim in ordered if dim in axes]), access)
 
 
-def piece_read(pieces: Sequence[Piece], equation: JaxprEqn, access: Access, extents: Mapping[int, int]) -> Node | None:
-    """The operand that an access to an assembled array reads, and the access to it; None if there are several."""
-    found = index_maps.piece_of(pieces, access, extents)
-    if found is None:
+def pieces_read(
+    dims: Dimensions, group: Group, equation: JaxprEqn, pieces: Sequence[Piece]
+) -> dict[Access, tuple[Node, ...]] | None:
+    """What a group reads at each of its accesses to an assembled array, in place of it; None if it cannot.
+
+    That is an operand, or one for each piece of short rows, of which the index chooses (``loops.assembled``).
+    """
+    extents = {axis.key: axis.extent for axis in group.axes}
+    found, chooses = {}, False
+    for access in group.wanted.get(equation.outvars[0], ()):
+        one = index_maps.piece_of(pieces, access, extents)
+        read = [one] if one else index_maps.pieces_of(pieces, access, extents) or ()
+        found[access] = tuple([_read(equation.invars[piece.operand], inner) for piece, inner in read])
+        chooses |= one is None
+    if chooses and (group.tree is not None or not in_short_rows(dims, equation, pieces)):
         return None
-    piece, read = found
-    operand = equation.invars[piece.operand]
-    return Node(kernel.Constant(operand), ()) if type(operand) is Literal else Node(operand, read)
+    group.chooses |= chooses
+    return found
+
+
+def _read(operand: Any, access: Access) -> Node:
+    return Node(kernel.Constant(operand), ()) if type(operand) is Literal else Node(operand, access)
+
+
+def in_short_rows(dims: Dimensions, equation: JaxprEqn, pieces: Sequence[Piece]) -> bool:
+    """Whether an array is assembled within many short rows, from slices of rows that are as long.
+
+    Its pieces are so short that copying each takes longer than reading all of them for every vector.
+    """
+    out = equation.outvars[0]
+    return out in dims.of_slices and are_short(out.aval, pieces)
+
+
+def are_short(array: Any, pieces: Sequence[Piece]) -> bool:
+    """Whether the pieces are few, and cut short rows of an array of many elements."""
+    cut = [dim for piece in pieces for dim, extent in enumerate(piece.region.extent) if extent != array.shape[dim]]
+    if not cut or len(pieces) > MOST_PIECES or np.dtype(array.dtype).itemsize < LEAST_BYTES or array.size < LONG:
+        return False
+    return math.prod(array.shape[min(cut) :]) <= SHORT_ROW and all(piece.region.is_dense for piece in pieces)
 
 
 def piece_space(dims: Dimensions, piece: Piece, operand: Any, out: Any) -> tuple[list[Axis], Access, Access]:
@@ -89,3 +129,8 @@ def piece_space(dims: Dimensions, piece: Piece, operand: Any, out: Any) -> tuple
         return axes, tuple(uses), ()
     moved = tuple([FIXED if use.axis == CONSTANT else Affine(use.axis) for use in uses])
     return axes, tuple(uses), index_maps.compose(piece.index_map, moved)
+
+
+def interleaved(last: Access, uses: Access) -> bool:
+    """Whether two pieces alternate along the last dimension, so that one kernel should write both."""
+    return bool(uses) and all(access[-1].axis == CONSTANT or access[-1].step != 1 for access in (last, uses))

@@ -191,6 +191,22 @@ def piece_of(pieces: Sequence[Piece], access: IndexMap, extents: Mapping[int, in
     return None
 
 
+def pieces_of(
+    pieces: Sequence[Piece], access: IndexMap, extents: Mapping[int, int]
+) -> list[tuple[Piece, IndexMap]] | None:
+    """The pieces that an access to a result reads, and the map of each, valid in its region; None if one has steps."""
+    spans = [indices(index, extents) for index in access]
+    found = []
+    for piece in pieces:
+        if not piece.region.is_dense:
+            return None
+        bounds = list(zip(piece.region.start, piece.region.stop, spans, strict=True))
+        if all(low < end and first <= high for first, end, (low, high) in bounds):
+            inner = [Affine(use.axis, use.start - at, use.step) for use, (at, _, _) in zip(access, bounds, strict=True)]
+            found.append((piece, compose(piece.index_map, inner)))
+    return found
+
+
 # strided views
 
 Part = tuple[int, int]  # extent and stride of one digit of an index

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
 from weft.core import tracebacks
@@ -150,13 +151,31 @@ class Lowered(Stage):
     """A traced function that can be shown in every form and compiled."""
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The program in one of the forms jaxpr, kernel (default), loops, llvm, asm, plan."""
-        return self._text(dialect or "kernel")
+        """The program as ``"stablehlo"`` (default, as in JAX), or in one of weft's forms.
+
+        These are jaxpr, kernel, loops, llvm, asm and plan. ``debug_info``: operations of StableHLO carry the user's
+        lines.
+        """
+        if dialect in (None, "stablehlo"):
+            return self._stablehlo(debug_info)
+        return self._text(dialect)
+
+    def _stablehlo(self, debug_info: bool = False) -> str:
+        trace = self._arguments.trace
+        paths = (trace.closed.debug_info and trace.closed.debug_info.result_paths) or ()
+        attributes = [f'jax.result_info = "{path}"' for path in paths]
+        if len(attributes) != len(trace.closed.out_avals):
+            attributes = []
+        return lazy.stablehlo.module_text(
+            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes
+        )
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The program that is compiled: its jaxpr."""
+        """The program as data: a module of ``"stablehlo"``, or (default) the jaxpr that weft compiles."""
+        if dialect == "stablehlo":
+            return lazy.stablehlo.Module(self._stablehlo())
         if dialect not in (None, "jaxpr"):
-            raise ValueError(f"[compiler_ir] unknown dialect: {dialect}; weft has 'jaxpr'")
+            raise ValueError(f"[compiler_ir] unknown dialect: {dialect}; weft has 'jaxpr' and 'stablehlo'")
         return self._arguments.trace.closed
 
     def cost_analysis(self) -> Any:

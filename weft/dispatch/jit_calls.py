@@ -29,7 +29,7 @@ from weft.core.tracer import Tracer
 from weft.dispatch import calls, executables, identity, persistent, replay, signature, trace_cache, transfers
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
-from weft.effects import number_checks
+from weft.effects import key_reuse, number_checks
 
 _LOOKED_AT = 256  # calls of equal functions between two checks of the memory of their tables
 _Code = tuple[tuple[bool, ...], bool]  # which leaves are donated (empty: none), keep_unused
@@ -180,6 +180,8 @@ class JitState:
             caller = None  # an entry would not ask again what the arguments are
             for leaf in prepared.leaves:
                 transfers.check(flags.guard, leaf)
+        if flags.tracked:
+            caller = None
         if caller is not None and self.options is PLAIN and not flags.checked:
             entry = self._entry_of_equal(prepared, token)
             if entry is not None:
@@ -208,6 +210,8 @@ class JitState:
         if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
             return lazy.ref_calls.run(self, trace, prepared), None
         donated = self.donated(prepared)
+        if flags.tracked:
+            return self._run_tracked(trace, prepared, donated, flags.checked), None
         if flags.checked:
             return self._run_checked(trace, prepared, donated), None
         compiled = self.compiled(trace, donated)
@@ -247,6 +251,16 @@ class JitState:
         for leaf, given in zip(prepared.leaves, donated, strict=True):
             if given and type(leaf) is runtime.Array:
                 leaf.delete()
+        return result
+
+    def _run_tracked(self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...], checked: bool) -> Any:
+        """A call that may not use a random key again, and whose keys count as used after it."""
+        use = key_reuse.use_program(trace.closed, prepared.leaves)
+        if checked:
+            result = self._run_checked(trace, prepared, donated)
+        else:
+            result = executables.run(self.compiled(trace, donated), trace, prepared.leaves, prepared.avals)
+        use.done(runtime.tree_flatten(result)[0])
         return result
 
     def is_own(self) -> bool:
@@ -342,6 +356,8 @@ class JitState:
         finally:
             _active.keys.discard(active)
         elapsed_ms = (time.perf_counter() - start) * 1e3
+        if config.keys_watched and key_reuse.enabled():
+            key_reuse.check(closed)
         self.traces += 1
         self._spend({"trace": elapsed_ms})
         if config.read("log_compiles"):
@@ -510,6 +526,7 @@ class _Flags(NamedTuple):
     checked: bool  # results are checked for NaN or infinity
     guard: str | None  # what happens to host values among the arguments: ``transfers.level``
     idle: bool  # nothing may be executed
+    tracked: bool  # no random key may be used twice
 
 
 _known_flags: dict[int, _Flags] = {}
@@ -521,6 +538,11 @@ def _flags(token: int) -> _Flags:
         disabled = config.read("disable_jit")
         replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
         found = _known_flags[token] = _Flags(
-            disabled, replays, number_checks.enabled(), transfers.level(), config.read("no_execution")
+            disabled,
+            replays,
+            number_checks.enabled(),
+            transfers.level(),
+            config.read("no_execution"),
+            key_reuse.enabled(),
         )
     return found

@@ -99,23 +99,23 @@ class SymbolicDim:
 
 
 _CONSTRAINT = re.compile(r"\s*([A-Za-z_]\w*)\s*>=\s*(\d+)\s*")
-_TERM = re.compile(r"\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")
+_TERM = re.compile(r"\s*(-?)\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")
 
 
 def _parsed(word: str) -> Any:
     if re.fullmatch(r"\s*\d+\s*", word):
         return int(word)
     total: Any = 0
-    for term in word.split("+"):
+    for term in re.sub(r"(?<=[\w\s])-", "+-", word.strip()).split("+"):
         found = _TERM.fullmatch(term)
         if found is None:
-            if not term.strip().isdigit():
+            if not re.fullmatch(r"-?\d+", term := term.replace(" ", "")):
                 raise NotImplementedError(
                     f"[symbolic_shape] an extent is an integer or a sum such as 2*n + 1, got {word.strip()!r}"
                 )
             total = total + int(term)
         else:
-            total = total + SymbolicDim({found[2]: int(found[1] or 1)})
+            total = total + SymbolicDim({found[3]: int(found[1] + (found[2] or "1"))})
     return total
 
 

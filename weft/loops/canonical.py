@@ -88,8 +88,8 @@ def _renumbered(s: ir.Statement, numbers: dict[int, int], slots: dict[int, int])
     if isinstance(s, ir.RowLoad):
         return ir.RowLoad(new(s.out), s.row)
     if isinstance(s, ir.LoadAt):
-        offset = new(s.offset)
-        return ir.LoadAt(new(s.out), s.operand, offset)
+        offset, inside = new(s.offset), None if s.inside is None else new(s.inside)
+        return ir.LoadAt(new(s.out), s.operand, offset, inside)
     if isinstance(s, ir.Scan):
         args = tuple([new(n) for n in s.args])
         outs = tuple([new(n) for n in s.outs])

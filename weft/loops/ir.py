@@ -82,14 +82,16 @@ class Store(Record):
 
 
 class LoadAt(Record):
-    """A load at a data-dependent address: ``offset`` elements (an int32 or int64 value) past the operand's address.
+    """A load at a computed address: ``offset`` elements (an int32 or int64 value) past the operand's address.
 
-    Offsets are clamped beforehand, so that no read is outside the operand.
+    Offsets are clamped beforehand, so that no read is outside the operand. With ``inside`` the offset is the same
+    everywhere, and valid only where ``inside`` holds: elsewhere nothing is read, and the value is zero.
     """
 
     out: int
     operand: int
     offset: int
+    inside: int | None = None
 
 
 class Update(Record):
@@ -169,7 +171,7 @@ def arguments(statement: Statement) -> tuple[int, ...]:
     if isinstance(statement, Store | RowStore):
         return (statement.value,)
     if isinstance(statement, LoadAt):
-        return (statement.offset,)
+        return (statement.offset,) if statement.inside is None else (statement.offset, statement.inside)
     if isinstance(statement, Update):
         own = {statement.old, *[step.out for step in statement.steps]}
         used = [*[arg for step in statement.steps for arg in step.args], statement.new]

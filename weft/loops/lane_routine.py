@@ -32,16 +32,21 @@ ByElement = Callable[[ClosedJaxpr], bool]
 
 
 def lower_loop(
-    parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, name: str, by_element: ByElement
+    parts: kinds.LoopParts,
+    atoms: Sequence[Any],
+    flatten: Flatten,
+    name: str,
+    by_element: ByElement,
+    mask: ClosedJaxpr | None = None,
 ) -> Lowered | None:
     """The routine in lanes of a loop, along as many dimensions as possible; None if there is none.
 
     ``by_element`` tells whether a condition is that of a mapped loop: the loop continues while any element does, and
-    leaves the others unchanged.
+    leaves the others unchanged. ``mask`` is the condition of an element of another loop that does so (or None).
     """
     for shared in _shared(parts):
         try:
-            return _Lanes(shared, flatten, by_element).lowered(parts, atoms, name)
+            return _Lanes(shared, flatten, by_element, (parts.cond, mask)).lowered(parts, atoms, name)
         except TooLarge:
             continue
     return None
@@ -57,9 +62,15 @@ def _shared(parts: kinds.LoopParts) -> list[tuple[int, ...]]:
 class _Lanes(Lowering):
     """Lowers the program of one lane: arrays whose shape begins with ``shared`` lose these dimensions."""
 
-    def __init__(self, shared: tuple[int, ...], flatten: Flatten, by_element: ByElement) -> None:
+    def __init__(
+        self,
+        shared: tuple[int, ...],
+        flatten: Flatten,
+        by_element: ByElement,
+        masked: tuple[ClosedJaxpr | None, ClosedJaxpr | None],
+    ) -> None:
         super().__init__(flatten)
-        self.shared, self.by_element = shared, by_element
+        self.shared, self.by_element, self.masked = shared, by_element, masked
         self.rules = RULES
         self.for_all = 0.0  # instructions on values common to all lanes
         self.spreads: dict[int, int] = {}
@@ -162,7 +173,13 @@ class _Lanes(Lowering):
             raise TooLarge("it is large enough for several threads")
         return made.replace(scalar=False, lanes=True)
 
-    def test(self, cond: ClosedJaxpr) -> tuple[ClosedJaxpr, bool]:
+    def test(self, parts: kinds.LoopParts) -> tuple[ClosedJaxpr, bool]:
+        cond = parts.cond
+        of, mask = self.masked
+        if mask is not None and cond is of:
+            if mask.out_avals[0].shape != self.shared:
+                raise TooLarge("a condition on more than a lane")
+            return mask, True
         if not self.by_element(cond):
             return cond, False
         flat = self.flatten(cond)

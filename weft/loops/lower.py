@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import kinds
+from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
-from weft.loops import indexed, ir, kernel, printer
+from weft.loops import assembled, indexed, ir, kernel, printer
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import Access, Kernel, Node
@@ -94,6 +94,8 @@ class _Lowering:
         self.scalar_index: dict[Any, int] = {}
         self.result = Draft([], [], [], [], [], set())
         self.indexed = indexed.Writer(self._number, self._scalar)
+        extents = {axis.key: axis.extent for axis in source.axes}
+        self.assembled = assembled.Reader(self.indexed, extents, self.result.indexed)
 
     def draft(self) -> Draft:
         self._find_phases()
@@ -215,9 +217,18 @@ class _Lowering:
         if isinstance(atom, kernel.Constant):
             found = self.values[slot] = self._scalar(atom.val, atom.aval.dtype, atom.literal)
             return found
-        out = self._number()
         bucket = self._bucket(node, phase)
-        bucket.append(ir.Load(out, self._operand(atom, node.access, "in", self.kernel.dynamic.get(atom))))
+        inside = self.assembled.inside(bucket, node.access, atom.aval.shape)
+        starts = self.kernel.dynamic.get(atom)
+        if inside is None:
+            out = self._number()
+            bucket.append(ir.Load(out, self._operand(atom, node.access, "in", starts)))
+        else:
+            strides = self.sizes.strides(atom if starts is None else starts.invars[0])
+            moved = sum(u.start * s.elems for u, s in zip(node.access, strides, strict=True) if u.axis != CONSTANT)
+            at_first = tuple([use if use.axis == CONSTANT else use._replace(start=0) for use in node.access])
+            offset, out = self._scalar(moved, np.int64), self._number()
+            bucket.append(ir.LoadAt(out, self._operand(atom, at_first, "in", starts), offset, inside))
         self.values[slot] = out
         return out
 
@@ -273,6 +284,8 @@ class _Lowering:
             self._each_phase(node, lambda phase: self._emit_index(equation, kind, node, phase))
         elif isinstance(kind, kinds.Cumulative):
             self._emit_scan(equation, kind, node)
+        elif len(self.kernel.nodes[node]) > 1:
+            self._emit_assembled(equation, kind, node)
         else:  # a view or an identity: its value is its operand's
             operand = self.kernel.nodes[node][0]
             self._each_phase(node, lambda phase: self._value(operand, phase))
@@ -410,6 +423,18 @@ class _Lowering:
         params = tuple([(key, value) for key, value in nest_params(equation.params) if key != "reverse"])
         name = equation.primitive.name
         self.result.phases[0][1].append(ir.Scan(outs, name, kind, params, args, accumulators, dtypes))
+
+    def _emit_assembled(self, equation: JaxprEqn, kind: kinds.Assemble, node: Node) -> None:
+        out = equation.outvars[0].aval
+        pieces = kind.pieces([atom.aval for atom in equation.invars], out, equation.params)
+        read = index_maps.pieces_of(pieces, node.access, self.assembled.extents) or []
+
+        def choose(phase: int) -> int:
+            values = [self._value(operand, phase) for operand in self.kernel.nodes[node]]
+            bucket = self._bucket(node, phase)
+            return self.assembled.chosen(bucket, node.access, [piece for piece, _ in read], values, np.dtype(out.dtype))
+
+        self._each_phase(node, choose)
 
     def _emit_store(self, output: kernel.Output) -> None:
         node = output.node

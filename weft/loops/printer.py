@@ -83,8 +83,9 @@ def _statement(operands: Sequence[Any], s: ir.Statement) -> str:
             return f"v{out} = load {operands[operand].role}{operand}"
         case ir.Store(operand, value):
             return f"store {operands[operand].role}{operand} = v{value}"
-        case ir.LoadAt(out, operand, offset):
-            return f"v{out} = load {operands[operand].role}{operand} at v{offset}"
+        case ir.LoadAt(out, operand, offset, inside):
+            given = "" if inside is None else f" if v{inside}"
+            return f"v{out} = load {operands[operand].role}{operand} at v{offset}{given}"
         case ir.Update(operand, offset, inside, old, steps, new):
             given = "" if inside is None else f" if v{inside}"
             inner = "".join(f"{_statement(operands, step)}; " for step in steps)

@@ -13,7 +13,7 @@ import itertools
 import math
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL = 3
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
-# dimensions but the last together at least LONG.
+# dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
 NARROW = 4
 FILLING = 16
 LONG = 4096
+FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
-SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are at least LONG rows
+SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are more than FEW
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
@@ -249,6 +250,8 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[li
     apart = [o for o in draft.operands if not all(_collapses(o, *pair) for pair in pairs)]
     if any(o.role == "out" and (o in apart or _class(merged.stride(o)) != 1) for o in draft.operands):
         return parallel, []
+    if any(draft.operands[s.operand] in apart for phase in draft.phases for s in phase[1] if _reads_inside(s)):
+        return parallel, []
     gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # gathered element by element
     if gathered and (_is_narrow(extents) or _fills(extents[-1], lanes, gathered, parallel[-1])):
         return parallel, []
@@ -262,7 +265,13 @@ def _fills(extent: int, lanes: int, operands: Sequence[OperandDraft], row: _Loop
 
 
 def _is_plain(phase: Any) -> bool:
-    return all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in (*phase[0], *phase[1]))
+    simple = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf)
+    return all(isinstance(s, simple) or _reads_inside(s) for s in (*phase[0], *phase[1]))
+
+
+def _reads_inside(s: ir.Statement) -> TypeGuard[ir.LoadAt]:
+    """Whether a load reads only the lanes that are inside its array."""
+    return isinstance(s, ir.LoadAt) and s.inside is not None
 
 
 def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
@@ -272,13 +281,9 @@ def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Seq
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     if any(isinstance(s, ir.LoadAt | ir.Update) for s in statements):
         return None
-    return _short_extent([loop.extent for loop in parallel], reduced[0].extent)
-
-
-def _short_extent(parallel: Sequence[int], reduced: int) -> int | None:
-    if parallel[-1] <= NARROW or math.prod(parallel) < LONG:
+    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) <= FEW:
         return None
-    return reduced if 1 < reduced <= SHORT else None
+    return reduced[0].extent if 1 < reduced[0].extent <= SHORT else None
 
 
 def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:
@@ -296,7 +301,7 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 def _is_narrow(parallel: Sequence[int]) -> bool:
     """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
-    return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) >= LONG
+    return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) > FEW
 
 
 def _calls_functions(draft: Draft) -> bool:
@@ -328,6 +333,8 @@ def _has_runs(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: 
     keys = {axis.key for loop in parallel for axis in loop.axes}
     if any(use.axis in keys for node in places.components for use in node.access):
         return False
+    if any(_class(reduced[0].stride(o)) != 0 for o in draft.operands if o.role == "out"):
+        return False  # the loop is along a window: its places differ, though they start at one offset
     if parallel:
         return _updates_by_lanes(source, draft, parallel[-1])
     return _fits_register(draft) and not _calls_functions(draft)

@@ -272,7 +272,7 @@ class Lowering:
         cond = None
         by_element = False
         if parts.cond is not None:
-            test, by_element = self.test(parts.cond)
+            test, by_element = self.test(parts)
             statements, results = self.block(lambda: self.program(test, [*captured[:n_tested], *arguments]), floor)
             cond = Block(tuple(arguments), tuple(statements), tuple(results))
             arguments = [self.variable(aval, depth) for aval in avals]
@@ -297,9 +297,9 @@ class Lowering:
         self.append(repeat, depth - 1)
         return outs
 
-    def test(self, cond: ClosedJaxpr) -> tuple[ClosedJaxpr, bool]:
+    def test(self, parts: kinds.LoopParts) -> tuple[ClosedJaxpr, bool]:
         """The condition to compute, and whether each lane has its own."""
-        return cond, False
+        return parts.cond, False
 
     def inner_loop(self, parts: kinds.LoopParts, operands: list[Any]) -> list[int]:
         first = parts.n_cond_consts + parts.n_consts

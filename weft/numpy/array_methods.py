@@ -7,6 +7,7 @@ fallback and what tracers use. Functions that are methods under their own name a
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -212,7 +213,8 @@ def _iter_traced(self: Any) -> Iterator[Any]:
 
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
-    return sys.modules["weft.numpy"].round(self, ndigits or 0)
+    rounded = sys.modules["weft.numpy"].round(self, ndigits or 0)
+    return rounded.astype(int) if ndigits is None and dtypes.issubdtype(self.dtype, np.floating) else rounded
 
 
 def _copy(self: Any) -> Any:
@@ -347,6 +349,34 @@ def _install_operators(target: type, native: bool) -> None:
         setattr(target, f"__{name}__", runtime.UnaryOperator(function, fallback) if native else fallback)
 
 
+def _later(module: str, function: str) -> Callable[..., Any]:
+    """A function that loads its module when it is called."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(lazy.submodule(f"weft.numpy.{module}"), function)(*args, **kwargs)
+
+    call.__name__ = function
+    return call
+
+
+def _is_unwatched() -> bool:
+    """Whether nothing looks at the results of operations."""
+    return not lazy.submodule("weft.effects.number_checks").enabled()
+
+
+def _install_views() -> None:
+    """Small views of arrays are copied by the runtime, which leaves everything else to the functions here."""
+
+    def view(name: str, fallback: Callable[..., Any]) -> Any:
+        return functools.update_wrapper(runtime.ViewOperator(name, fallback, _is_unwatched), fallback)
+
+    array: Any = runtime.Array
+    array.__getitem__ = view("index", _later(*FUNCTIONS["__getitem__"]))
+    array.reshape = view("reshape", _reshape)
+    array.ravel, array.flatten = view("ravel", rearrange.ravel), view("ravel", _flatten)
+    array.T = property(view("transpose", rearrange.transpose))
+
+
 def _install() -> None:
     """Put the table on arrays and tracers."""
     for target in (runtime.Array, core.Tracer):
@@ -358,6 +388,7 @@ def _install() -> None:
         target.flat = property(_flat)  # type: ignore[union-attr]
         target.__hash__ = None  # type: ignore[assignment]
     core.Tracer.__iter__ = _iter_traced  # type: ignore[method-assign]
+    _install_views()
 
 
 _install()

@@ -19,7 +19,7 @@ import numpy as np
 from weft import core, runtime
 from weft.core import kinds
 from weft.core.fingerprint import fingerprint
-from weft.operations import arithmetic, logic, prefix, shape
+from weft.operations import arithmetic, convert, logic, prefix, shape
 from weft.operations.reductions import (
     all_ones,
     check_axes,
@@ -289,6 +289,15 @@ def _canonical(closed: Any) -> Any:
     return found
 
 
+def of_operands_types(inits: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+    """Initial values that are weakly typed, as Python numbers are, in the dtypes of the operands."""
+    avals = [core.get_aval(x) for x in inits]
+    return [
+        convert.convert(x, core.get_aval(array).dtype) if aval.weak_type and not aval.shape else x
+        for x, aval, array in zip(inits, avals, arrays, strict=True)
+    ]
+
+
 def reduce(
     operands: Any,
     init_values: Any,
@@ -311,6 +320,7 @@ def reduce(
     if not arrays:
         raise TypeError("[reduce] needs at least one operand")
     dims = integers(dimensions, "reduce", "dimensions")
+    inits = of_operands_types(inits, arrays)
     if len(arrays) == 1:
         known = _as_monoid(arrays[0], inits[0], computation, dims)
         if known is not None:

@@ -15,6 +15,7 @@
 #include "exec.h"
 #include "fields.h"
 #include "plan.h"
+#include "pool.h"
 #include "stream.h"
 
 namespace weft {
@@ -236,6 +237,7 @@ class LoopStep final : public Step {
     }
     Status status = Status::ok;
     SignalWatch watch;
+    const ExpectedJobs expected(has_cond() ? 0 : trips);
     for (int64_t trip = 0; status == Status::ok; ++trip) {
       if (has_cond()) {
         bool goes_on;

@@ -1,7 +1,7 @@
 // Matrix products: c[m,n] = sum over k of a[m,k] b[k,n], over batches, with the kernels of gemm_kernels.h.
 //
-// Here: how a product is planned and run, its epilogue, and what is multiplied as it lies. Others: gemm_packed.cpp and
-// gemm_vector.cpp.
+// Here: how a product is planned and run, its epilogue, and what is multiplied as it lies. Others: gemm_packed.cpp,
+// gemm_deep.cpp and gemm_vector.cpp.
 #include <cstring>
 
 #include "gemm_step.h"
@@ -46,6 +46,7 @@ Status GemmStep::run(Frame& frame) const {
   if (m == 0 || n == 0 || batch.count == 0) return Status::ok;
   Job job{this, &frame, frame.number, a.address(frame), b.address(frame), c.address(frame), 1};
   job.threads = pool_worth(cost) ? pool_threads() : 1;
+  job.symmetric = alike && job.a == job.b;
   if (vector && batch.count == 1) look_at_cache(&job);
   double one = cost / double(batch.count);
   if (batch.count > 1 && job.threads > 1 && (batch.count >= 4 * job.threads || one < 20000)) {
@@ -81,11 +82,12 @@ void GemmStep::plan() {
              n * cached * kernels->source_bytes <= kInPlaceBytes &&
              (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
   // rows that lie a multiple of a cache's way apart evict each other, if they are more than its ways
-  const bool alike = a_k == 1 && k > 64 && a_row * kernels->source_bytes % 2048 == 0;
-  most_rows = in_place && alike ? std::min(kernels->height, kRowsAlike) : kernels->height;
+  const bool evicting = a_k == 1 && k > 64 && a_row * kernels->source_bytes % 2048 == 0;
+  most_rows = in_place && evicting ? std::min(kernels->height, kRowsAlike) : kernels->height;
   wide = m <= 2 * kRowsOfTask && n > m;
   in_runs = reads_runs();
   in_place = in_place && !in_runs;
+  plan_deep();
   if (epilogue != nullptr) cost += epilogue->cost_ns();
   // tasks use the thread's scratch between their parts; one call of a flat epilogue wants whole rows
   by_part = form == Form::grid && !epilogue->needs_scratch();
@@ -228,11 +230,9 @@ void GemmStep::multiply_small(const Product& product, const char* next_a, const 
 }
 
 [[gnu::noinline]] void GemmStep::multiply(const Product& product) const {
-  int64_t units = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
-  bool deep = product.job->threads > 1 && units < 4 * product.job->threads && k >= 8 * span;
   if (k == 0) fill_zero(product.c);
   else if (vector) multiply_vector(product);
-  else if (deep) multiply_deep(product);
+  else if (is_deep(product)) multiply_deep(product);
   else if (in_place) return multiply_in_place(product);
   else return multiply_packed(product);
   finish_all(product);
@@ -307,13 +307,17 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
       if (stored) functions = kernels->packed;
       const int64_t carriers = slivers - (block.store != nullptr), carrier = sliver - (block.store != nullptr);
       int64_t piece = first_piece;
-      for (int64_t column = first; column < last; column += width, ++piece) {
+      // of a symmetric product: columns up to that of the last row
+      const int64_t wanted = block.symmetric ? std::min(last, block.row0 + next - block.column0) : last;
+      for (int64_t column = first; column < wanted; column += width, ++piece) {
         tile.columns = int(std::min(width, block.columns - column));
+        const int64_t pitch = up(tile.columns, kernels->lanes);  // where they are packed
+        if (block.symmetric) tile.columns = int(std::min<int64_t>(tile.columns, wanted - column));
         const int64_t vectors = tile.columns == width ? kernels->vectors : pieces_of(tile.columns, kernels->lanes);
         tile.ahead = storing && column == first;
         tile.store = block.store + piece * packed_sliver;
         tile.b = stored ? tile.store : block.b + piece * block.b_sliver;
-        tile.b_k = block.b_padded || stored ? vectors * kernels->lanes : block.b_k;
+        tile.b_k = block.b_padded || stored ? pitch : block.b_k;
         tile.b_padded = block.b_padded || stored;
         tile.c = c + column * kernels->result_bytes;
         const GemmTileFunction* kind = functions;
@@ -364,7 +368,8 @@ void GemmStep::multiply_in_place(const Product& product) const {
   range.size = std::max(pieces_of(extent, tasks), std::min(unit, extent));
   if (!range.rows) range.size = up(range.size, tile_columns());
   each(product, run_in_place, &range, pieces_of(extent, range.size));
-  if (!by_part && !range.rows) finish_all(product);
+  if (product.job->symmetric) mirror(product);
+  if (product.job->symmetric || (!by_part && !range.rows)) finish_all(product);
 }
 
 void GemmStep::run_in_place(void* context, int64_t low, int64_t high) {
@@ -374,7 +379,8 @@ void GemmStep::run_in_place(void* context, int64_t low, int64_t high) {
   for (int64_t task = low; task < high; ++task) {
     const int64_t first = task * range.size, last = std::min(extent, first + range.size);
     if (range.rows) step.rectangle(*range.product, first, last, 0, step.n);
-    if (range.rows && !step.by_part && step.form != Form::none) step.finish(*range.product, first, last, 0, step.n);
+    const bool done = range.rows && !step.by_part && step.form != Form::none && !range.product->job->symmetric;
+    if (done) step.finish(*range.product, first, last, 0, step.n);
     if (!range.rows) step.rectangle(*range.product, 0, step.m, first, last);
   }
 }
@@ -397,7 +403,8 @@ void GemmStep::rectangle(const Product& product, int64_t row0, int64_t row1, int
     block.b = product.b + (k0 * b_k + column0) * item;
     block.k = std::min(span, k - k0);
     block.add = k0 > 0;
-    block.last = k0 + block.k == k;
+    block.symmetric = product.job->symmetric;
+    block.last = k0 + block.k == k && !block.symmetric;
     multiply_block(block, product);
   }
 }

@@ -133,7 +133,8 @@ void GemmStep::multiply_packed(const Product& product) const {
     }
   }
   buffer_release(buffer);
-  if (!by_part && !rows_by_task(columns)) finish_all(product);
+  if (product.job->symmetric) mirror(product);
+  if (product.job->symmetric || (!by_part && !rows_by_task(columns))) finish_all(product);
 }
 
 int64_t GemmStep::task_size(const Product& product, int64_t extent) const {
@@ -169,13 +170,15 @@ void GemmStep::run_packed(void* context, int64_t low, int64_t high) {
   Job& job = *range.product->job;
   const int64_t packed = (up(range.size, step.kernels->lanes) + 1) * step.steps_of(step.span) * step.kernels->packed_bytes;
   const int64_t own_bytes = step.in_runs ? 64 : packed;
-  for (int64_t task = low; task < high && !stream_cancelled(job.number); ++task) {
+  const int64_t tasks = pieces_of(step.m, range.size);
+  for (int64_t index = low; index < high && !stream_cancelled(job.number); ++index) {
+    const int64_t task = job.symmetric ? tasks - 1 - index : index;  // the longest ones first
     const int64_t first = task * range.size, last = std::min(step.m, first + range.size);
     char* own = static_cast<char*>(thread_scratch(own_bytes));  // each time: an epilogue may have used it
     if (own == nullptr) return job.failed.store(true, std::memory_order_relaxed);
     if (step.in_runs) step.multiply_in_runs(range, first, last);
     else step.multiply_rows(range, first, last - first, own);
-    if (!step.by_part && step.rows_by_task(range.columns) && range.k1 == step.k)
+    if (!step.by_part && step.rows_by_task(range.columns) && range.k1 == step.k && !job.symmetric)
       step.finish(*range.product, first, last, 0, step.n);
   }
 }
@@ -191,7 +194,8 @@ void GemmStep::multiply_rows(const Range& range, int64_t row, int64_t rows, char
     block.b = shared_block(range, k0, packed_columns(range.columns));
     block.b_sliver = tile_columns() * steps_of(block.k) * kernels->packed_bytes;
     block.add = k0 > 0;
-    block.last = k0 + block.k == k;
+    block.symmetric = range.product->job->symmetric;
+    block.last = k0 + block.k == k && !block.symmetric;
     multiply_block(block, *range.product);
   }
 }
@@ -230,7 +234,8 @@ void GemmStep::multiply_in_runs(const Range& range, int64_t first, int64_t last)
       block.b = shared_block(range, k0, packed_columns(range.columns));
       block.b_sliver = tile_columns() * depth * kernels->packed_bytes;
       block.add = k0 > 0;
-      block.last = k0 + depth == k;
+      block.symmetric = range.product->job->symmetric;
+      block.last = k0 + depth == k && !block.symmetric;
       multiply_block(block, *range.product);
     }
   }

@@ -86,6 +86,7 @@ class GemmStep final : public Step {
     int threads;       // that one product may use
     bool finish_each;  // the epilogue follows each product of a batch
     bool far, turned, backwards;  // a matrix by a vector: see `look_at_cache`
+    bool symmetric;               // c[i,j] is c[j,i]: only those up to the diagonal are computed, then copied
     std::atomic<bool> failed;
   };
   struct Product {
@@ -120,6 +121,7 @@ class GemmStep final : public Step {
     const Unit* next = nullptr;  // whose columns are packed meanwhile
     bool a_packed, b_padded, add;
     bool last;              // of k: the epilogue may follow
+    bool symmetric;         // columns beyond a row's own are not wanted
     int64_t row0, column0;  // of the product
   };
   struct Range {
@@ -132,10 +134,11 @@ class GemmStep final : public Step {
     int64_t k0 = 0, k1 = 0;
     std::atomic<int64_t>* claimed = nullptr;  // columns of a wide product
   };
+  // A wave of blocks of k, whose sums lie `bytes` apart.
   struct Deep {
     const GemmStep* step;
     const Product* product;
-    int64_t first;  // block of k
+    int64_t first, count, bytes;
     char* sums;
   };
 
@@ -219,10 +222,16 @@ class GemmStep final : public Step {
   void finish_columns(const Product& product, const Unit& unit) const;
   Block packed_block(const Range& range, int64_t row, int64_t column) const;
 
-  // Few elements, each a long sum (gemm_vector.cpp).
+  // Few elements, each a long sum, and symmetric products (gemm_deep.cpp).
+  void plan_deep();
+  bool is_deep(const Product& product) const;
   void multiply_deep(const Product& product) const;
   static void run_deep(void* context, int64_t low, int64_t high);
-  void add_sums(char* first_row, const char* from, bool first) const;
+  void deep_block(const Product& product, int64_t k0, int64_t depth, char* c, int64_t row, bool add) const;
+  static void run_add(void* context, int64_t low, int64_t high);
+  void add_blocks(char* to, const char* from, int64_t pitch, int64_t blocks, int64_t count, bool first) const;
+  void mirror(const Product& product) const;
+  static void run_mirror(void* context, int64_t low, int64_t high);
 
   // A vector and a matrix (gemm_vector.cpp; a block of k beside its hottest caller in gemm.cpp).
   int64_t matrix_row() const { return n == 1 ? a_row : b_column; }
@@ -239,6 +248,9 @@ class GemmStep final : public Step {
   bool plain = false;  // the operands and the result are matrices
   bool vector = false, in_strips = false, in_place = false, wide = false;
   bool in_runs = false;  // b is packed, and a is read where it lies
+  bool few_sums = false;  // the sums of a block of k are few beside its operands, which a cache holds
+  bool a_as_it_lies = false, b_as_it_lies = false;  // such a block of them is not packed
+  bool alike = false;  // a product of rows and the same rows, if both operands lie at the same place
   mutable std::atomic<unsigned> turns{0};  // runs that were read to and fro
   int64_t most_rows = 0;      // of a tile that reads rows in place
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain

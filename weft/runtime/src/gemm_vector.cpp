@@ -1,10 +1,8 @@
-// Matrix products of few elements, each a long sum, and of a vector and a matrix.
+// Matrix products of a vector and a matrix.
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
 
-#include "buffer.h"
 #include "gemm_step.h"
 #include "pool.h"
 #include "stream.h"
@@ -13,13 +11,13 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t kPartialBytes = 4 << 20;  // sums of blocks of k, when k is what is cut
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
 constexpr double kNearlyHeld = 0.85;  // of the second cache, by a matrix that is read to and fro
 // Of the third cache, of 32 MB, by matrices of which strips of lanes were faster than columns side by side.
 constexpr double kStripsHeld = 9.0 / 32, kComplexStripsHeld = 12.0 / 32;
 constexpr int kWideBytes = 64;        // of the vectors for which there are kernels of strips of lanes
 constexpr int64_t kRowsTurned = 64;   // at a time
+constexpr int64_t kRowsTogether = 8;  // contiguous ones
 constexpr int64_t kFetchedPast = 1280;  // bytes of a complex column from where on what is fetched past its end is little
 
 // Bytes of a cache of this level, of those that hold data, or 0 if the system does not say.
@@ -57,86 +55,7 @@ double third_cache() {
 // How many times the second cache such a matrix may be: measured with 2 MB on an Intel, and with 1 MB on a Zen 4.
 double most_held() { return is_amd() ? 4.2 : 2.25; }
 
-template <class T>
-void add_all(void* to, const void* from, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) static_cast<T*>(to)[i] += static_cast<const T*>(from)[i];
-}
-
 }  // namespace
-
-// Few elements, each a long sum: tasks are blocks of k, whose sums are added in order afterwards.
-
-void GemmStep::multiply_deep(const Product& product) const {
-  const int64_t bytes = up(m * n * kernels->result_bytes, 64), blocks = pieces_of(k, depth_of_block());
-  const int64_t wave = std::clamp<int64_t>(kPartialBytes / bytes, 1, blocks);
-  Buffer* buffer = buffer_allocate(wave * bytes);
-  if (buffer == nullptr) {
-    product.job->failed.store(true, std::memory_order_relaxed);
-    return;
-  }
-  Deep deep{this, &product, 0, buffer->data};
-  for (; deep.first < blocks; deep.first += wave) {
-    const int64_t count = std::min(wave, blocks - deep.first);
-    each(product, run_deep, &deep, count);
-    for (int64_t block = 0; block < count; ++block)
-      add_sums(product.c, deep.sums + block * bytes, deep.first + block == 0);
-  }
-  buffer_release(buffer);
-}
-
-void GemmStep::run_deep(void* context, int64_t low, int64_t high) {
-  const Deep& deep = *static_cast<const Deep*>(context);
-  const GemmStep& step = *deep.step;
-  const GemmKernels& kernels = *step.kernels;
-  Job& job = *deep.product->job;
-  const int64_t bytes = up(step.m * step.n * kernels.result_bytes, 64);
-  const int64_t a_bytes = up(step.packed_rows(step.m) * step.steps_of(step.span) * kernels.packed_bytes, 64);
-  char* own = nullptr;
-  if (!step.vector) {
-    own = static_cast<char*>(
-        thread_scratch(a_bytes + step.packed_columns(step.n) * step.steps_of(step.span) * kernels.packed_bytes));
-    if (own == nullptr) {
-      job.failed.store(true, std::memory_order_relaxed);
-      return;
-    }
-  }
-  for (int64_t index = low; index < high && !stream_cancelled(job.number); ++index) {
-    const int64_t block_depth = step.depth_of_block();
-    const int64_t k0 = (deep.first + index) * block_depth, depth = std::min(block_depth, step.k - k0);
-    char* sums = deep.sums + index * bytes;
-    if (step.vector) {
-      step.vector_block(*deep.product, 0, std::max(step.m, step.n), k0, depth, sums, 1, false);
-      continue;
-    }
-    step.pack_rows(*deep.product, 0, step.m, k0, depth, own);
-    step.pack_columns(*deep.product, 0, step.n, k0, depth, own + a_bytes);
-    Block block{};
-    block.a = own;
-    block.b = own + a_bytes;
-    block.b_sliver = step.tile_columns() * step.steps_of(depth) * kernels.packed_bytes;
-    block.c = sums;
-    block.c_row = step.n;
-    block.rows = step.m;
-    block.columns = step.n;
-    block.k = depth;
-    block.a_packed = block.b_padded = true;
-    step.multiply_block(block, *deep.product);
-  }
-}
-
-void GemmStep::add_sums(char* first_row, const char* from, bool first) const {
-  for (int64_t row = 0; row < m; ++row) {
-    char* to = first_row + c_rows.at(row) * kernels->result_bytes;
-    if (first) std::memcpy(to, from, size_t(n * kernels->result_bytes));
-    else if (result == 'f') add_all<float>(to, from, n);
-    else if (result == 'd') add_all<double>(to, from, n);
-    else if (result == 'F') add_all<float>(to, from, 2 * n);
-    else if (result == 'D') add_all<double>(to, from, 2 * n);
-    else if (kernels->result_bytes == 4) add_all<uint32_t>(to, from, n);
-    else add_all<uint64_t>(to, from, n);
-    from += n * kernels->result_bytes;
-  }
-}
 
 // A vector and a matrix: bound by memory.
 
@@ -169,7 +88,8 @@ void GemmStep::multiply_vector(const Product& product) const {
     const int64_t least = matrix_row() != 1 ? 8 : rows * k * item > kLargeVectorBytes ? 512 : 128;
     if (rows < 2 * least * product.job->threads && k >= 2 * depth_of_block() * product.job->threads)
       return multiply_deep(product);
-    range.size = up(std::max(pieces_of(rows, std::min<int64_t>(most, 4 * product.job->threads)), least), 64);
+    const int64_t parts = std::min<int64_t>(most, 4 * product.job->threads);
+    range.size = up(std::max(pieces_of(rows, parts), least), matrix_row() != 1 ? kRowsTogether : 64);
   } else if (product.job->turned && matrix_row() != 1) {
     range.size = kRowsTurned;
   }
@@ -181,9 +101,11 @@ void GemmStep::run_vector(void* context, int64_t low, int64_t high) {
   const GemmStep& step = *range.step;
   const int64_t rows = std::max(step.m, step.n), y_row = step.n == 1 ? step.c_row : 1;
   const bool backwards = range.product->job->backwards;
-  const int64_t last = pieces_of(rows, range.size) - 1;
+  // the caller begins with the first tasks and workers with the last ones: each turns within its own
+  const int64_t tasks = pieces_of(rows, range.size), own = pieces_of(tasks, range.product->job->threads);
   for (int64_t task = low; task < high && !stream_cancelled(range.product->job->number); ++task) {
-    const int64_t first = (backwards ? last - task : task) * range.size, count = std::min(range.size, rows - first);
+    const int64_t turned = task < own ? own - 1 - task : tasks - 1 - (task - own);
+    const int64_t first = (backwards ? turned : task) * range.size, count = std::min(range.size, rows - first);
     const int64_t depth = step.depth_of_block();
     for (int64_t k0 = 0; k0 < step.k; k0 += depth)
       step.vector_block(*range.product, first, count, k0, std::min(depth, step.k - k0),

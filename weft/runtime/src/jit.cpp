@@ -24,8 +24,6 @@ uint64_t g_default_config = 0;         // guarded by the GIL
 PyObject* g_traceback_hook = nullptr;  // owned, or nullptr
 JitFunction* g_latest = nullptr;       // the list of those that are alive; guarded by the GIL
 
-uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
-
 // ---- results ----
 
 // Wraps the output buffers (stolen) and puts them into the result's structure.
@@ -233,6 +231,8 @@ PyObject* call(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObj
 }  // namespace
 
 bool is_tracing() { return t_tracing; }
+
+uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
 
 void jit_retire(CacheEntry* cached) {
   std::vector<Entry*> removed;

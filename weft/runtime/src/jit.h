@@ -66,10 +66,14 @@ void jit_retire(CacheEntry* cached);
 // True if this thread is tracing (its current trace is not eager evaluation).
 bool is_tracing();
 
+// The configuration of this thread: a number for all options that affect tracing or code.
+uint64_t config_token();
+constexpr uint64_t kNoConfig = ~uint64_t(0);  // the token of no configuration
+
 // The vectorcall of JitFunction.
 PyObject* jit_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* keywords);
 
 int register_cache_entry(PyObject* module);
-int register_operators(PyObject* module);  // BinaryOperator, UnaryOperator
+int register_operators(PyObject* module);  // BinaryOperator, UnaryOperator, ViewOperator
 
 }  // namespace weft

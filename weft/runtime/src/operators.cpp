@@ -1,9 +1,10 @@
-// BinaryOperator and UnaryOperator implement Array's operator methods. Arrays and scalars are passed to the jitted
-// function directly; everything else (tracers, foreign objects) to the Python fallback, which may return
-// NotImplemented.
+// BinaryOperator, UnaryOperator and ViewOperator implement Array's methods. Arrays and scalars are passed to the jitted
+// function directly, and small views are copied (views.h); everything else (tracers, foreign objects) goes to the Python
+// fallback, which may return NotImplemented.
 #include "jit.h"
 #include "module.h"
 #include "numpy_api.h"
+#include "views.h"
 
 namespace weft {
 namespace {
@@ -11,12 +12,14 @@ namespace {
 struct Operator {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  PyObject* function;  // owned: the jitted function
+  PyObject* function;  // owned: the jitted function; of a view, what says whether nothing watches operations now
   PyObject* fallback;  // owned
   PyObject* dict;
   PyObject* weakrefs;
   char arity;
   char reflected;
+  View view;
+  uint64_t unwatched;  // the last configuration under which nothing watched operations
 };
 
 bool is_plain(PyObject* object) {
@@ -39,6 +42,27 @@ PyObject* operator_call(PyObject* object, PyObject* const* args, size_t flags, P
   PyObject* const* operands = self->reflected ? swapped : args;
   if (Py_TYPE(self->function) == JitFunctionType) return jit_call(self->function, operands, size_t(count), nullptr);
   return in_python<PyObject_Vectorcall>(self->function, operands, size_t(count), nullptr);
+}
+
+// Whether a view may be copied without an operation: nobody traces, or watches the results of operations.
+bool may_copy(Operator* self) {
+  if (is_tracing()) return false;
+  if (config_token() == self->unwatched) return true;
+  uint64_t token = config_token();
+  Ref answer = steal(in_python<PyObject_CallNoArgs>(self->function));
+  if (answer && answer.get() == Py_True) self->unwatched = token;
+  PyErr_Clear();
+  return answer && answer.get() == Py_True;
+}
+
+PyObject* view_call(PyObject* object, PyObject* const* args, size_t flags, PyObject* keywords) {
+  Operator* self = reinterpret_cast<Operator*>(object);
+  Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (keywords == nullptr && count > 0 && is_array(args[0]) && may_copy(self)) {
+    PyObject* result = self->view(reinterpret_cast<Array*>(args[0]), args + 1, count - 1);
+    if (result != nullptr || PyErr_Occurred()) return result;
+  }
+  return in_python<PyObject_Vectorcall>(self->fallback, args, size_t(count), keywords);
 }
 
 PyObject* operator_new(PyTypeObject* type, PyObject* function, PyObject* fallback, int arity, int reflected) {
@@ -70,6 +94,23 @@ PyObject* unary_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject *function, *fallback;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", const_cast<char**>(names), &function, &fallback)) return nullptr;
   return operator_new(type, function, fallback, 1, 0);
+}
+
+PyObject* view_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"name", "fallback", "unwatched", nullptr};
+  const char* name;
+  PyObject *fallback, *unwatched;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOO", const_cast<char**>(names), &name, &fallback, &unwatched))
+    return nullptr;
+  View view = view_named(name);
+  if (view == nullptr) return PyErr_Format(PyExc_ValueError, "[ViewOperator] no view is called %s", name);
+  PyObject* made = operator_new(type, unwatched, fallback, 0, 0);
+  if (made == nullptr) return nullptr;
+  Operator* self = reinterpret_cast<Operator*>(made);
+  self->vectorcall = view_call;
+  self->view = view;
+  self->unwatched = kNoConfig;
+  return made;
 }
 
 int operator_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -133,10 +174,12 @@ PyGetSetDef kGetSet[] = {
 
 PyType_Slot kBinarySlots[] = WEFT_OPERATOR_SLOTS(binary_new);
 PyType_Slot kUnarySlots[] = WEFT_OPERATOR_SLOTS(unary_new);
+PyType_Slot kViewSlots[] = WEFT_OPERATOR_SLOTS(view_new);
 constexpr unsigned kFlags =
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
 PyType_Spec kBinarySpec = {"weft.runtime.BinaryOperator", sizeof(Operator), 0, kFlags, kBinarySlots};
 PyType_Spec kUnarySpec = {"weft.runtime.UnaryOperator", sizeof(Operator), 0, kFlags, kUnarySlots};
+PyType_Spec kViewSpec = {"weft.runtime.ViewOperator", sizeof(Operator), 0, kFlags, kViewSlots};
 
 }  // namespace
 
@@ -145,7 +188,8 @@ int register_operators(PyObject* module) {
     const char* name;
     PyType_Spec* spec;
   };
-  for (Named named : {Named{"BinaryOperator", &kBinarySpec}, Named{"UnaryOperator", &kUnarySpec}}) {
+  for (Named named : {Named{"BinaryOperator", &kBinarySpec}, Named{"UnaryOperator", &kUnarySpec},
+                      Named{"ViewOperator", &kViewSpec}}) {
     Ref type = steal(PyType_FromSpec(named.spec));
     if (!type || PyModule_AddObjectRef(module, named.name, type.get()) < 0) return -1;
   }

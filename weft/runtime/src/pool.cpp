@@ -1,7 +1,9 @@
 // A thread pool whose threads claim chunks of a job. See pool.h.
 //
-// `claim` holds epoch << 32 | next chunk. A new job first closes the word (next = kClosed), then writes the job, then
-// opens the word: a late worker sees either the closed word or another epoch, and claims nothing.
+// `claim` holds epoch << 32 | chunks taken from the end << 16 | chunks taken from the beginning. A new job first closes
+// the word (kClosed taken), then writes the job, then opens the word: a late worker sees either the closed word or
+// another epoch, and claims nothing. The caller takes chunks from the beginning and workers from the end, so that of jobs
+// that follow each other over the same arrays each finds in its own cache what it had before.
 //
 // The clock is read to choose who works and who waits, never what is computed: late workers are left out of short jobs,
 // sleeping ones are woken for calls that follow each other, pinned ones are let go. A job gives the same bits in one
@@ -40,12 +42,12 @@ constexpr double kAsleepThresholdNs = 40000;
 // consecutive jobs after which sleeping workers are woken: that costs the waking call 5 to 9 us
 constexpr int kStreak = 32;
 constexpr double kStreakPauseNs = 2000;
-constexpr uint32_t kClosed = 0xffffffffu;
+constexpr uint32_t kClosed = 0xffff, kFromEnd = 1 << 16;  // of 16 bits each
 constexpr int kStarvedRuns = 4;  // consecutive long jobs of which no worker took a chunk
 constexpr int64_t kLongRunNs = 300'000;
 constexpr int64_t kKeptScratch = 8 << 20;
 constexpr double kLongChunkNs = 20e6;
-constexpr int64_t kMaxChunks = 1 << 20;
+constexpr int64_t kMaxChunks = kClosed - 1;
 constexpr int64_t kUnpinnedNs = 30'000'000;  // the first time; twice as long after each time without success
 constexpr int64_t kMostUnpinnedNs = 1'000'000'000;
 // a late worker is left out for 20 times its delay, so that delays cost at most a twentieth of the time
@@ -143,7 +145,7 @@ class Pool {
     if (sleepers_.load(std::memory_order_seq_cst) != 0)
       futex_wake(&epoch_, int(std::min<uint32_t>(job.chunks, INT_MAX)));
     t_inside_job = true;
-    uint32_t own = drain(epoch, job);
+    uint32_t own = drain(epoch, job, 1);
     t_inside_job = false;
     await_workers(job.chunks, own, begin);
     note_share(own == job.chunks, begin);
@@ -196,14 +198,16 @@ class Pool {
     return epoch;
   }
 
-  // Claims and runs chunks of the given epoch until none is left; returns how many.
-  uint32_t drain(uint32_t epoch, const JobView& job) {
+  // Claims and runs chunks of the given epoch, from the beginning (side 1) or the end (kFromEnd), until none is left;
+  // returns how many.
+  uint32_t drain(uint32_t epoch, const JobView& job, uint32_t side) {
     uint32_t taken = 0;
     uint64_t claim = claim_.load(std::memory_order_acquire);
     for (;;) {
-      uint32_t chunk = uint32_t(claim);
-      if (uint32_t(claim >> 32) != epoch || chunk == kClosed || chunk >= job.chunks) return taken;
-      if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      uint32_t first = uint32_t(claim) % kFromEnd, last = uint32_t(claim) / kFromEnd;
+      if (uint32_t(claim >> 32) != epoch || first + last >= job.chunks) return taken;
+      uint32_t chunk = side == kFromEnd ? job.chunks - 1 - last : first;
+      if (!claim_.compare_exchange_weak(claim, claim + side, std::memory_order_acq_rel, std::memory_order_acquire))
         continue;
       int64_t units = (job.total + job.grain - 1) / job.grain;
       int64_t low = job.grain * int64_t((__int128)units * chunk / job.chunks);
@@ -256,7 +260,7 @@ class Pool {
       JobView job{job_.function.load(std::memory_order_acquire), job_.context.load(std::memory_order_acquire),
                   job_.total.load(std::memory_order_acquire), job_.grain.load(std::memory_order_acquire),
                   job_.chunks.load(std::memory_order_acquire)};
-      drain(epoch, job);
+      drain(epoch, job, kFromEnd);
     }
   }
 
@@ -430,6 +434,8 @@ int pool_threads() {
   return count;
 }
 
+thread_local int64_t t_expected = 0;
+
 // True if this thread starts jobs in quick succession: then waking the workers once pays off for many jobs.
 bool is_streak(double cost_ns) {
   thread_local int64_t last = 0;
@@ -437,8 +443,11 @@ bool is_streak(double cost_ns) {
   int64_t now = now_ns();
   count = double(now - last) < 2 * cost_ns + kStreakPauseNs ? count + 1 : 0;
   last = now;
-  return count >= kStreak;
+  return count >= (t_expected >= kStreak ? 1 : kStreak);
 }
+
+ExpectedJobs::ExpectedJobs(int64_t count) : before_(t_expected) { t_expected = std::max(count, before_); }
+ExpectedJobs::~ExpectedJobs() { t_expected = before_; }
 
 bool pool_worth(double cost_ns) {
   if (cost_ns < kAwakeThresholdNs || t_inside_job || pool_threads() == 1) return false;

@@ -19,6 +19,19 @@ int pool_threads();
 // True if a job of this estimated time is faster on several threads (over 4 us if the workers are awake, else 40 us).
 bool pool_worth(double cost_ns);
 
+// While it lives, this thread is about to repeat its work `count` times: sleeping workers are woken as soon as one job
+// follows another, not only after many of them.
+class ExpectedJobs {
+ public:
+  explicit ExpectedJobs(int64_t count);
+  ~ExpectedJobs();
+  ExpectedJobs(const ExpectedJobs&) = delete;
+  ExpectedJobs& operator=(const ExpectedJobs&) = delete;
+
+ private:
+  int64_t before_;
+};
+
 // Calls function(context, low, high) for ranges that cover 0..total, with bounds that are multiples of grain; returns
 // when all are done. Inside a job, or while another thread's job runs, the caller does all of it alone. No GIL needed.
 void pool_run(ChunkFunction function, void* context, int64_t total, int64_t grain, double cost_ns);

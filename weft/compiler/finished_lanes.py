@@ -1,0 +1,205 @@
+"""Finds loops over arrays that leave finished elements as they are, so that each vector of lanes may end on its own.
+
+    while any(live):  x = where(live, new(x), x);  live = live & (error > tol)      ends lane by lane, as if mapped
+
+The condition is whether a mask holds anywhere (with a count of steps too, if nothing reads it afterwards). The body is
+followed with a false mask: where each of its results is then the state itself, a finished element stays so. Values are
+numbered, so that the body may compute the mask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import operations as lax
+from weft.compiler import algebra
+from weft.core import kinds
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from weft.core.trace import trace_to_jaxpr
+from weft.loops.small import Flatten
+
+
+def mask(parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, unread: Collection[int]) -> ClosedJaxpr | None:
+    """A loop's condition for one element, on the operands of its own condition, or None if elements do not end alone.
+
+    Results are the mask and, if the loop also has a condition on no element, that one. ``unread`` are the parts of the
+    state whose results nothing reads.
+    """
+    if parts.cond is None:
+        return None
+    cond, body = flatten(parts.cond), flatten(parts.body)
+    found = _any_of(cond.jaxpr)
+    if found is None:
+        return None
+    each, negated, alone = found
+    values = _Values()
+    n_tested, n_consts = parts.n_cond_consts, parts.n_cond_consts + parts.n_consts
+    consts = [
+        values.literal(atom.val, atom.aval.dtype) if type(atom) is Literal else values.number("operand", id(atom))
+        for atom in atoms[:n_consts]
+    ]
+    state = [values.number("state", k) for k in range(parts.n_carry)]
+    for k, number in enumerate(state):
+        values.reads[number] = frozenset([k])
+    outs = values.follow(cond, [*consts[:n_tested], *state], [each, *([] if alone is None else [alone])])
+    values.assume(outs[0], negated)
+    results = values.follow(body, [*consts[n_tested:], *state], body.jaxpr.outvars)
+    counts = {k for k, (old, new) in enumerate(zip(state, results, strict=True)) if not values.are_same(old, new)}
+    counted = [values.reads[results[k]] for k in counts] + [values.reads[number] for number in outs[1:]]
+    if not counts <= set(unread) or not all(reads <= counts for reads in counted) or values.reads[outs[0]] & counts:
+        return None
+    return _test(cond, each, negated, alone)
+
+
+def _any_of(jaxpr: Jaxpr) -> tuple[Any, bool, Any] | None:
+    """(mask, whether negated, the other condition or None) of a program that tells whether a mask holds anywhere."""
+    makers = {out: equation for equation in jaxpr.eqns for out in equation.outvars}
+
+    def any_of(atom: Any) -> tuple[Any, bool] | None:
+        equation, negated = (None if isinstance(atom, Literal) else makers.get(atom)), False
+        if equation is not None and equation.primitive in algebra.NEGATIONS:  # not all of the others
+            atom, negated = equation.invars[0], True
+            equation = None if isinstance(atom, Literal) else makers.get(atom)
+        wanted = lax.reduce_and_p if negated else lax.reduce_or_p
+        if equation is None or equation.primitive is not wanted:
+            return None
+        (operand,) = equation.invars
+        every = sorted(equation.params["axes"]) == list(range(operand.aval.ndim))
+        return (operand, negated) if every and operand.aval.dtype == bool and type(operand) is not Literal else None
+
+    (goes_on,) = jaxpr.outvars
+    found = any_of(goes_on)
+    if found is not None:
+        return (*found, None)
+    maker = makers.get(goes_on) if type(goes_on) is not Literal else None
+    if maker is None or maker.primitive not in algebra.CONJUNCTIONS:
+        return None
+    for atom, other in (maker.invars, maker.invars[::-1]):
+        found = any_of(atom)
+        if found is not None:
+            return (*found, other)
+    return None
+
+
+def _test(cond: ClosedJaxpr, each: Any, negated: bool, alone: Any) -> ClosedJaxpr:
+    jaxpr = cond.jaxpr
+    wanted = Jaxpr(jaxpr.constvars, jaxpr.invars, [each] if alone is None else [each, alone], jaxpr.eqns)
+
+    def flat(*args: Any) -> list[Any]:
+        goes_on, *others = eval_jaxpr(wanted, cond.consts, *args)
+        goes_on = lax.bitwise_not(goes_on) if negated else goes_on
+        return [lax.bitwise_and(goes_on, lax.broadcast(other, goes_on.shape)) for other in others] or [goes_on]
+
+    return trace_to_jaxpr(flat, cond.in_avals)[0]
+
+
+class _Values:
+    """Numbers for values: equal numbers are equal values. Some truth values are known."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.known: dict[int, bool] = {}
+        self.made: dict[int, tuple[Any, tuple[int, ...]]] = {}  # primitive and operands
+        self.reads: dict[int, frozenset[int]] = {}  # the parts of the state that a value depends on
+
+    def number(self, *key: Any) -> int:
+        found = self.numbers.setdefault(key, len(self.numbers))
+        self.reads.setdefault(found, frozenset())
+        return found
+
+    def literal(self, value: Any, dtype: Any) -> int:
+        array = np.asarray(value).astype(dtype)
+        found = self.number("literal", array.dtype.str, array.tobytes())
+        if array.dtype == bool:
+            self.known[found] = bool(array)
+        return found
+
+    def assume(self, number: int, value: bool) -> None:
+        """That a truth value is known, and what follows for those that it was made of."""
+        if number in self.known:
+            return
+        self.known[number] = value
+        primitive, args = self.made.get(number, (None, ()))
+        if primitive is lax.not_p:
+            self.assume(args[0], not value)
+        elif primitive is (lax.and_p if value else lax.or_p):
+            for arg in args:
+                self.assume(arg, value)
+
+    def are_same(self, a: int, b: int) -> bool:
+        return a == b or (a in self.known and self.known[a] == self.known.get(b))
+
+    def follow(self, closed: ClosedJaxpr, operands: Sequence[int], wanted: Sequence[Any]) -> list[int]:
+        """The numbers of ``wanted`` values of a program."""
+        jaxpr = closed.jaxpr
+        env: dict[Any, int] = dict(zip(jaxpr.invars, operands, strict=True))
+        for variable, const in zip(jaxpr.constvars, closed.consts, strict=True):
+            env[variable] = self.number("constant", id(const))
+
+        def of(atom: Any) -> int:
+            return self.literal(atom.val, atom.aval.dtype) if type(atom) is Literal else env[atom]
+
+        for equation in jaxpr.eqns:
+            args = tuple([of(atom) for atom in equation.invars])
+            for k, out in enumerate(equation.outvars):
+                env[out] = self.result(equation, args, k)
+        return [of(atom) for atom in wanted]
+
+    def result(self, equation: JaxprEqn, args: tuple[int, ...], k: int) -> int:
+        simple = self.simpler(equation, args)
+        if simple is not None:
+            return simple
+        primitive, out = equation.primitive, equation.outvars[k].aval
+        found = self.number(primitive.name, _named(equation), args, k, out.dtype.str)
+        self.made[found] = (primitive, args)
+        self.reads[found] = frozenset().union(*[self.reads[arg] for arg in args])
+        return found
+
+    def simpler(self, equation: JaxprEqn, args: tuple[int, ...]) -> int | None:
+        """The number that is known for a result, or None."""
+        primitive, kind, known = equation.primitive, equation.primitive.kind, self.known
+        out = equation.outvars[0].aval
+        if isinstance(kind, kinds.View | kinds.Reshape) and len(args) == 1:  # of one value everywhere
+            value = known.get(args[0])
+            if value is not None:
+                return self.literal(value, bool)
+            return args[0] if type(equation.invars[0]) is Literal else None
+        if primitive is lax.select_n_p and len(args) == 3:
+            value = known.get(args[0])
+            return args[1] if args[1] == args[2] else None if value is None else args[1 + value]
+        if primitive is lax.convert_element_type_p and args[0] in known:
+            return self.literal(known[args[0]], out.dtype)
+        if primitive is lax.not_p and args[0] in known:
+            return self.literal(not known[args[0]], bool)
+        if primitive in (lax.and_p, lax.or_p) and out.dtype == bool:
+            return self._joined(args, primitive is lax.or_p)
+        if primitive is lax.add_p and out.dtype.kind in "iu":
+            zero = self.literal(0, out.dtype)
+            return args[0] if args[1] == zero else args[1] if args[0] == zero else None
+        return None
+
+    def _joined(self, args: tuple[int, ...], deciding: bool) -> int | None:
+        """``and`` or ``or``: one operand of the value that decides is enough, the other value decides nothing."""
+        values = [self.known.get(arg) for arg in args]
+        if deciding in values:
+            return self.literal(deciding, bool)
+        if None not in values:
+            return self.literal(not deciding, bool)
+        for value, other in ((values[0], args[1]), (values[1], args[0])):
+            if value is not None:
+                return other
+        return None
+
+
+def _named(equation: JaxprEqn) -> Any:
+    """What two equations that compute the same of the same operands have in common."""
+    found = tuple(sorted(equation.params.items(), key=lambda item: item[0]))
+    try:
+        hash(found)
+    except TypeError:
+        return id(equation)
+    return found
