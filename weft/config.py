@@ -53,6 +53,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("numpy_dtype_promotion", "standard", str, "implicit dtype promotion", ("standard", "strict"), True),
     _option("numpy_rank_promotion", "allow", str, "implicit rank promotion", ("allow", "warn", "raise"), True),
     _option("default_device", None, object, "device of uncommitted computations", in_key=True),
+    _option("platforms", None, object, "platforms to use, the default first, by commas: 'cuda,cpu'", in_key=True),
     _option("default_matmul_precision", None, object, "precision of contractions", _DOT_PRECISIONS, True),
     _option("disable_jit", False, bool, "run jitted functions operation by operation", in_key=True),
     _option("debug_nans", False, bool, "raise when a result holds a NaN", in_key=True),
@@ -112,7 +113,7 @@ INERT: dict[str, Any] = {
     "memory_fitting_effort": 0.0, "memory_fitting_level": "O2", "mutable_array_checks": True,
     "optimization_level": "O1", "persistent_cache_enable_xla_caches": "",
     "persistent_cache_min_compile_time_secs": 1.0, "persistent_cache_min_entry_size_bytes": 0,
-    "platform_name": "", "platforms": None, "raise_persistent_cache_errors": False, "remat3": False,
+    "platform_name": "", "raise_persistent_cache_errors": False, "remat3": False,
     "scan3": False, "send_traceback_to_runtime": False, "softmax_custom_jvp": False, "source_url_schema": None,
     "pprint_use_color": True, "thread_guard": False,
     "traceback_in_locations_limit": 10, "use_direct_linearize": True, "use_magma": None, "use_shardy_partitioner": True,
@@ -210,8 +211,10 @@ def _checked(name: str, value: Any) -> Any:
     if name == "debug_key_reuse" and value:
         globals()["keys_watched"] = True
     if option is None:
-        if name in ("platforms", "platform_name") and value not in (None, "", "cpu"):
-            raise NotImplementedError(f"[config] {name}={value!r}: weft runs on the CPU; use 'cpu' or None")
+        if name == "platform_name" and value not in (None, "", "cpu"):
+            raise NotImplementedError(f"[config] {name}={value!r}: set platforms={value!r} instead")
+    elif name == "platforms":
+        _check_platforms(value)
     elif name == "default_device":
         _check_device(value)
     return value
@@ -222,8 +225,17 @@ def _check_device(value: Any) -> None:
     platform = value if isinstance(value, str) else getattr(value, "platform", None)
     if value is not None and not isinstance(platform, str):
         raise ValueError(f"[config] default_device is a device such as weft.devices()[0] or 'cpu', got {value!r}")
-    if value is not None and platform != "cpu":
-        raise RuntimeError(f"Unknown backend {platform}. Available backends are ['cpu']")
+    if isinstance(value, str):
+        lazy.submodule("weft.dispatch.devices").check_backend(value)
+
+
+def _check_platforms(value: Any) -> None:
+    """None, or names of platforms that are there, separated by commas."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"[config] platforms is None or names separated by commas, got {value!r}")
+    for platform in (value or "").split(","):
+        if platform.strip():
+            lazy.submodule("weft.dispatch.devices").check_backend(platform.strip())
 
 
 def _of_kind(option: Option, value: Any) -> Any:

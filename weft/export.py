@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from weft._base import lazy, unbuilt
-from weft.dispatch.symbolic_dims import is_symbolic_dim, symbolic_shape
+from weft.dispatch.symbolic_dims import SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
 
 __all__ = [
+    "SymbolicScope",
     "deserialize",
     "is_symbolic_dim",
     "register_namedtuple_serialization",
     "register_pytree_node_serialization",
+    "symbolic_args_specs",
     "symbolic_shape",
 ]
 

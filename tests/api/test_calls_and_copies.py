@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import typing
 from typing import Any
 
@@ -61,6 +62,9 @@ def test_annotations_are_those_of_the_function() -> None:
         assert transform(f).__annotations__ == f.__annotations__
     assert typing.get_type_hints(weft.jit(f)) == {"x": int, "y": float, "return": str}
     assert weft.jit(lambda x: x).__annotations__ == {}  # pyright: ignore[reportFunctionMemberAccess]
+    assert "PjitFunction" in str(type(weft.jit(lambda x: x)))  # by which libraries find JAX's jitted functions
+    for follow in (True, False):
+        assert str(inspect.signature(weft.jit(lambda x, *, k=2: x), follow_wrapped=follow)) == "(x, *, k=2)"
 
 
 def test_what_is_no_prefix_is_refused_by_device_put() -> None:

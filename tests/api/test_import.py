@@ -172,6 +172,9 @@ def test_modules_not_built_import_and_raise_when_used() -> None:
     assert weft.profiler.trace is not None
     with pytest.raises(NotImplementedError, match=r"weft\.profiler\.trace"):
         weft.profiler.trace("/nowhere")
+    with weft.profiler.StepTraceAnnotation("step", step_num=1), pytest.raises(TypeError, match="named by a string"):
+        weft.profiler.TraceAnnotation(3)  # type: ignore[arg-type]
+    assert weft.profiler.annotate_function(divmod, name="parts")(7, 2) == (3, 1)
     with pytest.raises(ImportError):
         importlib.import_module("weft.nonsense")
 

@@ -71,7 +71,7 @@ def test_vmap_is_the_python_loop_and_jax_s(text: str) -> None:
     looped = jax.tree.map(lambda *parts: np.stack([np.asarray(p) for p in parts]), *rows)
     assert_same(weft.vmap(run)(*args), looped)
     assert_same(weft.jit(weft.vmap(run))(*args), looped)
-    reference = jax.vmap(body(text, jax, jax.numpy, jax.lax))
+    reference = jax.jit(jax.vmap(body(text, jax, jax.numpy, jax.lax)))
     assert_same(weft.vmap(run)(*args), reference(*(jax.numpy.asarray(v) for v in (X, Z, N))))
 
 
@@ -104,7 +104,7 @@ def test_with_grad(text: str) -> None:
     ours, theirs = body(text, weft, jnp, lax), body(text, jax, jax.numpy, jax.lax)
     given = (X, Z, N)
     arrays, references = [jnp.asarray(v) for v in given], [jax.numpy.asarray(v) for v in given]
-    expected = jax.vmap(jax.grad(theirs))(*references)
+    expected = jax.jit(jax.vmap(jax.grad(theirs)))(*references)
     assert_same(weft.vmap(weft.grad(ours))(*arrays), expected)
     assert_same(weft.jit(weft.vmap(weft.grad(ours)))(*arrays), expected)
     summed = weft.grad(lambda a, z, n: weft.vmap(ours)(a, z, n).sum())(*arrays)
@@ -119,7 +119,7 @@ def test_jacobians(text: str) -> None:
 
     for name in ("jacfwd", "jacrev", "hessian"):
         found = getattr(weft, name)(function(jnp))(jnp.asarray(Y))
-        expected = getattr(jax, name)(function(jax.numpy))(jax.numpy.asarray(Y))
+        expected = jax.jit(getattr(jax, name)(function(jax.numpy)))(jax.numpy.asarray(Y))
         assert_same(found, expected)
         assert_same(weft.jit(getattr(weft, name)(function(jnp)))(jnp.asarray(Y)), expected)
 

@@ -97,7 +97,7 @@ def test_default_device() -> None:
     for device in (weft.devices()[0], "cpu", None):
         with weft.default_device(device):
             assert wnp.ones(2).devices() == {weft.devices()[0]}
-    with pytest.raises(RuntimeError, match="Unknown backend tpu"):
+    with pytest.raises(RuntimeError, match="Unknown backend: 'tpu' requested"):
         weft.default_device("tpu")
     with pytest.raises(ValueError, match="default_device"):
         weft.default_device(3)

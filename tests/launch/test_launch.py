@@ -37,7 +37,7 @@ def start(*arguments: str | Path, expect: int = 0, cwd: Path | None = None, **ex
 
 
 PROGRAM = """
-import base64, importlib.metadata, importlib.util, multiprocessing, pickle, subprocess, sys
+import base64, importlib.metadata, importlib.util, inspect, multiprocessing, pickle, subprocess, sys
 import jax, jax.numpy as jnp, jaxlib, jax.version, numpy as np
 from jax import lax
 from jax.sharding import SingleDeviceSharding
@@ -79,6 +79,24 @@ if __name__ == "__main__":
     import jax._src.traceback_util as traceback_util
     from jax._src.tree_util import _registry
     assert dict in _registry and int not in _registry and callable(traceback_util.api_boundary)
+    from jax._src.api_util import infer_argnums_and_argnames
+    given = inspect.signature(lambda a, b, *, c=0: None)
+    assert infer_argnums_and_argnames(given, 1, None) == ((1,), ("b",))
+    assert infer_argnums_and_argnames(given, None, "a") == ((0,), ("a",))
+    assert infer_argnums_and_argnames(given, (0,), ["c"]) == ((0,), ("c",))
+    assert infer_argnums_and_argnames(given, None, None) == ((), ())
+    assert callable(jax._src.random.threefry2x32.threefry_2x32)
+    assert jax._src.pjit.jit_p is jax.extend.core.primitives.jit_p and jax._src.lax.lax.add_p is lax.add_p
+    for kind, value in (("Int", 3), ("Float", -2.5), ("Complex", 1 - 2j)):
+        typed = getattr(jax._src.literals, f"Typed{kind}")(value, np.dtype(np.complex64))
+        read = jnp.asarray(typed, dtype=typed.dtype)
+        assert not isinstance(value, type(typed)) and read.dtype == typed.dtype == "c8" and read == value
+    assert [jax._src.dtypes.to_complex_dtype(d) for d in ("f4", "f8", "i4")] == ["c8", "c16", "c8"]
+    jax._src.public_test_util.check_close({"a": np.float32([1])}, {"a": np.float64([1 + 1e-8])})
+    try:
+        jax._src.public_test_util.check_close([np.float32([1])], [np.float64([1 + 1e-4])])
+    except AssertionError:
+        print("FAR")
     assert not hasattr(jax, "nonsuch")
     missing(from_import)
     missing(module_import)
@@ -101,6 +119,7 @@ def test_a_program_is_started_as_python_starts_it(tmp_path: Path) -> None:
         cwd=tmp_path, JAX_ENABLE_X64="1",
     )  # fmt: skip
     assert "VERSION 0.10.2 (0, 10, 2)" in out and "ARGV ['--flag', '-m', 'x']" in out
+    assert "FAR" in out
     assert "CHILD True" in out and "SPAWNED ('ArrayImpl', 5.0)" in out.replace("'Array'", "'ArrayImpl'")
     errors = [line for line in out.splitlines() if line.startswith("ERROR")]
     where = re.escape(f"__main__, {script}:")

@@ -14,7 +14,7 @@ from weft import lax
 from weft.extend.random import define_prng_impl
 
 jax = pytest.importorskip("jax")
-import jax.extend.random as jax_random  # noqa: E402 - after importorskip
+jax_random = pytest.importorskip("jax.extend.random")
 
 
 def definition(np_: Any) -> dict[str, Any]:

@@ -185,21 +185,59 @@ def test_fields_are_those_that_jax_documents() -> None:
     assert runtime.tree_flatten(exported.call(np.zeros(4, np.float32)))[0][0].tolist() == [0.0] * 4
 
 
-def test_open_extents_of_files_of_jax() -> None:
-    def several(J: Any, x: Any, y: Any) -> Any:
-        n = J.numpy
-        parts = (n.concatenate([x, x * 2]).sum(0) / x.shape[0], n.reshape(x, (-1,)), x[1:], J.nn.softmax(x @ x.T))
-        return (*parts, n.arange(x.shape[0]), n.pad(x, ((1, 1), (0, 0))), y + 1, n.sort(x, 0), n.cumsum(x, 0))
+def several(J: Any, x: Any, y: Any) -> Any:
+    n = J.numpy
+    parts = (n.concatenate([x, x * 2]).sum(0) / x.shape[0], n.reshape(x, (-1,)), x[1:], J.nn.softmax(x @ x.T))
+    more = (x.mean(0), x[::-1], n.argmax(x, 0), J.jit(n.cos)(x), J.vmap(lambda r: n.sin(r) * r.sum())(x))
+    loop = J.lax.scan(lambda c, r: (c + r, c.sum()), x[0], x)
+    return (*parts, *more, *loop, n.arange(x.shape[0]), n.pad(x, ((1, 1), (0, 0))), y + 1, n.sort(x, 0))
 
-    b, c = jax_export.symbolic_shape("b, c")
-    specs = jax.ShapeDtypeStruct((b, 4), np.float32), jax.ShapeDtypeStruct((2 * b, c), np.float32)
-    blob = jax_export.export(jax.jit(lambda x, y: several(jax, x, y)))(*specs).serialize(vjp_order=1)
-    read = export.deserialize(blob)
-    assert str(read.in_avals[1].shape) == "(2*b, c)" and str(read.out_avals[2].shape) == "(b - 1, 4)"
-    for n, m in ((2, 3), (3, 1)):
+
+SHAPES = ("b, 4", "2*b, c")
+SIZES = ((2, 3), (3, 1))
+
+
+def check_open(call: Any, read: Any, gradient: Any) -> None:
+    for n, m in SIZES:
         x, y = X[:n], np.ones((2 * n, m), np.float32)
-        for found, expected in zip(read.call(x, y), several(weft, x, y), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-5)
-    np.testing.assert_allclose(weft.grad(lambda x: read.call(x, y)[1].sum())(x), np.ones_like(x))
+        for found, expected in zip(call(x, y), several(weft, jnp.asarray(x), y), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    y = np.ones((6, 2), np.float32)
+    np.testing.assert_allclose(gradient(lambda x: call(x, y)[1].sum())(X), np.ones_like(X))
+    assert str(read.in_avals[1].shape) == "(2*b, c)" and str(read.out_avals[2].shape) == "(b - 1, 4)"
+
+
+def test_open_extents_of_files_of_jax() -> None:
+    dims = jax_export.symbolic_shape("b, c")
+    shapes = (dims[0], 4), (2 * dims[0], dims[1])
+    specs = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    function = jax.jit(lambda x, y: (*several(jax, x, y), jax.numpy.cumsum(x, 0)))
+    read = export.deserialize(jax_export.export(function)(*specs).serialize(vjp_order=1))
+    check_open(lambda x, y: read.call(x, y)[:-1], read, weft.grad)
+    np.testing.assert_allclose(read.call(X, np.ones((6, 1), np.float32))[-1], np.cumsum(X, 0), rtol=1e-6)
     with pytest.raises(ValueError, match=r"\(2\*b, c\).*where {'b': 3, 'c': 1}"):
-        read.call(x, y[:3])
+        read.call(X, np.ones((5, 1), np.float32))
+
+
+def test_open_extents_of_functions_of_weft() -> None:
+    specs = export.symbolic_args_specs((X, X), SHAPES)
+    exported = export.export(weft.jit(lambda x, y: several(weft, x, y)))(*specs)
+    blob = exported.serialize(vjp_order=1)
+    read, theirs = export.deserialize(blob), jax_export.deserialize(blob)
+    check_open(exported.call, exported, weft.grad)
+    check_open(read.call, read, weft.grad)
+    check_open(jax.jit(theirs.call), theirs, jax.grad)
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (lambda x: jnp.cumsum(x, 0), NotImplementedError),
+        (lambda x: jnp.fft.fft(x, axis=0), NotImplementedError),
+        (lambda x: x.reshape(-1, 2, 4) if x.shape[0] % 2 == 0 else x, weft.errors.InconclusiveDimensionOperation),
+        (lambda x: x * (1.0 / x.shape[0]), weft.errors.InconclusiveDimensionOperation),
+    ],
+)
+def test_what_is_not_written_for_open_extents_is_refused(function: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"extents without a value|unknown size"):
+        export.export(weft.jit(function))(*export.symbolic_args_specs((X,), "b, 4"))

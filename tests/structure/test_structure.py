@@ -300,7 +300,7 @@ def _is_primitive_name(node: ast.AST) -> bool:
 
 
 # how operations relate: the tables that may ask for one by its name
-RELATIONS = {"weft.compiler.algebra", "weft.compiler.divisors"}
+RELATIONS = {"weft.compiler.algebra", "weft.compiler.divisors", "weft.compiler.finished_lanes"}
 
 
 def _is_primitive(node: ast.AST) -> bool:

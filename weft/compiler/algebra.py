@@ -235,12 +235,16 @@ def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> 
 KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
 ADDITIONS = frozenset((lax.add_p, linear.add_any_p))
 CONVERSIONS = frozenset((lax.convert_element_type_p,))
-CONJUNCTIONS, NEGATIONS = frozenset((lax.and_p,)), frozenset((lax.not_p,))
 # reductions that give a single element itself (a sum: -0.0 becomes 0.0), and the operation that combines two
 COMBINED_BY = {
     lax.reduce_sum_p: lax.add_p, lax.reduce_max_p: lax.max_p, lax.reduce_min_p: lax.min_p,
     lax.reduce_prod_p: lax.mul_p, lax.reduce_and_p: lax.and_p, lax.reduce_or_p: lax.or_p, lax.reduce_xor_p: lax.xor_p,
 }  # fmt: skip
+LOGIC = {
+    lax.not_p: "negation", lax.and_p: "conjunction", lax.or_p: "disjunction",
+    lax.reduce_or_p: "anywhere", lax.reduce_and_p: "everywhere",
+}  # fmt: skip
+SELECTIONS = frozenset((lax.select_n_p,))
 DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
 REWRITTEN = frozenset((*DIVISIONS, lax.sort_p, lax.pow_p))
 

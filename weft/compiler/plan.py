@@ -39,7 +39,7 @@ from weft.compiler.kernels import Kernels, Step
 from weft.compiler.product_loops import Loops, StridedOperand, is_in_pieces
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
-from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import ir
 from weft.loops.schedule import Binding, Lowered
 
@@ -63,10 +63,6 @@ class _Buffer(Record, frozen=False):
         return buffer
 
 
-_COMPUTED = (kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Cumulative, kinds.Generate, kinds.Gather)
-"""Operations whose results are new: never an operand, whole or in another shape."""
-
-
 def plan(
     kernels: Kernels,
     lowered: Sequence[Lowered | None],
@@ -81,29 +77,6 @@ def plan(
     """
     found = None if any(donated) else _of_results_alone(kernels, lowered, out_avals)
     return Planner(kernels, lowered, donated, out_avals, copied).run() if found is None else found
-
-
-def copied_inputs(jaxpr: Jaxpr, shares: bool) -> frozenset[int]:
-    """The results that are a ``copy`` of an input.
-
-    Unless the program ``shares`` memory with its caller, all of them where one may be an input or another result.
-    """
-    if not shares:
-        outs = [atom for atom in jaxpr.outvars if type(atom) is not Literal]
-        computed = {v for eqn in jaxpr.eqns if isinstance(eqn.primitive.kind, _COMPUTED) for v in eqn.outvars}
-        apart = len(set(outs)) == len(outs) and computed.issuperset(outs)
-        return frozenset() if apart else frozenset(range(len(jaxpr.outvars)))
-    inputs = {*jaxpr.constvars, *jaxpr.invars}
-    copies = set()
-    for equation in jaxpr.eqns:
-        kind = equation.primitive.kind
-        if not isinstance(kind, kinds.Identity) or not kind.copies or type(equation.invars[0]) is Literal:
-            continue
-        if equation.invars[0] in inputs:
-            inputs.add(equation.outvars[0])
-            copies.add(equation.outvars[0])
-    found = enumerate(jaxpr.outvars)
-    return frozenset([position for position, atom in found if type(atom) is not Literal and atom in copies])
 
 
 def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_avals: Sequence[Any]) -> Plan | None:

@@ -8,6 +8,8 @@ neither is missing, and reported as such.
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -26,6 +28,39 @@ class LiteralArray(np.ndarray):
     """JAX's class of constants in programs, of which weft makes none: no value is an instance."""
 
 
+class TypedInt(int):
+    """JAX's class of a Python integer with a dtype, which libraries register converters for; weft makes none itself."""
+
+    dtype: np.dtype
+
+    def __new__(cls, value: int, dtype: Any) -> TypedInt:
+        made = super().__new__(cls, value)
+        made.dtype = np.dtype(dtype)
+        return made
+
+
+class TypedFloat(float):
+    """As ``TypedInt``, of a Python float."""
+
+    dtype: np.dtype
+
+    def __new__(cls, value: float, dtype: Any) -> TypedFloat:
+        made = super().__new__(cls, value)
+        made.dtype = np.dtype(dtype)
+        return made
+
+
+class TypedComplex(complex):
+    """As ``TypedInt``, of a Python complex number."""
+
+    dtype: np.dtype
+
+    def __new__(cls, value: complex, dtype: Any) -> TypedComplex:
+        made = super().__new__(cls, value)
+        made.dtype = np.dtype(dtype)
+        return made
+
+
 class AbstractRef:
     """The type that JAX gives a reference while it traces; weft's references have another, and none of this class."""
 
@@ -38,6 +73,11 @@ def supports_inf(dtype: Any) -> bool:
     """Whether a floating-point dtype has infinities."""
     with np.errstate(all="ignore"):
         return bool(np.isinf(np.array(np.inf, dtype).astype(float)))
+
+
+def to_complex_dtype(dtype: Any) -> np.dtype:
+    """The complex dtype that holds a real one: complex128 of 64-bit floats, else complex64."""
+    return np.dtype(np.complex128 if np.dtype(dtype) in (np.float64, np.complex128) else np.complex64)
 
 
 class HashablePartial:
@@ -121,18 +161,62 @@ def split_list(sequence: Iterable[Any], lengths: Iterable[int]) -> list[list[Any
     return [*pieces, rest]
 
 
+def infer_argnums_and_argnames(
+    sig: inspect.Signature, argnums: int | Iterable[int] | None, argnames: str | Iterable[str] | None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The positions and the names of the same arguments: what is None follows from the other, by the signature."""
+    numbers = None if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    names_ = None if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    if numbers is None and names_ is None:
+        return (), ()
+    both = [(place, p) for place, p in enumerate(sig.parameters.values()) if p.kind is p.POSITIONAL_OR_KEYWORD]
+    if numbers is None:
+        return tuple([place for place, p in both if p.name in (names_ or ())]), names_ or ()
+    if names_ is None:
+        wanted = {number % len(sig.parameters) for number in numbers} if sig.parameters else set()
+        return numbers, tuple([p.name for place, p in both if place in wanted])
+    return numbers, names_
+
+
+def check_close(xs: Any, ys: Any, atol: float | None = None, rtol: float | None = None, err_msg: str = "") -> None:
+    """AssertionError unless two trees are alike in structure and close in values, to 1e-6 for float32 unless given."""
+    left, right = tree_util.tree_structure(xs), tree_util.tree_structure(ys)
+    assert left == right, f"{left} is not {right}. {err_msg}"
+    for x, y in zip(tree_util.tree_leaves(xs), tree_util.tree_leaves(ys), strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        assert x.shape == y.shape, f"{x.shape} is not {y.shape}. {err_msg}"
+        coarse = min((np.real(a).dtype.itemsize for a in (x, y) if a.dtype.kind not in "biu"), default=8)
+        near = {1: 1e-1, 2: 1e-2, 4: 1e-6}.get(coarse, 1e-15)
+        x, y = (a.astype(np.complex128 if a.dtype.kind == "c" else np.float64) for a in (x, y))
+        absolute, relative = near if atol is None else atol, near if rtol is None else rtol
+        np.testing.assert_allclose(x, y, atol=absolute, rtol=relative, err_msg=err_msg)
+
+
 def include_frame(frame: FrameType) -> bool:
     """Whether a frame is the user's: neither weft's nor that of a library which asked to be left out."""
     return not tracebacks.is_hidden(frame.f_code.co_filename)
 
 
 _NAMES: dict[str, dict[str, Any]] = {
+    "api_util": {"infer_argnums_and_argnames": infer_argnums_and_argnames},
     "array": {"_reconstruct_array": reconstruct_array, "ArrayImpl": Array},
     "compiler": {"backend_compile_and_load": backend_compile},
     "dispatch": {"wait_for_tokens": wait_for_tokens},
-    "dtypes": {"DType": np.dtype, "ExtendedDType": ExtendedDType, "supports_inf": supports_inf},
+    "dtypes": {
+        "DType": np.dtype,
+        "ExtendedDType": ExtendedDType,
+        "supports_inf": supports_inf,
+        "to_complex_dtype": to_complex_dtype,
+    },
     "errors": {name: getattr(errors, name) for name in ("UnexpectedTracerError", "ConcretizationTypeError")},
-    "literals": {"LiteralArray": LiteralArray, "TypedNdArray": LiteralArray},
+    "literals": {
+        "LiteralArray": LiteralArray,
+        "TypedComplex": TypedComplex,
+        "TypedFloat": TypedFloat,
+        "TypedInt": TypedInt,
+        "TypedNdArray": LiteralArray,
+    },
+    "public_test_util": {"check_close": check_close},
     "state.types": {"AbstractRef": AbstractRef},
     "traceback_util": {
         "api_boundary": tracebacks.boundary,
@@ -160,14 +244,16 @@ def module(name: str) -> ModuleType:
     made.__file__ = __file__
     made.__path__ = []
     vars(made).update(_NAMES.get(rest, {}))
-    if rest:
-        made.__getattr__ = functools.partial(_find, made, rest)  # type: ignore[method-assign] - PEP 562
+    made.__getattr__ = functools.partial(_find, made, rest)  # type: ignore[method-assign] - PEP 562
     return made
 
 
 def _find(made: ModuleType, rest: str, name: str) -> Any:
     if not name.startswith("__"):
-        for source in names.private_sources(rest):
+        inner = f"{rest}.{name}" if rest else name
+        if names.is_private(inner):  # JAX has loaded all of its modules: they can be read without an import
+            return importlib.import_module(f"jax._src.{inner}")
+        for source in names.private_sources(rest) if rest else ():
             try:
                 found = getattr(source, name)
             except AttributeError:

@@ -62,6 +62,8 @@ def array(
     if guard is not None and not core.is_tracing():
         transfers.check(guard, object)
     result = _convert_object(object, asked, copy)
+    if not isinstance(object, runtime.Array) and not core.is_tracing():
+        result = devices.at_default(result)
     if number_checks.enabled() and not core.is_tracing() and not isinstance(object, runtime.Array):
         number_checks.check_results("array", (), (result,))
     rank = len(promotion.shape_of(result))

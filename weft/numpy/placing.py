@@ -158,7 +158,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
     """``arr`` (None: flattened) without the elements at ``obj`` along ``axis``: an integer, a slice, or an array.
 
-    An array of integers must be known, unless ``assume_unique_indices`` promises that they differ; a mask must be.
+    Integers must be known, unless ``assume_unique_indices`` promises that they differ; a mask must be.
 
     >>> delete(weft.numpy.arange(4), 1).tolist()
     [0, 2, 3]
@@ -176,7 +176,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
             return _joined_around(arr, start, start + obj.size, dim)
     else:
         promotion.check_arraylike("delete", arr, obj)
-    if isinstance(obj, core.Tracer) and assume_unique_indices and promotion.shape_of(obj):
+    if isinstance(obj, core.Tracer) and assume_unique_indices:
         return _delete_unique(arr, obj, dim)
     core.concrete_or_error(None, obj, "'obj' array argument of jnp.delete()")
     obj = np.asarray(obj)

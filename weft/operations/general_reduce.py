@@ -290,11 +290,13 @@ def _canonical(closed: Any) -> Any:
 
 
 def of_operands_types(inits: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-    """Initial values that are weakly typed, as Python numbers are, in the dtypes of the operands."""
-    avals = [core.get_aval(x) for x in inits]
+    """Initial values that are weakly typed and of another dtype, in the dtypes of the operands."""
+    if len(inits) != len(arrays):
+        return list(inits)
+    avals = [(core.get_aval(x), core.get_aval(array).dtype) for x, array in zip(inits, arrays, strict=True)]
     return [
-        convert.convert(x, core.get_aval(array).dtype) if aval.weak_type and not aval.shape else x
-        for x, aval, array in zip(inits, avals, arrays, strict=True)
+        convert.convert(x, dtype) if aval.weak_type and not aval.shape and aval.dtype != dtype else x
+        for x, (aval, dtype) in zip(inits, avals, strict=True)
     ]
 
 

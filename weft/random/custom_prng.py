@@ -123,12 +123,18 @@ def _made(
         leading = np.broadcast_shapes(keys.shape[: len(keys.shape) - rank], data.shape)
         data = lax.convert_element_type(data, np.uint32)
         keys = _broadcast(keys, (*leading, *key_shape), rank)
-        one = lambda key, x: checked("fold_in", fold_in(key, x), key_shape, words)  # noqa: E731
+
+        def one(key: Any, x: Any) -> Any:
+            return checked("fold_in", fold_in(key, x), key_shape, words)
+
         return mapped(one, len(leading))(keys, _broadcast(data, leading, 0))
 
     def bits(keys: Any, *, bit_width: int, shape: tuple[int, ...]) -> Any:
         dtype = np.dtype(f"uint{bit_width}")
-        one = lambda key: checked("random_bits", random_bits(key, bit_width, shape), shape, dtype)  # noqa: E731
+
+        def one(key: Any) -> Any:
+            return checked("random_bits", random_bits(key, bit_width, shape), shape, dtype)
+
         return mapped(one, len(keys.shape) - rank)(keys)
 
     made = _UserImpl(

@@ -21,6 +21,8 @@ def call(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seque
     inner = eqn.primitive.kind.inline(eqn.params)
     if inner is None:
         raise NotImplementedError(f"[stablehlo] {eqn.primitive.name} cannot be exported yet")
+    if writer.text.sizes:  # a function would not know the sizes
+        return writer.program(inner, operands)
     name = eqn.params.get("name")
     function = writer.module.called(inner, name if isinstance(name, str) else eqn.primitive.name)
     results = [(v.aval.shape, x) for v, x in zip(eqn.outvars, _dtypes(inner), strict=True)]
@@ -39,25 +41,25 @@ def loop(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seque
     third = second + parts.n_carry
     cond_consts, consts = operands[:first], operands[first:second]
     state, inputs = operands[second:third], operands[third:]
-    trips = parts.trips or 0
+    trips = 0 if parts.trips is None else parts.trips
     if parts.cond is not None:
         return _while(writer, parts, [*cond_consts, *consts, *state])
     made = [(v.aval.shape, types.stored(v.aval.dtype)) for v in eqn.outvars[parts.n_carry :]]
     outputs = [text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in made]
-    if not trips:
+    if not types.is_open(trips) and not trips:
         return [*state, *outputs]
     carried = [text.constant(0, (), types.INT32), *consts, *state, *inputs, *outputs]
     sizes = [len(consts), len(state), len(inputs), len(outputs)]
 
     def going(count: Tensor, *_: Tensor) -> list[Tensor]:
-        return [text.compare("lt", count, text.constant(trips, (), types.INT32))]
+        return [text.compare("lt", count, text.extent(trips))]
 
     def turn(count: Tensor, *values: Tensor) -> list[Tensor]:
         given = iter(values)
         held, now, xs, ys = [[next(given) for _ in range(size)] for size in sizes]
         place = count
         if parts.reverse:
-            last = text.constant(trips - 1, (), types.INT32)
+            last = text.extent(trips - 1)
             place = text.op("subtract", [last, count], (), types.INT32)
         elements = [_element(text, x, place) for x in xs]
         found = _body(writer, parts.body, [*held, *now, *elements])

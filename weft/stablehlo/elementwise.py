@@ -45,7 +45,7 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
         emit = TensorEmit(text, shape)
         return emit.convert(eqn.primitive.kind.scalar(emit, *values, **eqn.params), dtype)
 
-    if shape == () or not _is_long(eqn):
+    if shape == () or text.sizes or not _is_long(eqn):
         return [expression(text, values)]
     key = (eqn.primitive, *eqn.params.items(), shape, *[x.dtype for x in values])
     try:

@@ -19,7 +19,8 @@ from weft.core.tangents import tangent_aval
 from weft.dispatch import jit as jit_module
 from weft.dispatch import struct, symbolic_dims
 from weft.dispatch.ahead_of_time import tree_differences
-from weft.stablehlo import module, portable
+from weft.errors import InconclusiveDimensionOperation
+from weft.stablehlo import module, open_extents, portable
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
 PLATFORM = "cpu"  # what compiled programs of weft run on
@@ -106,6 +107,7 @@ class Exported:
         self.uses_global_constants = uses_global_constants
         self.in_shardings_hlo = self._in_named_shardings = (None,) * len(in_avals)
         self.out_shardings_hlo = self._out_named_shardings = (None,) * len(out_avals)
+        self.trace: Callable[..., ClosedJaxpr] | None = None  # the program for shapes of arguments
         self.keeps_keys = program is not None  # whether the program has keys where the module has their words
         self._text, self._artifact, self._get_vjp = text, artifact, get_vjp
         self._programs: dict[Any, ClosedJaxpr] = {} if program is None else {None: program}
@@ -158,12 +160,18 @@ class Exported:
 
     def program(self, shapes: tuple[tuple[int, ...], ...] | None = None) -> ClosedJaxpr:
         """The program as a jaxpr, read from the module if need be; ``shapes`` are those of its arguments."""
-        is_open = any(map(symbolic_dims.is_symbolic_dim, [n for aval in self.in_avals for n in aval.shape]))
-        key = shapes if is_open else None
+        key = shapes if _is_open(self.in_avals) else None
+        if key not in self._programs and self.trace is not None and key is not None:
+            self._programs[key] = self.trace(key)
         if key not in self._programs:
             reader = lazy.submodule("weft.stablehlo.reader")
             self._programs[key] = reader.program(self.mlir_module(), platforms=self.platforms, shapes=key)
         return self._programs[key]
+
+
+def _is_open(avals: Sequence[Any]) -> bool:
+    """Whether an extent has no value."""
+    return any(map(symbolic_dims.is_symbolic_dim, [n for aval in avals for n in aval.shape]))
 
 
 # -- export -----------------------------------------------------------------------------------------------------------
@@ -190,35 +198,79 @@ def export(
         raise ValueError(f"[export] platforms is a sequence of names such as ('cpu', 'cuda'), got {platforms!r}")
 
     def exporting(*args: Any, **kwargs: Any) -> Exported:
+        leaves, tree = runtime.tree_flatten((args, kwargs))
+        if symbolic_dims.names_in(leaves):
+            return open_export(fun_jit, leaves, tree, names, disabled_checks)
         traced = fun_jit.trace(*args, **kwargs)
         arguments = traced._arguments
-        in_avals = tuple([aval.strip_weak_type() for aval in arguments.avals])
-        closed, name = traced.jaxpr, traced.fun_name
-        return exported(closed, name, arguments.in_tree, in_avals, traced.out_tree, names, disabled_checks)
+        return closed_export(traced, tuple(arguments.avals), names, disabled_checks)
 
     return exporting
+
+
+def closed_export(
+    traced: Any, in_avals: Sequence[Any], platforms: tuple[str, ...], checks: Sequence[DisabledSafetyCheck]
+) -> Exported:
+    """A traced function, exported; ``in_avals`` are the types of its arguments as they were given."""
+    closed, name = traced.jaxpr, traced.fun_name
+    ins, outs = (tuple([x.strip_weak_type() for x in types]) for types in (in_avals, closed.out_avals))
+    found = exported(module.on_words(closed), name, traced.in_tree, (ins, outs), traced.out_tree, platforms, checks)
+    found._programs[None] = closed
+    return found
+
+
+def open_export(
+    fun_jit: Any, leaves: Sequence[Any], tree: Any, platforms: tuple[str, ...], checks: Sequence[DisabledSafetyCheck]
+) -> Exported:
+    """A function for arguments with open extents, traced at several sizes (``open_extents``)."""
+    names = symbolic_dims.names_in(leaves)
+    points = symbolic_dims.points_of(names) + symbolic_dims.points_to_check(names)
+
+    def trace(specs: Sequence[Any]) -> Any:
+        args, kwargs = runtime.tree_unflatten(tree, list(specs))
+        return fun_jit.trace(*args, **kwargs)
+
+    traces = [trace([symbolic_dims.placed(leaf, sizes) for leaf in leaves]) for sizes in points]
+    if any(other.out_tree != traces[0].out_tree for other in traces):
+        raise InconclusiveDimensionOperation("[export] the structure of the result depends on an unknown size")
+    fit = open_extents.Fit(names, points)
+    closed = fit.program([module.on_words(traced.jaxpr) for traced in traces])
+    ins, outs = (
+        tuple([fit.aval(row).strip_weak_type() for row in zip(*avals, strict=True)])
+        for avals in ([t.jaxpr.in_avals for t in traces], [t.jaxpr.out_avals for t in traces])
+    )
+    first = traces[0]
+    found = exported(closed, first.fun_name, first.in_tree, (ins, outs), first.out_tree, platforms, checks)
+
+    def at(shapes: tuple[tuple[int, ...], ...]) -> ClosedJaxpr:
+        dtypes_ = [aval.dtype for aval in found.in_avals]
+        return trace([struct.ShapeDtypeStruct(*spec) for spec in zip(shapes, dtypes_, strict=True)]).jaxpr
+
+    found.trace = at
+    return found
 
 
 def exported(
     closed: ClosedJaxpr,
     name: str,
     in_tree: Any,
-    in_avals: tuple[Any, ...],
+    interface: tuple[tuple[Any, ...], tuple[Any, ...]],
     out_tree: Any,
     platforms: tuple[str, ...],
     checks: Sequence[DisabledSafetyCheck],
 ) -> Exported:
-    """A program as an exported function."""
-    text = module.module_text(closed, module_name=f"jit_{name}", platforms=platforms)
+    """A program (``on_words``) as an exported function, with the types that its arguments and results have."""
+    in_avals, out_avals = interface
+    text = module.module_text(closed, module_name=f"jit_{name}", platforms=platforms, interface=interface)
     return Exported(
         fun_name=name,
         in_tree=in_tree,
         in_avals=in_avals,
         out_tree=out_tree,
-        out_avals=tuple([aval.strip_weak_type() for aval in closed.out_avals]),
+        out_avals=out_avals,
         platforms=platforms,
         disabled_safety_checks=checks,
-        uses_global_constants=len(platforms) > 1,
+        uses_global_constants=len(platforms) > 1 or _is_open(in_avals),
         text=text,
         program=closed,
         get_vjp=exported_vjp,
@@ -227,26 +279,30 @@ def exported(
 
 def exported_vjp(primal: Exported) -> Exported:
     """The cotangents of the flat arguments, as an exported function of these and the cotangents of the results."""
-    cotangents = [tangent_aval(aval) for aval in primal.out_avals]
-    count, program = len(primal.in_avals), primal.program()
+    cotangents = [_tangent(aval) for aval in primal.out_avals]
+    count = len(primal.in_avals)
 
     def function(*values: Any) -> tuple[Any, ...]:
+        program = primal.program(tuple([avals_module.get_aval(x).shape for x in values[:count]]))
         _, pull = vjp_of(lambda *xs: eval_jaxpr(program.jaxpr, program.consts, *xs), *values[:count])
         return tuple(pull(list(values[count:])))
 
     function.__name__ = f"{primal.fun_name}_vjp"
     avals = (*primal.in_avals, *cotangents)
     specs = [struct.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    if symbolic_dims.names_in(specs):
+        tree = runtime.tree_flatten((tuple(specs), {}))[1]
+        return open_export(jit_module.jit(function), specs, tree, primal.platforms, primal.disabled_safety_checks)
     traced = jit_module.jit(function).trace(*specs)
-    return exported(
-        traced.jaxpr,
-        function.__name__,
-        traced.in_tree,
-        tuple(avals),
-        traced.out_tree,
-        primal.platforms,
-        primal.disabled_safety_checks,
-    )
+    return closed_export(traced, avals, primal.platforms, primal.disabled_safety_checks)
+
+
+def _tangent(aval: Any) -> Any:
+    """The type of a tangent; that of an open type is open."""
+    if isinstance(aval, runtime.ShapedArray):
+        return tangent_aval(aval)
+    inexact = dtypes.issubdtype(aval.dtype, np.inexact)
+    return struct.ShapeDtypeStruct(aval.shape, aval.dtype if inexact else dtypes.float0)
 
 
 # -- call -------------------------------------------------------------------------------------------------------------

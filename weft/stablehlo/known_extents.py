@@ -15,7 +15,7 @@ from weft import lax
 from weft.core import avals
 from weft.stablehlo import parser
 
-MOST = 64  # larger arrays of integers are data
+MOST = 16  # larger arrays of integers are data
 
 
 def are_known(operands: Sequence[Any]) -> bool:

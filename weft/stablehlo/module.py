@@ -23,12 +23,24 @@ from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.ref_types import uses_refs
 from weft.effects import user_primitives
-from weft.stablehlo import control, elementwise, movement, portable, products, reductions, sorting, types
+from weft.errors import InconclusiveDimensionOperation
+from weft.stablehlo import (
+    control,
+    decompositions,
+    elementwise,
+    movement,
+    portable,
+    products,
+    reductions,
+    sorting,
+    types,
+)
 from weft.stablehlo.text import Tensor, Text
 
 WHICH_PLATFORM = '%platform: tensor<i32> {jax.global_constant = "_platform_index"}'
 COUNTS = "mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32"
 
+Interface = tuple[Sequence[Any], Sequence[Any]]  # the types of arguments and of results
 Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
 
 
@@ -41,12 +53,14 @@ def module_text(
     argument_attributes: Sequence[str] = (),
     result_attributes: Sequence[str] = (),
     platforms: Sequence[str] = ("cpu",),
+    interface: Interface | None = None,
 ) -> str:
     """The text of one module, whose public function ``name`` is the program.
 
     ``argument_attributes`` and ``result_attributes`` are added to arguments and results, as MLIR writes them. With
     ``debug_info`` operations carry the user's lines. A module for several ``platforms`` takes a number first, which of
-    them it runs on. Raises NotImplementedError, with the user's line, where the program calls Python.
+    them it runs on. ``interface``: the types of arguments and results before ``on_words``, of a program that has been
+    through it. Raises NotImplementedError, with the user's line, where the program calls Python.
 
     >>> print(weft.stablehlo.module_text(weft.make_jaxpr(lambda x: x + 1)(np.float32(1))))
     module @jit_main attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
@@ -58,13 +72,21 @@ def module_text(
     }
     """
     module = ModuleWriter(debug_info, tuple(platforms))
-    program = lazy.discharge.pure(closed) if uses_refs(closed.jaxpr) else closed
-    program = lower_prng_keys(program) if has_keys(program.jaxpr) else program
+    program = on_words(closed) if interface is None else closed
+    shown = interface or (closed.in_avals, closed.out_avals)
     module.reserve(name)
-    text = module.function(program, name, "public", argument_attributes, result_attributes, closed)
+    text = module.function(program, name, "public", argument_attributes, result_attributes, shown)
     if len(module.platforms) > 1:
         text = text.replace("(", f"({WHICH_PLATFORM}{', ' if program.in_avals else ''}", 1)
-    return f"module @{symbol(module_name)} attributes {{{COUNTS}}} {{\n" + "".join([text, *module.functions]) + "}\n"
+    is_open = any(map(types.is_open, [n for aval in closed.in_avals for n in aval.shape]))
+    counts = f"jax.uses_shape_polymorphism = true, {COUNTS}" if is_open else COUNTS
+    return f"module @{symbol(module_name)} attributes {{{counts}}} {{\n" + "".join([text, *module.functions]) + "}\n"
+
+
+def on_words(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """A program without references and random keys, which are their words."""
+    program = lazy.discharge.pure(closed) if uses_refs(closed.jaxpr) else closed
+    return lower_prng_keys(program) if has_keys(program.jaxpr) else program
 
 
 class Module:
@@ -138,21 +160,21 @@ class ModuleWriter:
         visibility: str,
         argument_attributes: Sequence[str] = (),
         result_attributes: Sequence[str] = (),
-        original: ClosedJaxpr | None = None,
+        interface: Interface | None = None,
     ) -> str:
-        """The text of a program's function; ``original`` is the program before random keys became words."""
+        """The text of a program's function; ``interface`` are its types before random keys became words."""
         writer = FunctionWriter(self, Text())
         text = writer.text
-        shown = original or closed
+        ins, outs = interface or (closed.in_avals, closed.out_avals)
         arguments = [
             Tensor(f"%arg{place}", *type_of(outer if outer.dtype == dtypes.float0 else inner))
-            for place, (outer, inner) in enumerate(zip(shown.in_avals, closed.in_avals, strict=True))
+            for place, (outer, inner) in enumerate(zip(ins, closed.in_avals, strict=True))
         ]
+        text.sizes = measured(text, arguments)
         given = [writer.shaped(x, aval) for x, aval in zip(arguments, closed.in_avals, strict=True)]
         found = writer.program(closed, given)
         results = [
-            writer.shaped(x, aval) if aval.dtype == dtypes.float0 else x
-            for x, aval in zip(found, shown.out_avals, strict=True)
+            writer.shaped(x, aval) if aval.dtype == dtypes.float0 else x for x, aval in zip(found, outs, strict=True)
         ]
         return _function_text(text, f"{visibility} @{name}", arguments, results, argument_attributes, result_attributes)
 
@@ -203,6 +225,8 @@ class FunctionWriter:
             if type(atom) is not Literal:
                 return env[atom]  # type: ignore[index]
             shape, dtype = type_of(atom.aval)
+            if types.is_open(atom.val):
+                return text.convert(text.extent(atom.val), dtype)
             return text.constant(np.asarray(atom.val).astype(dtype), shape, dtype)
 
         for eqn in jaxpr.eqns:
@@ -228,7 +252,28 @@ class FunctionWriter:
         writer = NAMED.get(primitive.name) or WRITERS.get(type(primitive.kind))
         if writer is None:
             raise not_written(eqn)
-        return writer(self, eqn, operands)
+        if not self.text.sizes:
+            return writer(self, eqn, operands)
+        try:
+            return writer(self, eqn, operands)
+        except InconclusiveDimensionOperation as error:
+            raise not_written(eqn, f"it is not written for extents without a value ({error})") from None
+
+
+def measured(text: Text, arguments: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The values of unknown sizes, each from an extent of an argument with no other unknown."""
+    found: dict[str, Tensor] = {}
+    for x in arguments:
+        for dimension, n in enumerate(x.shape):
+            if not types.is_open(n) or len(n.factors) != 1 or set(n.factors) <= set(found):
+                continue
+            ((name, factor),) = n.factors.items()
+            value = text.op("get_dimension_size", [x], (), types.INT32, f"dimension = {dimension} : i64")
+            for operation, amount, nothing in (("subtract", n.constant, 0), ("divide", factor, 1)):
+                if amount != nothing:
+                    value = text.op(operation, [value, text.constant(amount, (), types.INT32)], (), types.INT32)
+            found[name] = value
+    return found
 
 
 def location(eqn: JaxprEqn) -> str:
@@ -288,7 +333,20 @@ def external(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
         return sorting.ordered(writer.text, kind.ordering(eqn.params), eqn, operands)
     if kind.unrolled is not None and (found := kind.unrolled([v.aval for v in eqn.invars], eqn.params)) is not None:
         return writer.program(expansions.of_equation(eqn, found), operands)
-    raise not_written(eqn)
+    return decomposition(writer, eqn, operands)
+
+
+def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """A decomposition of matrices: a program of loops."""
+    results = [type_of(v.aval) for v in eqn.outvars]
+    if types.is_empty(operands[0].shape):
+        return [writer.text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in results]
+    function = decompositions.program(eqn.primitive.name, eqn.params, operands[0].ndim)
+    if function is None:
+        raise not_written(eqn)
+    avals = [v.aval for v in eqn.invars]
+    found = writer.program(on_words(expansions.traced(function, avals)), operands)
+    return [writer.text.convert(x, dtype) for x, (_, dtype) in zip(found, results, strict=True)]
 
 
 def platform_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:

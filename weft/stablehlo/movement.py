@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +34,10 @@ def viewed(text: Text, x: Tensor, index_map: IndexMap, shape: types.Shape) -> Te
             rows.append((0, extent, 1))
             continue
         last = start + (step if axis != CONSTANT else 0) * (extent - 1)
-        low, high = (min(start, last), max(start, last) + 1) if extent else (0, 0)
+        low, high = (last, start + 1) if step < 0 else (start, last + 1)
+        low, high = (low, high) if extent else (0, 0)
         rows.append((low, high, max(abs(step), 1)))
-        if step < 0 and extent > 1:
+        if step < 0 and (types.is_open(extent) or extent > 1):
             backward.append(dim)
     x = text.slice(x, *([row[place] for row in rows] for place in range(3)))
     if backward:
@@ -74,7 +74,7 @@ def assemble(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
     result = text.constant(np.zeros((), out.aval.dtype), shape, out.aval.dtype)
     for piece in pieces:
         region = piece.region
-        if not math.prod(region.extent):
+        if types.is_empty(region.extent):
             continue
         part = viewed(text, operands[piece.operand], piece.index_map, region.extent)
         if region.start == (0,) * len(shape) and region.extent == shape:
@@ -157,8 +157,12 @@ def _indices(text: Text, indices: Tensor) -> Tensor:
 
 def _most(text: Text, windows: Any, indices: Tensor) -> Tensor:
     """The largest start of each component, at the shape of the indices."""
-    row = np.asarray(windows.most, indices.dtype)
-    return text.broadcast(text.constant(row, row.shape, indices.dtype), indices.shape, [indices.ndim - 1])
+    if any(map(types.is_open, windows.most)):
+        row = text.convert(text.vector(windows.most), indices.dtype)
+    else:
+        most = np.asarray(windows.most, indices.dtype)
+        row = text.constant(most, most.shape, indices.dtype)
+    return text.broadcast(row, indices.shape, [indices.ndim - 1])
 
 
 def _flags(params: dict[str, Any]) -> str:
@@ -170,7 +174,7 @@ def gather(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seq
     kind, params = eqn.primitive.kind, eqn.params
     numbers, aval = params["dimension_numbers"], out.aval
     indices = _indices(text, indices)
-    if not math.prod(aval.shape) or not indices.shape[-1]:
+    if types.is_empty(aval.shape) or not indices.shape[-1]:
         return [_empty_gather(text, x, indices, eqn)]
     parts = [
         f"offset_dims = {types.listed(numbers.offset_dims)}",
@@ -181,8 +185,13 @@ def gather(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seq
         f"index_vector_dim = {indices.ndim - 1}",
     ]
     given = f"dimension_numbers = #stablehlo.gather<{', '.join([p for p in parts if not p.endswith('[]')])}>"
-    given += f", {_flags(params)}, slice_sizes = {types.array(params['slice_sizes'])}"
-    found = text.op("gather", [x, indices], aval.shape, aval.dtype, given)
+    given += f", {_flags(params)}"
+    sizes = params["slice_sizes"]
+    if any(map(types.is_open, sizes)):
+        found = text.op("dynamic_gather", [x, indices, text.vector(sizes)], aval.shape, aval.dtype, given)
+    else:
+        given += f", slice_sizes = {types.array(sizes)}"
+        found = text.op("gather", [x, indices], aval.shape, aval.dtype, given)
     fill = kind.fill(aval, params)
     if fill is None:
         return [found]
@@ -206,7 +215,7 @@ def _inside(text: Text, windows: Any, indices: Tensor) -> Tensor:
 def _empty_gather(text: Text, x: Tensor, indices: Tensor, eqn: JaxprEqn) -> Tensor:
     """No elements; or no index vectors, where every window is the same one at the start."""
     aval, params = eqn.outvars[0].aval, eqn.params
-    if not math.prod(aval.shape):
+    if types.is_empty(aval.shape):
         return text.constant(np.zeros((), aval.dtype), aval.shape, aval.dtype)
     windows = eqn.primitive.kind.windows([v.aval for v in eqn.invars], aval, params)
     part = text.slice(x, [0] * x.ndim, params["slice_sizes"], [1] * x.ndim)
@@ -219,7 +228,7 @@ def scatter(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Se
     text, (x, indices, updates) = writer.text, operands
     kind, params = eqn.primitive.kind, eqn.params
     numbers = params["dimension_numbers"]
-    if not math.prod(updates.shape) or not math.prod(x.shape):
+    if types.is_empty(updates.shape) or types.is_empty(x.shape):
         return [x]
     indices = _indices(text, indices)
     if kind.clips(params) and indices.shape[-1]:

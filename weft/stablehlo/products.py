@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +72,7 @@ def _roles(spec: Sequence[int], first: str, second: str) -> str:
 
 def convolution(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     text, params, out = writer.text, eqn.params, eqn.outvars[0].aval
-    if not math.prod(out.shape):
+    if types.is_empty(out.shape):
         return [text.constant(np.zeros((), out.dtype), out.shape, out.dtype)]
     if operands[0].dtype.kind == "b":
         operands = [text.convert(x, types.INT32) for x in operands]
@@ -101,7 +100,7 @@ def convolution(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -
 def fourier(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     text, (x,), out = writer.text, operands, eqn.outvars[0].aval
     lengths, kind = eqn.params["fft_lengths"], eqn.params["fft_type"]
-    if not math.prod(out.shape) or not math.prod(x.shape):
+    if types.is_empty(out.shape) or types.is_empty(x.shape):
         return [text.constant(np.zeros((), out.dtype), out.shape, out.dtype)]
     given = f"fft_length = {types.array(lengths)}, fft_type = #stablehlo<fft_type {kind.name.upper()}>"
     return [text.op("fft", [x], out.shape, out.dtype, given)]
@@ -113,7 +112,7 @@ def fourier(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Se
 def cholesky(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """The lower factor; what is above the diagonal is not defined by StableHLO and becomes zero."""
     text, (x,) = writer.text, operands
-    if not math.prod(x.shape):
+    if types.is_empty(x.shape):
         return [x]
     found = text.op("cholesky", [x], x.shape, x.dtype, "lower = true")
     rows = text.iota(x.shape, types.INT32, x.ndim - 2)
@@ -124,7 +123,7 @@ def cholesky(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
 
 def triangular_solve(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     text, params, (a, b) = writer.text, eqn.params, operands
-    if not math.prod(b.shape):
+    if types.is_empty(b.shape):
         return [b]
     turned = "NO_TRANSPOSE"
     if params["transpose_a"]:

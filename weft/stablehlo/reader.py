@@ -54,7 +54,10 @@ def program(
         avals.append(runtime.ShapedArray(tuple(shape), dtype))
     reading = Reading(functions)
     with config.context("enable_x64", True):  # the types are those of the text
-        return trace_to_jaxpr(lambda *values: reading.run(main, [*fixed, *values], {}), avals)[0]
+        closed = trace_to_jaxpr(lambda *values: reading.run(main, [*fixed, *values], {}), avals)[0]
+    # arrays keep 64 bits also where the option is off, NumPy's do not
+    pairs = zip(closed.jaxpr.constvars, closed.consts, strict=True)
+    return closed.replace(consts=[runtime.array_from_numpy(np.array(c, v.aval.dtype), v.aval) for v, c in pairs])
 
 
 class Reading:

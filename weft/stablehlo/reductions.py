@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +70,7 @@ def cumulative(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) ->
     text, kind, params = writer.text, eqn.primitive.kind, eqn.params
     axis, avals = kind.axis(params), [v.aval for v in eqn.invars]
     shape = operands[0].shape
-    if not math.prod(shape):
+    if types.is_empty(shape):
         return operands
     emit = TensorEmit(text, shape)
     accumulators = kind.accumulators(avals, params)
@@ -149,7 +148,7 @@ def window(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seq
     shape = eqn.outvars[0].aval.shape
     if not maps:
         found: Sequence[Tensor] = writer.program(program, [*starts, *arrays])
-    elif not math.prod(shape):
+    elif types.is_empty(shape):
         found = [text.constant(np.zeros((), x.dtype), shape, x.dtype) for x in arrays]
     else:
         found = text.ops("reduce_window", [*arrays, *starts], [(shape, x.dtype) for x in arrays], given, [region])

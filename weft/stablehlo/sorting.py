@@ -19,7 +19,7 @@ def ordered(text: Text, ordering: kinds.Ordering, eqn: JaxprEqn, operands: Seque
     axis, results = ordering.axis, eqn.outvars
     moved = ordering.moved if ordering.moved is not None else tuple(range(len(operands)))
     outs = [(v.aval.shape, v.aval.dtype) for v in results]
-    if any(not math.prod(shape) for shape, _ in outs):
+    if any(types.is_empty(shape) for shape, _ in outs):
         return [text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in outs]
     values = list(operands)
     if len(results) > len(moved):

@@ -43,6 +43,7 @@ class Text:
         self.lines: list[str] = []
         self.count = 0
         self.where = ""
+        self.sizes: dict[str, Tensor] = {}  # the values of unknown sizes, where extents are open
         self._constants: dict[Any, Tensor] = {}
 
     def fresh(self, shape: types.Shape, dtype: np.dtype) -> Tensor:
@@ -92,11 +93,34 @@ class Text:
 
     def constant(self, value: Any, shape: types.Shape, dtype: np.dtype) -> Tensor:
         """A constant: one value everywhere, or the elements of an array."""
+        if any(map(types.is_open, shape)):
+            return self.broadcast(self.constant(value, (), dtype), shape, ())
         dense = types.dense(value, shape, dtype)
         found = self._constants.get(dense)
         if found is None:
             found = self._constants[dense] = self.op("constant", (), shape, dtype, f"value = {dense}")
         return found
+
+    # -- open extents -------------------------------------------------------------------------------------------------
+
+    def extent(self, n: Any) -> Tensor:
+        """An extent, or a sum of unknown sizes, as a 0-d integer."""
+        if not types.is_open(n):
+            return self.constant(int(n), (), types.INT32)
+        total = self.constant(n.constant, (), types.INT32) if n.constant else None
+        for name, factor in n.factors.items():
+            term = self.sizes[name]
+            if factor != 1:
+                term = self.op("multiply", [term, self.constant(factor, (), types.INT32)], (), types.INT32)
+            total = term if total is None else self.op("add", [total, term], (), types.INT32)
+        assert total is not None
+        return total
+
+    def vector(self, extents: Sequence[Any]) -> Tensor:
+        """Extents as a vector of integers."""
+        if not any(map(types.is_open, extents)):
+            return self.constant(np.asarray(extents, np.int32), (len(extents),), types.INT32)
+        return self.concatenate([self.reshape(self.extent(n), (1,)) for n in extents], 0)
 
     def region(self, arguments: Sequence[Type], body: Callable[..., Sequence[Tensor]]) -> str:
         """A region that returns what ``body`` makes of its arguments."""
@@ -116,13 +140,20 @@ class Text:
         return x if x.dtype == dtype else self.op("convert", [x], x.shape, dtype)
 
     def reshape(self, x: Tensor, shape: types.Shape) -> Tensor:
-        return x if x.shape == shape else self.op("reshape", [x], shape, x.dtype)
+        if x.shape == shape:
+            return x
+        if any(map(types.is_open, shape)):
+            return self.op("dynamic_reshape", [x, self.vector(shape)], shape, x.dtype)
+        return self.op("reshape", [x], shape, x.dtype)
 
     def broadcast(self, x: Tensor, shape: types.Shape, dims: Sequence[int]) -> Tensor:
         """``broadcast_in_dim``: dimension i of x is dimension ``dims[i]`` of the result."""
         if x.shape == shape and tuple(dims) == tuple(range(len(shape))):
             return x
-        return self.op("broadcast_in_dim", [x], shape, x.dtype, f"broadcast_dimensions = {types.array(dims)}")
+        given = f"broadcast_dimensions = {types.array(dims)}"
+        if any(map(types.is_open, shape)):
+            return self.op("dynamic_broadcast_in_dim", [x, self.vector(shape)], shape, x.dtype, given)
+        return self.op("broadcast_in_dim", [x], shape, x.dtype, given)
 
     def spread(self, x: Tensor, shape: types.Shape) -> Tensor:
         """An operand of an elementwise operation at the shape of its result: it is 0-d, or of the same rank."""
@@ -135,9 +166,12 @@ class Text:
         return self.op("transpose", [x], shape, x.dtype, f"permutation = {types.array(permutation)}")
 
     def slice(self, x: Tensor, starts: Sequence[int], limits: Sequence[int], steps: Sequence[int]) -> Tensor:
-        shape = tuple([max(0, -(-(n - m) // k)) for m, n, k in zip(starts, limits, steps, strict=True)])
+        shape = tuple([_between(*bounds) for bounds in zip(starts, limits, steps, strict=True)])
         if shape == x.shape and all(k == 1 for k in steps):
             return x
+        if any(map(types.is_open, (*starts, *limits))):
+            bounds = [self.vector(values) for values in (starts, limits, steps)]
+            return self.op("real_dynamic_slice", [x, *bounds], shape, x.dtype)
         given = f"start_indices = {types.array(starts)}, limit_indices = {types.array(limits)}"
         return self.op("slice", [x], shape, x.dtype, f"{given}, strides = {types.array(steps)}")
 
@@ -157,8 +191,10 @@ class Text:
             return x
         low, high, inner = ([amounts[place] for amounts in config] for place in range(3))
         shape = tuple(
-            [m + n + max(0, (k - 1)) * step + k for m, n, step, k in zip(low, high, inner, x.shape, strict=True)]
+            [m + n + (_less_one(k) * step if step else 0) + k for m, n, step, k in zip(low, high, inner, x.shape)]
         )
+        if any(map(types.is_open, (*low, *high))):
+            return self.op("dynamic_pad", [x, value, *map(self.vector, (low, high, inner))], shape, x.dtype)
         given = f"edge_padding_low = {types.array(low)}, edge_padding_high = {types.array(high)}"
         return self.op("pad", [x, value], shape, x.dtype, f"{given}, interior_padding = {types.array(inner)}")
 
@@ -170,6 +206,9 @@ class Text:
         return self.op("concatenate", xs, tuple(shape), xs[0].dtype, f"dimension = {axis} : i64")
 
     def iota(self, shape: types.Shape, dtype: np.dtype, dimension: int) -> Tensor:
+        if any(map(types.is_open, shape)):
+            given = f"iota_dimension = {dimension} : i64"
+            return self.op("dynamic_iota", [self.vector(shape)], shape, dtype, given)
         return self.op("iota", (), shape, dtype, f"iota_dimension = {dimension} : i64")
 
     def compare(self, direction: str, x: Tensor, y: Tensor, total: bool = False) -> Tensor:
@@ -188,3 +227,14 @@ class Text:
 
     def select(self, which: Tensor, on_true: Tensor, on_false: Tensor) -> Tensor:
         return self.op("select", [which, on_true, on_false], on_true.shape, on_true.dtype)
+
+
+def _between(start: Any, limit: Any, step: int) -> Any:
+    """How many elements a slice has."""
+    if types.is_open(limit - start):
+        return limit - start if step == 1 else (limit - start + (step - 1)) // step
+    return max(0, -(-(limit - start) // step))
+
+
+def _less_one(n: Any) -> Any:
+    return n - 1 if types.is_open(n) else max(0, n - 1)

@@ -63,13 +63,18 @@ def stored(dtype: Any) -> np.dtype:
 @functools.cache
 def tensor(shape: Shape, dtype: np.dtype) -> str:
     """The type of an array: f32[2,3] is ``tensor<2x3xf32>``."""
-    extents = [str(n) if type(n) is int else "?" if dtypes_symbolic(n) else str(int(n)) for n in shape]
+    extents = ["?" if is_open(n) else str(int(n)) for n in shape]
     return f"tensor<{'x'.join([*extents, element(dtype)])}>"
 
 
-def dtypes_symbolic(extent: Any) -> bool:
+def is_open(extent: Any) -> bool:
     """Whether an extent has no value."""
     return getattr(extent, "is_symbolic", False)
+
+
+def is_empty(shape: Shape) -> bool:
+    """Whether an array of this shape has no elements; one of open extents is taken to have some."""
+    return 0 in [n for n in shape if not is_open(n)]
 
 
 def array(values: Iterable[Any], element_type: str = "i64") -> str:

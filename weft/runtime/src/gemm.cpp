@@ -85,9 +85,9 @@ void GemmStep::plan() {
   const bool evicting = a_k == 1 && k > 64 && a_row * kernels->source_bytes % 2048 == 0;
   most_rows = in_place && evicting ? std::min(kernels->height, kRowsAlike) : kernels->height;
   wide = m <= 2 * kRowsOfTask && n > m;
-  in_runs = reads_runs();
-  in_place = in_place && !in_runs;
   plan_deep();
+  in_runs = !few_sums && !alike && reads_runs();
+  in_place = in_place && !in_runs;
   if (epilogue != nullptr) cost += epilogue->cost_ns();
   // tasks use the thread's scratch between their parts; one call of a flat epilogue wants whole rows
   by_part = form == Form::grid && !epilogue->needs_scratch();

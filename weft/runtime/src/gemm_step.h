@@ -247,10 +247,10 @@ class GemmStep final : public Step {
 
   bool plain = false;  // the operands and the result are matrices
   bool vector = false, in_strips = false, in_place = false, wide = false;
-  bool in_runs = false;  // b is packed, and a is read where it lies
   bool few_sums = false;  // the sums of a block of k are few beside its operands, which a cache holds
   bool a_as_it_lies = false, b_as_it_lies = false;  // such a block of them is not packed
   bool alike = false;  // a product of rows and the same rows, if both operands lie at the same place
+  bool in_runs = false;  // b is packed, and a is read where it lies
   mutable std::atomic<unsigned> turns{0};  // runs that were read to and fro
   int64_t most_rows = 0;      // of a tile that reads rows in place
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain
