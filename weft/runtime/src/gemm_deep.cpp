@@ -58,7 +58,7 @@ struct Element {
 
 void GemmStep::plan_deep() {
   const int64_t item = kernels->source_bytes, blocks = pieces_of(k, depth_of_block());
-  few_sums = !vector && !in_runs && blocks >= kDeepBlocks && m * n * kernels->result_bytes <= kFewSumsBytes &&
+  few_sums = !vector && blocks >= kDeepBlocks && m * n * kernels->result_bytes <= kFewSumsBytes &&
              (m + n) * std::min(k, span) * item <= kBlockBytes;
   const auto lies_well = [&](const GemmDigits& lines, const GemmDigits& terms) {
     return kernels->strided != nullptr && lines.count == 1 && terms.count == 1;
