@@ -189,6 +189,19 @@ def test_many_rows_of_a_matrix_are_read_where_they_lie() -> None:
             np.testing.assert_array_equal(bits(weft.jit(lambda a, b: a @ b)(a, b)), bits(parts))
 
 
+def test_rows_by_the_same_rows_are_read_where_they_lie() -> None:
+    """Columns beyond the diagonal are left out, and those that are made need not be whole tiles."""
+    x = drawn(np.random.default_rng(11), 20 * 77 + 37 * 3 + 900, "float32")
+    loops = ((20, 77), (37, 3))
+    space = ProductSpace((), loops, loops, ((3, 200, 200), (40, 1, 1)))
+    a, b = matrices(x, x, space)
+    expected = np.concatenate([multiplied(a[:, row : row + 50], b) for row in range(0, 740, 50)], 1)
+    for threads in (1, 2):
+        with weft.threads(threads):
+            found = np.asarray(weft.jit(lambda x: strided_product(x, x, space))(x))
+            np.testing.assert_array_equal(bits(found), bits(placed(expected, space)))
+
+
 def test_a_kernel_that_reads_the_result_runs_on_its_parts() -> None:
     space = convolution(2, 12, 12, 16, 32, 3, 1, 1)["by_channel"]
     rng = np.random.default_rng(7)

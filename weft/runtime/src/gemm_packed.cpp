@@ -234,7 +234,8 @@ void GemmStep::multiply_in_runs(const Range& range, int64_t first, int64_t last)
       block.b = shared_block(range, k0, packed_columns(range.columns));
       block.b_sliver = tile_columns() * depth * kernels->packed_bytes;
       block.add = k0 > 0;
-      block.last = k0 + depth == k;
+      block.symmetric = range.product->job->symmetric;
+      block.last = k0 + depth == k && !block.symmetric;
       multiply_block(block, *range.product);
     }
   }

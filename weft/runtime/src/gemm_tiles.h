@@ -135,13 +135,14 @@ template <class E, int height, int vectors>
 inline void accumulate_runs(const GemmTile& tile, typename E::Sum (&sums)[height][vectors]) {
   using T = typename E::T;
   const T* b = reinterpret_cast<const T*>(tile.b);
+  const int64_t b_k = tile.b_k;
   for (const GemmRun *run = tile.runs, *end = run + tile.run_count; run != end; ++run) {
     RowWalk<T, height, false> a(reinterpret_cast<const T*>(tile.a + run->offset), tile.a_row, tile.a_k);
     for (int64_t k = run->k; k > 0; --k) {
       typename E::V columns[vectors];
       for (int v = 0; v < vectors; ++v) {
         columns[v] = E::load(b + v * E::W);
-        __builtin_prefetch(b + (kAhead * vectors + v) * E::W);
+        __builtin_prefetch(b + kAhead * b_k + v * E::W);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < height; ++r) {
@@ -150,7 +151,7 @@ inline void accumulate_runs(const GemmTile& tile, typename E::Sum (&sums)[height
         for (int v = 0; v < vectors; ++v) sums[r][v] = E::fma(x, columns[v], sums[r][v]);
       }
       a.advance();
-      b += vectors * E::W;
+      b += b_k;
     }
   }
 }
