@@ -11,7 +11,7 @@ from weft._base import lazy
 
 if TYPE_CHECKING:
     from weft.compiler import stored
-    from weft.compiler.evaluate import clear_caches, evaluate, evaluate_compiled
+    from weft.compiler.evaluation import clear_caches, evaluate, evaluate_compiled
     from weft.compiler.pipeline import Program, compile_jaxpr, stats
 
 __all__ = ["Program", "clear_caches", "compile_jaxpr", "evaluate", "evaluate_compiled", "stats", "stored"]
@@ -19,7 +19,7 @@ __all__ = ["Program", "clear_caches", "compile_jaxpr", "evaluate", "evaluate_com
 __getattr__ = lazy.Names(
     "weft.compiler",
     {
-        "compiler.evaluate": "clear_caches evaluate evaluate_compiled",
+        "compiler.evaluation": "clear_caches evaluate evaluate_compiled",
         "compiler.pipeline": "Program compile_jaxpr stats",
     },
     submodules="stored",
