@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import isa
 from listing import Row, print_lowest, watched
 
 ROUNDS, LEAST_ROUNDS, MOST_SECONDS = 12, 2, 3.0
@@ -52,8 +53,10 @@ def least_times(calls: Calls, clock: Callable[[], float] = time.perf_counter) ->
 def main(table: Sequence[Compared]) -> None:
     """Time the rows whose names begin with a word of the command line (none: all), and print them, lowest first.
 
-    With ``--cpu`` processor time counts, which is comparable on a busy machine with one thread for each system.
+    With ``--cpu`` processor time counts, which is comparable on a busy machine with one thread for each system. With
+    ``--v3`` nobody uses more than AVX2 (isa.py).
     """
+    isa.restart("v3" if "--v3" in sys.argv else "host")
     names = tuple(name for name in sys.argv[1:] if not name.startswith("--"))
     clock = time.process_time if "--cpu" in sys.argv else time.perf_counter
     chosen = [(row.label, row) for row in table if not names or row.label.startswith(names)]

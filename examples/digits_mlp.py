@@ -129,7 +129,10 @@ def main(arguments: list[str] | None = None) -> Result:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--plot", type=Path, default=Path("digits_mlp.png"), help="where the loss curve goes")
+    parser.add_argument("--platform", help="where it trains: a platform that `weft devices` lists (default: the CPU)")
     options = parser.parse_args(arguments)
+    if options.platform is not None:
+        weft.config.update("platforms", options.platform)
     console = rich.console.Console()
     result = train(options.epochs, console)
     plot(result.losses, options.plot)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from weft.autodiff.jacobians import hessian, jacfwd, jacobian, jacrev
     from weft.batching.one_device import pmap, shard_map
     from weft.batching.vmap import vmap
+    from weft.compiler.saved import load
     from weft.dispatch.calls import named_call, named_scope
     from weft.dispatch.devices import (
         Device,
@@ -105,7 +106,7 @@ _SUBMODULES = frozenset((
     "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives",
     "debug",
     "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
-    "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy",
+    "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt", "profiler", "random", "ref", "scipy",
     "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
 
@@ -119,6 +120,7 @@ _NAMES = lazy.Names(
         "autodiff.custom_jvp": "custom_jvp",
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
+        "compiler.saved": "load",
         "dispatch.devices": """
             Device P Shard default_backend device_count devices local_device_count local_devices process_count
             process_index process_indices""",

@@ -53,6 +53,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("numpy_dtype_promotion", "standard", str, "implicit dtype promotion", ("standard", "strict"), True),
     _option("numpy_rank_promotion", "allow", str, "implicit rank promotion", ("allow", "warn", "raise"), True),
     _option("default_device", None, object, "device of uncommitted computations", in_key=True),
+    _option("platforms", None, object, "platforms to use, the default first, by commas: 'cuda,cpu'", in_key=True),
     _option("default_matmul_precision", None, object, "precision of contractions", _DOT_PRECISIONS, True),
     _option("disable_jit", False, bool, "run jitted functions operation by operation", in_key=True),
     _option("debug_nans", False, bool, "raise when a result holds a NaN", in_key=True),
@@ -67,6 +68,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("random_seed_offset", 0, int, "added to every integer seed", in_key=True),
     _option("enable_custom_prng", False, bool, "PRNGKey gives typed keys", in_key=True),
     _option("high_dynamic_range_gumbel", False, bool, "gumbel draws twice the bits by default", in_key=True),
+    _option("debug_key_reuse", False, bool, "raise where a random key is used twice", in_key=True),
     _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
     _option("no_execution", False, bool, "raise where a program would be run", in_key=True),
     _option("allow_f16_reductions", True, bool, "sums of half precisions are accepted", in_key=True),
@@ -99,7 +101,7 @@ INERT: dict[str, Any] = {
     "check_static_indices": False, "check_vma": True, "compilation_cache_check_contents": False,
     "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
     "compiler_detailed_logging_min_ops": 10, "compiler_enable_remat_pass": True,
-    "cpu_enable_async_dispatch": True, "custom_vjp3": False, "debug_key_reuse": False,
+    "cpu_enable_async_dispatch": True, "custom_vjp3": False,
     "debug_log_modules": "", "disable_bwd_checks": False, "disable_most_optimizations": False,
     "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "", "eager_constant_folding": False,
     "embedded_constants_max_bytes": -1, "enable_compilation_cache": True, "enable_pgle": False,
@@ -111,7 +113,7 @@ INERT: dict[str, Any] = {
     "memory_fitting_effort": 0.0, "memory_fitting_level": "O2", "mutable_array_checks": True,
     "optimization_level": "O1", "persistent_cache_enable_xla_caches": "",
     "persistent_cache_min_compile_time_secs": 1.0, "persistent_cache_min_entry_size_bytes": 0,
-    "platform_name": "", "platforms": None, "raise_persistent_cache_errors": False, "remat3": False,
+    "platform_name": "", "raise_persistent_cache_errors": False, "remat3": False,
     "scan3": False, "send_traceback_to_runtime": False, "softmax_custom_jvp": False, "source_url_schema": None,
     "pprint_use_color": True, "thread_guard": False,
     "traceback_in_locations_limit": 10, "use_direct_linearize": True, "use_magma": None, "use_shardy_partitioner": True,
@@ -150,7 +152,6 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
                                   "BF16_BF16_F32_X9", "F32_F32_F32"), _ONE_DTYPE),
     "legacy_prng_key": (("allow",), "raw keys are always accepted"),
     "explicit_x64_dtypes": (("warn",), "a 64-bit dtype asked for without enable_x64 becomes 32-bit, with a warning"),
-    "debug_key_reuse": ((False,), "the use of keys is not tracked"),
     "check_static_indices": ((False,), "static indices are not checked"),
     "thread_guard": ((False,), "threads are not checked"),
     "array_garbage_collection_guard": ((None, "allow"), "garbage collection of arrays is not watched"),
@@ -175,6 +176,7 @@ _values: dict[str, Any] = {}
 _tokens: dict[tuple[Any, ...], int] = {}
 _interned: list[tuple[Any, ...]] = []  # the values of each token
 execution_watched = False  # whether no_execution was ever set
+keys_watched = False  # whether debug_key_reuse was ever set
 _version = 0  # grows with every process-wide change, so that threads make their tokens anew
 _lock = threading.RLock()
 
@@ -206,9 +208,13 @@ def _checked(name: str, value: Any) -> Any:
         raise NotImplementedError(f"[config] {name}={value!r} is not implemented ({reason}); use one of {list(built)}")
     if name == "no_execution" and value:
         globals()["execution_watched"] = True
+    if name == "debug_key_reuse" and value:
+        globals()["keys_watched"] = True
     if option is None:
-        if name in ("platforms", "platform_name") and value not in (None, "", "cpu"):
-            raise NotImplementedError(f"[config] {name}={value!r}: weft runs on the CPU; use 'cpu' or None")
+        if name == "platform_name" and value not in (None, "", "cpu"):
+            raise NotImplementedError(f"[config] {name}={value!r}: set platforms={value!r} instead")
+    elif name == "platforms":
+        _check_platforms(value)
     elif name == "default_device":
         _check_device(value)
     return value
@@ -219,8 +225,17 @@ def _check_device(value: Any) -> None:
     platform = value if isinstance(value, str) else getattr(value, "platform", None)
     if value is not None and not isinstance(platform, str):
         raise ValueError(f"[config] default_device is a device such as weft.devices()[0] or 'cpu', got {value!r}")
-    if value is not None and platform != "cpu":
-        raise RuntimeError(f"Unknown backend {platform}. Available backends are ['cpu']")
+    if isinstance(value, str):
+        lazy.submodule("weft.dispatch.devices").check_backend(value)
+
+
+def _check_platforms(value: Any) -> None:
+    """None, or names of platforms that are there, separated by commas."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"[config] platforms is None or names separated by commas, got {value!r}")
+    for platform in (value or "").split(","):
+        if platform.strip():
+            lazy.submodule("weft.dispatch.devices").check_backend(platform.strip())
 
 
 def _of_kind(option: Option, value: Any) -> Any:

@@ -145,6 +145,8 @@ def check_user_dtype(dtype: Any, fun_name: str, stacklevel: int = 3) -> Any:
         return dtype
     if isinstance(dtype, type) and dtype in _PYTHON_DTYPES:
         return scalar_dtype(dtype)
+    if not isinstance(dtype, type) and hasattr(dtype, "dtype") and hasattr(dtype, "ndim"):
+        raise ValueError(f"[{fun_name}] an array was given as dtype; pass its type, dtype=array.dtype")
     try:
         found = as_dtype(dtype)
     except TypeError as error:
@@ -171,8 +173,12 @@ def scalar_dtype(kind: type) -> np.dtype:
 
 def itemsize_bits(dtype: Any) -> int:
     """The number of bits of one element."""
+    if dtype is None:
+        raise ValueError("[itemsize_bits] dtype cannot be None.")
     if isinstance(dtype, ExtendedDType):
         return dtype.itemsize * 8
+    if as_dtype(dtype) == float0:
+        raise ValueError("[itemsize_bits] the elements of float0 hold nothing")
     found = as_dtype(dtype)
     if found == bool_:
         return 8

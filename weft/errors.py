@@ -75,6 +75,14 @@ class TypePromotionError(ValueError):
     """Two dtypes have no implicit common dtype."""
 
 
+class AxisError(ValueError, IndexError):
+    """An axis that an array does not have: a ValueError or an IndexError in NumPy and JAX, by function."""
+
+
+class ShapeError(ValueError, TypeError):
+    """Shapes that do not fit, a matrix that is not square: a ValueError or a TypeError in JAX, by function."""
+
+
 class ArrayHolderError(ValueError):
     """An object with a method ``__jax_array__`` was given where arrays are needed, and is not converted."""
 

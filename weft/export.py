@@ -1,9 +1,80 @@
-"""weft.export: extents without a value, for ``eval_shape``; programs to be run elsewhere are not built and raise."""
+"""weft.export: functions as StableHLO, saved in the files of ``jax.export`` and called here or there."""
 
 from __future__ import annotations
 
-from weft._base import unbuilt
-from weft.dispatch.symbolic_dims import is_symbolic_dim, symbolic_shape
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-__all__ = ["is_symbolic_dim", "symbolic_shape"]
-__getattr__ = unbuilt.fallback(__name__)
+from weft._base import lazy, unbuilt
+from weft.dispatch.symbolic_dims import SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
+
+__all__ = [
+    "SymbolicScope",
+    "deserialize",
+    "is_symbolic_dim",
+    "register_namedtuple_serialization",
+    "register_pytree_node_serialization",
+    "symbolic_args_specs",
+    "symbolic_shape",
+]
+
+T = TypeVar("T")
+_NAMES = lazy.Names("weft.export", {"stablehlo.exported": "DisabledSafetyCheck Exported call export"})
+_missing = unbuilt.fallback(__name__)
+
+minimum_supported_calling_convention_version = 9
+maximum_supported_calling_convention_version = 10
+
+
+def __getattr__(name: str) -> Any:
+    return _NAMES.find(name) if name in _NAMES else _missing(name)
+
+
+def deserialize(blob: bytes | bytearray) -> Any:
+    """The exported function in bytes that ``Exported.serialize`` of weft, or of JAX, has written.
+
+    Raises ValueError for other bytes. The program is read when it is first called, by jaxlib.
+    """
+    return lazy.submodule("weft.stablehlo.envelope").deserialized(blob)
+
+
+def default_export_platform() -> str:
+    """The platform that functions are exported for unless others are named.
+
+    >>> weft.export.default_export_platform()
+    'cpu'
+    """
+    return "cpu"
+
+
+def register_pytree_node_serialization(
+    nodetype: type[T],
+    *,
+    serialized_name: str,
+    serialize_auxdata: Callable[[Any], bytes],
+    deserialize_auxdata: Callable[[bytes], Any],
+    from_children: Callable[[Any, Sequence[Any]], Any] | None = None,
+) -> type[T]:
+    """Let nodes of a registered type of tree be arguments and results of functions that are serialized.
+
+    ``serialize_auxdata`` and its inverse turn the static data of a node into bytes; ``from_children(data, children)``
+    makes a node (by default as the type was registered). Raises ValueError where type or name are registered already.
+    """
+    envelope = lazy.submodule("weft.stablehlo.envelope")
+    envelope.register(envelope.Node(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata, from_children))
+    return nodetype
+
+
+def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str) -> type[T]:
+    """Let named tuples of this type be arguments and results of functions that are serialized."""
+    fields = getattr(nodetype, "_fields", None)
+    if not issubclass(nodetype, tuple) or fields is None:
+        raise ValueError("Use `export.register_pytree_node_serialization` for types that are no named tuples.")
+    return register_pytree_node_serialization(
+        nodetype,
+        serialized_name=serialized_name,
+        serialize_auxdata=lambda data: json.dumps(fields).encode(),
+        deserialize_auxdata=json.loads,
+        from_children=lambda names, children: nodetype(**dict(zip(names, children, strict=True))),
+    )

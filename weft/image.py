@@ -1,16 +1,18 @@
-"""weft.image: arrays resampled to other sizes, one matrix product for each dimension.
+"""weft.image: arrays resampled to other sizes, one dimension after the other.
 
 A column of a dimension's matrix holds the weights with which an output sample takes the input samples, a kernel placed
 where the output sample lies in the input; with antialiasing the kernel is stretched by the reduction::
 
-    resize(f32[512,512], (224, 512), "bilinear")  ->  dot_general with a matrix f32[512,224]
+    resize(f32[20,512], (9, 512), "bilinear")  ->  dot_general with a matrix f32[20,9]
+
+Where that matrix is a narrow band, its zeros are left out (``resample``).
 """
 
 from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from weft import numpy as wnp
 from weft import operations as lax
 from weft._base import unbuilt
 from weft.numpy import axes, promotion
+from weft.operations import resampling
+from weft.operations.resampling import Sampling
 from weft.operations.settings import Precision
 
 __getattr__ = unbuilt.fallback(__name__)
@@ -55,46 +59,22 @@ _WORDS = {
 }
 
 
-# ---- kernels: weights at a distance, in samples
-
-
-def _triangle(x: Any) -> Any:
-    return wnp.maximum(0, 1 - x)
-
-
-def _cubic(x: Any, a: float) -> Any:
-    """R. G. Keys' cubic convolution (1981); a is the slope at 1."""
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return wnp.where(x >= 2, 0, wnp.where(x >= 1, far, near))
-
-
-def _lanczos(x: Any, radius: int) -> Any:
-    inside = x < radius
-    safe = wnp.where(inside & (x > 1e-3), x, 1)
-    waves = radius * wnp.sin(np.pi * safe) * wnp.sin(np.pi * safe / radius) / (np.pi * safe) ** 2
-    return wnp.where(x > 1e-3, wnp.where(inside, waves, 0), 1)
-
-
-_KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
-    ResizeMethod.LINEAR: _triangle,
-    ResizeMethod.LANCZOS3: lambda x: _lanczos(x, 3),
-    ResizeMethod.LANCZOS5: lambda x: _lanczos(x, 5),
-    ResizeMethod.CUBIC: lambda x: _cubic(x, -0.5),
-    ResizeMethod.CUBIC_PYTORCH: lambda x: _cubic(x, -0.5),
+_BANDS = {  # whose weights are a kernel, placed where the output sample lies
+    ResizeMethod.LINEAR: "linear",
+    ResizeMethod.LANCZOS3: "lanczos3",
+    ResizeMethod.LANCZOS5: "lanczos5",
+    ResizeMethod.CUBIC: "cubic",
+    ResizeMethod.CUBIC_PYTORCH: "cubic",
 }
 
 
-def _weights(before: int, after: int, scale: Any, shift: Any, kernel: Any, antialias: bool, dtype: Any) -> Any:
+def _weights(before: int, after: int, scale: Any, shift: Any, method: str, antialias: bool, dtype: Any) -> Any:
     """The matrix ``[before, after]`` of a dimension."""
     step = 1 / scale
     stretch = wnp.maximum(step, 1) if antialias else 1
     place = (wnp.arange(after, dtype=dtype) + 0.5) * step - shift * step - 0.5
     distance = wnp.abs(place[None, :] - wnp.arange(before, dtype=dtype)[:, None]) / stretch
-    weights = kernel(distance)
-    total = wnp.sum(weights, axis=0, keepdims=True)
-    counts = wnp.abs(total) > 1000 * float(np.finfo(np.float32).eps)
-    weights = wnp.where(counts, weights / wnp.where(counts, total, 1), 0)
+    weights = resampling.normalized(wnp, resampling.KERNELS[method].weight(wnp, distance), 0)
     inside = (place >= -0.5) & (place <= before - 0.5)
     return wnp.where(inside[None, :], weights, 0)
 
@@ -104,7 +84,7 @@ def _clamped_weights(before: int, after: int, scale: Any, shift: Any, dtype: Any
     step = 1 / scale
     place = wnp.clip((wnp.arange(after, dtype=dtype) + 0.5) * step - shift * step - 0.5, -2, before + 1)
     indices = np.arange(-3, before + 3)
-    weights = _cubic(wnp.abs(place[None, :] - indices[:, None].astype(dtype)), -0.75)
+    weights = resampling.cubic(wnp, wnp.abs(place[None, :] - indices[:, None].astype(dtype)), -0.75)
     rows = (np.clip(indices, 0, before - 1)[None, :] == np.arange(before)[:, None]).astype(dtype)
     return wnp.matmul(wnp.asarray(rows), weights)
 
@@ -112,7 +92,7 @@ def _clamped_weights(before: int, after: int, scale: Any, shift: Any, dtype: Any
 def _placed(method: ResizeMethod, before: int, after: int, scale: Any, shift: Any, antialias: bool, dtype: Any) -> Any:
     if method is ResizeMethod.CUBIC_PYTORCH and not antialias:
         return _clamped_weights(before, after, scale, shift, dtype)
-    return _weights(before, after, scale, shift, _KERNELS[method], antialias, dtype)
+    return _weights(before, after, scale, shift, _BANDS[method], antialias, dtype)
 
 
 def _area_weights(before: int, after: int, dtype: Any) -> Any:
@@ -127,6 +107,14 @@ def _applied(x: Any, weights: Any, axis: int, precision: Any) -> Any:
     """The array with one dimension multiplied by a matrix."""
     out = lax.dot_general(x, weights, (((axis,), (0,)), ((), ())), precision=precision)
     return wnp.moveaxis(out, -1, axis)
+
+
+def _sampling(method: ResizeMethod, before: int, after: int, antialias: bool) -> Sampling | None:
+    """The sampling of a dimension whose matrix of weights is a narrow band; None for others."""
+    if method not in _BANDS or (method is ResizeMethod.CUBIC_PYTORCH and not antialias):
+        return None
+    how = Sampling(_BANDS[method], before, after, antialias)
+    return how if resampling.is_narrow(how) else None
 
 
 def _nearest(x: Any, axis: int, after: int) -> Any:
@@ -156,7 +144,9 @@ def resize(
     ``method`` is "nearest", "linear" (and "bilinear", "trilinear", "triangle"), "cubic" (and "bicubic", "tricubic"),
     "cubic-pytorch" (differs from "cubic" without ``antialias``: as PyTorch's), "lanczos3", "lanczos5" or "area".
     ``antialias`` widens the kernel where samples become fewer.
-    Integers give floating point, but for "nearest". ValueError for another number of dimensions or another method.
+    Integers give floating point, but for "nearest". An infinity or NaN reaches only samples near it where their sums
+    are short, unlike JAX's, which multiplies the others by zero too.
+    ValueError for another number of dimensions or another method.
 
     >>> resize(np.float32([0, 1]), (4,), "linear").tolist()
     [0.0, 0.25, 0.75, 1.0]
@@ -180,6 +170,10 @@ def resize(
         before, after = own[axis], target[axis]
         if chosen is ResizeMethod.NEAREST:
             image = _nearest(image, axis, after)
+            continue
+        sampling = _sampling(chosen, before, after, antialias)
+        if sampling is not None:
+            image = resampling.resample(image, axis, sampling)
             continue
         dtype = promotion.dtype_of(image)
         real = np.dtype(np.float64 if dtype in (np.float64, np.complex128) else np.float32)

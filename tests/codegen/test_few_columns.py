@@ -128,3 +128,23 @@ def test_what_is_the_same_in_all_columns_is_computed_once() -> None:
     program = ladder.compiled(weft.make_jaxpr(lambda x: (x * weft.lax.rsqrt(x.sum(1, keepdims=True))).sum(0))(x))
     names = [[s.name for p in nest.phases for s in p.body if isinstance(s, ir.Apply)] for nest in program.nests()]
     assert names == [[], ["mul"]]
+
+
+def _of_windows(x: Any) -> tuple[Any, ...]:
+    """Sums over three axes whose rows do not follow each other in memory: a run of rows ends inside of a block."""
+    inner, shifted = x[:, 1:-1, 1:-1], x[:, 2:, :-2]
+    return (jnp.sum(inner * shifted, (0, 1, 2)), jnp.max(inner, (0, 1, 2)), jnp.argmax(shifted, 0))
+
+
+@pytest.mark.parametrize("shape", [(3, 23, 31, 40), (5, 40, 9, 3), (1, 3, 300, 8)])
+def test_rows_in_runs(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    program = ladder.compiled(weft.make_jaxpr(_of_windows)(x))
+    expected = [out.tobytes() for out in ladder.by_loops(program, [x])]
+    copied = weft.jit(lambda a, b: (jnp.sum(a * b, 0), jnp.max(a, 0)))(
+        x[:, 1:-1, 1:-1].reshape(-1, shape[-1]), x[:, 2:, :-2].reshape(-1, shape[-1])
+    )
+    assert [np.asarray(out).tobytes() for out in copied] == expected[:2]
+    for threads in (1, 2):
+        with weft.threads(threads):
+            assert [out.tobytes() for out in ladder.by_machine_code(program, [x])] == expected

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import weft
+import weft.numpy as jnp
 from tests.codegen.running import HOST, elementwise, load
 from tests.codegen.trees import lanes_tree, rows_tree
 from weft import codegen
@@ -360,3 +363,17 @@ def test_long_bodies_over_components_of_rows_touch_their_elements_only(dtype, wi
         expected = np.zeros_like(x)
         expected[:, 1] = long(x, y)[3]
         np.testing.assert_array_equal(np.asarray(stored), expected)
+
+
+def test_what_every_column_of_a_sum_over_rows_reads_is_computed_once_by_vectors() -> None:
+    """Pairs of particles: one weight for three components."""
+
+    def pull(np: Any, x: Any) -> Any:
+        d = x[None] - x[:, None]
+        return (d * (((d * d).sum(-1) + 0.1) ** -1.5)[:, :, None]).sum(1)
+
+    x = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
+    jitted = weft.jit(lambda x: pull(jnp, x))
+    (weights,) = [nest for nest in jitted.lower(x).as_text("loops").split("nest ") if " pow " in nest]
+    assert " rows" not in weights.replace("parallel", "") and "store" in weights.split(" pow ")[1]
+    np.testing.assert_allclose(np.asarray(jitted(x)), pull(np, x.astype(np.float64)), rtol=1e-4, atol=1e-4)

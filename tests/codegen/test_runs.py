@@ -93,3 +93,14 @@ def test_computed_updates_and_the_same_bits_on_one_thread() -> None:
             np.testing.assert_array_equal(found, np.asarray(function(values, ids)))
         finally:
             weft.runtime.Pool.set_threads(threads)
+
+
+@pytest.mark.parametrize("shape", [(10, 1), (10,), (1, 10, 1), (10, 3)])
+@pytest.mark.parametrize("name", ["set", "add"])
+def test_a_window_whose_rows_are_single_elements_is_written_whole(shape: tuple[int, ...], name: str) -> None:
+    """The loop over a window's rows is no list of updates: the places differ, though all start at one offset."""
+    where = (slice(None),) * shape.index(10) + (slice(2, 6),)
+    expected = np.zeros(shape, np.float32)
+    expected[where] = 3
+    found = weft.jit(lambda x: getattr(x.at[where], name)(3))(jnp.zeros(shape))
+    np.testing.assert_array_equal(found, expected)

@@ -151,15 +151,42 @@ def test_convolutions(form: str, kind: str) -> None:
 
 @pytest.mark.parametrize("form", ["by_channel", "kernel", "channels_first", "phases"])
 def test_large_ones_on_two_threads(form: str) -> None:
-    """With as many rows, columns and terms as the matrix unit takes, and blocks of terms."""
+    """With as many rows, columns and terms as the matrix unit takes, and blocks of terms.
+
+    The unit has them only where 64 terms of a window, and rows of the result, follow each other: else they are chains.
+    """
     space = convolution(4, 30, 30, 64, 64, 3, 1, 1)[form]
     rng = np.random.default_rng(6)
     x, y = (drawn(rng, reach, "float32") for reach in space.reach)
     with weft.threads(1):
-        expected = bits(placed(multiplied(*matrices(x, y, space)), space))
+        a, b = matrices(x, y, space)
+        fewer = [a] if form == "by_channel" else [a[:, row : row + 60] for row in range(0, a.shape[1], 60)]
+        expected = bits(placed(np.concatenate([multiplied(part, b) for part in fewer], 1), space))
         np.testing.assert_array_equal(bits(weft.jit(lambda x, y: strided_product(x, y, space))(x, y)), expected)
     with weft.threads(2):
         np.testing.assert_array_equal(bits(weft.jit(lambda x, y: strided_product(x, y, space))(x, y)), expected)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "complex64"])
+def test_rows_that_are_read_where_they_lie(kind: str) -> None:
+    """Terms in runs across borders of blocks, rows in runs that no tiles divide, columns that are no whole vectors."""
+    rng = np.random.default_rng(9)
+    with weft.enable_x64(True), config.context("check", False):
+        for rows, columns, terms in [(31, 35, ((5, 900, 1), (131, 1, 5))), (15, 9, ((70, 211, 9), (9, 1, 1)))]:
+            space = ProductSpace((), ((20, 77), (rows, 3)), ((columns, 1),), terms)
+            x, y = (drawn(rng, reach, kind) for reach in space.reach)
+            for threads in (1, 2):
+                with weft.threads(threads):
+                    check(x, y, space)
+
+
+def test_many_rows_of_a_matrix_are_read_where_they_lie() -> None:
+    rng = np.random.default_rng(10)
+    a, b = drawn(rng, 700 * 130, "float32").reshape(700, 130), drawn(rng, 130 * 91, "float32").reshape(130, 91)
+    parts = np.concatenate([multiplied(a[None, i : i + 50], b[None])[0] for i in range(0, 700, 50)])
+    for threads in (1, 2):
+        with weft.threads(threads):
+            np.testing.assert_array_equal(bits(weft.jit(lambda a, b: a @ b)(a, b)), bits(parts))
 
 
 def test_a_kernel_that_reads_the_result_runs_on_its_parts() -> None:

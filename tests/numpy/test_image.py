@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import image
+from weft import dtypes, image
 
 RNG = np.random.default_rng(6)
 METHODS = ["nearest", "linear", "cubic", "cubic-pytorch", "lanczos3", "lanczos5", "area"]
@@ -58,6 +59,39 @@ def test_gradients_and_batches() -> None:
             np.testing.assert_allclose(np.asarray(weft.vmap(f)(stacked)), expected, rtol=1e-12)
     assert image.resize(np.ones((2, 3)), (0, 3), "linear").shape == (0, 3)
     assert image.resize(np.ones((2, 3), np.int8), (2, 6), "nearest").dtype == np.int8
+
+
+BANDS = [("linear", True), ("cubic-pytorch", True), ("lanczos3", False)]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("method", "antialias"), BANDS)
+def test_narrow_bands(method: str, antialias: bool) -> None:
+    """Dimensions whose samples are sums of few others, to fewer and to more of them, and their derivatives."""
+    x = RNG.normal(size=(3, 61, 80, 2)).astype(np.float32)
+    for shape in [(3, 29, 80, 2), (3, 61, 131, 2)]:
+        f = functools.partial(image.resize, shape=shape, method=method, antialias=antialias)
+        want, back = jax.vjp(functools.partial(jax.image.resize, shape=shape, method=method, antialias=antialias), x)
+        found, ours = weft.vjp(f, x)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=1e-4, atol=2e-4)
+        ct = RNG.normal(size=shape).astype(np.float32)
+        np.testing.assert_allclose(np.asarray(ours(ct)[0]), np.asarray(back(ct)[0]), rtol=1e-4, atol=2e-4)
+        if method == "linear":
+            moved = weft.vmap(lambda x, f=f: f(x[None])[0], 2, 1)(np.moveaxis(x, 0, 2))
+            np.testing.assert_array_equal(np.asarray(moved), np.moveaxis(np.asarray(found), 0, 1))
+            half = np.asarray(f(x.astype(dtypes.bfloat16))).astype(np.float32)
+            np.testing.assert_allclose(half, np.asarray(want), rtol=2e-2, atol=2e-2)
+            spun = np.asarray(f(x + 2j * x))
+            np.testing.assert_allclose(spun, (1 + 2j) * np.asarray(found), rtol=1e-5, atol=1e-5)
+        assert "resample" in str(weft.make_jaxpr(f)(x))
+
+
+def test_narrow_bands_twice() -> None:
+    with weft.enable_x64(True):
+        f = lambda x: weft.numpy.sin(image.resize(x, (11, 3), "linear"))
+        weft.test_util.check_grads(f, (RNG.normal(size=(24, 3)),), order=2)
+        assert image.resize(np.ones((0, 40)), (0, 20), "linear").shape == (0, 20)
+        assert "resample" not in str(weft.make_jaxpr(lambda x: image.resize(x, (11,), "linear"))(np.ones(600)))
 
 
 def test_methods_have_names() -> None:

@@ -91,3 +91,39 @@ def test_what_needs_a_copy_is_refused(value: Any, dtype: Any) -> None:
 def test_a_change_of_dtype_of_a_traced_value_is_refused() -> None:
     with pytest.raises(ValueError, match="array of float32 becomes one of int32 only by a copy"):
         weft.make_jaxpr(lambda v: jnp.asarray(v, np.int32, copy=False))(1.0)
+
+
+def pointers(*arrays: Any) -> set[int]:
+    return {array.unsafe_buffer_pointer() for array in arrays}
+
+
+def test_results_of_jitted_functions_have_memory_of_their_own() -> None:
+    x = jnp.arange(1000.0)
+
+    def twice(x: Any) -> Any:
+        y = x + 1
+        return y, y.reshape(10, 100), y
+
+    functions: list[Any] = [lambda x: x, lambda x: (x, x), twice, lambda x: x.reshape(10, 100), lambda x: x[None]]
+    for function in functions:
+        found = weft.tree.leaves(weft.jit(function)(x))
+        assert len(pointers(x, *found)) == 1 + len(found)
+        for a, b in zip(found, weft.tree.leaves(function(np.arange(1000, dtype=np.float32))), strict=True):
+            np.testing.assert_array_equal(a, b)
+    for copied in (x.astype("float32", copy=True), jnp.astype(x, "float32", copy=True)):
+        assert pointers(copied) != pointers(x)
+    assert pointers(weft.jit(twice)(x)[0]).isdisjoint(pointers(x))
+
+
+def test_what_jax_gives_as_a_new_array_outlives_its_argument() -> None:
+    for function in (
+        lambda x: x.flatten(),
+        jnp.ravel,
+        lambda x: jnp.meshgrid(x)[0],
+        lambda x: jnp.broadcast_arrays(x)[0],
+        lambda x: jnp.moveaxis(x, 0, 0),
+    ):
+        x = jnp.arange(3.0)
+        y = function(x)
+        weft.jit(lambda x: x + 1, donate_argnums=0)(x)
+        np.testing.assert_array_equal(y, [0, 1, 2])

@@ -72,6 +72,7 @@ COMPILER_MAY: dict[str, set[str]] = {
     "weft.loops": {"weft.loops"},
     "weft.codegen": {"weft.loops", "weft.codegen"},
     "weft.compiler": {"weft.loops", "weft.codegen", "weft.compiler", "weft.operations", *ROOMS},
+    "weft.stablehlo": {"weft.codegen", "weft.compiler", "weft.operations", "weft.lax", "weft.stablehlo", *ROOMS},
 }
 COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "weft._base.collector"}
 COMPILER_BASE |= {"weft._base.private_files", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.core"}
@@ -299,7 +300,7 @@ def _is_primitive_name(node: ast.AST) -> bool:
 
 
 # how operations relate: the tables that may ask for one by its name
-RELATIONS = {"weft.compiler.algebra", "weft.compiler.divisors"}
+RELATIONS = {"weft.compiler.algebra", "weft.compiler.divisors", "weft.compiler.finished_lanes"}
 
 
 def _is_primitive(node: ast.AST) -> bool:

@@ -62,8 +62,11 @@ def live_arrays(platform: str | None = None) -> list[Any]:
     >>> any(y is x for y in weft.live_arrays())
     True
     """
-    devices.check_backend(platform)
-    return runtime.live_arrays()
+    arrays = runtime.live_arrays()
+    if platform is None:
+        return arrays
+    numbers = {device.number for device in devices.devices(platform)}
+    return [array for array in arrays if array.place >> 1 in numbers]
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -248,22 +251,27 @@ def _reduce(array: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> tuple[Any, .
 
 def _devices(array: Any) -> set[devices.Device]:
     """The devices that hold the array."""
-    return {devices.CPU}
+    return {_device(array)}
 
 
 def _device(array: Any) -> devices.Device:
     """The device that holds the array."""
-    return devices.CPU
+    return devices.BY_NUMBER[array.place >> 1]
 
 
 def _sharding(array: Any) -> devices.Sharding:
     """How the array lies on its devices."""
-    return devices.DEFAULT_SHARDING
+    return devices.sharding_of(_device(array))
+
+
+def _committed(array: Any) -> bool:
+    """Whether the array was put on its device explicitly, so that computations with it run there."""
+    return bool(array.place & 1)
 
 
 def _shards(array: Any) -> list[devices.Shard]:
     """The parts of the array by device: one."""
-    return [devices.Shard(devices.CPU, devices.DEFAULT_SHARDING, array.shape, array)]
+    return [devices.Shard(_device(array), _sharding(array), array.shape, array)]
 
 
 def _addressable_data(array: Any, index: int) -> Any:
@@ -277,12 +285,12 @@ def _to_device(array: Any, device: Any, *, stream: Any = None) -> Any:
     """The array on ``device``."""
     if stream is not None:
         raise NotImplementedError("[to_device] streams other than the device's own")
-    devices.as_device(device)
-    return array
+    target = devices.as_device(device)
+    return array if target is None else runtime.array_to_place(array, target.number << 1 | 1)
 
 
 def _platform(array: Any) -> str:
-    return devices.CPU.platform
+    return _device(array).platform
 
 
 def _on_device_size_in_bytes(array: Any) -> int:
@@ -290,15 +298,12 @@ def _on_device_size_in_bytes(array: Any) -> int:
 
 
 def _copy_to_host_async(array: Any) -> None:
-    """Nothing to do: the memory is the host's."""
+    """Start the copy to the host's memory that ``numpy.asarray`` needs; on the CPU there is nothing to do."""
+    runtime.copy_to_host_async(array)
 
 
 def _yes(array: Any) -> bool:
     return True
-
-
-def _no(array: Any) -> bool:
-    return False
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
@@ -314,7 +319,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
 
 _PROPERTIES: dict[str, Callable[..., Any]] = {
     "device": _device, "sharding": _sharding, "addressable_shards": _shards, "global_shards": _shards,
-    "committed": _no, "is_fully_addressable": _yes, "is_fully_replicated": _yes,
+    "committed": _committed, "is_fully_addressable": _yes, "is_fully_replicated": _yes,
 }  # fmt: skip
 
 

@@ -17,17 +17,20 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("run", help="run an unmodified JAX program on weft: weft run script.py args, -m module")
     tour = commands.add_parser("tour", help="see weft at work on this machine (under a minute), and write tour.html")
+    tour.add_argument("--platform", help="where it runs: a platform that `weft devices` lists (default: the CPU)")
     tour.add_argument("--output", type=Path, default=Path("tour.html"), help="where the report goes")
     cache = commands.add_parser("cache", help="the cache on disk: what is there, remove it, check it")
     cache.add_argument("action", choices=("info", "clear", "verify"))
-    commands.add_parser("devices", help="list the devices")
+    commands.add_parser("devices", help="list the devices, and the plugins for others: path, version, why refused")
     commands.add_parser("env", help="versions, machine and threads, for reports of problems")
     return parser
 
 
 def _devices() -> int:
-    for device in weft.devices():
+    for device in weft.devices("cpu"):
         print(f"{device}  kind={device.device_kind}  platform={device.platform}  process={device.process_index}")
+    for line in lazy.plugins.report():
+        print(line)
     return 0
 
 
@@ -67,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(words)
     if options.command == "tour":
-        return lazy.submodule("weft.tour.run").run(options.output)
+        return lazy.submodule("weft.tour.run").run(options.output, options.platform)
     if options.command == "cache":
         return _cache(options.action)
     if options.command == "devices":

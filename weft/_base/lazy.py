@@ -23,6 +23,7 @@ MODULES = {
     "compiler": "weft.compiler",
     "custom_calls": "weft.extend.core.custom_calls",
     "discharge": "weft.effects.discharge",
+    "device_programs": "weft.dispatch.device_programs",
     "donations": "weft.dispatch.donations",
     "misses": "weft.dispatch.cache_diagnostics",
     "llvm": "llvmlite.binding",
@@ -30,6 +31,7 @@ MODULES = {
     "llvmlite_utils": "llvmlite.utils",
     "matplotlib_figure": "matplotlib.figure",
     "opt_einsum": "opt_einsum",
+    "plugins": "weft.dispatch.plugins",
     "ref_calls": "weft.dispatch.ref_calls",
     "rich": "rich",
     "rich_console": "rich.console",
@@ -42,6 +44,7 @@ MODULES = {
     "scipy_sparse_linalg": "scipy.sparse.linalg",
     "scipy_special": "scipy.special",
     "scipy_windows": "scipy.signal.windows",
+    "stablehlo": "weft.stablehlo",
     "sklearn_datasets": "sklearn.datasets",
 }
 

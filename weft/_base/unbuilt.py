@@ -96,7 +96,6 @@ FUNCTIONS: dict[str, str] = {
     "weft.extend.mlir": """
         deserialize_portable_artifact hlo_to_stablehlo refine_polymorphic_shapes serialize_portable_artifact""",
     "weft.extend.pallas": "register_lowering_rule",
-    "weft.extend.random": "define_prng_impl",
     "weft.extend.xla": "clear_hlo_module_transformation register_hlo_module_transformation",
     "weft.ffi": "ffi_call ffi_lowering pycapsule register_ffi_target register_ffi_type",
     "weft.flatten_util": "ravel_pytree",
@@ -324,7 +323,7 @@ PRIMITIVES: dict[str, str] = {
 # Modules with no name in the tables.
 EMPTY_MODULES = _words("""
     weft.experimental.array_serialization weft.experimental.buffer_callback weft.experimental.compilation_cache
-    weft.experimental.compute_on weft.experimental.key_reuse weft.experimental.ode weft.experimental.profiler
+    weft.experimental.compute_on weft.experimental.ode weft.experimental.profiler
     weft.experimental.shard_alike weft.experimental.shard_map weft.extend
     weft.extend.backend.ifrt_proxy weft.extend.core.primitives weft.extend.ifrt_programs weft.extend.sharding
     weft.extend.source_info_util weft.lib weft.scipy weft.scipy.cluster weft.scipy.sparse weft.scipy.spatial

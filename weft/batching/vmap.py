@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft import config, runtime, tree_util
+from weft import config, errors, runtime, tree_util
 from weft._base import lazy
 from weft.batching import batched_programs
 from weft.batching.batch_trace import map_flat
@@ -201,6 +201,6 @@ def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool) -> An
         return reductions.reduce_sum(value, (dim,))
     rank = avals.get_aval(value).ndim + (dim is None)
     if not -rank <= wanted < rank:
-        raise ValueError(f"axis {wanted} is out of bounds for array of dimension {rank}")
+        raise errors.AxisError(f"axis {wanted} is out of bounds for array of dimension {rank}")
     target = wanted % rank
     return placed(size, value, target) if dim is None else at(value, dim, target)

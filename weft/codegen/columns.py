@@ -373,7 +373,11 @@ class _ReducedLoop:
 
             return self._carry("0", extent, 1, values, outer)
         if not self.phase.reductions:
-            return self._carry("0", extent, 1, values, lambda i, v: self._body(place, dim, i, v), stretches=True)
+
+            def one(index: str, inner: list[Value]) -> list[Value]:
+                return self._body(self.nest.enter(place, dim, index, self.operands), inner)
+
+            return self._carry("0", extent, 1, values, one, stretches=True)
 
         blocks = self.parent.blocks
         low, high = blocks.rows if blocks else ("0", extent)
@@ -383,7 +387,7 @@ class _ReducedLoop:
             stop = writer.minimum_index(writer.index("add", start, str(reduce_tree.BLOCK_ROWS)), high)
 
             def walk(begun: list[Value]) -> list[Value]:
-                return self._carry(start, stop, 1, begun, lambda i, v: self._body(place, dim, i, v))
+                return self._rows(place, dim, start, stop, begun)
 
             seeds = [v for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, start)]
             begun = [*inner[: self.n_states], *seeds]
@@ -391,6 +395,32 @@ class _ReducedLoop:
             return [*after[: self.n_states], *self._combine(self.accumulators(inner), self.accumulators(after))]
 
         return self._carry(low, high, reduce_tree.BLOCK_ROWS, values, block)
+
+    def _rows(self, place: Position, dim: int, low: str, high: str, values: list[Value]) -> list[Value]:
+        """The indices ``low`` to ``high`` of the last reduced dimension.
+
+        Of a flattened dimension they go by runs that share all digits but the last, which costs no divisions.
+        """
+        nest, writer = self.nest, self.writer
+        if nest.digits is None:
+            return self._carry(
+                low, high, 1, values, lambda i, v: self._body(nest.enter(place, dim, i, self.operands), v)
+            )
+        base = nest.digits.bases[-1]
+
+        def run(number: str, begun: list[Value]) -> list[Value]:
+            first = writer.index("mul", number, base)
+            begin = nest.enter(place, dim, first, self.operands)
+            start = writer.index("sub", low, first)
+            start = writer.choose_index(writer.compare_index("slt", start, "0"), "0", start)
+            stop = writer.minimum_index(writer.index("sub", high, first), base)
+            return self._carry(
+                start, stop, 1, begun, lambda i, v: self._body(nest.enter_run(begin, dim, i, self.operands), v)
+            )
+
+        ends = writer.index("add", high, writer.index("sub", base, "1"))
+        numbers = [writer.op(f"udiv i64 {index}, {base}") for index in (low, ends)]
+        return self._carry(*numbers, 1, values, run)
 
     def _seeds(self, reduction: ir.Reduce, copy: Instance, start: str) -> reduce_tree.Accumulators:
         """The accumulators with which a block starts: the same position in every lane."""
@@ -407,8 +437,7 @@ class _ReducedLoop:
                 results.extend(reduce_tree.combine(reduction, emit, x, y))
         return results
 
-    def _body(self, place: Position, dim: int, index: str, values: list[Value]) -> list[Value]:
-        inner = self.nest.enter(place, dim, index, self.operands)
+    def _body(self, inner: Position, values: list[Value]) -> list[Value]:
         vectors, at = [], 0
         uniform = self.nest.uniform(self.phase.body, self.tile[0].scalars, inner)
         for copy in self.tile:

@@ -255,6 +255,18 @@ class NestWriter:
             row = self.writer.index("add", self.writer.index("mul", row, self.extents[dim]), index)
         return Position(pointers, indices, row)
 
+    def enter_run(self, begin: Position, dim: int, index: str, operands: Iterable[int]) -> Position:
+        """The place ``index`` further on than ``begin``, where only the last digit of the flattened ``dim`` moves."""
+        last, pointers = self.nest.digits[-1], dict(begin.pointers)
+        for k in operands:
+            for moved in (dim, last):
+                if self.nest.operands[k].strides[moved]:
+                    element = whole(self.nest.operands[k].dtype)
+                    pointers[k] = self.writer.element(element, pointers[k], self.distance(k, moved, index))
+        indices = {**begin.indices, dim: self.writer.index("add", begin.indices[dim], index), last: index}
+        row = self.writer.index("add", begin.row, index) if self.nest.rows else begin.row
+        return Position(pointers, indices, row)
+
     def distance(self, operand: int, dim: int, index: str) -> str:
         """The distance, in elements, from an operand's first element to the one at ``index`` along a dimension."""
         stride = self.nest.operands[operand].strides[dim]

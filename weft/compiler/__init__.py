@@ -1,7 +1,26 @@
-"""The compiler: from jaxprs to programs that the runtime runs; its caches and the reference interpreter."""
+"""The compiler: from jaxprs to programs that the runtime runs; its caches and the reference interpreter.
 
-from weft.compiler import stored
-from weft.compiler.evaluate import clear_caches, evaluate, evaluate_compiled
-from weft.compiler.pipeline import Program, compile_jaxpr, stats
+Its modules are loaded when one of these names is first used: a saved program is read without a compiler.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft._base import lazy
+
+if TYPE_CHECKING:
+    from weft.compiler import stored
+    from weft.compiler.evaluate import clear_caches, evaluate, evaluate_compiled
+    from weft.compiler.pipeline import Program, compile_jaxpr, stats
 
 __all__ = ["Program", "clear_caches", "compile_jaxpr", "evaluate", "evaluate_compiled", "stats", "stored"]
+
+__getattr__ = lazy.Names(
+    "weft.compiler",
+    {
+        "compiler.evaluate": "clear_caches evaluate evaluate_compiled",
+        "compiler.pipeline": "Program compile_jaxpr stats",
+    },
+    submodules="stored",
+).find

@@ -240,6 +240,11 @@ COMBINED_BY = {
     lax.reduce_sum_p: lax.add_p, lax.reduce_max_p: lax.max_p, lax.reduce_min_p: lax.min_p,
     lax.reduce_prod_p: lax.mul_p, lax.reduce_and_p: lax.and_p, lax.reduce_or_p: lax.or_p, lax.reduce_xor_p: lax.xor_p,
 }  # fmt: skip
+LOGIC = {
+    lax.not_p: "negation", lax.and_p: "conjunction", lax.or_p: "disjunction",
+    lax.reduce_or_p: "anywhere", lax.reduce_and_p: "everywhere",
+}  # fmt: skip
+SELECTIONS = frozenset((lax.select_n_p,))
 DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
 REWRITTEN = frozenset((*DIVISIONS, lax.sort_p, lax.pow_p))
 

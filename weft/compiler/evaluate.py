@@ -15,7 +15,8 @@ from weft.compiler import pipeline
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
-from weft.effects import number_checks, user_primitives
+from weft.dispatch import device_programs, devices
+from weft.effects import key_reuse, number_checks, user_primitives
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -33,12 +34,38 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
     if config.execution_watched and config.read("no_execution"):
         raise RuntimeError(f"tried to execute {primitive.name}, but the no_execution config option is set")
-    program = _program(primitive, avals, params)
+    use = None
+    if config.keys_watched and key_reuse.enabled():
+        use = key_reuse.use_operation(primitive, params, args)
+    place = devices.place_of_call(args)
+    if 0 <= place <= 1:
+        program = _program(primitive, avals, params)
+    else:
+        program = _program_on(primitive, args, avals, params, place)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])
     if number_checks.enabled():
         number_checks.check_operation(primitive, params, arrays, results)
+    if use is not None:
+        use.done(results)
     return results if primitive.multiple_results else results[0]
+
+
+def _program_on(primitive: Any, args: Sequence[Any], avals: tuple[Any, ...], params: Any, place: int) -> Any:
+    """The program of an operation on the device of a plugin; -1: the operands are on several."""
+    if place < 0:
+        devices.check_same_device(primitive.name, args, [f"args[{index}]" for index in range(len(args))])
+    key = ((primitive, avals, *params.items()), ("device", place >> 1), config.x64_enabled())
+    try:
+        found = PROGRAMS.find(key)
+    except TypeError:  # an unhashable parameter
+        key, found = None, None
+    if found is None:
+        closed, name = _as_program(primitive, avals, params)
+        found = device_programs.compile_on(closed, place, name=name)
+        if key is not None and not jaxprs_in_params(params):
+            PROGRAMS.add(key, found)
+    return found
 
 
 def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -84,14 +111,20 @@ def clear_caches() -> None:
 
 
 def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    closed, name = _as_program(primitive, avals, params)
+    return pipeline.compile_jaxpr(closed, name=name, shares=True)
+
+
+def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[ClosedJaxpr, str]:
+    """The program of one equation (or that which the equation calls), and its name."""
     kind = primitive.kind
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)
         if inner is not None:
-            return pipeline.compile_jaxpr(inner, name=params.get("name", primitive.name))
+            return inner, params.get("name", primitive.name)
     out, effects = primitive.typed(tuple(avals), params)
     invars = [Var(aval) for aval in avals]
     outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
     equation = JaxprEqn(invars, outvars, primitive, params, effects)
     closed = ClosedJaxpr(Jaxpr((), invars, outvars, [equation], effects), ())
-    return pipeline.compile_jaxpr(closed, name=primitive.name)
+    return closed, primitive.name

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft.compiler import algebra
 from weft.core import kinds
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
@@ -60,11 +61,10 @@ def _any_of(jaxpr: Jaxpr) -> tuple[Any, bool, Any] | None:
 
     def any_of(atom: Any) -> tuple[Any, bool] | None:
         equation, negated = (None if isinstance(atom, Literal) else makers.get(atom)), False
-        if equation is not None and equation.primitive is lax.not_p:  # not all of the others
+        if equation is not None and algebra.LOGIC.get(equation.primitive) == "negation":  # not all of the others
             atom, negated = equation.invars[0], True
             equation = None if isinstance(atom, Literal) else makers.get(atom)
-        wanted = lax.reduce_and_p if negated else lax.reduce_or_p
-        if equation is None or equation.primitive is not wanted:
+        if equation is None or algebra.LOGIC.get(equation.primitive) != ("everywhere" if negated else "anywhere"):
             return None
         (operand,) = equation.invars
         every = sorted(equation.params["axes"]) == list(range(operand.aval.ndim))
@@ -75,7 +75,7 @@ def _any_of(jaxpr: Jaxpr) -> tuple[Any, bool, Any] | None:
     if found is not None:
         return (*found, None)
     maker = makers.get(goes_on) if type(goes_on) is not Literal else None
-    if maker is None or maker.primitive is not lax.and_p:
+    if maker is None or algebra.LOGIC.get(maker.primitive) != "conjunction":
         return None
     for atom, other in (maker.invars, maker.invars[::-1]):
         found = any_of(atom)
@@ -102,7 +102,7 @@ class _Values:
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
         self.known: dict[int, bool] = {}
-        self.made: dict[int, tuple[Any, tuple[int, ...]]] = {}  # primitive and operands
+        self.made: dict[int, tuple[str | None, tuple[int, ...]]] = {}  # by which logic of which operands
         self.reads: dict[int, frozenset[int]] = {}  # the parts of the state that a value depends on
 
     def number(self, *key: Any) -> int:
@@ -122,10 +122,10 @@ class _Values:
         if number in self.known:
             return
         self.known[number] = value
-        primitive, args = self.made.get(number, (None, ()))
-        if primitive is lax.not_p:
+        logic, args = self.made.get(number, (None, ()))
+        if logic == "negation":
             self.assume(args[0], not value)
-        elif primitive is (lax.and_p if value else lax.or_p):
+        elif logic == ("conjunction" if value else "disjunction"):
             for arg in args:
                 self.assume(arg, value)
 
@@ -154,7 +154,7 @@ class _Values:
             return simple
         primitive, out = equation.primitive, equation.outvars[k].aval
         found = self.number(primitive.name, _named(equation), args, k, out.dtype.str)
-        self.made[found] = (primitive, args)
+        self.made[found] = (algebra.LOGIC.get(primitive), args)
         self.reads[found] = frozenset().union(*[self.reads[arg] for arg in args])
         return found
 
@@ -167,16 +167,17 @@ class _Values:
             if value is not None:
                 return self.literal(value, bool)
             return args[0] if type(equation.invars[0]) is Literal else None
-        if primitive is lax.select_n_p and len(args) == 3:
+        if primitive in algebra.SELECTIONS and len(args) == 3:
             value = known.get(args[0])
             return args[1] if args[1] == args[2] else None if value is None else args[1 + value]
-        if primitive is lax.convert_element_type_p and args[0] in known:
+        if primitive in algebra.CONVERSIONS and args[0] in known:
             return self.literal(known[args[0]], out.dtype)
-        if primitive is lax.not_p and args[0] in known:
+        logic = algebra.LOGIC.get(primitive) if out.dtype == bool else None
+        if logic == "negation" and args[0] in known:
             return self.literal(not known[args[0]], bool)
-        if primitive in (lax.and_p, lax.or_p) and out.dtype == bool:
-            return self._joined(args, primitive is lax.or_p)
-        if primitive is lax.add_p and out.dtype.kind in "iu":
+        if logic in ("conjunction", "disjunction"):
+            return self._joined(args, logic == "disjunction")
+        if primitive in algebra.ADDITIONS and out.dtype.kind in "iu":
             zero = self.literal(0, out.dtype)
             return args[0] if args[1] == zero else args[1] if args[0] == zero else None
         return None

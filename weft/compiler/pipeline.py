@@ -26,6 +26,7 @@ from weft.compiler import (
     buffers,
     cache,
     chain,
+    copied_results,
     fuse,
     instructions,
     link,
@@ -203,7 +204,7 @@ def compile_jaxpr(
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
     """
-    copied = plan.copied_inputs(closed.jaxpr, shares)
+    copied = copied_results.copied_results(closed.jaxpr, shares)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
     found = PROGRAMS.find(key)
     if found is not None:
@@ -326,11 +327,12 @@ def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> 
 
 
 def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-    """Captured constants as Arrays."""
-    return [
+    """Captured constants as Arrays of the CPU."""
+    arrays = [
         const if isinstance(const, runtime.Array) else runtime.array_from_numpy(np.asarray(const, v.aval.dtype), v.aval)
         for const, v in zip(consts, variables, strict=True)
     ]
+    return [runtime.array_to_place(array, 0) if array.place > 1 else array for array in arrays]
 
 
 def stats() -> dict[str, Any]:

@@ -20,6 +20,7 @@ from weft._base.record import Record
 from weft.compiler import contraction, libraries, sort_lowering
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
+from weft.compiler.in_place import in_place
 from weft.compiler.instructions import (
     Callback,
     Copy,
@@ -35,10 +36,10 @@ from weft.compiler.instructions import (
     SameOutput,
 )
 from weft.compiler.kernels import Kernels, Step
-from weft.compiler.product_loops import Loops, StridedOperand
+from weft.compiler.product_loops import Loops, StridedOperand, is_in_pieces
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
-from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import ir
 from weft.loops.schedule import Binding, Lowered
 
@@ -71,25 +72,11 @@ def plan(
 ) -> Plan:
     """The plan of a fused program; ``lowered`` has the nest of every kernel step.
 
-    ``copied``: the results that have memory of their own even where they are an input, unless that is donated.
+    ``copied``: the results that have memory of their own even where they are an input, unless that is donated, or
+    another result, whole or in another shape.
     """
     found = None if any(donated) else _of_results_alone(kernels, lowered, out_avals)
     return Planner(kernels, lowered, donated, out_avals, copied).run() if found is None else found
-
-
-def copied_inputs(jaxpr: Jaxpr, shares: bool) -> frozenset[int]:
-    """The results that are a ``copy`` of an input or, unless it ``shares`` them with the caller, an input as it is."""
-    inputs = {*jaxpr.constvars, *jaxpr.invars}
-    copies = set() if shares else set(inputs)
-    for equation in jaxpr.eqns:
-        kind = equation.primitive.kind
-        if not isinstance(kind, kinds.Identity) or not kind.copies or type(equation.invars[0]) is Literal:
-            continue
-        if equation.invars[0] in inputs:
-            inputs.add(equation.outvars[0])
-            copies.add(equation.outvars[0])
-    found = enumerate(jaxpr.outvars)
-    return frozenset([position for position, atom in found if type(atom) is not Literal and atom in copies])
 
 
 def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_avals: Sequence[Any]) -> Plan | None:
@@ -154,6 +141,7 @@ class Planner:
         self.buffers: dict[Any, _Buffer] = {}
         self.input_last = [-1] * len(self.inputs)
         self.instructions: list[Any] = []
+        self.repeated: list[Any] = []  # copies of results that are results a second time
         self.dynamic: dict[Any, tuple[int, int]] = {}
         self.epilogues = epilogues(kernels.steps, lowered, jaxpr.outvars, self.base)
         self.products = {kernel: (product, form) for product, (kernel, form) in self.epilogues.items()}
@@ -174,7 +162,7 @@ class Planner:
         temps, arena = self._pack()
         for number, step in enumerate(self.kernels.steps):
             self._instruct(number, step)
-        return Plan(len(self.inputs), outputs, temps, arena, self.instructions)
+        return Plan(len(self.inputs), outputs, temps, arena, [*self.instructions, *self.repeated])
 
     # lifetimes
 
@@ -231,7 +219,12 @@ class Planner:
             if buffer is None:  # nothing writes it: it has no elements
                 outputs.append(NewOutput(aval.nbytes, aval))
             elif buffer.output >= 0:
-                outputs.append(SameOutput(buffer.output, aval))
+                if position in self.copied and aval.nbytes:
+                    outputs.append(NewOutput(aval.nbytes, aval))
+                    first = len(self.inputs)
+                    self.repeated.append(Copy((first + position, 0, -1), (first + buffer.output, 0, -1), aval.nbytes))
+                else:
+                    outputs.append(SameOutput(buffer.output, aval))
             else:
                 buffer.output, buffer.last = position, end
                 outputs.append(NewOutput(aval.nbytes, aval))
@@ -260,7 +253,7 @@ class Planner:
             sources = [(i, self.base(b.variable)) for i, b in enumerate(low.operands) if b.role == "in"]
             fits = [(i, base) for i, base in sources if base in self.buffers and base not in multiplied]
             for other, base in sorted(fits, key=lambda source: source[1] is not made):
-                if _in_place(low, index, other, self.base) and self._join(base, target, number):
+                if in_place(low, index, other, self.base) and self._join(base, target, number):
                     break
 
     def _product_of(self, number: int) -> tuple[Any, list[Any]]:
@@ -321,7 +314,7 @@ class Planner:
         if step.copies:  # the runtime skips a copy onto itself
             is_target = [(self.base(a), self.base(b)) for a, b in step.copies] == [(source, target)]
             return is_target and self._reads_first(low, source)
-        return len(writes) == 1 and all(_in_place(low, writes[0], read, self.base) for read in reads)
+        return len(writes) == 1 and all(in_place(low, writes[0], read, self.base) for read in reads)
 
     def _reads_first(self, low: Lowered, array: Any) -> bool:
         """Whether a kernel reads nothing of an array that it updates, or all of that before it writes anything."""
@@ -499,7 +492,8 @@ class Planner:
         left, right = (0, 0) if in_chains else equation.params["space"].starts
         places = self._viewed(lhs, step.views[0], left), self._viewed(rhs, step.views[1], right), self.place(out)
         whole = (*contraction.free_sizes(equation), "exchanged" in equation.params)
-        return Gemm(*chars, *places, *_dims(loops), tuple(batch), in_chains, whole)
+        unit = in_chains or lhs.aval.dtype.itemsize < 4 or not is_in_pieces(loops)
+        return Gemm(*chars, *places, *_dims(loops), tuple(batch), in_chains, whole, unit)
 
     def _viewed(self, variable: Any, view: StridedOperand | None, start: int) -> Place:
         """The place where an operand begins; for a view in the array from which it is read."""
@@ -567,32 +561,3 @@ def _has_points(low: Lowered) -> bool:
     reduces = any(phase.reductions for phase in low.nest.phases)
     extents = [n for dim, n in zip(low.nest.dims, low.extents, strict=True) if dim.role == "parallel" or not reduces]
     return 0 not in extents and 0 not in low.outer
-
-
-def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]) -> bool:
-    """Whether an output may overwrite an operand: the same elements at the same points, read before written."""
-    written, read = low.operands[target], low.operands[source]
-    same = (written.offset, written.strides, written.outer, written.dtype) == (
-        read.offset, read.strides, read.outer, read.dtype,
-    )  # fmt: skip
-    if not same or written.starts is not None or read.starts is not None:
-        return False
-    if low.nest.split:  # both passes run the statements before the loop
-        return False
-    if any(isinstance(s, (ir.LoadAt, ir.Update)) and s.operand in (target, source) for s in low.nest.statements()):
-        return False
-    variable = base(read.variable)
-    if any(base(b.variable) is variable and i != source for i, b in enumerate(low.operands)):
-        return False
-    if any(base(b.variable) is base(written.variable) and i != target for i, b in enumerate(low.operands)):
-        return False
-    loads = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, "in", source)]
-    stores = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, "out", target)]
-    whole = low.points == read.variable.aval.size
-    return whole and max(loads, default=0) <= min(stores, default=0)
-
-
-def _mentions(phase: ir.Phase, role: str, operand: int) -> bool:
-    """Whether a phase loads (role in) or stores (out) an operand."""
-    kind = ir.Load if role == "in" else ir.Store
-    return any(isinstance(s, kind) and s.operand == operand for s in (*phase.before, *phase.body))

@@ -12,6 +12,7 @@ vectors, which sum in another order: so this too depends only on the shapes.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from weft.core.index_maps import Digits, StridedView, dense, strides_in, strides
 from weft.core.product_spaces import ProductSpace
 
 ENOUGH = 64  # rows or columns from which more make a product no faster
+LONG_TERMS = 64  # of windows that lie side by side
 LONG_ROWS, FEW_FACTORS = 256, 8192  # of a matrix that is worth reading as it lies, and of the other one, read again
 
 
@@ -159,6 +161,13 @@ def _chosen(batch: list[Loop], rows: list[Loop], columns: list[Loop], summed: Lo
 
 
 # products of strided views
+
+
+def is_in_pieces(loops: Loops) -> bool:
+    """Whether terms or results of windows lie in short pieces, so that a matrix unit gains less than packing takes."""
+    term = loops.summed[-1]
+    follow = all(outer.result == inner.extent * inner.result for outer, inner in itertools.pairwise(loops.rows))
+    return term.left != 1 or term.extent < LONG_TERMS or not follow
 
 
 @functools.lru_cache(maxsize=4096)

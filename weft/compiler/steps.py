@@ -141,7 +141,7 @@ class Plan(Record):
 def _words(instruction: instructions.Instruction) -> str:
     """An instruction as a line of text; for a product also a machine-dependent order of summation."""
     text = instructions.words(instruction)
-    if not isinstance(instruction, Gemm):
+    if not isinstance(instruction, Gemm) or not instruction.unit:
         return text
     rows, columns, _ = instruction.whole
     terms = math.prod([extent for extent, _, _ in instruction.summed])

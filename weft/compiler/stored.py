@@ -28,17 +28,8 @@ from weft import dtypes, runtime
 from weft._base import target
 from weft._base.record import NamedTuple
 from weft.compiler import cache, disk, link, pipeline
-from weft.compiler.instructions import (
-    INSTRUCTIONS,
-    OUTPUTS,
-    Branch,
-    Callback,
-    Gemm,
-    Instruction,
-    Kernel,
-    Loop,
-    Routine,
-)
+from weft.compiler.instructions import INSTRUCTIONS, OUTPUTS, Callback, Gemm, Instruction
+from weft.compiler.read_program import ProgramReader
 from weft.core.cache_keys import disk_key
 from weft.dispatch import portable
 from weft.dispatch.identity import Refusal
@@ -152,7 +143,7 @@ def _write(
     out_avals: Any,
     facts: Any,
 ) -> None:
-    writer = _Writer()
+    writer = ProgramWriter()
     places = {id(array): index for index, array in enumerate(wanted.captured)}
     made = [(index, const) for index, const in enumerate(consts) if id(const) not in places]
     captured = [(index, places[id(const)]) for index, const in enumerate(consts) if id(const) in places]
@@ -171,19 +162,20 @@ def _write(
     store.store(key, "program", data, disk.PROGRAM)
 
 
-class _Writer:
+class ProgramWriter:
     """Numbers for the types and the kernels of a program and of those that it runs."""
 
     def __init__(self) -> None:
         self.avals: dict[Any, int] = {}
-        self.kernels: dict[bytes, int] = {}
+        self.kernels: dict[Any, int] = {}
+        self.most_constant_bytes: float = _MOST_CONSTANT_BYTES
 
     def aval(self, aval: Any) -> int:
         return self.avals.setdefault(aval, len(self.avals))
 
     def program(self, program: pipeline.Program) -> tuple[Any, ...]:
         planned = program.plan
-        kernels = [entry.replace(kernel=self._kernel(entry)) for entry in program.compiled]
+        kernels = [entry.replace(kernel=self.kernel(entry)) for entry in program.compiled]
         nested = iter(program.nested)
 
         def inner(*_: Any) -> tuple[Any, ...]:
@@ -195,13 +187,13 @@ class _Writer:
         in_avals = [self.aval(aval) for aval in program.in_avals]
         return planned.n_inputs, outputs, planned.temps, planned.arena_bytes, made, program.name, in_avals
 
-    def _kernel(self, entry: cache.Compiled) -> int:
+    def kernel(self, entry: cache.Compiled) -> int:
         if entry.key is None:
             raise Refusal("it has a kernel that is not on disk")
         return self.kernels.setdefault(entry.key, len(self.kernels))
 
     def consts(self, consts: Sequence[Any]) -> list[tuple[int, bytes]]:
-        if sum(const.nbytes for const in consts) > _MOST_CONSTANT_BYTES:
+        if sum(const.nbytes for const in consts) > self.most_constant_bytes:
             raise Refusal("its constants are large")
         if any(dtypes.is_extended(const.dtype) for const in consts):
             raise Refusal("a constant is an array of keys")
@@ -247,13 +239,12 @@ def _aval(extended: Mapping[str, Any], shape: tuple[int, ...], dtype: str, weak_
     return runtime.ShapedArray(shape, extended.get(dtype) or dtypes.as_dtype(dtype), weak_type)
 
 
-class _Reader:
-    """Reads instructions of a program, in which types and kernels are numbers."""
+class _Reader(ProgramReader):
+    """Reads a program whose kernels are on disk."""
 
     def __init__(self, store: disk.DiskCache, avals: list[Any], keys: list[bytes]) -> None:
-        self.avals = avals
         self.loaded = 0
-        self.kernels = [self._kernel(store, key) for key in keys]
+        super().__init__(avals, [self._kernel(store, key) for key in keys])
 
     def _kernel(self, store: disk.DiskCache, key: bytes) -> Any:
         machine = target.host()
@@ -264,40 +255,3 @@ class _Reader:
         if found is None:
             raise disk.DamagedError("a kernel is missing")
         return found.kernel
-
-    def program(
-        self, n_inputs: int, outputs: Any, temps: Any, arena_bytes: int, made: Any, name: str, in_avals: Any
-    ) -> Any:
-        avals = self.avals
-        return runtime.Executable(
-            n_inputs, [OUTPUTS[kind](*fields, avals[aval]) for kind, *fields, aval in outputs], temps, arena_bytes,
-            [self._instruction(*entry) for entry in made], name, [avals[number] for number in in_avals],
-        )  # fmt: skip
-
-    def _instruction(self, number: int, *fields: Any) -> Instruction:
-        """An instruction with the kernels and programs that its numbers stand for."""
-        kind = INSTRUCTIONS[number]
-        if kind is Callback:
-            raise disk.DamagedError("it calls Python")
-        made = kind(*fields)
-        if isinstance(made, Kernel | Routine):
-            return made._replace(kernel=self.kernels[made.kernel])
-        if isinstance(made, Gemm) and made.epilogue is not None:
-            return made._replace(epilogue=self._instruction(*made.epilogue))
-        if isinstance(made, Loop):
-            return made._replace(body=self._nested(*made.body), cond=made.cond and self._nested(*made.cond))
-        if isinstance(made, Branch):
-            return made._replace(branches=tuple([self._nested(*branch) for branch in made.branches]))
-        return made
-
-    def _nested(self, program: Any, consts: Any) -> tuple[Any, tuple[Any, ...]]:
-        return self.program(*program), self.consts(consts)
-
-    def consts(self, consts: list[tuple[int, bytes]]) -> tuple[Any, ...]:
-        avals = [(self.avals[number], data) for number, data in consts]
-        return tuple(
-            [
-                runtime.array_from_numpy(np.frombuffer(data, aval.dtype).reshape(aval.shape), aval)
-                for aval, data in avals
-            ]
-        )

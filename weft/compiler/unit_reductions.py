@@ -51,7 +51,7 @@ def _replaced(equation: JaxprEqn) -> list[JaxprEqn]:
     axes = tuple(sorted(equation.primitive.kind.axes(equation.params)))
     one = Var(out.aval)
     squeezed = JaxprEqn([operand], [one], lax.squeeze_p, {"dimensions": axes}, source=equation.source)
-    if algebra.COMBINED_BY[equation.primitive] is not lax.add_p or out.aval.dtype.kind not in "fcV":
+    if algebra.COMBINED_BY[equation.primitive] not in algebra.ADDITIONS or out.aval.dtype.kind not in "fcV":
         last = JaxprEqn([one], [out], lax.copy_p, {}, source=equation.source)
     else:
         zero = Literal(out.aval.dtype.type(0), one.aval.update(shape=()))

@@ -170,7 +170,7 @@ def _combined(builder: rewrite.Builder, equation: JaxprEqn, values: Sequence[Ato
     combine = algebra.COMBINED_BY[equation.primitive]
     parts = [builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values]
     parts = [_converted(builder, part, dtype) for part in parts]
-    if combine is lax.add_p and np.dtype(dtype).kind in "fcV":  # -0.0 plus the identity is +0.0
+    if combine in algebra.ADDITIONS and np.dtype(dtype).kind in "fcV":  # -0.0 plus the identity is +0.0
         zero = Literal(np.dtype(dtype).type(0), parts[0].aval.update(shape=(), weak_type=False))
         parts[0] = builder.bind(combine, parts[0], zero)[0]
     if axis == operand.aval.ndim - 1:  # the tree "lanes" of loops.reduction_tree, else "rows"

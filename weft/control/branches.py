@@ -253,20 +253,22 @@ def _long(aval: Any) -> str:
 Platforms = tuple[tuple[str, ...] | None, ...]  # for each branch its platforms; None: every other platform
 
 
-def _platform_place(platforms: Platforms) -> int:
-    """The branch for the platform that programs are compiled for."""
+PLATFORM = "cpu"  # the platform that weft's own compiler makes programs for
+
+
+def platform_place(platforms: Platforms, platform: str = PLATFORM) -> int:
+    """The branch for a platform."""
     for place, names in enumerate(platforms):
-        if names is not None and PLATFORM in names:
+        if names is not None and platform in names:
             return place
     if None in platforms:
         return platforms.index(None)
     raise NotImplementedError(
-        f"[platform_dependent] no implementation for {PLATFORM} among {platforms}, and no default"
+        f"[platform_dependent] no implementation for {platform} among {platforms}, and no default"
     )
 
 
-PLATFORM = "cpu"
-platform_index_p = Primitive("platform_index", kinds.Resolve(lambda platforms: np.int32(_platform_place(platforms))))
+platform_index_p = Primitive("platform_index", kinds.Resolve(lambda platforms: np.int32(platform_place(platforms))))
 platform_index_p.def_abstract_eval(lambda platforms: runtime.ShapedArray((), np.int32))
 platform_index_p.jvp, platform_index_p.transpose = None, None
 

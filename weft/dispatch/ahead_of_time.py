@@ -7,16 +7,18 @@ of the five forms and of the plan.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
 from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tracer import Tracer
-from weft.dispatch import executables, jit_calls, signature, struct, trace_cache
+from weft.dispatch import executables, identity, jit_calls, portable, signature, struct, trace_cache
 from weft.dispatch import jit as jit_module
 
 FORMS = ("jaxpr", "kernel", "loops", "llvm", "asm", "plan")
@@ -49,7 +51,7 @@ class ArgInfo:
         return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
 
 
-class _Arguments(NamedTuple):
+class Arguments(NamedTuple):
     """The facts that all three stages share."""
 
     state: jit_calls.JitState
@@ -58,6 +60,7 @@ class _Arguments(NamedTuple):
     avals: tuple[Any, ...]
     donated: tuple[bool, ...]
     paths: Callable[[], list[str]]
+    place: int  # where it runs: see ``dispatch.devices``
 
 
 class MemoryAnalysis(dict[str, int]):
@@ -73,7 +76,7 @@ class MemoryAnalysis(dict[str, int]):
 class Stage:
     """What every stage offers."""
 
-    def __init__(self, arguments: _Arguments) -> None:
+    def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
 
     @property
@@ -115,13 +118,13 @@ class Stage:
     def _text(self, form: str) -> str:
         if form not in FORMS:
             raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}")
-        if form == "jaxpr":
+        if form == "jaxpr" and self._arguments.trace.closed is not None:
             return str(self._arguments.trace.closed)
         return self._program().text(form)
 
     def _program(self) -> Any:
         arguments = self._arguments
-        return arguments.state.compiled(arguments.trace, arguments.donated).program
+        return arguments.state.compiled(arguments.trace, arguments.donated, arguments.place).program
 
 
 class Traced(Stage):
@@ -150,13 +153,31 @@ class Lowered(Stage):
     """A traced function that can be shown in every form and compiled."""
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The program in one of the forms jaxpr, kernel (default), loops, llvm, asm, plan."""
-        return self._text(dialect or "kernel")
+        """The program as ``"stablehlo"`` (default, as in JAX), or in one of weft's forms.
+
+        These are jaxpr, kernel, loops, llvm, asm and plan. ``debug_info``: operations of StableHLO carry the user's
+        lines.
+        """
+        if dialect in (None, "stablehlo"):
+            return self._stablehlo(debug_info)
+        return self._text(dialect)
+
+    def _stablehlo(self, debug_info: bool = False) -> str:
+        trace = self._arguments.trace
+        paths = (trace.closed.debug_info and trace.closed.debug_info.result_paths) or ()
+        attributes = [f'jax.result_info = "{path}"' for path in paths]
+        if len(attributes) != len(trace.closed.out_avals):
+            attributes = []
+        return lazy.stablehlo.module_text(
+            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes
+        )
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The program that is compiled: its jaxpr."""
+        """The program as data: a module of ``"stablehlo"``, or (default) the jaxpr that weft compiles."""
+        if dialect == "stablehlo":
+            return lazy.stablehlo.Module(self._stablehlo())
         if dialect not in (None, "jaxpr"):
-            raise ValueError(f"[compiler_ir] unknown dialect: {dialect}; weft has 'jaxpr'")
+            raise ValueError(f"[compiler_ir] unknown dialect: {dialect}; weft has 'jaxpr' and 'stablehlo'")
         return self._arguments.trace.closed
 
     def cost_analysis(self) -> Any:
@@ -166,13 +187,13 @@ class Lowered(Stage):
         """Machine code, ready to be called."""
         executables.ignore_compiler_options(compiler_options)
         arguments = self._arguments
-        return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated))
+        return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated, arguments.place))
 
 
 class Compiled(Stage):
     """Machine code for one structure and one set of types of the arguments."""
 
-    def __init__(self, arguments: _Arguments, compiled: executables.Compiled) -> None:
+    def __init__(self, arguments: Arguments, compiled: executables.Compiled) -> None:
         super().__init__(arguments)
         self._compiled = compiled
 
@@ -189,6 +210,34 @@ class Compiled(Stage):
 
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
+
+    def save(self, path: Any) -> None:
+        """Write the program to a file, with its kernels and captured arrays, for ``weft.load`` in another process.
+
+        NotImplementedError, with the reason, for a program that calls Python, captures keys, or whose arguments are
+        containers of your own. See ``weft.load`` for where the file can be used.
+        """
+        lazy.submodule("weft.compiler.saving").save(self.recompiled(), path)
+
+    def recompiled(self) -> Compiled:
+        """The same, compiled by this process if its program came from the cache on disk."""
+        found = self._compiled
+        arguments = self._arguments
+        if hasattr(found.program, "source") or arguments.trace.closed is None:
+            return self
+        bound = executables.bind(arguments.trace, arguments.donated, arguments.state.options.keep_unused)
+        return Compiled(arguments, bound)
+
+    def parts(self) -> tuple[Arguments, executables.Compiled]:
+        """What it was compiled for, and the program with its constants."""
+        return self._arguments, self._compiled
+
+    def saved_trees(self) -> tuple[bytes, bytes] | None:
+        """The structures of arguments and result in plain values; None if they have containers of the user's own."""
+        try:
+            return portable.tree(self.in_tree), portable.tree(self.out_tree)
+        except identity.Refusal:
+            return None
 
     @tracebacks.boundary
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -301,11 +350,13 @@ def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
     prepared = state.prepare(args, kwargs, accept_structs=True)
     trace = state.trace(prepared)
     names = jit_calls.debug_info(state.function, prepared, [None])
-    return Traced(
-        _Arguments(
-            state, trace, prepared.in_tree, prepared.avals, state.donated(prepared), lambda: list(names.arg_names or ())
-        )
-    )
+    paths = functools.partial(_paths, names)
+    donated, place = state.donated(prepared), state.place(prepared)
+    return Traced(Arguments(state, trace, prepared.in_tree, prepared.avals, donated, paths, place))
+
+
+def _paths(names: Any) -> list[str]:
+    return list(names.arg_names or ())
 
 
 def _lower(jitted: Any, /, *args: Any, **kwargs: Any) -> Lowered:

@@ -1,7 +1,8 @@
-"""The devices of this process: one CPU, described in JAX's terms.
+"""The devices of this process, described in JAX's terms: the CPU, and those of plugins (``dispatch.plugins``).
 
 ``devices()`` lists them; an Array answers ``.device``, ``.devices()`` and ``.sharding`` with the objects made here.
-A device other than the CPU is refused with the platforms that exist.
+Every device has a number, 0 for the CPU. A ``place`` is twice that number, plus 1 for what is committed to the device:
+Arrays have one, and so have the programs that run on a device.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from weft import config, runtime
+from weft._base import lazy
+
 
 class Device:
     """One device. There is a single CPU device, however many threads run on it."""
 
+    number = 0  # among all devices of the process, as the runtime knows them
     id = 0
     process_index = 0
     host_id = 0
@@ -25,8 +30,9 @@ class Device:
     def client(self) -> Any:
         return None
 
-    def memory_stats(self) -> None:
-        """None: the host's memory is not a pool of the device."""
+    def memory_stats(self) -> dict[str, int] | None:
+        """Bytes in use and other counts of the device's memory; None if it has no pool of its own, as the CPU."""
+        return None
 
     def __repr__(self) -> str:
         return f"CpuDevice(id={self.id})"
@@ -206,20 +212,68 @@ class Shard:
 
 CPU = Device()
 DEFAULT_SHARDING = SingleDeviceSharding(CPU)
-
-_OTHER_PLATFORMS = frozenset({"gpu", "cuda", "rocm", "tpu", "metal"})
+BY_NUMBER: list[Device] = [CPU]
+_SHARDINGS: dict[int, SingleDeviceSharding] = {0: DEFAULT_SHARDING}
+_default_places: dict[int, int] = {}
 
 
 def check_backend(backend: Any) -> None:
-    """Accept None and 'cpu'; name what exists otherwise."""
-    if backend is None or backend == "cpu":
+    """Accept None, 'cpu' and the platforms of plugins; RuntimeError, which names what exists, for others."""
+    if backend is not None and backend != "cpu":
+        lazy.plugins.find(backend)
+
+
+def sharding_of(device: Device) -> SingleDeviceSharding:
+    """The sharding of arrays that lie on a device."""
+    found = _SHARDINGS.get(device.number)
+    if found is None:
+        found = _SHARDINGS[device.number] = SingleDeviceSharding(device)
+    return found
+
+
+def default_place() -> int:
+    """The place of computations that no committed Array ties to a device: 0, the CPU, unless an option says otherwise.
+
+    ``default_device`` goes before ``platforms``, of which the first counts.
+    """
+    token = runtime.get_config_token()
+    found = _default_places.get(token)
+    if found is None:
+        device = config.read("default_device")
+        if device is None or isinstance(device, str):
+            device = devices(device)[0]
+        found = _default_places[token] = device.number << 1
+    return found
+
+
+def at_default(array: Any) -> Any:
+    """A new Array of host values, moved to where the options want new arrays, and not committed."""
+    place = default_place()
+    return array if place == 0 or type(array) is not runtime.Array else runtime.array_to_place(array, place)
+
+
+def place_of_call(leaves: Sequence[Any]) -> int:
+    """Where an operation on these values runs; -1 if they are committed to several devices."""
+    return runtime.committed_place(leaves) or default_place()
+
+
+def check_same_device(name: str, leaves: Sequence[Any], words: Sequence[str]) -> None:
+    """Raise ValueError, as JAX does, if committed Arrays lie on several devices; ``words`` name the leaves."""
+    committed = [(x, word) for x, word in zip(leaves, words, strict=True) if type(x) is runtime.Array and x.place & 1]
+    other = next((pair for pair in committed if pair[0].place != committed[0][0].place), None)
+    if other is None:
         return
-    if backend in _OTHER_PLATFORMS:
-        raise RuntimeError(
-            f"Unknown backend: '{backend}' requested, but no platforms that are instances of {backend} are present. "
-            "Platforms present are: cpu"
+    texts = []
+    for x, word in (committed[0], other):
+        device = BY_NUMBER[x.place >> 1]
+        texts.append(
+            f"argument {word} of {name} with shape {x.aval.strip_weak_type().str_short(short_dtypes=False)} and with "
+            f"device ids [{device.id}] on platform {device.platform.upper()}"
         )
-    raise RuntimeError(f"Unknown backend {backend}. Available backends are ['cpu']")
+    raise ValueError(
+        f"Received incompatible devices for jitted computation. Got {texts[0]} and {texts[1]}. Both arrays were put on "
+        "their device explicitly (they are committed to it): move one of them with weft.device_put(x, device)"
+    )
 
 
 def as_device(target: Any) -> Device | None:
@@ -236,8 +290,13 @@ def as_device(target: Any) -> Device | None:
 def check_placement(device: Any = None, out_sharding: Any = None) -> None:
     """Accept what stands for the one CPU device: None, a device, a sharding or a PartitionSpec; no strings."""
     for name, value in (("device", device), ("out_sharding", out_sharding)):
-        if isinstance(value, Sharding) and value.device_set != {CPU}:
-            raise NotImplementedError(f"[placement] {name} names other devices, and weft has one device: {value!r}")
+        named = {value} if isinstance(value, Device) else value.device_set if isinstance(value, Sharding) else {CPU}
+        if named != {CPU}:
+            raise NotImplementedError(
+                f"[placement] {name} names other devices, and this function makes arrays on one device, the CPU: "
+                f"{value!r}. Make the array with weft.device_put(x, device), or inside "
+                "`with weft.default_device(device)`"
+            )
         if value is None or isinstance(value, Device | Sharding | PartitionSpec):
             continue
         raise ValueError(
@@ -251,23 +310,29 @@ def devices(backend: str | None = None) -> list[Device]:
     >>> weft.devices()
     [CpuDevice(id=0)]
     """
-    check_backend(backend)
-    return [CPU]
+    platform = default_backend() if backend is None else backend
+    return [CPU] if platform == "cpu" else lazy.plugins.find(platform).devices()
 
 
 def local_devices(
     process_index: int | None = None, backend: str | None = None, host_id: int | None = None
 ) -> list[Device]:
     """The devices of this process."""
-    check_backend(backend)
+    found = devices(backend)
     if (process_index or host_id or 0) != 0:
         raise ValueError(f"Unknown process_index {process_index or host_id}")
-    return [CPU]
+    return [device for device in found if device is CPU or device.number]
 
 
 def default_backend() -> str:
-    """The platform that computations run on unless told otherwise."""
-    return "cpu"
+    """The platform that computations run on unless told otherwise: the first of the option ``platforms``, or the CPU.
+
+    A plugin that is installed is not used unless it is named, by ``platforms``, a device or a backend.
+
+    >>> weft.default_backend()
+    'cpu'
+    """
+    return (config.read("platforms") or "cpu").split(",")[0].strip()
 
 
 def device_count(backend: str | None = None) -> int:

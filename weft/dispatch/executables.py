@@ -50,10 +50,14 @@ class Compiled(NamedTuple):
     donated: tuple[bool, ...]  # of the kept ones
     consts: tuple[Any, ...]  # hidden arguments, passed first
     entry: Any
+    place: int = 0  # of the results: see ``devices``
 
 
-def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False) -> Compiled:
-    """Machine code for a trace with these leaves donated. ``shares``: a result that is an argument is no copy of it."""
+def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False, place: int = 0) -> Compiled:
+    """Machine code for a trace with these leaves donated, on the device of ``place``.
+
+    ``shares``: a result that is an argument is no copy of it.
+    """
     closed = trace.closed
     if uses_refs(closed.jaxpr):
         if any(map(is_ref, (*closed.jaxpr.constvars, *closed.jaxpr.invars))):
@@ -70,8 +74,13 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: boo
     values = (*closed.consts, *inner)
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated
-    program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares)
-    return bound(program, kept, (*program.consts, *hidden), trace.out_tree, trace.out_avals, kept_donated)
+    if place > 1:
+        program = lazy.device_programs.compile_on(ClosedJaxpr(jaxpr), place, name=trace.name, donated=flags)
+        hidden = [runtime.array_to_place(value, place & ~1) for value in hidden]
+    else:
+        program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares)
+        hidden = [runtime.array_to_place(value, 0) if value.place > 1 else value for value in hidden]
+    return bound(program, kept, (*program.consts, *hidden), trace.out_tree, trace.out_avals, kept_donated, place)
 
 
 def bound(
@@ -81,10 +90,11 @@ def bound(
     out_tree: Any,
     out_avals: Any,
     donated: tuple[bool, ...],
+    place: int = 0,
 ) -> Compiled:
-    """A program bound to its hidden arguments, with results of these types and structure."""
-    entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated)
-    return Compiled(program, kept, donated, consts, entry)
+    """A program bound to its hidden arguments, with results of these types and structure at a place."""
+    entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated, place)
+    return Compiled(program, kept, donated, consts, entry, place)
 
 
 def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> Any:
@@ -95,11 +105,8 @@ def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> 
     for index in compiled.kept:
         leaf = leaves[index]
         operands.append(leaf if type(leaf) is runtime.Array else _operand(leaf, avals[index]))
-    if any(compiled.donated):
-        donated = (False,) * len(compiled.consts) + compiled.donated
-        outs = compiled.program.executable.run(operands, donated)
-    else:
-        outs = compiled.program.executable.run(operands)
+    donated = (False,) * len(compiled.consts) + compiled.donated if any(compiled.donated) else None
+    outs = compiled.program.executable.run(operands, donated, compiled.place)
     for index, aval in enumerate(trace.out_avals):
         if type(outs[index]) is runtime.Array and outs[index].aval is not aval:  # compiled for another weak type
             outs[index] = runtime.array_alias(outs[index], aval)

@@ -79,8 +79,9 @@ def jit(
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
         roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
     plain = INLINED if inline else PLAIN
-    is_plain = roles is signature.NO_ROLES and not keep_unused
-    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline))
+    place = _place(device, backend) if placed else 0
+    is_plain = roles is signature.NO_ROLES and not keep_unused and not place
+    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place)
     state = JitState(fun, options)
     if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: every call goes to Python
         jitted = runtime.JitFunction(state.always_slow, (), ())
@@ -135,6 +136,14 @@ def _check_placement(device: Any, backend: Any, shardings: tuple[Any, Any], comp
             for leaf in runtime.tree_flatten(sharding)[0]:
                 devices.check_placement(leaf)
     executables.ignore_compiler_options(compiler_options)
+
+
+def _place(device: Any, backend: str | None) -> int:
+    """Where the user wants the function to run, committed; 0 if they did not say."""
+    if backend is not None:
+        return devices.devices(backend)[0].number << 1 | 1
+    target = devices.as_device(device)
+    return 0 if target is None else target.number << 1 | 1
 
 
 # -- methods of jitted functions --------------------------------------------------------------------------------------
@@ -200,6 +209,7 @@ def _rebuild(function: Any, options: Options) -> Any:
         function, static_argnums=roles.static_argnums or None, static_argnames=roles.static_argnames or None,
         donate_argnums=roles.donate_argnums or None, donate_argnames=roles.donate_argnames or None,
         keep_unused=options.keep_unused, inline=options.inline,
+        device=devices.BY_NUMBER[options.place >> 1] if options.place else None,
     )  # fmt: skip
 
 

@@ -26,13 +26,13 @@ from weft.core.jaxpr import DebugInfo
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
-from weft.dispatch import calls, executables, identity, persistent, replay, signature, trace_cache, transfers
+from weft.dispatch import calls, devices, executables, identity, persistent, replay, signature, trace_cache, transfers
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
-from weft.effects import number_checks
+from weft.effects import key_reuse, number_checks
 
 _LOOKED_AT = 256  # calls of equal functions between two checks of the memory of their tables
-_Code = tuple[tuple[bool, ...], bool]  # which leaves are donated (empty: none), keep_unused
+_Code = tuple[Any, ...]  # which leaves are donated (empty: none), keep_unused; the place, if it is not 0
 _ORDINARY: _Code = ((), False)
 
 
@@ -42,6 +42,7 @@ class Options(NamedTuple):
     roles: signature.Roles = signature.NO_ROLES
     keep_unused: bool = False
     inline: bool = False
+    place: int = 0  # where it runs, if the user says so (``devices``)
 
 
 PLAIN, INLINED = Options(), Options(inline=True)
@@ -180,14 +181,17 @@ class JitState:
             caller = None  # an entry would not ask again what the arguments are
             for leaf in prepared.leaves:
                 transfers.check(flags.guard, leaf)
-        if caller is not None and self.options is PLAIN and not flags.checked:
+        if flags.tracked:
+            caller = None
+        place = 0 if tracing.is_tracing() else self.place(prepared)
+        if not place and caller is not None and self.options is PLAIN and not flags.checked:
             entry = self._entry_of_equal(prepared, token)
             if entry is not None:
                 return entry
         sought = self.seek(prepared)
         trace, request = sought.trace, None
         if trace is None or trace.closed is None:
-            trace, request = self._untraced(prepared, sought)
+            trace, request = (None, None) if place else self._untraced(prepared, sought)
             if trace is not None and not flags.idle:
                 return self._answer(trace.calls[self._code(prepared)], trace, prepared, caller)
         warned = errors.warnings_given()
@@ -206,14 +210,26 @@ class JitState:
                 f"tried to execute function jit({trace.name}), but the no_execution config option is set"
             )
         if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
+            if place > 1:
+                raise NotImplementedError(f"[jit] {trace.name} takes mutable array references, which live on the CPU")
             return lazy.ref_calls.run(self, trace, prepared), None
         donated = self.donated(prepared)
+        if flags.tracked:
+            return self._run_tracked(trace, prepared, donated, flags.checked, place), None
         if flags.checked:
-            return self._run_checked(trace, prepared, donated), None
-        compiled = self.compiled(trace, donated)
+            return self._run_checked(trace, prepared, donated, place), None
+        compiled = self.compiled(trace, donated, place)
         if request is not None and errors.warnings_given() == warned:
             persistent.keep(request, trace, compiled)
         return self._answer(compiled, trace, prepared, caller)
+
+    def place(self, prepared: Prepared) -> int:
+        """Where a call runs: where the user said, else where its committed arguments are, else the default."""
+        place = self.options.place or devices.place_of_call(prepared.leaves)
+        if place < 0:
+            words = signature.leaf_paths(self.function, prepared.call)
+            devices.check_same_device(function_name(self.function), prepared.leaves, words)
+        return place
 
     def _entry_of_equal(self, prepared: Prepared, token: int) -> Any:
         """The dispatch entry of an equal function, found through its remembered identity.
@@ -240,13 +256,25 @@ class JitState:
             return compiled.entry
         return executables.run(compiled, trace, prepared.leaves, prepared.avals), None
 
-    def _run_checked(self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...]) -> Any:
+    def _run_checked(self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...], place: int = 0) -> Any:
         """A call whose results are checked for NaN or infinity; arguments are donated only if the check passes."""
-        compiled = self.compiled(trace, (False,) * len(donated))
+        compiled = self.compiled(trace, (False,) * len(donated), place)
         result = executables.run(compiled, trace, prepared.leaves, prepared.avals)
         for leaf, given in zip(prepared.leaves, donated, strict=True):
             if given and type(leaf) is runtime.Array:
                 leaf.delete()
+        return result
+
+    def _run_tracked(
+        self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...], checked: bool, place: int
+    ) -> Any:
+        """A call that may not use a random key again, and whose keys count as used after it."""
+        use = key_reuse.use_program(trace.closed, prepared.leaves)
+        if checked:
+            result = self._run_checked(trace, prepared, donated, place)
+        else:
+            result = executables.run(self.compiled(trace, donated, place), trace, prepared.leaves, prepared.avals)
+        use.done(runtime.tree_flatten(result)[0])
         return result
 
     def is_own(self) -> bool:
@@ -342,6 +370,8 @@ class JitState:
         finally:
             _active.keys.discard(active)
         elapsed_ms = (time.perf_counter() - start) * 1e3
+        if config.keys_watched and key_reuse.enabled():
+            key_reuse.check(closed)
         self.traces += 1
         self._spend({"trace": elapsed_ms})
         if config.read("log_compiles"):
@@ -432,12 +462,13 @@ class JitState:
         donated = self.donated(prepared) if self.options.roles.donates else ()
         return (donated if any(donated) else ()), self.options.keep_unused
 
-    def compiled(self, trace: Trace, donated: tuple[bool, ...]) -> executables.Compiled:
-        """Machine code for a trace, made at its first use."""
-        code = (donated if any(donated) else ()), self.options.keep_unused
+    def compiled(self, trace: Trace, donated: tuple[bool, ...], place: int = 0) -> executables.Compiled:
+        """Machine code for a trace at a place, made at its first use."""
+        keep = self.options.keep_unused
+        code = (donated if any(donated) else (), keep, place) if place else (donated if any(donated) else (), keep)
         found = trace.calls.get(code)
         if found is None:
-            found = trace.calls[code] = executables.bind(trace, donated, self.options.keep_unused, self.is_own())
+            found = trace.calls[code] = executables.bind(trace, donated, keep, self.is_own(), place)
             self._count(found.program, trace.name)
         return found
 
@@ -510,6 +541,7 @@ class _Flags(NamedTuple):
     checked: bool  # results are checked for NaN or infinity
     guard: str | None  # what happens to host values among the arguments: ``transfers.level``
     idle: bool  # nothing may be executed
+    tracked: bool  # no random key may be used twice
 
 
 _known_flags: dict[int, _Flags] = {}
@@ -521,6 +553,11 @@ def _flags(token: int) -> _Flags:
         disabled = config.read("disable_jit")
         replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
         found = _known_flags[token] = _Flags(
-            disabled, replays, number_checks.enabled(), transfers.level(), config.read("no_execution")
+            disabled,
+            replays,
+            number_checks.enabled(),
+            transfers.level(),
+            config.read("no_execution"),
+            key_reuse.enabled(),
         )
     return found

@@ -21,7 +21,17 @@ from weft.dispatch.identity import Identity, Refusal
 MOST_REQUESTS = 16  # of the functions of one code object
 MOST_CAPTURED_BYTES = 1 << 20  # takes a millisecond to read
 # options that need a trace: they show stages or check while tracing
-_TRACED = ("check", "check_tracer_leaks", "debug_infs", "debug_nans", "dump", "enable_checks", "show", "skip")
+_TRACED = (
+    "check",
+    "check_tracer_leaks",
+    "debug_infs",
+    "debug_key_reuse",
+    "debug_nans",
+    "dump",
+    "enable_checks",
+    "show",
+    "skip",
+)
 _known: tuple[int | None, bool] = (None, False)  # version of the options, whether they allow programs from disk
 _asked: dict[int, tuple[CodeType, int]] = {}  # number of requests, by the id of the code object
 _ASKED_LIMIT = 4096

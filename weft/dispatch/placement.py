@@ -1,7 +1,8 @@
 """Moving values to devices and back: device_put (also while tracing), device_get, block_until_ready.
 
-With one CPU device nothing moves: a NumPy array or a scalar becomes an Array, an Array is returned on the same memory.
-While tracing, ``device_put`` is recorded as JAX records it.
+On the CPU nothing moves: a NumPy array or a scalar becomes an Array, an Array is returned on the same memory. An Array
+put on a device by name is committed to it: computations with it run there. While tracing, ``device_put`` is recorded as
+JAX records it.
 """
 
 from __future__ import annotations
@@ -104,19 +105,21 @@ def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> A
     if isinstance(leaf, Tracer):
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
         return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(device,), srcs=(None,))
+    target = devices.as_device(device)
     if isinstance(leaf, runtime.Array):
+        place = leaf.place if target is None else target.number << 1 | 1
+        copies = may_alias is False and place >> 1 == leaf.place >> 1
+        held = runtime.array_from_numpy(np.asarray(leaf), leaf.aval) if copies else leaf
+        moved = runtime.array_to_place(held, place)
         if donate:
-            moved = runtime.array_alias(leaf, leaf.aval)
             leaf.delete()
-            return moved
-        if may_alias is False:
-            return runtime.array_from_numpy(np.asarray(leaf), leaf.aval)
-        return runtime.array_alias(leaf, leaf.aval)
+        return moved
     try:
         aval = avals.get_aval(leaf)
     except TypeError as error:
         raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from error
-    return signature.to_array(leaf, aval)
+    made = signature.to_array(leaf, aval)
+    return devices.at_default(made) if target is None else runtime.array_to_place(made, target.number << 1 | 1)
 
 
 def device_get(x: Any) -> Any:
@@ -149,7 +152,7 @@ def block_until_ready(x: Any) -> Any:
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """Start copying the arrays in ``x`` to the host (they are there already); returns ``x``."""
+    """Start copying the arrays in ``x`` to the host, where those of the CPU are already; returns ``x``."""
     return _each(x, "copy_to_host_async")
 
 

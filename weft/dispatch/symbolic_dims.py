@@ -1,4 +1,4 @@
-"""Extents without a value, for ``eval_shape``: sums of unknown sizes with whole factors, such as ``2*batch + 1``.
+"""Extents without a value, for ``eval_shape`` and ``export``: sums of unknown sizes such as ``2*batch + 1``.
 
 weft's programs have extents that are integers. ``eval_shape`` of a function of arrays with unknown sizes traces it at
 several sizes, and gives an extent of the result as a sum that fits them all; one that is no such sum, or a function
@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import runtime
+from weft import runtime, tree_util
+from weft.core.avals import get_aval
 from weft.dispatch.struct import ShapeDtypeStruct
 from weft.errors import InconclusiveDimensionOperation
 
@@ -87,6 +88,11 @@ class SymbolicDim:
 
     __int__ = __index__
 
+    def __lt__(self, other: Any) -> bool:
+        raise InconclusiveDimensionOperation(f"[symbolic_shape] {self} has no value, and is not compared with {other}")
+
+    __le__ = __gt__ = __ge__ = __lt__
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SymbolicDim) and (self.factors, self.constant) == (other.factors, other.constant)
 
@@ -99,24 +105,55 @@ class SymbolicDim:
 
 
 _CONSTRAINT = re.compile(r"\s*([A-Za-z_]\w*)\s*>=\s*(\d+)\s*")
-_TERM = re.compile(r"\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")
+_TERM = re.compile(r"\s*(-?)\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")
 
 
 def _parsed(word: str) -> Any:
     if re.fullmatch(r"\s*\d+\s*", word):
         return int(word)
     total: Any = 0
-    for term in word.split("+"):
+    for term in re.sub(r"(?<=[\w\s])-", "+-", word.strip()).split("+"):
         found = _TERM.fullmatch(term)
         if found is None:
-            if not term.strip().isdigit():
+            if not re.fullmatch(r"-?\d+", term := term.replace(" ", "")):
                 raise NotImplementedError(
                     f"[symbolic_shape] an extent is an integer or a sum such as 2*n + 1, got {word.strip()!r}"
                 )
             total = total + int(term)
         else:
-            total = total + SymbolicDim({found[2]: int(found[1] or 1)})
+            total = total + SymbolicDim({found[3]: int(found[1] + (found[2] or "1"))})
     return total
+
+
+class SymbolicScope:
+    """Names of unknown sizes, and constraints on them, that belong together."""
+
+    def __init__(self, constraints_str: Sequence[str] = ()) -> None:
+        self.constraints = tuple(constraints_str)
+        symbolic_shape("", constraints=self.constraints)
+
+
+def symbolic_args_specs(
+    args: Any, shapes_specs: Any, constraints: Sequence[str] = (), scope: SymbolicScope | None = None
+) -> Any:
+    """Structs for arguments: their dtypes, with the shapes that ``shapes_specs`` says (None: their own).
+
+    ``shapes_specs`` is one specification for all arrays (see ``symbolic_shape``), or a tree of them, a prefix of args.
+
+    >>> weft.export.symbolic_args_specs((np.ones((2, 3), np.float32),), ("b, _",))
+    (ShapeDtypeStruct(shape=(b, 3), dtype=float32),)
+    """
+
+    def one(spec: Any, leaf: Any) -> ShapeDtypeStruct:
+        aval = leaf if hasattr(leaf, "shape") and hasattr(leaf, "dtype") else get_aval(leaf)
+        shape = aval.shape if spec is None else symbolic_shape(spec, constraints=constraints, like=aval.shape)
+        return ShapeDtypeStruct(shape, aval.dtype)
+
+    is_spec = lambda x: x is None or isinstance(x, str)  # noqa: E731 - a predicate
+    specs = tree_util.tree_broadcast(shapes_specs, args, is_leaf=is_spec)
+    leaves, tree = runtime.tree_flatten(args)
+    listed = tree_util.tree_leaves(specs, is_leaf=is_spec)
+    return runtime.tree_unflatten(tree, [one(spec, leaf) for spec, leaf in zip(listed, leaves, strict=True)])
 
 
 def symbolic_shape(
@@ -168,13 +205,26 @@ def names_in(leaves: Sequence[Any]) -> list[str]:
     return sorted({name for dim in dims if isinstance(dim, SymbolicDim) for name in dim.factors})
 
 
-def _placed(leaf: Any, sizes: Mapping[str, int]) -> Any:
+def points_of(names: Sequence[str]) -> list[dict[str, int]]:
+    """The sizes to trace at: a first, one with a step in each name, and one to check."""
+    first = {name: FIRST + 2 * STEP * place for place, name in enumerate(names)}
+    points = [first, *[{**first, name: first[name] + STEP} for name in names]]
+    points.append({name: 3 * size + 2 for name, size in first.items()})
+    return points
+
+
+def points_to_check(names: Sequence[str]) -> list[dict[str, int]]:
+    """More sizes: with many divisors, as programs that ask for one do something else there."""
+    return [{name: 420 * (place + 1) for place, name in enumerate(names)}]
+
+
+def placed(leaf: Any, sizes: Mapping[str, int]) -> Any:
     if not isinstance(leaf, ShapeDtypeStruct):
         return leaf
     return leaf.update(shape=tuple(dim.at(sizes) if isinstance(dim, SymbolicDim) else dim for dim in leaf.shape))
 
 
-def _fitted(names: Sequence[str], points: Sequence[Mapping[str, int]], values: Sequence[int]) -> Any:
+def fitted(names: Sequence[str], points: Sequence[Mapping[str, int]], values: Sequence[int]) -> Any:
     """The extent that has these values at these points: the first, one step in each name, and one to check."""
     factors = {}
     for name, value in zip(names, values[1:-1], strict=True):
@@ -195,16 +245,14 @@ def _fitted(names: Sequence[str], points: Sequence[Mapping[str, int]], values: S
 def eval_shape(structs: Callable[..., Any], leaves: Sequence[Any], treedef: Any) -> Any:
     """``structs(*args, **kwargs)`` at several sizes, with the extents that fit all of them."""
     names = names_in(leaves)
-    first = {name: FIRST + 2 * STEP * place for place, name in enumerate(names)}
-    points = [first, *[{**first, name: first[name] + STEP} for name in names]]
-    points.append({name: 3 * size + 2 for name, size in first.items()})
+    points = points_of(names)
     found = []
     for sizes in points:
-        args, kwargs = runtime.tree_unflatten(treedef, [_placed(leaf, sizes) for leaf in leaves])
+        args, kwargs = runtime.tree_unflatten(treedef, [placed(leaf, sizes) for leaf in leaves])
         found.append(runtime.tree_flatten(structs(*args, **kwargs)))
     if any(tree != found[0][1] for _, tree in found):
         raise InconclusiveDimensionOperation("[eval_shape] the structure of the result depends on an unknown size")
-    fit = functools.partial(_fitted, names, points)
+    fit = functools.partial(fitted, names, points)
     results = []
     for outs in zip(*[outs for outs, _ in found], strict=True):
         if any((len(out.shape), out.dtype) != (len(outs[0].shape), outs[0].dtype) for out in outs):

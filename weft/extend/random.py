@@ -9,12 +9,13 @@ import numpy as np
 from weft import operations as lax
 from weft._base import unbuilt
 from weft.random import prng, rbg
+from weft.random.custom_prng import define_prng_impl
 from weft.random.keys import key
 from weft.random.threefry import threefry2x32_p
 
 __all__ = [
-    "random_seed", "rbg_prng_impl", "seed_with_impl", "threefry2x32_p", "threefry_2x32", "threefry_prng_impl",
-    "unsafe_rbg_prng_impl",
+    "define_prng_impl", "random_seed", "rbg_prng_impl", "seed_with_impl", "threefry2x32_p", "threefry_2x32",
+    "threefry_prng_impl", "unsafe_rbg_prng_impl",
 ]  # fmt: skip
 
 threefry_prng_impl, rbg_prng_impl, unsafe_rbg_prng_impl = prng.THREEFRY, rbg.RBG, rbg.UNSAFE_RBG

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL = 3
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
-# dimensions but the last together at least LONG, or MANY where functions are called: each takes as long for one lane as
-# for a whole vector.
+# dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
 NARROW = 4
 FILLING = 16
 LONG = 4096
-MANY = 64
+FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
-SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are at least MANY
+SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are more than FEW
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
@@ -254,7 +253,7 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[li
     if any(draft.operands[s.operand] in apart for phase in draft.phases for s in phase[1] if _reads_inside(s)):
         return parallel, []
     gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # gathered element by element
-    if gathered and (_is_narrow(extents, draft) or _fills(extents[-1], lanes, gathered, parallel[-1])):
+    if gathered and (_is_narrow(extents) or _fills(extents[-1], lanes, gathered, parallel[-1])):
         return parallel, []
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
 
@@ -282,7 +281,7 @@ def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Seq
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     if any(isinstance(s, ir.LoadAt | ir.Update) for s in statements):
         return None
-    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) < MANY:
+    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) <= FEW:
         return None
     return reduced[0].extent if 1 < reduced[0].extent <= SHORT else None
 
@@ -295,26 +294,20 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
         return len(parallel) + len(reduced) - 1
     if source.tree == "scan" and source.axes[-1].key in source.reduced:
         return None
-    if source.tree is None and len(parallel) > 1 and _is_narrow([loop.extent for loop in parallel], draft):
+    if source.tree is None and len(parallel) > 1 and _is_narrow([loop.extent for loop in parallel]):
         return len(parallel) - 2
     return len(parallel) - 1 if parallel else None
 
 
-def _is_narrow(parallel: Sequence[int], draft: Draft) -> bool:
+def _is_narrow(parallel: Sequence[int]) -> bool:
     """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
-    if not 1 < parallel[-1] <= NARROW or parallel[-2] < FILLING:
-        return False
-    statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
-    return math.prod(parallel[:-1]) >= (MANY if _call_functions(statements) else LONG)
-
-
-def _call_functions(statements: Iterable[Any]) -> bool:
-    """Whether functions are among them that are expensive enough for vectors, also where stores go one by one."""
-    return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in statements)
+    return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) > FEW
 
 
 def _calls_functions(draft: Draft) -> bool:
-    return _call_functions([s for phase in draft.phases for s in phase[1]])
+    """Whether updates, which are stored one by one, use functions expensive enough for vectors."""
+    bodies = [s for phase in draft.phases for s in phase[1]]
+    return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in bodies)
 
 
 def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:
@@ -340,6 +333,8 @@ def _has_runs(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: 
     keys = {axis.key for loop in parallel for axis in loop.axes}
     if any(use.axis in keys for node in places.components for use in node.access):
         return False
+    if any(_class(reduced[0].stride(o)) != 0 for o in draft.operands if o.role == "out"):
+        return False  # the loop is along a window: its places differ, though they start at one offset
     if parallel:
         return _updates_by_lanes(source, draft, parallel[-1])
     return _fits_register(draft) and not _calls_functions(draft)

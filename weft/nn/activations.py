@@ -84,7 +84,7 @@ def softplus(x: Any) -> Any:
     >>> round(softplus(0.0).item(), 4)
     0.6931
     """
-    return wnp.logaddexp(x, 0.0)
+    return wnp.logaddexp(x, 0)
 
 
 @jit

@@ -126,6 +126,7 @@ def _as_logmeanexp(x: Any, *, where: Any, axis: Any, keepdims: bool) -> Any:
         count: Any = math.prod(shape[d] for d in axes.canonical_axes(axis, len(shape)))
         count = np.asarray(count).astype(promotion.dtype_of(total))
     else:
+        where = promotion.broadcast_to(where, promotion.shape_of(x))
         count = wnp.sum(where, axis=axis, keepdims=keepdims, dtype=promotion.dtype_of(total))
     return total - wnp.log(count)
 

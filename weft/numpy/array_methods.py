@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import config, core, dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft.dispatch import devices
@@ -213,7 +213,8 @@ def _iter_traced(self: Any) -> Iterator[Any]:
 
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
-    return sys.modules["weft.numpy"].round(self, ndigits or 0)
+    rounded = sys.modules["weft.numpy"].round(self, ndigits or 0)
+    return rounded.astype(int) if ndigits is None and dtypes.issubdtype(self.dtype, np.floating) else rounded
 
 
 def _copy(self: Any) -> Any:
@@ -359,8 +360,10 @@ def _later(module: str, function: str) -> Callable[..., Any]:
 
 
 def _is_unwatched() -> bool:
-    """Whether nothing looks at the results of operations."""
-    return not lazy.submodule("weft.effects.number_checks").enabled()
+    """Whether nothing looks at the results of operations, and those of the CPU's arrays are on the CPU."""
+    if config.keys_watched and config.read("debug_key_reuse"):
+        return False
+    return not lazy.submodule("weft.effects.number_checks").enabled() and devices.default_place() == 0
 
 
 def _install_views() -> None:

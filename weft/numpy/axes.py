@@ -18,7 +18,7 @@ def canonical_axis(axis: Any, ndim: int) -> int:
     """``axis`` as an index in ``0..ndim-1``; ValueError if it is out of bounds."""
     index = operator.index(axis)
     if not -ndim <= index < ndim:
-        raise ValueError(f"axis {index} is out of bounds for array of dimension {ndim}")
+        raise errors.AxisError(f"axis {index} is out of bounds for array of dimension {ndim}")
     return index + ndim if index < 0 else index
 
 

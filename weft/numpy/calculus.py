@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, errors
 from weft import operations as lax
 from weft.control import scan as scan_module
 from weft.dispatch import jit as jit_module
@@ -61,7 +61,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
     if rank == 0:
-        raise ValueError(f"diff requires input that is at least one dimensional; got {a}")
+        raise errors.AxisError(f"diff requires input that is at least one dimensional; got {a}")
     axis = axes.canonical_axis(axis, rank)
     parts = [_end(prepend, a, axis), a, _end(append, a, axis)]
     present = [part for part in parts if part is not None]
@@ -264,6 +264,8 @@ def cov(
     2.0
     """
     asked = reductions.user_dtype(dtype, "cov")
+    if asked is not None and not dtypes.issubdtype(asked, np.inexact):
+        raise ValueError(f"cov: dtype must be floating point or complex, got {dtype!r}")
     optional = {"y": y, "fweights": fweights, "aweights": aweights}
     return _cov(
         m,
@@ -314,7 +316,7 @@ def _as_cov(
             total,
             arithmetic.divide(arithmetic.multiply(ddof, reductions.sum(arithmetic.multiply(weights, aweights))), total),
         )
-    centered = lax.sub(data, lax.expand_dims(average, (1,)))
+    centered = lax.sub(*promotion.promote_args("cov", data, lax.expand_dims(average, (1,))))
     scaled = (
         centered
         if weights is None
@@ -368,6 +370,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
     if promotion.shape_of(covariance) == ():
         return arithmetic.divide(covariance, covariance)
     spread = lax.sqrt(lax.real(_main_diagonal(covariance)) if _is_complex(covariance) else _main_diagonal(covariance))
+    spread = promotion.convert(spread, promotion.dtype_of(covariance))  # also where types may not be mixed
     scaled = lax.div(*promotion.promote_args("corrcoef", covariance, lax.expand_dims(spread, (1,))))
     scaled = lax.div(*promotion.promote_args("corrcoef", scaled, lax.expand_dims(spread, (0,))))
     if _is_complex(scaled):
@@ -394,7 +397,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """
     promotion.check_arraylike("polyval", p, x)
     if not promotion.shape_of(p):
-        raise ValueError(f"[polyval] the coefficients must have a rank of at least 1, got {p}")
+        raise errors.AxisError(f"[polyval] the coefficients must have a rank of at least 1, got {p}")
     return _polyval(p, x, unroll=operator.index(unroll))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, errors
 from weft import operations as lax
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -191,7 +191,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
 def _vecdot(x1: Any, x2: Any, *, axis: int, precision: Any, preferred_element_type: Any) -> Any:
     promotion.check_arraylike("vecdot", x1, x2)
     if not promotion.shape_of(x1) or not promotion.shape_of(x2):
-        raise ValueError(
+        raise errors.AxisError(
             f"vector dimension must be at least 1; got shapes {promotion.shape_of(x1)}, {promotion.shape_of(x2)}"
         )
     x1, x2 = rearrange.moveaxis(x1, axis, -1), rearrange.moveaxis(x2, axis, -1)

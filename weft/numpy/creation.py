@@ -55,13 +55,15 @@ def array(
     [1.0, 2.5]
     """
     devices.check_placement(device, out_sharding)
-    if order not in (None, "K", "C"):
-        raise NotImplementedError("Only implemented for order='K' or 'C'")
+    if order not in (None, "K", "C") or (order == "C" and isinstance(object, runtime.Array | core.Tracer)):
+        raise NotImplementedError("Only implemented for order='K'")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "array")
     guard = transfers.level()
     if guard is not None and not core.is_tracing():
         transfers.check(guard, object)
     result = _convert_object(object, asked, copy)
+    if not isinstance(object, runtime.Array) and not core.is_tracing():
+        result = devices.at_default(result)
     if number_checks.enabled() and not core.is_tracing() and not isinstance(object, runtime.Array):
         number_checks.check_results("array", (), (result,))
     rank = len(promotion.shape_of(result))
@@ -227,7 +229,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     if dtypes.issubdtype(own, np.complexfloating) and dtypes.issubdtype(target, np.bool_):
         return lax.ne(x, np.asarray(0, own))
     result = _converted(x, dtype=target) if getattr(x, "aval", None) is not None else array(x, dtype=target)
-    return lax.copy_p.bind(result) if copy and result is x else result
+    unchanged = own == promotion.dtype_of(result) and isinstance(x, runtime.Array | core.Tracer)
+    return lax.copy_p.bind(result) if copy and unchanged else result
 
 
 @functools.partial(inline, static_argnames=("dtype",))
@@ -351,6 +354,7 @@ def full_like(
         promotion.check_arraylike("full_like", a)
         a = promotion.unwrapped(a)
     promotion.check_arraylike("full_like", 0, fill_value)
+    fill_value = promotion.unwrapped(fill_value)
     target = None if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
     extents = promotion.shape_of(a) if shape is None else axes.canonical_shape(shape)
     if promotion.shape_of(fill_value) == ():
@@ -503,7 +507,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     result = []
     for position, vector in enumerate(vectors):
         shape = [n if d == position or not sparse else 1 for d, n in enumerate(extents)]
-        result.append(lax.broadcast_in_dim(vector, tuple(shape), (position,)))
+        result.append(promotion.another(lax.broadcast_in_dim(vector, tuple(shape), (position,)), vector))
     if indexing == "xy" and len(result) >= 2:
         result[0], result[1] = result[1], result[0]
     return result

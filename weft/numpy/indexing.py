@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import config, core, dtypes, runtime
 from weft import operations as lax
 from weft.core.interruptible import interruptible
 from weft.numpy import basic_indexing, gather_indexing, index_items, promotion
@@ -38,6 +38,8 @@ def index(x: Any, idx: Any) -> Any:
     """
     if core.is_tracing() or x.size >= 2**31:  # positions in a long axis are static: int32 does not hold all of them
         return _traced(x, idx)
+    if config.keys_watched and config.read("debug_key_reuse"):
+        return _traced(x, idx)  # positions are static: they say which keys are taken
     if type(idx) is int and x.ndim:  # the commonest eager index
         if x.shape[0] == 0:
             raise IndexError("index is out of bounds for axis 0 with size 0")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, errors
 from weft import operations as lax
 from weft.dispatch import jit as jit_module
 from weft.numpy import creation, promotion, reductions
@@ -450,12 +450,17 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 def array_equiv(a1: Any, a2: Any) -> Any:
     """Whether two arrays broadcast to one shape and are then equal.
 
-    TypeError for two of one rank that do not broadcast; of different ranks they are not equal.
+    TypeError for two of one rank that do not broadcast; of different ranks they are not equal, nor are arrays of types
+    that must not be mixed (under strict promotion).
 
     >>> bool(array_equiv(1.0, 1.0))
     True
     """
     a1, a2 = _listed(a1), _listed(a2)
+    try:
+        promotion.promote_dtypes(a1, a2)
+    except errors.TypePromotionError:  # as in JAX: arrays that may not be compared are not equivalent
+        return creation.asarray(False)
     shapes = promotion.shape_of(a1), promotion.shape_of(a2)
     try:
         promotion.broadcast_shapes(*shapes)

@@ -103,6 +103,9 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     promotion.check_arraylike("diagonal", a)
     if len(promotion.shape_of(a)) < 2:
         raise ValueError("diagonal requires an array of at least two dimensions.")
+    first, second = (axes.canonical_axis(axis, len(promotion.shape_of(a))) for axis in (axis1, axis2))
+    if first == second:
+        raise TypeError(f"[diagonal] axis1={axis1} and axis2={axis2} are the same axis: two different ones are needed")
     a = rearrange.moveaxis(a, (axis1, axis2), (-2, -1))
     *outer, rows, columns = promotion.shape_of(a)
     count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
@@ -239,13 +242,23 @@ def kaiser(M: int, beta: Any) -> Any:
     return lax.mul(scaled, lax.exp(lax.sub(lax.abs(height), lax.broadcast(lax.abs(beta), (count,)))))
 
 
+def _matrix_size(name: str, n: Any, k: Any, m: Any) -> tuple[int, int, int]:
+    """The numbers of rows, of the diagonal and of columns as integers; TypeError for others and negative sizes."""
+    rows, diagonal = operator.index(n), operator.index(k)
+    columns = rows if m is None else operator.index(m)
+    if rows < 0 or columns < 0:
+        raise TypeError(f"[{name}] the matrix must not have negative sizes, got {(rows, columns)}")
+    return rows, diagonal, columns
+
+
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """Row and column indices of the elements at and below the ``k``-th diagonal of an ``n`` by ``m`` matrix.
 
     >>> [part.tolist() for part in tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
-    rows, columns = np.tril_indices(operator.index(n), k, m)
+    n, k, m = _matrix_size("tril_indices", n, k, m)
+    rows, columns = np.tril_indices(n, k, m)
     return creation.asarray(rows), creation.asarray(columns)
 
 
@@ -255,7 +268,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     >>> [part.tolist() for part in triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    rows, columns = np.triu_indices(operator.index(n), k, m)
+    n, k, m = _matrix_size("triu_indices", n, k, m)
+    rows, columns = np.triu_indices(n, k, m)
     return creation.asarray(rows), creation.asarray(columns)
 
 

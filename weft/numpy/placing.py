@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes
+from weft import core, dtypes, errors
 from weft import operations as lax
 from weft.dispatch import jit as jit_module
 from weft.numpy import (
@@ -138,7 +138,8 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     >>> fill_diagonal(weft.numpy.zeros((2, 2)), 3.0, inplace=False).tolist()
     [[3.0, 0.0], [0.0, 3.0]]
     """
-    _refuse_inplace("fill_diagonal", inplace)
+    if inplace:
+        raise NotImplementedError("fill_diagonal: arrays are immutable, must use inplace=False")
     if wrap:
         raise NotImplementedError("wrap=True is not implemented, must use wrap=False")
     promotion.check_arraylike("fill_diagonal", a, val)
@@ -182,7 +183,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     if obj.ndim == 0 and obj.dtype != np.bool_:
         at = operator.index(obj.item())
         if not -extent <= at < extent:
-            raise ValueError(f"axis {at} is out of bounds for array of dimension {extent}")
+            raise errors.AxisError(f"axis {at} is out of bounds for array of dimension {extent}")
         return _joined_around(arr, at % extent, at % extent + 1, dim)
     mask = np.ones(shape[dim], bool)
     mask[obj] = False

@@ -101,7 +101,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     if len(shape) > 1 or (shape and shape[0] not in (1, m)):
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or m.")
     if len(promotion.shape_of(p)) != 1:
-        raise ValueError(f"[polyint] coefficients are vectors, got shape {promotion.shape_of(p)}")
+        raise errors.ShapeError(f"[polyint] coefficients are vectors, got shape {promotion.shape_of(p)}")
     dtype = promotion.dtype_of(p)
     if m == 0:
         return promotion.as_array(p)

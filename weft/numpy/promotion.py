@@ -47,6 +47,11 @@ def check_arraylike(name: str, *args: Any) -> None:
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.")
 
 
+def another(result: Any, given: Any) -> Any:
+    """``result``, as an Array of its own (of the same memory) where it is the one ``given``: either can be deleted."""
+    return runtime.array_alias(result, result.aval) if result is given and type(result) is runtime.Array else result
+
+
 def check_options(name: str, out: Any, where: Any) -> None:
     """Refuse the two options of a ufunc that write to an array: arrays never change."""
     if out is not None or where is not None:

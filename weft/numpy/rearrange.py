@@ -141,7 +141,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     extents = promotion.shape_of(a)
     if order == "F" and len(extents) > 1:
         return lax.reshape(a, (math.prod(extents),), tuple(range(len(extents)))[::-1])
-    return reshape(a, (math.prod(extents),), order)
+    return promotion.another(reshape(a, (math.prod(extents),), order), a)
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
@@ -184,6 +184,7 @@ def matrix_transpose(x: Any, /) -> Any:
     (2, 4, 3)
     """
     promotion.check_arraylike("matrix_transpose", x)
+    x = promotion.unwrapped(x)
     rank = len(promotion.shape_of(x))
     if rank < 2:
         raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={rank}")
@@ -221,7 +222,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     order = [d for d in range(rank) if d not in sources]
     for target, own in sorted(zip(targets, sources, strict=True)):
         order.insert(target, own)
-    return permuted(a, tuple(order))
+    return promotion.another(permuted(a, tuple(order)), a)
 
 
 @functools.partial(jit, static_argnames=("axis", "start"))
@@ -291,7 +292,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    return promotion.broadcast_shapes(*(axes.canonical_shape(s) for s in shapes))
+    found = [axes.canonical_shape(s) for s in shapes]
+    if any(extent < 0 for shape in found for extent in shape):
+        raise TypeError(f"[broadcast_shapes] extents must not be negative, got {found}")
+    return promotion.broadcast_shapes(*found)
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
@@ -302,7 +306,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     """
     promotion.check_arraylike("broadcast_arrays", *args)
     target = promotion.broadcast_shapes(*(promotion.shape_of(a) for a in args))
-    return [promotion.broadcast_to(promotion.as_array(a), target) for a in args]
+    return [promotion.another(promotion.broadcast_to(promotion.as_array(a), target), a) for a in args]
 
 
 def _at_least(name: str, a: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, errors
 from weft import operations as lax
 from weft._base.record import Record
 from weft.dispatch import jit as jit_module
@@ -328,7 +328,7 @@ def _arg_extreme(a: Any, *, largest: bool, axis: int | None, keepdims: bool) -> 
     elif -len(shape) <= axis < len(shape):
         position = axis % len(shape)
     else:
-        raise IndexError(f"[{name}] axis {axis} is out of bounds for array of dimension {len(shape)}")
+        raise errors.AxisError(f"[{name}] axis {axis} is out of bounds for array of dimension {len(shape)}")
     extents = promotion.shape_of(a)
     if extents[position] == 0:
         raise ValueError(f"attempt to get {name} of an empty sequence")

@@ -112,7 +112,7 @@ def _round_float(x: Any, decimals: int) -> Any:
     wide = lax.convert_element_type(x, np.float32) if dtypes.finfo(dtype).bits == 16 else x
     factor = np.asarray(10.0**decimals, promotion.dtype_of(wide))
     rounded = lax.div(lax.round(lax.mul(wide, factor), lax.RoundingMethod.TO_NEAREST_EVEN), factor)
-    return lax.convert_element_type(rounded, dtype) if wide is not x else rounded
+    return promotion.convert(rounded, dtype, promotion.is_weak(x))
 
 
 _as_round.__name__ = "round"

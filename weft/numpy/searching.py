@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,9 +46,12 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     [[0, 1], [1, 0]]
     """
     promotion.check_arraylike("nonzero", a)
+    a = promotion.unwrapped(a)
     shape = promotion.shape_of(a)
     if not shape:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
+    if isinstance(fill_value, list) or (isinstance(fill_value, tuple) and len(fill_value) != len(shape)):
+        raise ValueError(f"fill_value must be a scalar or a tuple of length {len(shape)}; got {fill_value}")
     if size is None:
         core.concrete_or_error(
             None,
@@ -61,13 +65,13 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         values = np.asarray(a)
         size = int(interruptible(values.size, np.count_nonzero, values))
     count: int = core.concrete_or_error(
-        int,
+        operator.index,
         size,
         "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero within JAX transformations.",
     )
     fills = fill_value if isinstance(fill_value, tuple) else None if fill_value is None else (fill_value,) * len(shape)
-    if fills is not None and len(fills) != len(shape):
-        raise ValueError(f"fill_value must have one entry for each of {len(shape)} axes, got {fill_value}")
+    if count < 0:
+        raise TypeError(f"[nonzero] size must not be negative, got {count}")
     return tuple(_positions(a, *(fills or ()), size=max(count, 0)))
 
 
@@ -140,6 +144,7 @@ def bincount(
     """
     devices.check_placement(out_sharding=out_sharding)
     promotion.check_arraylike("bincount", x)
+    x = promotion.unwrapped(x)
     dtype = promotion.dtype_of(x)
     if not (dtype == np.bool_ or dtypes.issubdtype(dtype, np.integer)):
         raise TypeError(f"x argument to bincount must have an integer type; got {dtype}")

@@ -79,6 +79,8 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     >>> clip(5, 0, 3).item()
     3
     """
+    if arr is None:
+        raise ValueError("No input was provided to the clip function.")
     promotion.check_arraylike("clip", arr)
     if any(v is not None and dtypes.issubdtype(promotion.dtype_of(v), np.complexfloating) for v in (arr, min, max)):
         raise ValueError(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,7 @@ def unique(
     [1, 3]
     """
     promotion.check_arraylike("unique", ar)
+    ar = promotion.unwrapped(ar)
     axis = axis if axis is None else axes.canonical_axis(axis, len(promotion.shape_of(ar)))
     wanted = (return_index, return_inverse, return_counts)
     if _needs_values("unique", size, ar):
@@ -116,8 +118,10 @@ def unique(
             size = _members(ar, axis, equal_nan).shape[axis or 0]
         else:
             return _unique_host(ar, wanted, axis, equal_nan)
-    members: int = core.concrete_or_error(int, size, "The error arose for the size argument of jnp.unique()")
-    result, _ = _unique_sized(ar, axis, equal_nan, max(members, 0), fill_value, wanted)
+    members: int = core.concrete_or_error(operator.index, size, "The error arose for the size argument of jnp.unique()")
+    if members < 0:
+        raise TypeError(f"[unique] size must not be negative, got {members}")
+    result, _ = _unique_sized(ar, axis, equal_nan, members, fill_value, wanted)
     return result[0] if len(result) == 1 else tuple(result)
 
 
@@ -345,6 +349,7 @@ def setdiff1d(
     [1, 3]
     """
     promotion.check_arraylike("setdiff1d", ar1, ar2)
+    ar1, ar2 = promotion.unwrapped(ar1), promotion.unwrapped(ar2)
     if _needs_values("setdiff1d", size, ar1, ar2):
         pick = _comparable if assume_unique else _members
         values, others = pick(ar1), pick(ar2)

@@ -265,7 +265,7 @@ def repeat(
     [0, 0, 2]
     """
     devices.check_placement(out_sharding=out_sharding)
-    promotion.check_arraylike("repeat", a)
+    promotion.check_arraylike("repeat", a, repeats)
     if total_repeat_length is None:
         if isinstance(repeats, core.Tracer):
             raise errors.ConcretizationTypeError(
@@ -313,6 +313,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     >>> trim_zeros(weft.numpy.array([0, 1, 2, 0])).tolist()
     [1, 2]
     """
+    filt = promotion.unwrapped(filt)
     values = np.asarray(core.concrete_or_error(None, filt, "Error arose in the `filt` argument of trim_zeros()"))
     shape = values.shape
     chosen = range(len(shape)) if axis is None else axes.canonical_axes(axis, len(shape))

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from weft import config, dtypes
+from weft import config, dtypes, errors
 from weft import operations as lax
 from weft.batching.vmap import vmap
 from weft.control import branches
@@ -205,7 +205,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     rank = len(promotion.shape_of(arr))
     place = operator.index(axis)
     if not -rank <= place < rank:
-        raise ValueError(f"axis {place} is out of bounds for array of dimension {rank}")
+        raise errors.AxisError(f"axis {place} is out of bounds for array of dimension {rank}")
     place %= rank
 
     def function(piece: Any) -> Any:

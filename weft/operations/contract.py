@@ -210,7 +210,7 @@ dot_general_p.batch = _dot_batch
 def dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    dimension_numbers: settings.DotDimensionNumbers,
+    dimension_numbers: settings.DotDimensionNumbers | None,
     precision: settings.PrecisionLike = None,
     preferred_element_type: Any = None,
     *,
@@ -218,11 +218,15 @@ def dot_general(
 ) -> Array:
     """The sum of products over the contracting dimensions, for each index of the batch and free dimensions.
 
+    ``dimension_numbers`` None: of vectors and matrices the product, as ``dot`` gives it.
+
     >>> x, y = np.ones((2, 3, 4), np.float32), np.ones((2, 5, 4), np.float32)
     >>> lax.dot_general(x, y, (((2,), (2,)), ((0,), (0,)))).shape
     (2, 3, 5)
     """
     check_sharding(out_sharding, "dot_general")
+    if dimension_numbers is None:
+        return dot(lhs, rhs, precision=precision, preferred_element_type=preferred_element_type)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     numbers = tuple(
         (integers(left, "dot_general", "dimensions"), integers(right, "dot_general", "dimensions"))

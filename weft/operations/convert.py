@@ -137,6 +137,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
     """
     if new_dtype is None:
         raise ValueError("[convert_element_type] dtype must be specified, got None")
+    if hasattr(operand, "__jax_array__"):
+        operand = operand.__jax_array__()
     return convert(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type"), weak_type=False)
 
 

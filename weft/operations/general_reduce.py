@@ -19,7 +19,7 @@ import numpy as np
 from weft import core, runtime
 from weft.core import kinds
 from weft.core.fingerprint import fingerprint
-from weft.operations import arithmetic, logic, prefix, shape
+from weft.operations import arithmetic, convert, logic, prefix, shape
 from weft.operations.reductions import (
     all_ones,
     check_axes,
@@ -289,6 +289,17 @@ def _canonical(closed: Any) -> Any:
     return found
 
 
+def of_operands_types(inits: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+    """Initial values that are weakly typed and of another dtype, in the dtypes of the operands."""
+    if len(inits) != len(arrays):
+        return list(inits)
+    avals = [(core.get_aval(x), core.get_aval(array).dtype) for x, array in zip(inits, arrays, strict=True)]
+    return [
+        convert.convert(x, dtype) if aval.weak_type and not aval.shape and aval.dtype != dtype else x
+        for x, (aval, dtype) in zip(inits, avals, strict=True)
+    ]
+
+
 def reduce(
     operands: Any,
     init_values: Any,
@@ -311,6 +322,7 @@ def reduce(
     if not arrays:
         raise TypeError("[reduce] needs at least one operand")
     dims = integers(dimensions, "reduce", "dimensions")
+    inits = of_operands_types(inits, arrays)
     if len(arrays) == 1:
         known = _as_monoid(arrays[0], inits[0], computation, dims)
         if known is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, runtime
+from weft import core, errors, runtime
 from weft.core import kinds
 from weft.core.index_maps import FIXED, Affine, IndexMap
 from weft.core.primitive import ALL
@@ -217,7 +217,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     for extents in zip(*padded, strict=True):
         extent = next((n for n in extents if n != 1), 1)
         if any(n not in (1, extent) for n in extents):
-            raise ValueError(f"[broadcast_shapes] Incompatible shapes for broadcasting: {listed}")
+            raise errors.ShapeError(f"[broadcast_shapes] Incompatible shapes for broadcasting: {listed}")
         out.append(extent)
     return tuple(out)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core
+from weft import core, errors
 
 _INTEGERS = frozenset((int,))
 
@@ -80,7 +80,7 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     """A non-negative axis; ValueError if out of bounds."""
     axis = integer(axis, name)
     if not -ndim <= axis < ndim:
-        raise ValueError(f"[{name}] axis {axis} is out of bounds for array of dimension {ndim}")
+        raise errors.AxisError(f"[{name}] axis {axis} is out of bounds for array of dimension {ndim}")
     return axis + ndim if axis < 0 else axis
 
 

@@ -353,6 +353,7 @@ def reduce_window(
         raise ValueError(f"[reduce_window] operands {treedef} and initial values {init_tree} differ in structure")
     if not arrays:
         raise ValueError("[reduce_window] needs at least one operand")
+    inits = general_reduce.of_operands_types(inits, arrays)
     window = integers(window_dimensions, "reduce_window", "window_dimensions")
     rank = len(window)
     strides = _sizes(window_strides, "window_strides", rank)

@@ -148,6 +148,8 @@ def categorical(
     devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("categorical", key)
     promotion.check_arraylike("categorical", logits)
+    if promotion.dtype_of(logits) == np.bool_:
+        raise ValueError("[categorical] logits must be numbers, got bool")
     extents = promotion.shape_of(logits)
     place = axes.canonical_axis(axis, len(extents))
     batch = extents[:place] + extents[place + 1 :]

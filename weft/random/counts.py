@@ -77,7 +77,7 @@ def _poisson(key: Any, lam: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     few = wnp.isnan(lam) | (lam < 10)
     limit = dtype.type(dtypes.iinfo(dtype).max)
     counted = _poisson_counted(key, wnp.where(few, lam, 0), shape, dtype, limit)
-    accepted = _poisson_accepted(key, wnp.where(few, 1e5, lam), shape, dtype, limit)
+    accepted = _poisson_accepted(keys.clone(key), wnp.where(few, 1e5, lam), shape, dtype, limit)
     return wnp.where(lam == 0, 0, lax.select(few, counted, accepted))
 
 
@@ -165,7 +165,7 @@ def _binomial(key: Any, n: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -
     n = lax.floor(n)
     limit = dtype.type(dtypes.finfo(dtype).max)
     counted = _binomial_counted(key, wnp.where(few, n, 0), q, shape, limit)
-    accepted = _binomial_accepted(key, wnp.where(few, 1e4, n), wnp.where(few, 0.5, q), shape, limit)
+    accepted = _binomial_accepted(keys.clone(key), wnp.where(few, 1e4, n), wnp.where(few, 0.5, q), shape, limit)
     result = promotion.convert(lax.select(few, counted, accepted), dtype)
     result = wnp.where(undefined, np.nan, result)
     result = wnp.where(endless & ~undefined, np.inf, result)

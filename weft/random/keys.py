@@ -15,7 +15,7 @@ import numpy as np
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
 from weft.numpy import axes, creation, promotion
-from weft.random import prng, rbg
+from weft.random import custom_prng, prng, rbg
 
 BUILT = (prng.THREEFRY, rbg.RBG, rbg.UNSAFE_RBG)
 _KNOWN = ("philox2x32", "philox4x32", "threefry2x32", "rbg", "unsafe_rbg", "threefry4x32")
@@ -27,6 +27,8 @@ def resolve_impl(impl: Any) -> prng.PRNGImpl:
         impl = config.read("default_prng_impl")
     if isinstance(impl, prng.PRNGImpl):
         return impl
+    if isinstance(impl, custom_prng.PRNGSpec):
+        return impl.impl
     if prng.is_key_dtype(impl):
         return impl.impl
     if isinstance(impl, str) and impl in prng.IMPLS:
@@ -60,11 +62,12 @@ def _check_words(key: Any, impl: prng.PRNGImpl) -> None:
             "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. "
             f"Got {key}"
         )
-    if key.ndim < 1:
-        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.ndim >= 1; got ndim={key.ndim}")
-    if tuple(key.shape[-1:]) != (impl.key_words,):
+    rank = len(impl.key_shape)
+    if key.ndim < rank:
+        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.ndim >= {rank}; got ndim={key.ndim}")
+    if tuple(key.shape[key.ndim - rank :]) != impl.key_shape:
         raise TypeError(
-            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {(impl.key_words,)}; "
+            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {impl.key_shape}; "
             f"got shape={tuple(key.shape)} for impl={impl.name}"
         )
     if key.dtype != np.uint32:
@@ -163,7 +166,7 @@ def fold_in(key: Any, data: Any) -> Any:
     """
     typed = single("fold_in", key)
     if promotion.shape_of(data):
-        raise ValueError(
+        raise TypeError(
             f"fold_in accepts a scalar, but was given an array of shape {promotion.shape_of(data)} != (). "
             "Use jax.vmap for batching."
         )
@@ -196,13 +199,14 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     return wrap(key_bits_array, generator)
 
 
-def key_impl(keys: Any) -> str:
-    """The name of the generator of keys.
+def key_impl(keys: Any) -> Any:
+    """The name of the generator of keys, or what ``define_prng_impl`` gave for it.
 
     >>> key_impl(key(0))
     'threefry2x32'
     """
-    return wrap(keys).dtype.impl.name
+    impl = wrap(keys).dtype.impl
+    return impl.name if impl.name in prng.IMPLS and prng.IMPLS[impl.name] is impl else custom_prng.PRNGSpec(impl)
 
 
 def key_dtype(impl_spec: Any = None) -> Any:

@@ -37,12 +37,14 @@ class PRNGImpl:
 
     def __init__(
         self, name: str, tag: str, key_words: int, *, seed: Expansion, split: Expansion, fold_in: Expansion,
-        bits: Expansion
+        bits: Expansion, key_shape: tuple[int, ...] | None = None
     ) -> None:  # fmt: skip
         self.name, self.tag, self.key_words = name, tag, key_words
         self.seed, self.split, self.fold_in, self.bits = seed, split, fold_in, bits
+        self.key_shape = (key_words,) if key_shape is None else key_shape
         self.key_dtype = KeyDType(self)
-        IMPLS[name] = self
+        if key_shape is None:  # one of weft's own, which are found by name
+            IMPLS[name] = self
 
     def __repr__(self) -> str:
         return self.tag
@@ -69,14 +71,14 @@ class KeyDType(dtypes.ExtendedDType):
         self.impl = impl
         self.name = f"key<{impl.tag}>"
         self.itemsize = 4 * impl.key_words
-        self.physical_shape = (impl.key_words,)
+        self.physical_shape = impl.key_shape
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _dtype_named, (self.impl.name,)
+        return _dtype_of, (self.impl,)
 
 
-def _dtype_named(name: str) -> KeyDType:
-    return impl_named(name).key_dtype
+def _dtype_of(impl: PRNGImpl) -> KeyDType:
+    return impl.key_dtype
 
 
 def is_key_dtype(dtype: Any) -> bool:
@@ -243,7 +245,10 @@ def _folded(keys: ShapedArray, data: ShapedArray) -> ShapedArray:
 
 random_seed_p = _primitive("random_seed", _of_generator("seed"), lambda seeds, *, impl: _keys(seeds.shape, impl))
 random_wrap_p = _primitive(
-    "random_wrap", _identity, lambda words, *, impl: _keys(words.shape[:-1], impl), of_words=True
+    "random_wrap",
+    _identity,
+    lambda words, *, impl: _keys(words.shape[: len(words.shape) - len(impl.key_shape)], impl),
+    of_words=True,
 )
 random_unwrap_p = _primitive(
     "random_unwrap",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, errors
 from weft import operations as lax
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -70,7 +70,23 @@ def uniform(
     devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("uniform", key)
     target = float_dtype("uniform", dtype)
-    return _uniform(typed, minval, maxval, shape=axes.canonical_shape(shape), dtype=target)
+    shape = axes.canonical_shape(shape)
+    _check_bounds("uniform", shape, minval, maxval)
+    return _uniform(typed, minval, maxval, shape=shape, dtype=target)
+
+
+def _check_bounds(name: str, shape: tuple[int, ...], *bounds: Any) -> None:
+    """ShapeError for bounds that do not broadcast to ``shape``."""
+    found = [promotion.shape_of(bound) for bound in bounds]
+    try:
+        fits = np.broadcast_shapes(shape, *found) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise errors.ShapeError(
+            f"{name}: minval and maxval, of shapes {found[0]} and {found[1]}, must broadcast to the shape argument "
+            f"{shape}"
+        )
 
 
 def _to_rank(value: Any, rank: int) -> Any:
@@ -153,19 +169,26 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
     target = dtypes.canonicalize_dtype(np.int64) if dtype is None else dtypes.check_user_dtype(dtype, "randint")
     if not dtypes.issubdtype(target, np.integer):
         raise TypeError(f"randint only accepts integer dtypes, got {target}")
-    for bound in (minval, maxval):
-        if not dtypes.issubdtype(promotion.dtype_of(bound), np.integer):
-            raise TypeError(
-                "randint only accepts integer minval and maxval arguments, got "
-                f"{promotion.dtype_of(minval)} and {promotion.dtype_of(maxval)}"
-            )
+    minval, maxval = (_integer_bound(bound, target) for bound in (minval, maxval))
     shape = axes.canonical_shape(shape)
+    _check_bounds("randint", shape, minval, maxval)
+    minval, maxval = [_to_rank(x, len(shape)) if promotion.shape_of(x) else x for x in (minval, maxval)]
     if target.itemsize < 4:
         info, wide = dtypes.iinfo(target), np.dtype(np.int32)
         minval = selection.clip(promotion.convert(minval, wide), min=int(info.min), max=int(info.max))
         maxval = selection.clip(promotion.convert(maxval, wide), min=int(info.min), max=int(info.max) + 1)
         return promotion.convert(_randint(typed, minval, maxval, shape=shape, dtype=wide), target)
     return _randint(typed, minval, maxval, shape=shape, dtype=target)
+
+
+def _integer_bound(bound: Any, dtype: Any) -> Any:
+    """A bound as an integer, floats truncated; TypeError for complex ones."""
+    own = promotion.dtype_of(bound)
+    if dtypes.issubdtype(own, np.integer):
+        return bound
+    if dtypes.issubdtype(own, np.complexfloating):
+        raise TypeError(f"randint only accepts real minval and maxval arguments, got {own}")
+    return promotion.convert(bound, dtype if dtype.itemsize >= 4 else np.dtype(np.int32))
 
 
 def _clipped(value: Any, dtype: Any) -> Any:

@@ -137,6 +137,8 @@ def dctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | Non
     >>> dctn(np.ones((2, 2), np.float32)).tolist()
     [[16.0, 0.0], [0.0, 0.0]]
     """
+    if axes is not None and not tuple(axes):
+        return wnp.asarray(x)
     x = _checked("dctn", x, type, norm)
     return _along_all(x, s, axes, norm, _forward, "dctn")
 
@@ -147,5 +149,7 @@ def idctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | No
     >>> idctn(np.float32([[16, 0], [0, 0]])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
+    if axes is not None and not tuple(axes):
+        return wnp.asarray(x)
     x = _checked("idctn", x, type, norm)
     return _along_all(x, s, axes, norm, _backward, "idctn")

@@ -314,6 +314,10 @@ def multigammaln(a: Any, d: Any) -> Any:
     >>> multigammaln(1.0, 1).item()
     0.0
     """
+    if promotion.shape_of(d):
+        raise TypeError(
+            f"[multigammaln] the dimension d must be a single integer, got an array of {promotion.shape_of(d)}"
+        )
     d = wnp.asarray(d).item() if not isinstance(d, int) else d
     (a,) = promotion.promote_args_inexact("multigammaln", a)
     size, one = _const(d, a), _const(1, a)
@@ -383,9 +387,9 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     >>> round(comb(4, 2).item())
     6
     """
-    if repetition:
-        raise NotImplementedError("weft.scipy.special.comb with repetition=True is not implemented yet")
     N, k = promotion.promote_args_inexact("comb", N, k)
+    if repetition:  # as many as there are ways to choose k of N + k - 1 things, and one way to choose none of none
+        return wnp.where((N == 0) & (k == 0), _const(1, N), comb(N + k - 1, k))
     one, zero = _const(1, N), _const(0, N)
     valid = lax.bitwise_and(lax.bitwise_and(lax.le(k, N), lax.ge(N, zero)), lax.ge(k, zero))
     n, j = wnp.where(valid, N, 0.0), wnp.where(valid, k, 0.0)

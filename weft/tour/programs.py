@@ -40,7 +40,7 @@ class Stages(Record):
     """One program on its way to machine code."""
 
     jaxpr: str
-    kernel: str
+    kernel: str  # on the device of a plugin: the StableHLO that it compiles
     milliseconds: dict[str, float]
     kernels: int
     warm: float
@@ -56,8 +56,11 @@ class Miss(Record, frozen=False):
 
 
 def machine() -> str:
-    """The device, the family of processors it is compiled for, and how many threads work."""
-    return f"{weft.devices()[0]} ({target.host().name}, {runtime.Pool.get_threads()} threads)"
+    """The device, and the processors it is compiled for and how many threads work, or the version of its plugin."""
+    device = weft.devices()[0]
+    if device.client is not None:
+        return f"{device} ({device.device_kind}, {device.client.platform_version})"
+    return f"{device} ({target.host().name}, {runtime.Pool.get_threads()} threads)"
 
 
 def best_of(call: Callable[[], Any], seconds: float = 0.25, at_least: int = 3) -> float:
@@ -92,7 +95,7 @@ def stages_of_a_program() -> Stages:
     x_numpy = np.arange(ONE_MILLION, dtype=np.float32)
     return Stages(
         jaxpr=str(weft.make_jaxpr(sum_of_squares_and_sines)(x)),
-        kernel=f.lower(x).compile().as_text("kernel"),
+        kernel=f.lower(x).as_text("kernel" if weft.default_backend() == "cpu" else "stablehlo"),
         milliseconds=dict(info.milliseconds),
         kernels=info.kernels_built + info.kernels_loaded + info.kernels_reused,
         warm=best_of(lambda: f(x).block_until_ready()),

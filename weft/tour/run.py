@@ -25,9 +25,10 @@ def duration(seconds: float) -> str:
 
 
 def print_stages(console: Any, stages: programs.Stages) -> None:
-    for title, text in (("jaxpr of sum(x**2 + sin(x))", stages.jaxpr), ("fused into", stages.kernel.strip())):
+    then = "fused into" if stages.kernels else "compiled by the plugin as"
+    for title, text in (("jaxpr of sum(x**2 + sin(x))", stages.jaxpr), (then, stages.kernel.strip())):
         console.print(lazy.rich_panel.Panel(lazy.rich_text.Text(text), title=title, title_align="left"))
-    table = lazy.rich_table.Table("stage", "milliseconds", title=f"on the way to {stages.kernels} kernel")
+    table = lazy.rich_table.Table("stage", "milliseconds", title=f"on the way to {stages.kernels or 'another'} kernel")
     for name, milliseconds in stages.milliseconds.items():
         table.add_row(name, f"{milliseconds:.2f}")
     console.print(table)
@@ -80,8 +81,10 @@ def print_learning(console: Any, result: learning.Learning) -> None:
     )
 
 
-def run(target: Path) -> int:
-    """Run the whole tour and write the report to ``target``."""
+def run(target: Path, platform: str | None = None) -> int:
+    """Run the whole tour, by default on the CPU, and write the report to ``target``."""
+    if platform is not None:
+        weft.config.update("platforms", platform)
     console = lazy.rich_console.Console()
     begin = time.perf_counter()
     console.print(f"[bold]weft {weft.__version__}[/bold] on {programs.machine()}\n")

@@ -1,10 +1,10 @@
-"""weft.extend.backend: the one backend there is, the CPU, under JAX's names."""
+"""weft.extend.backend: the CPU and the plugins that were loaded, under JAX's names."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from weft._base import unbuilt
+from weft._base import lazy, unbuilt
 from weft.dispatch import devices as placing
 from weft.dispatch import jit
 
@@ -20,16 +20,16 @@ class Client:
     runtime_type = "weft"
 
     def devices(self) -> list[placing.Device]:
-        return placing.devices()
+        return placing.devices("cpu")
 
     def local_devices(self) -> list[placing.Device]:
-        return placing.devices()
+        return placing.devices("cpu")
 
     def device_count(self) -> int:
-        return placing.device_count()
+        return placing.device_count("cpu")
 
     def local_device_count(self) -> int:
-        return placing.device_count()
+        return placing.device_count("cpu")
 
     def process_index(self) -> int:
         return 0
@@ -38,25 +38,26 @@ class Client:
 _CPU = Client()
 
 
-def backends() -> dict[str, Client]:
+def backends() -> dict[str, Any]:
     """All backends by their platforms.
 
     >>> sorted(weft.extend.backend.backends())
     ['cpu']
     """
-    return {"cpu": _CPU}
+    return {"cpu": _CPU, **lazy.plugins.loaded()}
 
 
-def get_backend(platform: Any = None) -> Client:
-    """The backend of a platform; RuntimeError for one that is not there."""
-    if not isinstance(platform, Client):
-        placing.check_backend(platform)
-    return _CPU
+def get_backend(platform: Any = None) -> Any:
+    """The backend of a platform, by default the default one; RuntimeError for one that is not there."""
+    if isinstance(platform, Client):
+        return _CPU
+    name = placing.default_backend() if platform is None else platform
+    return _CPU if name == "cpu" else lazy.plugins.find(name)
 
 
 def get_default_device() -> placing.Device:
     """The device that computations run on unless told otherwise."""
-    return placing.CPU
+    return placing.BY_NUMBER[placing.default_place() >> 1]
 
 
 def clear_backends() -> None:

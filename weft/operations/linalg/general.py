@@ -253,8 +253,8 @@ hessenberg_p = matrix_primitive(
 )  # fmt: skip
 
 
-def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
-    """(h, taus): a matrix similar to a, [..., n, n] with n > 0, that is zero below its first subdiagonal.
+def hessenberg(a: ArrayLike) -> list[Array]:
+    """[h, taus]: a matrix similar to a, [..., n, n] with n > 0, that is zero below its first subdiagonal.
 
     Below the subdiagonal, h holds the reflectors of the transformation, with their factors taus, [..., n-1].
 
@@ -262,4 +262,4 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
     >>> h.tolist(), taus.tolist()
     ([[1.0, 2.0], [3.0, 4.0]], [0.0])
     """
-    return tuple(hessenberg_p.bind(a))
+    return list(hessenberg_p.bind(a))

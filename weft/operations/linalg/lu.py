@@ -70,8 +70,8 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
 lu_p.jvp = _lu_jvp
 
 
-def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
-    """(lu, pivots, permutation) of x, [..., m, n]: x[permutation] = l u, and lu holds both factors.
+def lu(x: ArrayLike) -> list[Array]:
+    """[lu, pivots, permutation] of x, [..., m, n]: x[permutation] = l u, and lu holds both factors.
 
     ``pivots``, int32[..., min(m, n)]: row i is swapped with row pivots[i], in order. ``permutation``, int32[..., m], is
     the result of these swaps. A singular matrix gives a zero on the diagonal of u.
@@ -79,7 +79,7 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
     >>> [part.tolist() for part in lax.linalg.lu(np.float32([[1, 2], [2, 2]]))]
     [[[2.0, 2.0], [0.5, 1.0]], [1, 1], [1, 0]]
     """
-    return tuple(lu_p.bind(x))
+    return list(lu_p.bind(x))
 
 
 # ---- permutations

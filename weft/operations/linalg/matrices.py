@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, runtime
+from weft import core, errors, runtime
 from weft.core import kinds
 from weft.operations import mapped
 from weft.operations.elementwise import COMPLEX, FLOAT, check_dtype, check_same_dtype
@@ -183,7 +183,7 @@ def symmetrized(x: Array) -> Array:
     """``(x + x') / 2``. ValueError if x is not a square matrix."""
     shape = shape_of(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"A square matrix is needed here. Got shape {shape}.")
+        raise errors.ShapeError(f"A square matrix is needed here. Got shape {shape}.")
     return ops.div(ops.add(x, adjoint(x)), constant(x, 2))
 
 

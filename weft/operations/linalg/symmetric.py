@@ -160,8 +160,8 @@ tridiagonal_p = matrix_primitive(
 )  # fmt: skip
 
 
-def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
-    """(a, d, e, taus): the tridiagonal matrix similar to a symmetric or Hermitian a, [..., n, n] with n > 0.
+def tridiagonal(a: ArrayLike, *, lower: bool = True) -> list[Array]:
+    """[a, d, e, taus]: the tridiagonal matrix similar to a symmetric or Hermitian a, [..., n, n] with n > 0.
 
     d, [..., n], and e, [..., n-1], are its real diagonal and off-diagonal. The reflectors of the transformation are in
     the triangle of a named by ``lower``, beyond e, with their factors taus. Only that triangle is read.
@@ -170,4 +170,4 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Arra
     >>> d.tolist(), e.tolist()
     ([2.0, 3.0], [1.0])
     """
-    return tuple(tridiagonal_p.bind(a, lower=bool(lower)))
+    return list(tridiagonal_p.bind(a, lower=bool(lower)))

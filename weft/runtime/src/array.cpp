@@ -8,6 +8,7 @@
 #include "host_copy.h"
 #include "module.h"
 #include "numpy_api.h"
+#include "pjrt.h"
 
 namespace weft {
 
@@ -35,8 +36,8 @@ void array_dealloc(PyObject* self) {
     free_arrays[free_array_count++] = array;
     return;
   }
-  all_arrays[array->place] = all_arrays.back();
-  all_arrays[array->place]->place = array->place;
+  all_arrays[array->index] = all_arrays.back();
+  all_arrays[array->index]->index = array->index;
   all_arrays.pop_back();
   PyTypeObject* type = Py_TYPE(self);
   PyObject_Free(self);
@@ -59,7 +60,7 @@ PyObject* get_nbytes(PyObject* self, void*) { return PyLong_FromLongLong(as_arra
 PyObject* get_itemsize(PyObject* self, void*) { return PyLong_FromLongLong(as_array(self)->aval->itemsize); }
 PyObject* get_weak_type(PyObject* self, void*) { return PyBool_FromLong(as_array(self)->aval->weak_type); }
 
-PyObject* is_deleted(PyObject* self, PyObject*) { return PyBool_FromLong(as_array(self)->buffer == nullptr); }
+PyObject* is_deleted(PyObject* self, PyObject*) { return PyBool_FromLong(array_is_deleted(as_array(self))); }
 
 PyObject* delete_array(PyObject* self, PyObject*) {
   array_drop_buffer(as_array(self));
@@ -68,16 +69,22 @@ PyObject* delete_array(PyObject* self, PyObject*) {
 
 PyObject* is_ready(PyObject* self, PyObject*) {
   Array* array = as_array(self);
+  if (array->remote != nullptr) return PyBool_FromLong(remote_is_ready(array->remote));
   if (array->buffer == nullptr) return set_deleted_error(array);
   return PyBool_FromLong(buffer_is_ready(array->buffer));
 }
 
 PyObject* block_until_ready(PyObject* self, PyObject*) {
+  if (as_array(self)->remote != nullptr) return remote_block(as_array(self)->remote) < 0 ? nullptr : Py_NewRef(self);
   return array_ready_buffer(as_array(self)) == nullptr ? nullptr : Py_NewRef(self);
 }
 
 // The address stays valid as long as this Array (or another holder of the buffer) exists and is not deleted.
 PyObject* unsafe_buffer_pointer(PyObject* self, PyObject*) {
+  if (as_array(self)->remote != nullptr) {
+    PyErr_SetString(PyExc_NotImplementedError, "[unsafe_buffer_pointer] of an Array on the device of a plugin");
+    return nullptr;
+  }
   Buffer* buffer = array_ready_buffer(as_array(self));
   return buffer == nullptr ? nullptr : PyLong_FromVoidPtr(buffer->data);
 }
@@ -146,7 +153,7 @@ bool raise_kept_error(PyObject* array) {
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   Array* array = as_array(self);
   view->obj = nullptr;
-  if (array->buffer == nullptr) return fail_view(view, self, "the array has been deleted");
+  if (array_is_deleted(array)) return fail_view(view, self, "the array has been deleted");
   if (flags & PyBUF_WRITABLE) return fail_view(view, self, "weft arrays are immutable, no writable view exists");
   const char* format = buffer_format(array->aval->type_number);
   if ((flags & PyBUF_FORMAT) && format == nullptr)
@@ -327,23 +334,29 @@ PyObject* py_array_alias(PyObject*, PyObject* args) {
     return nullptr;
   Array* array = as_array(array_object);
   auto* aval = reinterpret_cast<ShapedArray*>(aval_object);
-  if (array->buffer == nullptr) return set_deleted_error(array);
+  if (array_is_deleted(array)) return set_deleted_error(array);
   if (aval->nbytes != array->aval->nbytes) {
     PyErr_Format(PyExc_ValueError, "[array_alias] %R and %R differ in bytes", array->aval, aval);
     return nullptr;
   }
-  return as_object(array_new(aval, buffer_retain(array->buffer)));
+  if (array->remote != nullptr)
+    return as_object(array_new_remote(aval, remote_retain(array->remote), array->place));
+  Array* alias = array_new(aval, buffer_retain(array->buffer));
+  if (alias != nullptr) alias->place = array->place;
+  return as_object(alias);
 }
 
 // Number of references to the array's buffer: 1 means that only this Array holds it.
 PyObject* py_buffer_references(PyObject*, PyObject* object) {
   if (!is_array(object)) return PyErr_Format(PyExc_TypeError, "[buffer_references] expected an Array, got %R", object);
+  if (Remote* remote = as_array(object)->remote) return PyLong_FromLong(remote->references);
   Buffer* buffer = as_array(object)->buffer;
   return buffer == nullptr ? set_deleted_error(as_array(object)) : PyLong_FromLong(buffer->references.load());
 }
 
 PyMemberDef kMembers[] = {
     {"aval", T_OBJECT, offsetof(Array, aval), READONLY, nullptr},
+    {"place", T_UINT, offsetof(Array, place), READONLY, "Twice the number of the device, plus 1 if committed to it."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weakrefs), READONLY, nullptr},
     {},
 };
@@ -389,7 +402,7 @@ PyType_Spec kSpec = {"weft.Array", sizeof(Array), 0, Py_TPFLAGS_DEFAULT | Py_TPF
 PyObject* py_live_arrays(PyObject*, PyObject*) {
   std::vector<Ref> live;  // making the list may run a garbage collection, which makes and frees Arrays
   for (Array* array : all_arrays) {
-    if (Py_REFCNT(as_object(array)) > 0 && array->buffer != nullptr) live.push_back(borrow(as_object(array)));
+    if (Py_REFCNT(as_object(array)) > 0 && !array_is_deleted(array)) live.push_back(borrow(as_object(array)));
   }
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(live.size()));
   if (list == nullptr) return nullptr;
@@ -412,7 +425,9 @@ PyMethodDef kFunctions[] = {
 Array* array_new_object() {
   Array* array = PyObject_New(Array, ArrayType);
   if (array == nullptr) return nullptr;
-  array->place = all_arrays.size();
+  array->index = uint32_t(all_arrays.size());
+  array->buffer = nullptr;
+  array->remote = nullptr;
   try {
     all_arrays.push_back(array);
   } catch (const std::bad_alloc&) {
@@ -461,6 +476,11 @@ Array* array_allocate(ShapedArray* aval, const char* who, const char* what) {
 }
 
 PyObject* set_deleted_error(const Array* array) {
+  if (array->remote != nullptr) {
+    PyErr_Format(PyExc_RuntimeError, "%R, on %s, was given to a program of the CPU", array->aval,
+                 plugin_devices()[array->place >> 1]->name.c_str());
+    return nullptr;
+  }
   Ref text = steal(aval_text(array->aval, false));
   if (text) PyErr_Format(PyExc_RuntimeError, "Array has been deleted with shape=%U.", text.get());
   return nullptr;

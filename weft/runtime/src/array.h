@@ -1,5 +1,5 @@
-// Array: an immutable dense row-major array, an aval and a buffer. Not tracked by the cycle collector: it holds
-// nothing that could refer back to it.
+// Array: an immutable dense row-major array, an aval and memory: a buffer of the host's, or a device's. Not tracked by
+// the cycle collector: it holds nothing that could refer back to it.
 #pragma once
 
 #include <string>
@@ -14,7 +14,9 @@ struct Array {
   ShapedArray* aval;  // owned
   Buffer* buffer;     // owned; nullptr once deleted or donated
   PyObject* weakrefs;
-  size_t place;  // index in the list of all Array objects, which includes unused ones kept for reuse
+  struct Remote* remote;  // owned: its memory if that is on another device (pjrt.h); then buffer is nullptr
+  uint32_t place;         // twice the device's number (0: the CPU), plus 1 if the Array is committed to the device
+  uint32_t index;         // in the list of all Array objects, which includes unused ones kept for reuse
 };
 
 extern PyTypeObject* ArrayType;
@@ -44,6 +46,8 @@ inline Array* array_new(ShapedArray* aval, Buffer* buffer) {
   array->aval = aval;
   array->buffer = buffer;
   array->weakrefs = nullptr;
+  array->remote = nullptr;
+  array->place = 0;
   return array;
 }
 
@@ -63,8 +67,16 @@ PyObject* set_array_memory_error(ShapedArray* aval, const char* who, std::string
 // Owned Array with uninitialised contents. MemoryError, which names `who` and `what`, if there is no memory.
 Array* array_allocate(ShapedArray* aval, const char* who, const char* what);
 
-// Sets RuntimeError("Array has been deleted with shape=float32[3].") and returns nullptr.
+// Sets RuntimeError("Array has been deleted with shape=float32[3].") and returns nullptr. For an Array on another
+// device, which was given to a program of the CPU, it says that.
 PyObject* set_deleted_error(const Array* array);
+
+inline bool array_is_deleted(const Array* array) { return array->buffer == nullptr && array->remote == nullptr; }
+
+// pjrt_arrays.cpp: borrowed copy on the host of an Array without a buffer, which exists as long as its device memory;
+// nullptr with an error set. GIL held, released meanwhile.
+Buffer* array_absent_buffer(Array* array);
+void remote_release(struct Remote* remote);  // GIL held
 
 // Sets RuntimeError: the Array is donated to a call, and is another argument of the call too.
 void set_donated_twice_error(const char* program, const Array* array);
@@ -72,14 +84,12 @@ void set_donated_twice_error(const char* program, const Array* array);
 // Gives up the array's buffer (donation, delete); other holders keep the buffer.
 inline void array_drop_buffer(Array* array) {
   if (Buffer* buffer = std::exchange(array->buffer, nullptr)) buffer_release(buffer);
+  else if (struct Remote* remote = std::exchange(array->remote, nullptr)) remote_release(remote);
 }
 
 // Borrowed buffer, ready for the host to read, or nullptr with a Python error set. GIL held.
 inline Buffer* array_ready_buffer(Array* array) {
-  if (array->buffer == nullptr) {
-    set_deleted_error(array);
-    return nullptr;
-  }
+  if (array->buffer == nullptr) return array_absent_buffer(array);
   // Other threads run during the wait, and one of them may delete the array: check again.
   if (array->buffer->pending != nullptr) {
     Buffer* buffer = buffer_retain(array->buffer);

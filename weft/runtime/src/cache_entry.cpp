@@ -1,6 +1,7 @@
 // CacheEntry: a compiled program and how a call uses it. Checked once when it is made, so that calls need no checks.
 #include "jit.h"
 #include "module.h"
+#include "pjrt.h"
 
 namespace weft {
 
@@ -94,16 +95,23 @@ int entry_traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"executable", "leaf_indices", "consts", "out_tree", "out_avals", "donated", nullptr};
+  static const char* names[] = {"executable", "leaf_indices", "consts", "out_tree", "out_avals", "donated", "place", nullptr};
+  unsigned int place = 0;
   PyObject *executable, *leaf_indices, *consts, *out_tree, *out_avals, *donated;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!", const_cast<char**>(names), ExecutableType, &executable,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!|I", const_cast<char**>(names), ExecutableType, &executable,
                                    &PyTuple_Type, &leaf_indices, &PyTuple_Type, &consts, PyTreeDefType, &out_tree,
-                                   &PyTuple_Type, &out_avals, &PyTuple_Type, &donated))
+                                   &PyTuple_Type, &out_avals, &PyTuple_Type, &donated, &place))
     return nullptr;
   CacheEntry* entry = reinterpret_cast<CacheEntry*>(type->tp_alloc(type, 0));
   if (entry == nullptr) return nullptr;
   Ref owner = steal(reinterpret_cast<PyObject*>(entry));
   entry->executable = reinterpret_cast<Executable*>(Py_NewRef(executable));
+  const DeviceProgram* program = entry->executable->plan->device_program;
+  if ((program != nullptr ? program->number : 0) != place >> 1) {
+    PyErr_Format(PyExc_ValueError, "[CacheEntry] place %u is not on the program's device", place);
+    return nullptr;
+  }
+  entry->place = place;
   entry->out_tree = reinterpret_cast<PyTreeDef*>(Py_NewRef(out_tree));
   entry->leaf_indices = new std::vector<uint32_t>;
   entry->consts = new std::vector<Array*>;
@@ -132,11 +140,12 @@ PyMethodDef kMethods[] = {
 PyMemberDef kMembers[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(CacheEntry, weakrefs), READONLY, nullptr},
     {"executable", T_OBJECT, offsetof(CacheEntry, executable), READONLY, "The program."},
+    {"place", T_UINT, offsetof(CacheEntry, place), READONLY, "Where the results are: see Array.place."},
     {"out_tree", T_OBJECT, offsetof(CacheEntry, out_tree), READONLY, "Structure of the result."},
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot kSlots[] = {
-    {Py_tp_doc, const_cast<char*>("CacheEntry(executable, leaf_indices, consts, out_tree, out_avals, donated)")},
+    {Py_tp_doc, const_cast<char*>("CacheEntry(executable, leaf_indices, consts, out_tree, out_avals, donated, place=0)")},
     {Py_tp_new, reinterpret_cast<void*>(entry_point<entry_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(entry_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(entry_traverse)},

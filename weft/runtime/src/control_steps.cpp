@@ -431,10 +431,13 @@ bool read_nested(PyObject* object, Nested* out) {
   if (!PyTuple_Check(object) || !PyArg_ParseTuple(object, "O!O!", ExecutableType, &program, &PyTuple_Type, &consts))
     return wrong("[executable] a nested program is (Executable, constants)");
   out->program = reinterpret_cast<Executable*>(Py_NewRef(program));
+  if (out->program->plan->device_program != nullptr) return wrong("[executable] a nested program runs on the CPU");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(consts); ++i) {
     PyObject* array = PyTuple_GET_ITEM(consts, i);
     if (!is_array(array)) return wrong("[executable] a constant of a nested program is an Array");
     out->consts.push_back(Py_NewRef(array));
+    if (reinterpret_cast<Array*>(array)->remote != nullptr)
+      return wrong("[executable] a constant of a nested program is an Array of the CPU");
     if (executable_check_input(out->program, int32_t(i), reinterpret_cast<Array*>(array)) < 0) return false;
     if (buffer_wait(reinterpret_cast<Array*>(array)->buffer) < 0) return false;
   }

@@ -7,6 +7,7 @@
 
 #include "cold_functions.h"
 #include "module.h"
+#include "pjrt.h"
 #include "pool.h"
 #include "stream.h"
 
@@ -19,24 +20,6 @@ namespace {
 constexpr double kInlineNs = 20000;  // shorter programs run with the GIL held
 constexpr int32_t kStackSlots = 128;
 constexpr int32_t kStackDynamic = 16;
-
-// An array that is on the stack if it is small.
-template <class T, int32_t kStack>
-class Small {
- public:
-  explicit Small(int32_t count) : data_(count <= kStack ? stack_ : new T[size_t(count)]) {}
-  ~Small() {
-    if (data_ != stack_) delete[] data_;
-  }
-  Small(const Small&) = delete;
-  Small& operator=(const Small&) = delete;
-  T* data() { return data_; }
-  T& operator[](int32_t i) { return data_[i]; }
-
- private:
-  T stack_[kStack];
-  T* data_;
-};
 
 bool donation_possible(const Plan& plan, const Operand* operands, const bool* donated, const OutputPlan& output) {
   const Operand& operand = operands[output.source];
@@ -246,12 +229,14 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
 }
 
 int executable_check_input(const Executable* executable, int32_t i, const Array* array) {
-  if (array->buffer == nullptr) {
+  const Plan& plan = *executable->plan;
+  if (array_is_deleted(array)) {
     set_deleted_error(array);
     return -1;
   }
-  const Plan& plan = *executable->plan;
-  if (plan.in_avals.empty() || array->buffer->nbytes >= plan.in_avals[size_t(i)]->nbytes) return 0;
+  if (array->remote != nullptr && array->aval->nbytes == plan.in_avals[size_t(i)]->nbytes) return 0;
+  if (array->remote == nullptr && (plan.in_avals.empty() || array->buffer->nbytes >= plan.in_avals[size_t(i)]->nbytes))
+    return 0;
   Ref given = steal(aval_text(array->aval, true)), wanted = steal(aval_text(plan.in_avals[size_t(i)], true));
   if (given && wanted)
     PyErr_Format(PyExc_TypeError, "[%U] input %d is %U, but the program was compiled for %U", executable->name, int(i),
@@ -326,7 +311,7 @@ bool read_donated(PyObject* donated, Py_ssize_t count, std::unique_ptr<bool[]>* 
   return true;
 }
 
-PyObject* wrap_outputs(const Plan& plan, Buffer** outputs) {
+PyObject* wrap_outputs(const Plan& plan, Buffer** outputs, uint32_t place) {
   Py_ssize_t count = Py_ssize_t(plan.outputs.size());
   Ref list = steal(PyList_New(count));
   Py_ssize_t i = 0;
@@ -338,15 +323,49 @@ PyObject* wrap_outputs(const Plan& plan, Buffer** outputs) {
       break;
     }
     PyList_SET_ITEM(list.get(), i, array);
+    if (place != 0 && is_array(array)) reinterpret_cast<Array*>(array)->place = place;
   }
   for (; i < count; ++i) buffer_release(outputs[i]);
   return list.release();
 }
 
+// Copies on the host of those inputs that are on other devices, made before the others are read: the wait for them lets
+// other threads run, which may delete Arrays.
+class Fetched {
+ public:
+  Fetched() = default;
+  ~Fetched() {
+    for (const auto& [input, buffer] : copies_) buffer_release(buffer);
+  }
+  Fetched(const Fetched&) = delete;
+  Fetched& operator=(const Fetched&) = delete;
+
+  bool fetch(PyObject* inputs) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs); ++i) {
+      PyObject* item = PyTuple_GET_ITEM(inputs, i);
+      if (!is_array(item) || reinterpret_cast<Array*>(item)->remote == nullptr) continue;
+      Buffer* buffer = array_ready_buffer(reinterpret_cast<Array*>(item));
+      if (buffer == nullptr) return false;
+      copies_.emplace_back(int32_t(i), buffer_retain(buffer));
+    }
+    return true;
+  }
+  Buffer* at(int32_t input) const {
+    for (const auto& [index, buffer] : copies_)
+      if (index == input) return buffer;
+    return nullptr;
+  }
+
+ private:
+  std::vector<std::pair<int32_t, Buffer*>> copies_;
+};
+
 PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"args", "donated", nullptr};
+  static const char* names[] = {"args", "donated", "place", nullptr};
   PyObject *arrays, *donated = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", const_cast<char**>(names), &arrays, &donated)) return nullptr;
+  int asked = -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Oi", const_cast<char**>(names), &arrays, &donated, &asked))
+    return nullptr;
   Executable* executable = reinterpret_cast<Executable*>(self);
   const Plan& plan = *executable->plan;
   // A tuple of our own: nobody else can change it while other threads run.
@@ -359,7 +378,11 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   std::unique_ptr<bool[]> flags;
   if (!read_donated(donated, plan.n_inputs, &flags)) return nullptr;
+  if (plan.device_program != nullptr) return run_on_device(executable, inputs.get(), flags.get(), asked);
+  uint32_t place = asked > 0 ? 1 : 0;
   Small<Operand, kStackSlots> operands(plan.n_inputs);
+  Fetched fetched;
+  if (!fetched.fetch(inputs.get())) return nullptr;
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
     PyObject* item = PyTuple_GET_ITEM(inputs.get(), i);
     if (!is_array(item)) {
@@ -368,14 +391,16 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
     const Array* array = reinterpret_cast<Array*>(item);
     if (executable_check_input(executable, i, array) < 0) return nullptr;
-    operands[i] = {array->buffer->data, array->buffer};
+    Buffer* buffer = array->remote == nullptr ? array->buffer : fetched.at(i);
+    operands[i] = {buffer->data, buffer};
+    if (asked < 0) place |= array->place & 1;
   }
   Small<Buffer*, kStackSlots> outputs(int32_t(plan.outputs.size()));
   Donation donation;
   for (int32_t i = 0; flags && i < 2 * plan.n_inputs; ++i) {  // first what is donated, then the others
     int32_t input = i % plan.n_inputs;
     Array* array = reinterpret_cast<Array*>(PyTuple_GET_ITEM(inputs.get(), input));
-    if (flags[size_t(input)] != (i < plan.n_inputs)) continue;
+    if (flags[size_t(input)] != (i < plan.n_inputs) || array->remote != nullptr) continue;
     if (array->buffer == nullptr) {
       donation.give_back();
       set_donated_twice_error(plan.name.c_str(), array);
@@ -385,7 +410,7 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   int status = executable_run(executable, operands.data(), flags.get(), outputs.data());
   if (status == kNotStarted) donation.give_back();
-  return status < 0 ? nullptr : wrap_outputs(plan, outputs.data());
+  return status < 0 ? nullptr : wrap_outputs(plan, outputs.data(), place);
 }
 
 const Plan& plan_of(PyObject* self) { return *reinterpret_cast<Executable*>(self)->plan; }
@@ -397,7 +422,8 @@ PyObject* get_cost_ns(PyObject* self, void*) { return PyFloat_FromDouble(plan_of
 
 PyMethodDef kMethods[] = {
     {"run", reinterpret_cast<PyCFunction>(entry_point<run_from_python>), METH_VARARGS | METH_KEYWORDS,
-     "run(args, donated=None) -> list of Arrays. Donated Arrays are deleted."},
+     "run(args, donated=None, place=-1) -> list of Arrays. Donated Arrays are deleted. place: where the results are; "
+     "without it they are committed if an operand is."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef kMembers[] = {

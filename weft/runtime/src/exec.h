@@ -20,6 +20,24 @@ struct Executable {
 
 extern PyTypeObject* ExecutableType;
 
+// An array that is on the stack if it is small.
+template <class T, int32_t kStack>
+class Small {
+ public:
+  explicit Small(int32_t count) : data_(count <= kStack ? stack_ : new T[size_t(count)]) {}
+  ~Small() {
+    if (data_ != stack_) delete[] data_;
+  }
+  Small(const Small&) = delete;
+  Small& operator=(const Small&) = delete;
+  T* data() { return data_; }
+  T& operator[](int32_t i) { return data_[i]; }
+
+ private:
+  T stack_[kStack];
+  T* data_;
+};
+
 inline bool is_executable(PyObject* object) { return Py_TYPE(object) == ExecutableType; }
 
 // One operand of a call. buffer is nullptr for a host scalar, whose bytes at data live until the call returns.

@@ -86,6 +86,8 @@ void GemmStep::plan() {
   most_rows = in_place && evicting ? std::min(kernels->height, kRowsAlike) : kernels->height;
   wide = m <= 2 * kRowsOfTask && n > m;
   plan_deep();
+  in_runs = !few_sums && !alike && reads_runs();
+  in_place = in_place && !in_runs;
   if (epilogue != nullptr) cost += epilogue->cost_ns();
   // tasks use the thread's scratch between their parts; one call of a flat epilogue wants whole rows
   by_part = form == Form::grid && !epilogue->needs_scratch();
@@ -275,12 +277,15 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
   const UnitUse use(kernels->unit);
   const int64_t width = tile_columns(), steps = steps_of(block.k);
   const int64_t slivers = pieces_of(block.rows, block.a_packed ? kernels->height : most_rows);
-  const GemmTileFunction* functions = block.a_packed ? kernels->packed : kernels->strided;
+  const GemmTileFunction* functions = block.a_packed ? kernels->packed
+                                      : block.runs != nullptr ? kernels->in_runs : kernels->strided;
   GemmTile tile{};
   tile.a_row = block.a_row;
   tile.a_k = block.a_k;
   tile.c_row = block.c_row;
   tile.k = steps;
+  tile.runs = block.runs;
+  tile.run_count = block.run_count;
   tile.add = block.add;
   tile.exchanged = exchanged;
   const int64_t packed_sliver = width * steps * kernels->packed_bytes;

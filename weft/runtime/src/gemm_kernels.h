@@ -30,6 +30,12 @@ struct GemmCarry {
   int64_t first, steps;  // for a matrix unit: `to` is the sliver's begin, the rows are those of its steps from `first`
 };
 
+// Terms of rows that lie one stride apart.
+struct GemmRun {
+  int64_t offset;  // bytes from the row's first element to the run's
+  int64_t k;
+};
+
 // One tile of the result. Strides count elements.
 struct GemmTile {
   const char* a;
@@ -43,6 +49,8 @@ struct GemmTile {
   int64_t fetch_step;  // bytes, or 0
   char* store;    // storing kernels leave the columns of b here, packed
   const GemmCarry* carry;  // carrying kernels are packed ones that copy these meanwhile
+  const GemmRun* runs;     // of the terms of a, which kernels `in_runs` read where they lie; b is packed
+  int64_t run_count;
   int rows;       // 1 to height
   int columns;    // of the result, 1 to vectors * lanes
   bool exchanged;  // the rows are the product's right operand
@@ -161,6 +169,7 @@ struct GemmKernels {
   void (*vector)(const GemmVector& work);  // or nullptr
   double flops_per_ns;                     // of one thread
   const GemmUnit* unit;                    // or nullptr
+  const GemmTileFunction* in_runs;         // a where it lies, the terms of b packed; or nullptr
 };
 
 // Of whom limits are that were measured on one processor of each maker.

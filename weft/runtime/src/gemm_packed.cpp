@@ -13,6 +13,9 @@ namespace {
 constexpr int64_t kSharedBytes = 32 << 20;  // packed operand of all threads
 constexpr int64_t kHeldBytes = 1 << 20;      // half a second-level cache
 constexpr int64_t kMostLines = 64;           // rows or columns of a tile
+constexpr int64_t kLeastRun = 8;             // of terms that are read where they lie
+constexpr int64_t kFewRows = 8;              // of a tile, if they are in one set of the first cache
+constexpr int64_t kManyRows = 512;           // that make packing the columns worth it
 
 }  // namespace
 
@@ -137,6 +140,8 @@ void GemmStep::multiply_packed(const Product& product) const {
 int64_t GemmStep::task_size(const Product& product, int64_t extent) const {
   const int64_t tasks = 4 * product.job->threads;
   if (wide) return up(std::clamp<int64_t>(pieces_of(extent, tasks), tile_columns(), kColumnsOfTask), tile_columns());
+  if (in_runs && a_rows.count > 1 && a_rows.extents[0] <= kRowsOfTask)  // whole runs of rows
+    return up(std::clamp<int64_t>(pieces_of(extent, tasks), 1, kRowsOfTask + 1 - a_rows.extents[0]), a_rows.extents[0]);
   return packed_rows(std::clamp<int64_t>(pieces_of(extent, tasks), 1, kRowsOfTask));
 }
 
@@ -163,14 +168,16 @@ void GemmStep::run_packed(void* context, int64_t low, int64_t high) {
   const Range& range = *static_cast<const Range*>(context);
   const GemmStep& step = *range.step;
   Job& job = *range.product->job;
-  const int64_t own_bytes = (up(range.size, step.kernels->lanes) + 1) * step.steps_of(step.span) * step.kernels->packed_bytes;
+  const int64_t packed = (up(range.size, step.kernels->lanes) + 1) * step.steps_of(step.span) * step.kernels->packed_bytes;
+  const int64_t own_bytes = step.in_runs ? 64 : packed;
   const int64_t tasks = pieces_of(step.m, range.size);
   for (int64_t index = low; index < high && !stream_cancelled(job.number); ++index) {
     const int64_t task = job.symmetric ? tasks - 1 - index : index;  // the longest ones first
     const int64_t first = task * range.size, last = std::min(step.m, first + range.size);
     char* own = static_cast<char*>(thread_scratch(own_bytes));  // each time: an epilogue may have used it
     if (own == nullptr) return job.failed.store(true, std::memory_order_relaxed);
-    step.multiply_rows(range, first, last - first, own);
+    if (step.in_runs) step.multiply_in_runs(range, first, last);
+    else step.multiply_rows(range, first, last - first, own);
     if (!step.by_part && step.rows_by_task(range.columns) && range.k1 == step.k && !job.symmetric)
       step.finish(*range.product, first, last, 0, step.n);
   }
@@ -190,6 +197,46 @@ void GemmStep::multiply_rows(const Range& range, int64_t row, int64_t rows, char
     block.symmetric = range.product->job->symmetric;
     block.last = k0 + block.k == k && !block.symmetric;
     multiply_block(block, *range.product);
+  }
+}
+
+// Whether the rows of a are read where they lie. Windows overlap: packing would copy most elements several times.
+bool GemmStep::reads_runs() const {
+  if (kernels->in_runs == nullptr || vector || wide || k == 0) return false;
+  const int64_t rows = a_rows.run(0, m), terms = a_sum.run(0, k), item = kernels->source_bytes;
+  if (3 * rows < 2 * kernels->height || terms < std::min(k, kLeastRun)) return false;
+  const int64_t apart = (a_k == 1 ? a_row : a_k) * item;  // lines of one set of the first cache evict each other
+  if (apart % 2048 == 0 && (a_k != 1 || kernels->height > kFewRows)) return false;
+  return !plain || (a_k == 1 && m >= kManyRows && (!in_place || n * k * item > kNearBytes));
+}
+
+// Rows of a where they lie, by parts that lie one stride apart.
+void GemmStep::multiply_in_runs(const Range& range, int64_t first, int64_t last) const {
+  GemmRun runs[kGemmBlock];
+  for (int64_t k0 = range.k0; k0 < range.k1 && !stream_cancelled(range.product->job->number); k0 += span) {
+    const int64_t depth = std::min(span, range.k1 - k0);
+    GemmRuns terms(a_sum, k0);
+    int64_t count = 0;
+    for (int64_t at = 0; at < depth; at += runs[count++].k, terms.advance(runs[count - 1].k))
+      runs[count] = {terms.offset * kernels->source_bytes, terms.left(depth - at)};
+    for (int64_t row = first, rows; row < last; row += rows) {
+      rows = a_rows.run(row, last - row);
+      Block block = packed_block(range, row, range.column0);
+      block.a_packed = false;
+      block.a = range.product->a + a_rows.at(row) * kernels->source_bytes;
+      block.a_row = a_row;
+      block.a_k = a_k;
+      block.runs = runs;
+      block.run_count = count;
+      block.rows = rows;
+      block.columns = range.columns;
+      block.k = depth;
+      block.b = shared_block(range, k0, packed_columns(range.columns));
+      block.b_sliver = tile_columns() * depth * kernels->packed_bytes;
+      block.add = k0 > 0;
+      block.last = k0 + depth == k;
+      multiply_block(block, *range.product);
+    }
   }
 }
 

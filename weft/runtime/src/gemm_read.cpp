@@ -88,6 +88,7 @@ std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places
   Ref rows = fields.tuple("rows"), columns = fields.tuple("columns"), summed = fields.tuple("summed");
   Ref batch = fields.tuple("batch"), whole = fields.tuple("whole");
   step->in_chains = fields.flag("in_chains");
+  const bool unit = fields.flag("unit");
   const int form = fields.word("form", forms, 5);
   Ref epilogue = fields.object("epilogue");
   if (!fields.ok()) return nullptr;
@@ -101,7 +102,7 @@ std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places
     PyErr_Format(PyExc_ValueError, "[gemm] no kernels multiply dtype %c to dtype %c", source, result);
     return nullptr;
   }
-  step->kernels = gemm_kernels(source, result, all_rows, all_columns, step->k);
+  step->kernels = unit ? gemm_kernels(source, result, all_rows, all_columns, step->k) : gemm_kernels(source, result);
   step->exchanged = exchanged != 0;
   step->result = result;
   if (!step->batch.read(batch.get())) return nullptr;

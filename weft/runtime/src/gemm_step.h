@@ -116,6 +116,8 @@ class GemmStep final : public Step {
     const GemmDigits* c_rows;  // c is the product's first row, and rows lie so; or nullptr
     int64_t rows, columns, k;
     char* store;  // b is not packed yet: the first sliver leaves it here
+    const GemmRun* runs = nullptr;  // of k, where a is read in runs
+    int64_t run_count = 0;
     const Unit* next = nullptr;  // whose columns are packed meanwhile
     bool a_packed, b_padded, add;
     bool last;              // of k: the epilogue may follow
@@ -212,6 +214,8 @@ class GemmStep final : public Step {
   }
   static void run_packed(void* context, int64_t low, int64_t high);
   void multiply_rows(const Range& range, int64_t row, int64_t rows, char* own) const;
+  bool reads_runs() const;
+  void multiply_in_runs(const Range& range, int64_t row, int64_t rows) const;
   static void run_wide(void* context, int64_t low, int64_t high);
   void multiply_columns(const Range& range) const;
   Unit claim(const Range& range, char* to) const;
@@ -246,6 +250,7 @@ class GemmStep final : public Step {
   bool few_sums = false;  // the sums of a block of k are few beside its operands, which a cache holds
   bool a_as_it_lies = false, b_as_it_lies = false;  // such a block of them is not packed
   bool alike = false;  // a product of rows and the same rows, if both operands lie at the same place
+  bool in_runs = false;  // b is packed, and a is read where it lies
   mutable std::atomic<unsigned> turns{0};  // runs that were read to and fro
   int64_t most_rows = 0;      // of a tile that reads rows in place
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain

@@ -25,7 +25,7 @@ constexpr int kRowsAhead = 24;  // of an operand that is packed: its rows lie in
 
 constexpr int kRowsCarried = 16;  // ahead of which rows are fetched that are copied during tiles
 
-enum class Mode { packed, strided, storing, carrying };
+enum class Mode { packed, strided, storing, carrying, in_runs };
 
 // Keeps the compiler from deriving a value from others, or others from it: what it would keep in registers instead.
 template <class T>
@@ -130,6 +130,31 @@ inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vec
   }
 }
 
+// The same where the terms of a lie in runs, and b is packed.
+template <class E, int height, int vectors>
+inline void accumulate_runs(const GemmTile& tile, typename E::Sum (&sums)[height][vectors]) {
+  using T = typename E::T;
+  const T* b = reinterpret_cast<const T*>(tile.b);
+  for (const GemmRun *run = tile.runs, *end = run + tile.run_count; run != end; ++run) {
+    RowWalk<T, height, false> a(reinterpret_cast<const T*>(tile.a + run->offset), tile.a_row, tile.a_k);
+    for (int64_t k = run->k; k > 0; --k) {
+      typename E::V columns[vectors];
+      for (int v = 0; v < vectors; ++v) {
+        columns[v] = E::load(b + v * E::W);
+        __builtin_prefetch(b + (kAhead * vectors + v) * E::W);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < height; ++r) {
+        const typename E::Factor x = E::splat(a[r]);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) sums[r][v] = E::fma(x, columns[v], sums[r][v]);
+      }
+      a.advance();
+      b += vectors * E::W;
+    }
+  }
+}
+
 template <class E, int height, int vectors, Mode mode>
 void multiply_tile(const GemmTile& tile) {
   using T = typename E::T;
@@ -141,7 +166,8 @@ void multiply_tile(const GemmTile& tile) {
     for (int r = 0; r < height; ++r)
       for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + r * c_row + v * E::W, 1);
   typename E::Sum sums[height][vectors] = {};
-  if (last == E::W || tile.b_padded) accumulate<E, height, vectors, mode, false>(tile, sums);
+  if constexpr (mode == Mode::in_runs) accumulate_runs<E, height, vectors>(tile, sums);
+  else if (last == E::W || tile.b_padded) accumulate<E, height, vectors, mode, false>(tile, sums);
   else accumulate<E, height, vectors, mode, true>(tile, sums);
   hide(c);  // else the addresses of its rows are kept since they were prefetched
 #pragma GCC unroll 16
@@ -328,7 +354,8 @@ const GemmKernels* kernels_of(double flops_per_ns) {
                                       pack<E, S>,
                                       vector_of<E, same>(),
                                       flops_per_ns,
-                                      nullptr};
+                                      nullptr,
+                                      tiles_of<E, Mode::in_runs, floats>()};
   return &kernels;
 }
 

@@ -7,6 +7,7 @@
 #include "dispatch_table.h"
 #include "module.h"
 #include "operands.h"
+#include "pjrt.h"
 
 namespace weft {
 
@@ -26,19 +27,31 @@ JitFunction* g_latest = nullptr;       // the list of those that are alive; guar
 
 // ---- results ----
 
-// Wraps the output buffers (stolen) and puts them into the result's structure.
-PyObject* make_result(const CacheEntry* cached, Buffer** outputs) {
+PyObject* result_at(uint32_t place, ShapedArray* aval, Buffer* output) {
+  PyObject* made = result_new(aval, output);
+  if (place != 0 && made != nullptr && is_array(made)) reinterpret_cast<Array*>(made)->place = place;
+  return made;
+}
+PyObject* result_at(uint32_t place, ShapedArray* aval, Remote* output) {
+  return reinterpret_cast<PyObject*>(array_new_remote(aval, output, place));
+}
+void output_release(Buffer* output) { buffer_release(output); }
+void output_release(Remote* output) { remote_release(output); }
+
+// Wraps the outputs (stolen) and puts them into the result's structure.
+template <class Output>
+PyObject* make_result(const CacheEntry* cached, Output** outputs) {
   Py_ssize_t count = Py_ssize_t(cached->out_avals->size());
   ShapedArray* const* avals = cached->out_avals->data();
-  if (cached->out_shape == 'l') return result_new(avals[0], outputs[0]);
+  if (cached->out_shape == 'l') return result_at(cached->place, avals[0], outputs[0]);
   PyObject* tuple = PyTuple_New(count);
   Py_ssize_t made = 0;
   for (; tuple != nullptr && made < count; ++made) {
-    PyObject* array = result_new(avals[made], outputs[made]);
+    PyObject* array = result_at(cached->place, avals[made], outputs[made]);
     if (array == nullptr) Py_CLEAR(tuple);
     else PyTuple_SET_ITEM(tuple, made, array);
   }
-  for (; made < count; ++made) buffer_release(outputs[made]);
+  for (; made < count; ++made) output_release(outputs[made]);
   if (tuple == nullptr || cached->out_shape == 't') return tuple;
   PyObject* result = pytree_unflatten(cached->out_tree, &PyTuple_GET_ITEM(tuple, 0));
   Py_DECREF(tuple);
@@ -57,6 +70,7 @@ PyObject* call_cached(Entry* entry, Signature& signature, bool* handled) {
     ~Held() { entry_release(entry); }
   } held{entry};
   ++entry->references;
+  if (plan.device_program != nullptr) return call_on_device(entry, signature, handled);
   Operands operands(uint32_t(plan.n_inputs));
   int status = operands.gather(entry, signature);
   if (status <= 0) {
@@ -231,6 +245,8 @@ PyObject* call(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObj
 }  // namespace
 
 bool is_tracing() { return t_tracing; }
+
+PyObject* remote_results(const CacheEntry* cached, Remote** outputs) { return make_result(cached, outputs); }
 
 uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
 

@@ -33,6 +33,7 @@ struct CacheEntry {
   std::vector<ShapedArray*>* out_avals;  // owned
   std::vector<char>* donated;            // per leaf index
   bool any_donated;
+  uint32_t place;  // of the results
   char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else
   PyObject* weakrefs;
   // The tables it is installed in (borrowed: a table removes itself before it is freed), and its entry there.

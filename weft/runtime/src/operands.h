@@ -145,6 +145,10 @@ class Operands {
     // NumPy first: a conversion may run Python code, so the arrays are read only afterwards.
     for (uint32_t i = n_consts; i < count_; ++i) {
       const Leaf& leaf = leaves[entry->order[i - n_consts]];
+      if (leaf.kind == LeafKind::array) {
+        Array* array = reinterpret_cast<Array*>(leaf.object);
+        if (array->remote != nullptr && !fetch(array, signature, i)) return -1;
+      }
       if (leaf.kind < LeafKind::ndarray) continue;
       signature.retain();
       Buffer* buffer = copy_numpy(leaf, plan.in_avals.empty() ? nullptr : plan.in_avals[i], plan.name.c_str());
@@ -164,6 +168,7 @@ class Operands {
       const Leaf& leaf = leaves[entry->order[i - n_consts]];
       if (leaf.kind == LeafKind::array) {
         Array* array = reinterpret_cast<Array*>(leaf.object);
+        if (array->remote != nullptr) continue;  // fetched above
         if (array->buffer == nullptr) {
           set_deleted_error(array);
           return -1;
@@ -177,6 +182,16 @@ class Operands {
     return 1;
   }
 
+  // Operand i: the copy on the host of an Array on another device, which other threads may delete during the wait.
+  bool fetch(Array* array, Signature& signature, uint32_t i) {
+    signature.retain();
+    Buffer* buffer = array_ready_buffer(array);
+    if (buffer == nullptr) return false;
+    owned_.push_back(buffer_retain(buffer));
+    operands_[i] = {buffer->data, buffer};
+    return true;
+  }
+
   // Takes the buffers of donated Arrays, which count as deleted from now on. -1: error set, nothing taken.
   int donate(const Entry* entry, const Signature& signature) {
     uint32_t n_consts = uint32_t(entry->cached->consts->size());
@@ -186,6 +201,10 @@ class Operands {
         const Leaf& leaf = signature.leaves()[entry->order[i - n_consts]];
         if (donated_[i] != given || leaf.kind != LeafKind::array) continue;
         Array* array = reinterpret_cast<Array*>(leaf.object);
+        if (array->remote != nullptr) {  // the program has read a copy
+          if (given) donated_[i] = false, array_drop_buffer(array);
+          continue;
+        }
         if (array->buffer == nullptr) {  // it had one in gather
           donation_.give_back();
           set_donated_twice_error(entry->cached->executable->plan->name.c_str(), array);

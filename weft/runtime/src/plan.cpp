@@ -134,6 +134,7 @@ bool read_in_avals(PyObject* in_avals, Plan* plan) {
 Plan::~Plan() {
   for (ShapedArray* aval : in_avals) Py_DECREF(aval);
   for (OutputPlan& output : outputs) Py_XDECREF(output.aval);
+  Py_XDECREF(reinterpret_cast<PyObject*>(device_program));
 }
 
 bool PlaceReader::check(const Place& place, int64_t nbytes) const {

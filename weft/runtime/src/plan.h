@@ -84,6 +84,7 @@ struct Plan {
   bool has_python = false;
   bool unbounded = false;
   std::string name;  // of the program
+  struct DeviceProgram* device_program = nullptr;  // owned: of a plugin, which runs it instead of steps
 
   int32_t n_slots() const { return n_inputs + int32_t(outputs.size()) + int32_t(temps.size()); }
   ~Plan();

@@ -26,7 +26,8 @@ enum Tag : uint64_t {
   kIntKey = 11,
   kObjectKey = 12,
   kKeyword = 13,
-  kArguments = 14
+  kArguments = 14,
+  kPlace = 15,  // of the Array that follows, unless it is an uncommitted one of the CPU
 };
 uint64_t tag(Tag kind, uint64_t payload = 0) { return payload << 4 | kind; }
 
@@ -86,6 +87,7 @@ bool Signature::visit(PyObject* object) {
   if (type == ArrayType) {
     const Array* array = reinterpret_cast<Array*>(object);
     __builtin_prefetch(array->buffer);  // read when the operands are gathered
+    if (array->place != 0 && !push(tag(kPlace, array->place))) return false;
     return push_object(reinterpret_cast<PyObject*>(array->aval)) && leaf(object, LeafKind::array);
   }
   if (type == &PyFloat_Type) return push(tag(kScalar, uint64_t(LeafKind::real))) && leaf(object, LeafKind::real);

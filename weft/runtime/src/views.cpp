@@ -85,6 +85,7 @@ PyObject* copied(const Array* array, const Layout& view) {
   if (!aval) return nullptr;
   auto result = Owned<Array>::steal(array_allocate(aval.get(), "view", "a copy of some elements"));
   if (!result) return nullptr;
+  result->place = array->place;
   char* to = result->buffer->data;
   if (size > 0 && is_run) std::memcpy(to, dense.first, size_t(size * item));
   else if (size > 0) copy_rows(dense, 0, dense.first, to, item);

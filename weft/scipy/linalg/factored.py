@@ -334,16 +334,15 @@ def eigh_tridiagonal(
 
 
 @functools.partial(jit, static_argnames=("output",))
-def _schur(a: Any, output: str) -> tuple[Any, Any]:
+def _schur(a: Any, output: str) -> list[Any]:
     a = _inexact(a)
     if output == "complex":
         a = a.astype(matrices.complex_dtype(a.dtype))
-    t, z = general.schur(a)
-    return t, z
+    return list(general.schur(a))
 
 
-def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
-    """(t, z) with z t z' = a ([..., n, n]): t upper triangular, z orthonormal.
+def schur(a: Any, output: str = "real") -> list[Any]:
+    """[t, z] with z t z' = a ([..., n, n]): t upper triangular, z orthonormal.
 
     With ``output`` "real" the t of a real matrix has blocks of two rows for pairs of complex eigenvalues; "complex" has
     none. ValueError for another.
@@ -354,7 +353,7 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
     """
     if output not in ("real", "complex"):
         raise ValueError(f"Expected 'output' to be either 'real' or 'complex', got output={output!r}.")
-    return _schur(a, output)
+    return list(_schur(a, output))
 
 
 def _complex_form(t: Any, z: Any) -> tuple[Any, Any]:

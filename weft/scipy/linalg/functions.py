@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import weft.numpy as jnp
+from weft import dtypes
 from weft import operations as lax
 from weft.autodiff import derivatives
 from weft.control import branches, scan, while_loop
@@ -69,6 +70,11 @@ def _expm(a: Any, *, upper_triangular: bool, max_squarings: int) -> Any:
     return jnp.where(count > max_squarings, np.nan, made)
 
 
+def _full_precision(name: str, x: Any) -> None:
+    if dtypes.finfo(promotion.dtype_of(x)).bits < 32:
+        raise TypeError(f"{name}.dtype={promotion.dtype_of(x)} is not supported: convert it to float32 first")
+
+
 @functools.partial(jit, static_argnames=("upper_triangular", "max_squarings"))
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
     """The exponential of A ([..., n, n]), by a Pade approximant of A / 2**s, squared s times.
@@ -80,6 +86,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     [[1.0, 1.0], [0.0, 1.0]]
     """
     (A,) = promotion.promote_dtypes_inexact(A)
+    _full_precision("A", A)
     _square("A", A)
     mapped = functools.partial(_expm, upper_triangular=upper_triangular, max_squarings=max_squarings)
     return vectorized.vectorize(mapped, signature="(n,n)->(n,n)")(A)
@@ -95,6 +102,7 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
     [[1.0, 0.0], [0.0, 1.0]]
     """
     A, E = promotion.promote_dtypes_inexact(A, E)
+    _full_precision("A", A)
     if _square("A", A) != _square("E", E):
         raise ValueError(
             f"expected A and E to be the same shape, got A.shape={promotion.shape_of(A)} "

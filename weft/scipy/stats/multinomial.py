@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import dtypes
 from weft import numpy as wnp
 from weft.numpy import promotion
 from weft.scipy import special
@@ -23,6 +24,9 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
     """
     (p,) = promotion.promote_args_inexact("multinomial.logpmf", p)
     promotion.check_arraylike("multinomial.logpmf", x, n)
+    types = promotion.dtype_of(x), promotion.dtype_of(n)
+    if not all(dtypes.issubdtype(dtype, np.integer) for dtype in types):
+        raise ValueError(f"[multinomial] x and n must be of integer type, got {types[0]} and {types[1]}")
     x, n = promotion.promote_dtypes_numeric(x, n)
     fits = wnp.equal(wnp.sum(x, axis=-1), n)
     x, n = promotion.convert(x, p.dtype), promotion.convert(n, p.dtype)

@@ -1,0 +1,83 @@
+"""Decompositions of matrices as programs of loops, run by jaxlib: their defining equations, and NumPy's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.lax as lax
+import weft.numpy as jnp
+from weft import stablehlo
+
+pytest.importorskip("jaxlib", reason="StableHLO is run by jaxlib")
+
+from tests.stablehlo import running
+
+RNG = np.random.default_rng(0)
+
+
+def matrix(*shape: int, complex: bool = False) -> np.ndarray:
+    x = RNG.normal(size=shape)
+    return (x + 1j * RNG.normal(size=shape)).astype(np.complex64) if complex else x.astype(np.float32)
+
+
+def adjoint(x: np.ndarray) -> np.ndarray:
+    return np.swapaxes(x.conj(), -1, -2)
+
+
+def near(x: Any, y: Any) -> None:
+    np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-4)
+
+
+def orthonormal(x: np.ndarray) -> None:
+    near(adjoint(x) @ x, np.broadcast_to(np.eye(x.shape[-1]), (*x.shape[:-2], x.shape[-1], x.shape[-1])))
+
+
+@pytest.mark.parametrize("complex", [False, True])
+def test_decompositions(complex: bool) -> None:
+    square, tall, wide = (matrix(*shape, complex=complex) for shape in ((2, 4, 4), (5, 3), (3, 5)))
+    hermitian = square + adjoint(square)
+    flat = np.outer(np.arange(1, 5), np.arange(4)).astype(square.dtype)  # of rank 1
+    cases = {
+        "solve": (lambda a: jnp.linalg.solve(a, a @ a), square),
+        "eigh": (lambda a: tuple(jnp.linalg.eigh(a)), hermitian),
+        "qr": (lambda a: tuple(jnp.linalg.qr(a, mode="complete")), tall),
+        "svd": (lambda a: tuple(jnp.linalg.svd(a, full_matrices=False)), wide),
+    }
+    if not complex:
+        cases |= {
+            "det": (jnp.linalg.det, square),
+            "lu": (lax.linalg.lu, wide),
+            "full": (lambda a: tuple(jnp.linalg.svd(a)), tall),
+            "low": (lambda a: tuple(jnp.linalg.svd(a)), flat),
+        }
+    results = running.together([f for f, _ in cases.values()], [[a] for _, a in cases.values()])
+    found = dict(zip(cases, results, strict=True))
+    near(found["solve"][0], square)
+    values, vectors = found["eigh"]
+    near(values, np.linalg.eigvalsh(hermitian))
+    near(hermitian @ vectors, vectors * values[..., None, :])
+    q, r = found["qr"]
+    near(q @ r, tall)
+    orthonormal(q)
+    near(r, np.triu(r))
+    for name in {"svd", "full", "low"} & set(found):
+        (u, s, vt), a = found[name], cases[name][1]
+        near((u[..., : len(s)] * s) @ vt[: len(s)], a)
+        near(s, np.linalg.svd(a)[1])
+        orthonormal(u)
+        orthonormal(adjoint(vt))
+    if not complex:
+        near(found["det"][0], np.linalg.det(square))
+        factors, pivots, order = found["lu"]
+        near((np.tril(factors[:, :3], -1) + np.eye(3)) @ np.triu(factors), wide[order])
+        assert pivots.dtype == order.dtype == np.int32
+
+
+def test_what_has_no_program_says_so() -> None:
+    for function in (jnp.linalg.eigvals, lax.linalg.hessenberg, lambda a: lax.linalg.qr(a, pivoting=True)):
+        with pytest.raises(NotImplementedError, match=r"at .*test_decompositions\.py:\d+.*cannot be exported"):
+            stablehlo.module_text(weft.make_jaxpr(lambda a, function=function: function(a))(matrix(3, 3)))

@@ -1,0 +1,104 @@
+"""Saved programs, written: what ``saved`` reads, made of a compiled program, its kernels and its constants.
+
+The machine code of a kernel is what the cache on disk has of it, or is made anew from its nest.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import tempfile
+from typing import Any
+
+from weft import codegen
+from weft._base import target
+from weft.compiler import cache, disk, pipeline, saved, stored
+from weft.dispatch import devices, portable
+from weft.dispatch.ahead_of_time import Compiled
+from weft.dispatch.identity import Refusal
+
+
+class _Writer(stored.ProgramWriter):
+    """Kernels by their machine code, so that the file needs no other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_constant_bytes = float("inf")
+
+    def kernel(self, entry: cache.Compiled) -> int:
+        return self.kernels.setdefault(_object_of(entry), len(self.kernels))
+
+
+def _object_of(entry: cache.Compiled) -> tuple[bytes, str]:
+    """(machine code, symbol) of a kernel."""
+    machine = target.host()
+    if entry.nest is not None:
+        made = codegen.compile_nest(entry.nest, machine)
+        return made.bytes, made.symbol
+    store = disk.current()
+    found = store.load(entry.key) if store is not None and entry.key is not None else None
+    if found is None:
+        raise Refusal("the cache on disk, from which a kernel of it came, does not have that kernel any more")
+    return found.bytes, found.symbol
+
+
+def save(compiled: Compiled, path: Any) -> None:
+    """Write a compiled program to a file, which appears whole or not at all."""
+    content = to_bytes(compiled)
+    if compiled.saved_trees() is None:
+        raise NotImplementedError(
+            "[save] the arguments or results are containers of your own, of which a file has no form: use "
+            "weft.experimental.serialize_executable.serialize, and give their structures to deserialize_and_load"
+        )
+    path = os.fspath(path)
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(path)), prefix=".weft-")
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def to_bytes(compiled: Compiled) -> bytes:
+    """The content of the file; NotImplementedError, with the reason, for what cannot be saved."""
+    arguments, bound = compiled.parts()
+    writer = _Writer()
+    try:
+        program = _program(writer, bound.program, bound.place)
+        consts = writer.consts([_on_host(const) for const in bound.consts])
+        facts = (
+            arguments.trace.name, compiled.saved_trees(), [writer.aval(aval) for aval in arguments.avals],
+            [writer.aval(aval) for aval in arguments.trace.out_avals], bound.kept, arguments.donated, bound.donated,
+            arguments.paths(), _platform(bound.place), bound.place & 1,
+        )  # fmt: skip
+        types = list(map(portable.aval, writer.avals))
+        content = types, list(writer.kernels), program, consts, facts
+        body = portable.text(content)
+    except Refusal as refusal:
+        raise NotImplementedError(f"[save] {arguments.trace.name} cannot be saved: {refusal}") from None
+    if marshal.loads(body) != content:
+        raise NotImplementedError(f"[save] {arguments.trace.name} cannot be saved: it holds values of other types")
+    return saved.pack(body)
+
+
+def _on_host(const: Any) -> Any:
+    return const if const.place <= 1 else const.to_device(devices.CPU)
+
+
+def _platform(place: int) -> str:
+    """The platform of a plugin's device; empty for the CPU."""
+    device: Any = devices.BY_NUMBER[place >> 1]
+    return device.client.platform if device is not devices.CPU else ""
+
+
+def _program(writer: _Writer, program: Any, place: int) -> Any:
+    if isinstance(program, pipeline.Program):
+        return writer.program(program)
+    if place > 1:
+        backend: Any = devices.BY_NUMBER[place >> 1].client
+        numbers = [[writer.aval(aval) for aval in avals] for avals in (program.in_avals, program.out_avals)]
+        content = program.native.serialize()
+        return ("plugin", backend.platform, backend.platform_version, content, program.name, *numbers)
+    raise Refusal("it came from a file or from the cache on disk, of which only machine code is left")

@@ -1,0 +1,168 @@
+"""Programs on devices of plugins: a jaxpr is written as StableHLO, and the plugin compiles it.
+
+In: a program, the donated arguments and a device. Out: a ``DeviceProgram``, whose ``executable`` takes the captured
+arrays and then the arguments, and runs like one of the CPU's. It is an entry of the program level of the cache; its key
+has the device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from weft import config, errors, runtime
+from weft._base import lazy
+from weft.core import avals
+from weft.core.cache_keys import disk_key, program_key
+from weft.core.fingerprint import fingerprint
+from weft.core.jaxpr import ClosedJaxpr
+from weft.core.store import PROGRAMS
+from weft.dispatch import constants, devices, signature
+
+_PROGRAM_BYTES, _EQUATION_BYTES = 20_000, 1_000  # a guess: the plugin does not say
+
+
+class DeviceProgram:
+    """A program that a plugin has compiled for one device."""
+
+    consts: tuple[Any, ...] = ()
+    kernels_built = kernels_loaded = kernels_reused = 0
+
+    def __init__(self, name: str, source: ClosedJaxpr, text: str, device: Any) -> None:
+        self.name = name
+        self.source = source
+        self.stablehlo = text
+        self.device = device
+        self.in_avals = tuple([v.aval for v in source.jaxpr.invars])
+        self.out_avals = tuple([v.aval for v in source.jaxpr.outvars])
+        self.native: Any = None
+        self.executable: Any = None
+        self.milliseconds: dict[str, float] = {}
+        self.counted = False
+        self.keys: dict[Any, None] = {}
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Milliseconds of each stage; there are no kernels of weft's."""
+        return {
+            "milliseconds": dict(self.milliseconds), "kernels_built": 0, "kernels_loaded": 0, "kernels_reused": 0,
+        }  # fmt: skip
+
+    def with_consts(self, consts: Sequence[Any]) -> DeviceProgram:
+        """The same program for these captured values, on its device."""
+        if not consts:
+            return self
+        arrays = [signature.to_array(value, avals.get_aval(value)) for value in consts]
+        program = copy.copy(self)
+        program.keys = {}
+        program.consts = tuple([runtime.array_to_place(array, self.device.number << 1) for array in arrays])
+        return program
+
+    def uses(self) -> int:
+        return self.executable.runs
+
+    def retire(self) -> None:
+        """Nothing to do: traces keep the programs that they run."""
+
+    @property
+    def weight(self) -> int:
+        return _PROGRAM_BYTES + _EQUATION_BYTES * len(self.source.jaxpr.eqns) + len(self.stablehlo)
+
+    def text(self, form: str) -> str:
+        """The program as ``jaxpr`` or ``stablehlo``."""
+        if form in ("jaxpr", "stablehlo"):
+            return str(self.source.jaxpr) if form == "jaxpr" else self.stablehlo
+        raise ValueError(f"[as_text] a program on {self.device} has the forms jaxpr and stablehlo, not {form!r}")
+
+    def cost_analysis(self) -> dict[str, float]:
+        raise NotImplementedError(f"[cost_analysis] of a program on {self.device}, which only its plugin knows")
+
+    memory_analysis = cost_analysis
+
+
+def compile_on(closed: ClosedJaxpr, place: int, *, name: str, donated: tuple[bool, ...] = ()) -> DeviceProgram:
+    """The program compiled for the device of a place; equal programs are compiled once for a device."""
+    number = place >> 1
+    closed, consts = _with_constants_as_arguments(closed)
+    donated = (False,) * len(consts) + donated
+    key = program_key(("device", number, fingerprint(closed)), donated, config.token())
+    found = PROGRAMS.find(key)
+    if found is None:
+        found = _compile(closed, devices.BY_NUMBER[number], name, donated)
+        PROGRAMS.add(key, found)
+    return found.with_consts(consts)
+
+
+def _with_constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
+    """(a program without captured values, which are its first arguments; the values)."""
+    lifted = constants.lifted(closed.jaxpr)
+    consts = (*closed.consts, *lifted.values)
+    return (ClosedJaxpr(constants.as_arguments(lifted.jaxpr)), consts) if consts else (closed, ())
+
+
+def _compile(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, ...]) -> DeviceProgram:
+    start = time.perf_counter()
+    attributes = ["jax.buffer_donor = true" if given else "" for given in donated]
+    writer = lazy.submodule("weft.stablehlo")
+    text = writer.module_text(closed, module_name=f"jit_{name}", argument_attributes=attributes)
+    written = time.perf_counter()
+    program = DeviceProgram(name, closed, text, device)
+    program.native = compiled_by_plugin(text.encode(), device)
+    program.executable = runtime.device_executable(program.native, program.in_avals, program.out_avals, name)
+    program.milliseconds = {"stablehlo": (written - start) * 1e3, "plugin": (time.perf_counter() - written) * 1e3}
+    return program
+
+
+def compiled_by_plugin(text: bytes, device: Any) -> Any:
+    """What the plugin makes of a module: from the cache on disk, or compiled now and kept there."""
+    backend, options = device.client, compile_options(device.id)
+    disk = lazy.submodule("weft.compiler.disk")
+    store = disk.current()
+    if store is None:
+        return backend.native.compile(text, options, device.number)
+    # the plugin's text alone may be the same for two builds of it
+    status = os.stat(backend.path)
+    library = f"{backend.path} {status.st_size} {status.st_mtime_ns} {backend.api_version} {backend.platform_version}"
+    key = disk_key("plugin", f"{library} {device.device_kind}", options + text, store.version)
+    found = store.load(key, disk.PROGRAM)
+    if found is not None:
+        try:
+            return backend.native.deserialize(found.bytes, options, device.number)
+        except errors.JaxRuntimeError as error:
+            store.remove(key, str(error), disk.PROGRAM)
+    made = backend.native.compile(text, options, device.number)
+    with contextlib.suppress(errors.JaxRuntimeError, NotImplementedError):  # not every plugin can write its programs
+        store.store(key, "plugin", made.serialize(), disk.PROGRAM)
+    return made
+
+
+def compile_options(device_id: int) -> bytes:
+    """A serialized ``CompileOptionsProto`` of OpenXLA for one device.
+
+    Field 3 has the options of the build: 4 and 5 are the numbers of replicas and partitions, 9 the devices (1 replica,
+    1 computation, the list of ids).
+    """
+    ids = _bytes_field(1, _varint(device_id))
+    assignment = _number_field(1, 1) + _number_field(2, 1) + _bytes_field(3, ids)
+    return _bytes_field(3, _number_field(4, 1) + _number_field(5, 1) + _bytes_field(9, assignment))
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; the high bit says that more follow (protocol buffers)."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _number_field(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _bytes_field(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value

@@ -1,0 +1,131 @@
+// Devices of other hardware, reached through plugins: what the files pjrt_*.cpp and Array share.
+//
+// A plugin, its client and its devices exist until the process ends. A device has a number, from 1; 0 is the CPU. The
+// `place` of an Array is twice that number, plus 1 if the Array is committed to its device.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "array.h"
+#include "exec.h"
+#include "pjrt_api.h"
+
+namespace weft {
+
+// A loaded plugin: its table of functions.
+struct Plugin {
+  const pjrt::Api* api;
+  std::string path;
+
+  // Whether the plugin's table is long enough for an entry, and has it.
+  bool has(pjrt::Function entry) const {
+    size_t offset = offsetof(pjrt::Api, entries) + size_t(entry) * sizeof(void*);
+    return offset + sizeof(void*) <= api->struct_size && api->entries[size_t(entry)] != nullptr;
+  }
+};
+
+// Calls an entry that was probed when the plugin was opened. The caller owns the error; nullptr is success.
+template <class Args>
+pjrt::Error* pjrt_call(const Plugin& plugin, pjrt::Function entry, Args& args) {
+  args.struct_size = sizeof(Args);
+  return reinterpret_cast<pjrt::Error* (*)(Args*)>(plugin.api->entries[size_t(entry)])(&args);
+}
+
+// Sets a Python error with the plugin's text and destroys the plugin's error. GIL held; returns nullptr.
+PyObject* set_pjrt_error(const Plugin& plugin, pjrt::Error* error, const char* what);
+
+// Reports an error where none can be raised, and destroys it. GIL held; the current exception stays.
+void report_pjrt_error(const Plugin& plugin, pjrt::Error* error, const char* what);
+int pjrt_code(const Plugin& plugin, const pjrt::Error* error);
+constexpr int kUnimplemented = 12;
+
+// Waits for an event and destroys it. GIL held on entry and return; handles signals. 0, or -1 with an error set.
+int pjrt_wait(const Plugin& plugin, pjrt::Event* event, const char* what);
+bool pjrt_is_ready(const Plugin& plugin, pjrt::Event* event);  // without destroying it
+void pjrt_destroy_event(const Plugin& plugin, pjrt::Event* event);
+
+// One device that programs can run on.
+struct PluginDevice {
+  const Plugin* plugin;
+  pjrt::Client* client;
+  pjrt::Device* device;
+  std::string name;  // "cpu_plugin:0"
+};
+
+// By number; [0] stands for the CPU. Entries are only added, with the GIL held.
+std::vector<std::unique_ptr<PluginDevice>>& plugin_devices();
+
+// The device of a place, or nullptr with a Python error set (no such device; a forked child).
+PluginDevice* device_of_place(uint32_t place);
+
+// True, with an error set, in a forked child of the process that made the clients: their threads are not here.
+bool refuse_after_fork();
+bool is_forked_child();
+
+// The memory of an Array on a device. Counted by hand, with the GIL held.
+struct Remote {
+  int references = 1;
+  uint32_t number;  // of the device
+  bool ready = false;
+  pjrt::DeviceBuffer* handle;      // owned
+  Buffer* host = nullptr;          // owned: a copy of the elements, or nullptr
+  pjrt::Event* copying = nullptr;  // owned: the copy to `host` is under way
+};
+
+inline Remote* remote_retain(Remote* remote) {
+  ++remote->references;
+  return remote;
+}
+
+// Owned Remote for a device's buffer (stolen).
+Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle);
+
+// Owned Array. Borrows aval, steals remote (also when it fails).
+Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place);
+
+// Owned Remote with a copy of host memory, or nullptr with an error set. GIL held, released meanwhile. `owner` is the
+// Buffer that holds the memory (kept until it is copied), or nullptr: then the memory is read during the call only.
+Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, Buffer* owner);
+
+// Owned Remote with the elements of an Array on the device, or nullptr with an error set: the Array's own if it is there.
+Remote* remote_of_array(uint32_t number, Array* array);
+
+int remote_block(Remote* remote);  // until it is computed; 0, or -1 with an error set
+bool remote_is_ready(Remote* remote);
+
+// A program that was compiled for a device; a Python object.
+struct DeviceProgram {
+  PyObject_HEAD
+  PluginDevice* device;          // borrowed: exists until the process ends
+  pjrt::Executable* executable;  // owned
+  uint32_t number;               // of the device
+  uint32_t n_outputs;
+};
+
+// Runs a plan of a device on its own inputs. `inputs`: n_inputs of them, retained by the caller. donated: flags or
+// nullptr. outputs receives owned Remotes. 0, or -1 with an error set.
+int device_run(const Plan& plan, Remote* const* inputs, const bool* donated, Remote** outputs);
+
+// A call of a jitted function by a program on a device: as call_cached of jit.cpp.
+PyObject* call_on_device(struct Entry* entry, class Signature& signature, bool* handled);
+
+// Executable.run of such a program. `place`: of the results; negative: they are committed if an operand is.
+PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* donated, int place);
+
+// The result of a call whose outputs (stolen) are on a device, as make_result of jit.cpp.
+PyObject* remote_results(const struct CacheEntry* cached, Remote** outputs);
+
+// Owned PjrtClient, whose devices are called `name`:0 and so on, and which owns the plugin's client from now on.
+PyObject* client_new(const Plugin* plugin, pjrt::Client* client, const char* name);
+
+// Owned PjrtProgram for an executable (stolen, also when it fails).
+PyObject* device_program_new(uint32_t number, pjrt::Executable* executable);
+
+int register_pjrt_clients(PyObject* module);
+int register_pjrt_arrays(PyObject* module);
+int register_pjrt_programs(PyObject* module);
+
+}  // namespace weft

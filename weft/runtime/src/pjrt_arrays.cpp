@@ -1,0 +1,336 @@
+// Arrays on devices of plugins: memory from and to the host, readiness, release.
+#include <algorithm>
+#include <cstring>
+
+#include "module.h"
+#include "numpy_api.h"
+#include "pjrt.h"
+
+namespace weft {
+
+using pjrt::Function;
+
+namespace {
+
+constexpr int64_t kCopiedAtOnce = 64 << 10;  // bytes: smaller arrays are copied during the call, with the GIL held
+
+struct TypeOfNumber {
+  int type_number, element_type;
+};
+std::vector<TypeOfNumber> g_extra_types;  // of dtypes that are not NumPy's own; GIL held
+
+int element_type(const ShapedArray* aval) {
+  switch (aval->type_number) {
+    case kExtendedType: return pjrt::kU32;  // keys: words
+    case NPY_BOOL: return pjrt::kPred;
+    case NPY_INT8: return pjrt::kS8;
+    case NPY_INT16: return pjrt::kS16;
+    case NPY_INT32: return pjrt::kS32;
+    case NPY_INT64: return pjrt::kS64;
+    case NPY_UINT8: return pjrt::kU8;
+    case NPY_UINT16: return pjrt::kU16;
+    case NPY_UINT32: return pjrt::kU32;
+    case NPY_UINT64: return pjrt::kU64;
+    case NPY_HALF: return pjrt::kF16;
+    case NPY_FLOAT: return pjrt::kF32;
+    case NPY_DOUBLE: return pjrt::kF64;
+    case NPY_CFLOAT: return pjrt::kC64;
+    case NPY_CDOUBLE: return pjrt::kC128;
+  }
+  for (const TypeOfNumber& extra : g_extra_types)
+    if (extra.type_number == aval->type_number) return extra.element_type;
+  return pjrt::kInvalid;
+}
+
+// The extents of an aval on a device: of keys, those of their words.
+struct Extents {
+  int64_t extents[kMaxRank + 1];
+  size_t rank;
+
+  explicit Extents(const ShapedArray* aval) : rank(size_t(aval->ndim)) {
+    std::copy_n(aval->extents, aval->ndim, extents);
+    if (aval->type_number == kExtendedType) extents[rank++] = aval->itemsize / 4;
+  }
+};
+
+const PluginDevice& device_of(const Remote* remote) { return *plugin_devices()[remote->number]; }
+
+// The plugin's callback when a host's memory is no longer read or written: any thread, no GIL.
+void release_host(pjrt::Error* error, void* buffer) {
+  (void)error;  // the same error is found where the array is used; it is leaked, since no plugin is at hand here
+  buffer_release(static_cast<Buffer*>(buffer));
+}
+
+// Releases `buffer` (stolen) once `event` (stolen) has happened.
+void release_after(const Plugin& plugin, pjrt::Event* event, Buffer* buffer) {
+  if (pjrt_is_ready(plugin, event)) {
+    buffer_release(buffer);
+  } else {
+    pjrt::EventOnReadyArgs args{};
+    args.event = event;
+    args.callback = release_host;
+    args.argument = buffer;
+    pjrt_call(plugin, Function::event_on_ready, args);  // an error here leaks the memory, which may still be in use
+  }
+  pjrt_destroy_event(plugin, event);
+}
+
+// Starts the copy to the host, unless there is one; 0, or -1 with an error set.
+int start_copy(Remote* remote, ShapedArray* aval) {
+  if (remote->host != nullptr) return 0;
+  if (refuse_after_fork()) return -1;
+  const PluginDevice& device = device_of(remote);
+  Buffer* host = buffer_allocate(aval->nbytes);
+  if (host == nullptr) {
+    set_array_memory_error(aval, "device", "a copy on the host");
+    return -1;
+  }
+  Extents shape(aval);
+  int64_t minor_to_major[kMaxRank + 1];
+  for (size_t i = 0; i < shape.rank; ++i) minor_to_major[i] = int64_t(shape.rank - 1 - i);
+  pjrt::Layout layout{};
+  layout.struct_size = sizeof layout;
+  layout.tiled.struct_size = sizeof layout.tiled;
+  layout.tiled.minor_to_major = minor_to_major;
+  layout.tiled.minor_to_major_size = shape.rank;
+  pjrt::BufferToHostArgs args{};
+  args.buffer = remote->handle;
+  args.layout = shape.rank > 1 ? &layout : nullptr;
+  args.data = host->data;
+  args.size = size_t(aval->nbytes);
+  PyThreadState* state = PyEval_SaveThread();
+  pjrt::Error* error = pjrt_call(*device.plugin, Function::buffer_to_host, args);
+  in_python<PyEval_RestoreThread>(state);
+  if (error != nullptr) {
+    buffer_release(host);
+    set_pjrt_error(*device.plugin, error, "copy to the host");
+    return -1;
+  }
+  if (remote->host != nullptr) {  // another thread was faster
+    release_after(*device.plugin, args.event, host);
+    return 0;
+  }
+  remote->host = host;
+  remote->copying = args.event;
+  return 0;
+}
+
+// Borrowed copy on the host, complete; nullptr with an error set. The caller holds a reference to the Remote.
+Buffer* host_copy(Remote* remote, ShapedArray* aval) {
+  if (start_copy(remote, aval) < 0) return nullptr;
+  while (remote->copying != nullptr) {
+    const PluginDevice& device = device_of(remote);
+    pjrt::Event* event = std::exchange(remote->copying, nullptr);
+    Buffer* host = std::exchange(remote->host, nullptr);
+    // Other threads that ask meanwhile start a copy of their own.
+    if (pjrt_wait(*device.plugin, event, "copy to the host") < 0) {
+      if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) buffer_release(host);  // else it may still be written
+      return nullptr;
+    }
+    if (remote->host == nullptr) remote->host = host;
+    else if (remote->copying == nullptr) buffer_release(host);
+    else std::swap(remote->host, host), release_after(*device.plugin, std::exchange(remote->copying, nullptr), host);
+    remote->ready = true;
+  }
+  return remote->host;
+}
+
+// ---- functions for Python ----
+
+bool read_array(PyObject* object, Array** out) {
+  if (!is_array(object)) {
+    PyErr_Format(PyExc_TypeError, "[pjrt] expected an Array, got %R", object);
+    return false;
+  }
+  *out = reinterpret_cast<Array*>(object);
+  return true;
+}
+
+PyObject* array_to_place(PyObject*, PyObject* args) {
+  PyObject* object;
+  unsigned int place;
+  Array* array;
+  if (!PyArg_ParseTuple(args, "OI:array_to_place", &object, &place) || !read_array(object, &array)) return nullptr;
+  if (place > 1) {
+    if (device_of_place(place) == nullptr) return nullptr;
+    Remote* remote = remote_of_array(place >> 1, array);
+    if (remote == nullptr) return nullptr;
+    return reinterpret_cast<PyObject*>(array_new_remote(array->aval, remote, place));
+  }
+  Buffer* buffer = array->buffer != nullptr ? array->buffer : array_ready_buffer(array);
+  if (buffer == nullptr) return nullptr;
+  Array* moved = array_new(array->aval, buffer_retain(buffer));
+  if (moved != nullptr) moved->place = place;
+  return reinterpret_cast<PyObject*>(moved);
+}
+
+PyObject* copy_to_host_async(PyObject*, PyObject* object) {
+  Array* array;
+  if (!read_array(object, &array)) return nullptr;
+  if (array->remote != nullptr && start_copy(array->remote, array->aval) < 0) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// The place that committed Arrays among the leaves ask for, 0 if there are none; -1: they ask for several.
+PyObject* committed_place(PyObject*, PyObject* leaves) {
+  Ref sequence = steal(in_python<PySequence_Fast>(leaves, "[committed_place] expected a sequence"));
+  if (!sequence) return nullptr;
+  long found = 0;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), i);
+    if (!is_array(item)) continue;
+    long place = long(reinterpret_cast<Array*>(item)->place);
+    if (!(place & 1) || place == found) continue;
+    if (found != 0) return PyLong_FromLong(-1);
+    found = place;
+  }
+  return PyLong_FromLong(found);
+}
+
+PyObject* set_types(PyObject*, PyObject* pairs) {
+  if (!PyTuple_Check(pairs)) return PyErr_Format(PyExc_TypeError, "[set_pjrt_types] expected a tuple, got %R", pairs);
+  g_extra_types.clear();
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); ++i) {
+    PyObject* dtype;
+    int type;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, i), "O!i;[set_pjrt_types] (dtype, type)", &PyArrayDescr_Type, &dtype,
+                          &type))
+      return nullptr;
+    g_extra_types.push_back({reinterpret_cast<PyArray_Descr*>(dtype)->type_num, type});
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kFunctions[] = {
+    {"array_to_place", entry_point<array_to_place>, METH_VARARGS,
+     "array_to_place(array, place) -> Array there: twice the device's number, plus 1 for a committed one."},
+    {"copy_to_host_async", entry_point<copy_to_host_async>, METH_O, "Starts the copy of an Array to the host."},
+    {"committed_place", entry_point<committed_place>, METH_O,
+     "committed_place(leaves) -> the place of the committed Arrays, 0 for none; -1 if they disagree."},
+    {"set_pjrt_types", entry_point<set_types>, METH_O, "set_pjrt_types(((dtype, type), ...)): beyond NumPy's own."},
+    {},
+};
+
+}  // namespace
+
+Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle) {
+  auto* remote = new Remote;
+  remote->number = number;
+  remote->handle = handle;
+  return remote;
+}
+
+void remote_release(Remote* remote) {
+  if (--remote->references > 0) return;
+  if (is_forked_child()) {  // the plugin's locks may be held by threads that are not here: its memory stays
+    delete remote;
+    return;
+  }
+  const Plugin& plugin = *device_of(remote).plugin;
+  if (remote->copying != nullptr) release_after(plugin, remote->copying, remote->host);
+  else if (remote->host != nullptr) buffer_release(remote->host);
+  pjrt::BufferArgs args{};
+  args.buffer = remote->handle;
+  pjrt::Error* error = pjrt_call(plugin, Function::buffer_destroy, args);
+  if (error != nullptr) report_pjrt_error(plugin, error, "release of memory");
+  delete remote;
+}
+
+Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place) {
+  Array* array = array_new(aval, nullptr);
+  if (array == nullptr) {
+    remote_release(remote);
+    return nullptr;
+  }
+  array->remote = remote;
+  array->place = place;
+  return array;
+}
+
+Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, Buffer* owner) {
+  PluginDevice* device = device_of_place(number << 1);
+  if (device == nullptr) return nullptr;
+  pjrt::BufferFromHostArgs args{};
+  args.type = element_type(aval);
+  if (args.type == pjrt::kInvalid || aval->nbytes < 0) {
+    PyErr_Format(PyExc_NotImplementedError, "[pjrt] %s takes no arrays of type %R", device->name.c_str(), aval);
+    return nullptr;
+  }
+  Extents shape(aval);
+  bool later = owner != nullptr && aval->nbytes > kCopiedAtOnce;
+  args.client = device->client;
+  args.data = data;
+  args.extents = shape.extents;
+  args.rank = shape.rank;
+  args.semantics = later ? pjrt::kUntilTransferCompletes : pjrt::kOnlyDuringCall;
+  args.device = device->device;
+  PyThreadState* state = later ? PyEval_SaveThread() : nullptr;
+  pjrt::Error* error = pjrt_call(*device->plugin, Function::buffer_from_host, args);
+  if (state != nullptr) in_python<PyEval_RestoreThread>(state);
+  if (error != nullptr) {
+    set_pjrt_error(*device->plugin, error, "copy to the device");
+    return nullptr;
+  }
+  if (later) release_after(*device->plugin, args.host_done, buffer_retain(owner));
+  else if (args.host_done != nullptr) pjrt_destroy_event(*device->plugin, args.host_done);
+  return remote_new(number, args.buffer);
+}
+
+Remote* remote_of_array(uint32_t number, Array* array) {
+  if (array->remote != nullptr && array->remote->number == number) return remote_retain(array->remote);
+  Buffer* buffer = array_ready_buffer(array);
+  if (buffer == nullptr) return nullptr;
+  buffer_retain(buffer);  // the array may be deleted meanwhile
+  Remote* remote = remote_from_host(number, array->aval, buffer->data, buffer);
+  buffer_release(buffer);
+  return remote;
+}
+
+Buffer* array_absent_buffer(Array* array) {
+  if (array->remote == nullptr) {
+    set_deleted_error(array);
+    return nullptr;
+  }
+  Remote* remote = remote_retain(array->remote);
+  Buffer* host = host_copy(remote, array->aval);
+  bool still_there = array->remote == remote;
+  if (!still_there && host != nullptr) set_deleted_error(array);
+  remote_release(remote);
+  return still_there ? host : nullptr;
+}
+
+bool remote_is_ready(Remote* remote) {
+  if (remote->ready) return true;
+  const Plugin& plugin = *device_of(remote).plugin;
+  pjrt::BufferReadyArgs args{};
+  args.buffer = remote->handle;
+  if (pjrt::Error* error = pjrt_call(plugin, Function::buffer_ready_event, args)) {
+    set_pjrt_error(plugin, error, "readiness");
+    PyErr_Clear();  // whoever uses the array sees it
+    return true;
+  }
+  bool ready = pjrt_is_ready(plugin, args.event);
+  pjrt_destroy_event(plugin, args.event);
+  return ready;
+}
+
+int remote_block(Remote* remote) {
+  if (remote->ready) return 0;
+  if (refuse_after_fork()) return -1;
+  const Plugin& plugin = *device_of(remote).plugin;
+  pjrt::BufferReadyArgs args{};
+  args.buffer = remote->handle;
+  if (pjrt::Error* error = pjrt_call(plugin, Function::buffer_ready_event, args)) {
+    set_pjrt_error(plugin, error, "readiness");
+    return -1;
+  }
+  remote_retain(remote);
+  int status = pjrt_wait(plugin, args.event, "program");
+  if (status == 0) remote->ready = true;
+  remote_release(remote);
+  return status;
+}
+
+int register_pjrt_arrays(PyObject* module) { return PyModule_AddFunctions(module, kFunctions); }
+
+}  // namespace weft

@@ -1,0 +1,248 @@
+"""Decompositions of matrices as programs of loops, for compilers without LAPACK.
+
+LU by Gaussian elimination with partial pivoting; QR by Householder's reflectors in LAPACK's form; eigenvalues of
+Hermitian matrices by Jacobi's rotations, singular values by one-sided rotations (Golub and Van Loan, "Matrix
+Computations", 3.4, 5.2, 8.5 and 8.6). Each function takes one matrix; ``writer`` maps it over a batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import lax
+from weft._base import lazy
+from weft.batching.vmap import vmap
+from weft.core.avals import get_aval
+
+Array = Any
+SWEEPS = 16  # of rotations of all pairs; convergence is quadratic, and 6 to 10 are typical
+
+
+def _np() -> Any:
+    return lazy.submodule("weft.numpy")
+
+
+def _real(x: Array) -> Array:
+    return lax.real(x) if get_aval(x).dtype.kind == "c" else x
+
+
+def _conj(x: Array) -> Array:
+    return lax.conj(x) if get_aval(x).dtype.kind == "c" else x
+
+
+def _square(x: Array) -> Array:
+    """|x|**2."""
+    return _real(x * _conj(x))
+
+
+def _column(a: Array, j: Array) -> Array:
+    return lax.dynamic_index_in_dim(a, j, 1, False)
+
+
+def _with_column(a: Array, j: Array, column: Array) -> Array:
+    return lax.dynamic_update_index_in_dim(a, column, j, 1)
+
+
+def _swapped(x: Array, i: Array, j: Array) -> Array:
+    """Rows i and j exchanged."""
+    first, second = (lax.dynamic_index_in_dim(x, k, 0) for k in (i, j))
+    x = lax.dynamic_update_index_in_dim(x, second, i, 0)
+    return lax.dynamic_update_index_in_dim(x, first, j, 0)
+
+
+# -- LU ---------------------------------------------------------------------------------------------------------------
+
+
+def lu(a: Array) -> tuple[Array, Array, Array]:
+    """(l below and u above the diagonal, the row that each row is exchanged with, the permutation of rows)."""
+    jnp = _np()
+    m, n = a.shape
+    rows, columns, count = jnp.arange(m), jnp.arange(n), min(m, n)
+
+    def step(j: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        a, pivots, order = state
+        column = _column(a, j)
+        size = abs(_real(column)) + (abs(lax.imag(column)) if get_aval(a).dtype.kind == "c" else 0)
+        pivot = lax.argmax(jnp.where(rows >= j, size, -1), 0, np.int32)
+        a, order = _swapped(a, j, pivot), _swapped(order, j, pivot)
+        column = _column(a, j)
+        corner = column[j]
+        factors = jnp.where(rows > j, column / jnp.where(corner == 0, 1, corner), 0)
+        row = jnp.where(columns > j, a[j], 0)
+        a = a - factors[:, None] * row[None, :]
+        below = (rows > j)[:, None] & (columns == j)[None, :]
+        return jnp.where(below, factors[:, None], a), pivots.at[j].set(pivot), order
+
+    return lax.fori_loop(0, count, step, (a, jnp.zeros(count, np.int32), rows.astype(np.int32)))
+
+
+def pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
+    rows = _np().arange(permutation_size).astype(np.int32)
+    return lax.fori_loop(0, pivots.shape[0], lambda i, order: _swapped(order, i, pivots[i]), rows)
+
+
+# -- QR ---------------------------------------------------------------------------------------------------------------
+
+
+def geqrf(a: Array, *, pivoting: bool) -> tuple[Array, Array]:
+    """(r in the upper triangle and the reflectors below, their factors), as LAPACK's geqrf."""
+    if pivoting:
+        raise NotImplementedError("QR with pivoting")
+    jnp = _np()
+    m, n = a.shape
+    rows, columns, count = jnp.arange(m), jnp.arange(n), min(m, n)
+
+    def step(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        a, taus = state
+        x = _column(a, j)
+        alpha, below = x[j], rows > j
+        rest = jnp.where(below, _square(x), 0).sum()
+        imaginary = lax.imag(alpha) if get_aval(a).dtype.kind == "c" else jnp.zeros_like(rest)
+        none = (rest == 0) & (imaginary == 0)
+        norm = lax.sqrt(_square(alpha) + rest)
+        beta = jnp.where(_real(alpha) >= 0, -norm, norm)
+        safe = jnp.where(none, 1, beta)
+        tau = jnp.where(none, 0, (safe - alpha) / safe).astype(a.dtype)
+        scale = jnp.where(none, 1, alpha - safe)
+        v = jnp.where(below, jnp.where(none, 0, x / scale), jnp.where(rows == j, 1, 0)).astype(a.dtype)
+        a = a - _conj(tau) * v[:, None] * jnp.where(columns >= j, (_conj(v)[:, None] * a).sum(0), 0)[None, :]
+        kept = jnp.where(below, v, jnp.where(rows == j, jnp.where(none, alpha, beta).astype(a.dtype), _column(a, j)))
+        return _with_column(a, j, kept), taus.at[j].set(tau)
+
+    return lax.fori_loop(0, count, step, (a, jnp.zeros(count, a.dtype)))
+
+
+def householder_product(a: Array, taus: Array) -> Array:
+    """The first columns of the product of the reflectors below the diagonal of a."""
+    jnp = _np()
+    m, n = a.shape
+    rows, count = jnp.arange(m), taus.shape[0]
+
+    def step(i: Array, q: Array) -> Array:
+        j = count - 1 - i
+        v = jnp.where(rows > j, _column(a, j), jnp.where(rows == j, 1, 0)).astype(a.dtype)
+        return q - taus[j] * v[:, None] * (_conj(v)[:, None] * q).sum(0)[None, :]
+
+    return lax.fori_loop(0, count, step, jnp.eye(m, n, dtype=a.dtype))
+
+
+def qr(a: Array, *, pivoting: bool, full_matrices: bool, use_magma: Any = None) -> tuple[Array, Array]:
+    jnp = _np()
+    m, n = a.shape
+    made, taus = geqrf(a, pivoting=pivoting)
+    k = m if full_matrices else min(m, n)
+    padded = jnp.concatenate([made, jnp.zeros((m, max(0, k - n)), a.dtype)], 1)[:, :k]
+    return householder_product(padded, taus), jnp.triu(made[:k])
+
+
+# -- rotations --------------------------------------------------------------------------------------------------------
+
+
+def _rotation(alpha: Array, beta: Array, gamma: Array) -> tuple[Array, Array, Array]:
+    """(c, s, phase) that make [[alpha, gamma], [conj gamma, beta]] diagonal; no rotation where gamma is 0."""
+    jnp = _np()
+    size = lax.sqrt(_square(gamma))
+    none = size == 0
+    divisor = jnp.where(none, 1, size)
+    zeta = (beta - alpha) / (2 * divisor)
+    t = jnp.where(zeta >= 0, 1, -1) / (abs(zeta) + lax.sqrt(1 + zeta * zeta))
+    t = jnp.where(none, 0, t).astype(alpha.dtype)
+    c = lax.rsqrt(1 + t * t)
+    return c, c * t, jnp.where(none, 1, gamma / divisor).astype(get_aval(gamma).dtype)
+
+
+def _rotated(a: Array, p: Array, q: Array, c: Array, s: Array, phase: Array) -> Array:
+    """a with its columns p and q rotated."""
+    x, y = _column(a, p), _column(a, q)
+    return _with_column(_with_column(a, p, c * x - s * _conj(phase) * y), q, s * phase * x + c * y)
+
+
+def _swept(n: int, turn: Callable[..., Any], state: Any) -> Any:
+    """``turn(p, q, state)`` for all pairs p < q, several times."""
+    pairs = [(p, q) for p in range(n) for q in range(p + 1, n)]
+    if not pairs:
+        return state
+    table = _np().asarray(np.array(pairs, np.int32))
+    return lax.fori_loop(
+        0, SWEEPS, lambda _, s: lax.fori_loop(0, len(pairs), lambda i, s: turn(table[i, 0], table[i, 1], s), s), state
+    )
+
+
+def eigh(
+    a: Array, *, lower: bool, subset_by_index: Any, sort_eigenvalues: bool = True, **_: Any
+) -> tuple[Array, Array]:
+    """(eigenvectors in columns, eigenvalues in ascending order) of the Hermitian matrix of one triangle."""
+    jnp = _np()
+    n = a.shape[0]
+    triangle = jnp.tril(a, -1) if lower else jnp.triu(a, 1)
+    a = triangle + _conj(triangle.T) + jnp.diag(_real(jnp.diagonal(a))).astype(a.dtype)
+
+    def turn(p: Array, q: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        a, v = state
+        c, s, phase = _rotation(_real(a[p, p]), _real(a[q, q]), a[p, q])
+        a = _rotated(a, p, q, c, s, phase)
+        a = _conj(_rotated(_conj(a.T), p, q, c, s, phase).T)
+        return a, _rotated(v, p, q, c, s, phase)
+
+    a, v = _swept(n, turn, (a, jnp.eye(n, dtype=a.dtype)))
+    values = _real(jnp.diagonal(a))
+    order = jnp.argsort(values)
+    first, end = (0, n) if subset_by_index is None else subset_by_index
+    order = order[first:end]
+    return v[:, order], values[order]
+
+
+def svd(
+    a: Array, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any = None, algorithm: Any = None
+) -> tuple[Array, ...]:
+    """The singular values, descending; with ``compute_uv`` also the left and right vectors."""
+    jnp = _np()
+    m, n = a.shape
+    if m < n:
+        found = svd(_conj(a.T), full_matrices=full_matrices, compute_uv=compute_uv)
+        return (found[0], _conj(found[2].T), _conj(found[1].T)) if compute_uv else found
+
+    def turn(p: Array, q: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        b, v = state
+        x, y = _column(b, p), _column(b, q)
+        c, s, phase = _rotation(_square(x).sum(), _square(y).sum(), (_conj(x) * y).sum())
+        return _rotated(b, p, q, c, s, phase), _rotated(v, p, q, c, s, phase)
+
+    b, v = _swept(n, turn, (a, jnp.eye(n, dtype=a.dtype)))
+    values = lax.sqrt(_square(b).sum(0))
+    order = jnp.argsort(-values)
+    if not compute_uv:
+        return (values[order],)
+    # the columns of b are orthogonal: r is diagonal up to rounding, and q has a full set of columns
+    u, r = qr(b[:, order], pivoting=False, full_matrices=full_matrices)
+    diagonal = jnp.diagonal(r)
+    size = lax.sqrt(_square(diagonal))
+    sign = jnp.where(size == 0, 1, diagonal / jnp.where(size == 0, 1, size)).astype(a.dtype)
+    u = u * jnp.concatenate([sign, jnp.ones(u.shape[1] - n, a.dtype)])[None, :]
+    return values[order], u, _conj(v[:, order].T)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {  # with the ranks of the operands
+    "lu": (lu, (2,)),
+    "lu_pivots_to_permutation": (pivots_to_permutation, (1,)),
+    "geqrf": (geqrf, (2,)),
+    "householder_product": (householder_product, (2, 1)),
+    "qr": (qr, (2,)),
+    "eigh": (eigh, (2,)),
+    "svd": (svd, (2,)),
+}
+
+
+def program(name: str, params: dict[str, Any], rank: int) -> Callable[..., Any] | None:
+    """The function for operands whose first has this rank, with batch dimensions in front; None if there is none."""
+    if name not in PROGRAMS or params.get("pivoting"):
+        return None
+    function, ranks = PROGRAMS[name]
+    mapped: Callable[..., Any] = functools.partial(function, **params)
+    for _ in range(rank - ranks[0]):
+        mapped = vmap(mapped)
+    return mapped

@@ -1,0 +1,293 @@
+"""Exported functions as bytes, in the file format of ``jax.export`` (a FlatBuffers schema): both read each other's.
+
+The numbers of fields and kinds are those of JAX 0.10's ``serialization.fbs``, whose file version is 11.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft import dtypes, runtime
+from weft._base import lazy
+from weft._base.record import NamedTuple
+from weft.dispatch import struct, symbolic_dims
+from weft.stablehlo import flat_tables
+from weft.stablehlo.exported import DisabledSafetyCheck, Exported
+from weft.stablehlo.flat_tables import Numbers, Scalar, Table, View
+
+VERSION = 3  # what JAX writes, so that readers from before 2026 take the file
+LEAF, NONE, TUPLE, LIST, DICT, CUSTOM = range(6)
+_NAMES = """
+    bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bfloat16 int4
+    uint4 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float0 float8_e4m3 float8_e3m4
+    float8_e8m0fnu float4_e2m1fn"""  # the kinds of dtypes, in their order
+_KEYS = 27  # from here on the kinds of random keys, in this order
+_IMPLEMENTATIONS = ("fry", "rbg", "urbg")
+
+
+def _dtype(name: str) -> Any:
+    if name == "float0":
+        return dtypes.float0
+    return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
+
+
+KINDS = {_dtype(name): number for number, name in enumerate(_NAMES.split())}
+DTYPES = {number: dtype for dtype, number in KINDS.items()}
+
+
+# -- custom nodes of trees --------------------------------------------------------------------------------------------
+
+
+class Node(NamedTuple):
+    """How nodes of a type are written."""
+
+    type: type
+    name: str
+    serialize: Callable[[Any], bytes]
+    deserialize: Callable[[bytes], Any]
+    from_children: Callable[[Any, Sequence[Any]], Any] | None
+
+
+_by_type: dict[type, Node] = {}
+_by_name: dict[str, Node] = {}
+
+
+def register(node: Node) -> None:
+    """Raises ValueError if the type or the name is registered already."""
+    if node.type in _by_type:
+        raise ValueError(
+            f"Duplicate serialization registration for type `{node.type}`. Previous registration was with "
+            f"serialized_name `{_by_type[node.type].name}`."
+        )
+    if node.name in _by_name:
+        raise ValueError(
+            f"Duplicate serialization registration for serialized_name `{node.name}`. Previous registration was for "
+            f"type `{_by_name[node.name].type}`."
+        )
+    _by_type[node.type] = _by_name[node.name] = node
+
+
+def _ordered_keys(keys: Any) -> bytes:
+    if not all(isinstance(key, str) for key in keys):
+        raise NotImplementedError(f"[serialize] keys of an OrderedDict must be strings, got {keys}")
+    return json.dumps(list(keys)).encode()
+
+
+register(
+    Node(
+        collections.OrderedDict,
+        "collections.OrderedDict",
+        _ordered_keys,
+        lambda data: tuple(json.loads(data)),
+        lambda keys, children: collections.OrderedDict(zip(keys, children, strict=True)),
+    )
+)
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def serialized(exported: Exported, vjp_order: int = 0) -> bytearray:
+    """The bytes of a file; ``vjp_order`` derivatives are written with the function."""
+    return bytearray(flat_tables.written(_exported_table(exported, vjp_order)))
+
+
+def _exported_table(exported: Exported, vjp_order: int) -> Table:
+    if vjp_order > 0 and not exported.has_vjp():
+        raise ValueError("serialization of an Exported that does not have vjps of high-enough order")
+    ins, outs = exported.in_avals, exported.out_avals
+    unique = list(dict.fromkeys([_key(aval) for aval in (*ins, *outs)]))
+    places = {key: place for place, key in enumerate(unique)}
+    unspecified = Table({0: Scalar(0, "b")})
+    slots = {
+        0: Scalar(VERSION, "H"),
+        1: exported.fun_name,
+        2: _tree(exported.in_tree),
+        3: [_aval(_key(aval)) for aval in ins],
+        4: _tree(exported.out_tree),
+        5: [_aval(_key(aval)) for aval in outs],
+        7: [unspecified for _ in ins],
+        8: [unspecified for _ in outs],
+        9: list(exported.platforms),
+        10: [],
+        11: [],
+        12: [_check(check) for check in exported.disabled_safety_checks],
+        13: exported.mlir_module_serialized,
+        14: Scalar(exported.calling_convention_version, "H"),
+        15: Numbers(exported.module_kept_var_idx, "H"),
+        16: Scalar(int(exported.uses_global_constants), "B"),
+        17: _exported_table(exported.vjp(), vjp_order - 1) if vjp_order > 0 else None,
+        18: Scalar(exported.nr_devices, "I"),
+        19: [_aval(key) for key in unique],
+        20: [],
+        21: [],
+        22: Numbers([places[_key(aval)] for aval in ins], "I"),
+        23: Numbers([places[_key(aval)] for aval in outs], "I"),
+        24: Numbers([0] * len(ins), "I"),
+        25: Numbers([0] * len(outs), "I"),
+    }
+    return Table(slots)
+
+
+def _key(aval: Any) -> tuple[tuple[str, ...], Any]:
+    return tuple(map(str, aval.shape)), aval.dtype
+
+
+def _aval(key: tuple[tuple[str, ...], Any]) -> Table:
+    shape, dtype = key
+    if dtypes.is_extended(dtype):
+        number = _KEYS + _IMPLEMENTATIONS.index(dtype.name[4:-1])
+    else:
+        number = KINDS[dtype]
+    return Table({0: Scalar(0, "b"), 1: list(shape), 2: Scalar(number, "b"), 3: Scalar(1, "b")})
+
+
+def _check(check: DisabledSafetyCheck) -> Table:
+    target = check.is_custom_call()
+    return Table({0: Scalar(0 if target is None else 1, "b"), 1: target})
+
+
+def _tree(tree: Any) -> Table:
+    data, children = tree.node_data(), [_tree(child) for child in tree.children()]
+    if data is None:
+        return Table({0: Scalar(LEAF, "b")})
+    kind, more = _KINDS_OF_NODES.get(data[0], CUSTOM), {}
+    if kind == DICT:
+        for key in data[1]:
+            if not isinstance(key, str):
+                raise TypeError(
+                    f"Serialization is supported only for dictionaries with string keys. Found key {key} of type "
+                    f"{type(key)}."
+                )
+        more = {2: list(data[1])}
+    elif kind == CUSTOM:
+        node = _by_type.get(data[0])
+        if node is None:
+            raise ValueError(
+                f"Cannot serialize PyTreeDef containing an unregistered type `{data[0]}`. Use "
+                "`export.register_pytree_node_serialization` or `export.register_namedtuple_serialization`."
+            )
+        written = node.serialize(data[1])
+        if not isinstance(written, (bytes, bytearray)):
+            raise ValueError(
+                f"The custom serialization function for `{data[0]}` must return a `bytes` object. It returned a "
+                f"{type(written)}."
+            )
+        more = {3: node.name, 4: bytes(written)}
+    return Table({0: Scalar(kind, "b"), 1: children or None, **more})
+
+
+_KINDS_OF_NODES: dict[type, int] = {type(None): NONE, tuple: TUPLE, list: LIST, dict: DICT}
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def deserialized(data: bytes | bytearray) -> Exported:
+    """The exported function in a file. Raises ValueError for bytes that are no such file."""
+    return _read_exported(View.root(bytes(data)))
+
+
+def _read_exported(view: View) -> Exported:
+    unique = [_read_aval(table) for table in view.tables(19)]
+    avals = []
+    for plain, numbered in ((3, 22), (5, 23)):
+        numbers = view.numbers(numbered, "I")
+        avals.append(tuple([unique[n] for n in numbers] if numbers else map(_read_aval, view.tables(plain))))
+    ins, outs = avals
+    effects = [table.string(0) for slot in (10, 11) for table in view.tables(slot)]
+    if effects:
+        raise NotImplementedError(f"[deserialize] programs with effects are not read: {', '.join(effects)}")
+    in_tree, out_tree = view.table(2), view.table(4)
+    if in_tree is None or out_tree is None or not view.has(13):
+        raise ValueError("[deserialize] the bytes are damaged, or no exported function")
+    vjp = view.table(17)
+    return Exported(
+        fun_name=view.string(1),
+        in_tree=_read_tree(in_tree, ins),
+        in_avals=ins,
+        out_tree=_read_tree(out_tree, outs),
+        out_avals=outs,
+        nr_devices=view.number(18, "I") or view.number(6, "h") or 1,
+        platforms=tuple(view.strings(9)),
+        disabled_safety_checks=tuple([_read_check(table) for table in view.tables(12)]),
+        artifact=view.blob(13),
+        calling_convention_version=view.number(14, "H"),
+        module_kept_var_idx=view.numbers(15, "H"),
+        uses_global_constants=bool(view.number(16, "B")),
+        get_vjp=None if vjp is None else lambda _: _read_exported(vjp),
+    )
+
+
+def _read_aval(view: View) -> Any:
+    number = view.number(2, "b")
+    if number >= _KEYS:
+        dtype = lazy.submodule("weft.random").key_dtype(_LONG_NAMES[number - _KEYS])
+    else:
+        dtype = DTYPES[number]
+    shape = view.strings(1)
+    if all(extent.isdigit() for extent in shape):
+        return runtime.ShapedArray(tuple(map(int, shape)), dtype)
+    return struct.ShapeDtypeStruct(tuple([_extent(text) for text in shape]), dtype)
+
+
+class OtherExtent:
+    """An extent of a result that is no sum of unknown sizes; it is known where the function is called."""
+
+    is_symbolic = True
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _extent(text: str) -> Any:
+    try:
+        return symbolic_dims.symbolic_shape(text)[0]
+    except (NotImplementedError, IndexError):
+        return OtherExtent(text)
+
+
+_LONG_NAMES = ("threefry2x32", "rbg", "unsafe_rbg")
+
+
+def _read_check(view: View) -> DisabledSafetyCheck:
+    return DisabledSafetyCheck.custom_call(view.string(1)) if view.number(0, "b") else DisabledSafetyCheck.platform()
+
+
+def _read_tree(view: View, leaves: Sequence[Any]) -> Any:
+    """A structure, found by flattening a tree of it."""
+    remaining = iter(leaves)
+    return runtime.tree_flatten(_read_node(view, remaining))[1]
+
+
+def _read_node(view: View, leaves: Iterator[Any]) -> Any:
+    kind = view.number(0, "b")
+    if kind == LEAF:
+        return next(leaves)
+    children = [_read_node(child, leaves) for child in view.tables(1)]
+    if kind == NONE:
+        return None
+    if kind in (TUPLE, LIST):
+        return tuple(children) if kind == TUPLE else children
+    if kind == DICT:
+        return dict(zip(view.strings(2), children, strict=True))
+    name = view.string(3)
+    node = _by_name.get(name)
+    if kind != CUSTOM or node is None:
+        raise ValueError(
+            f"Cannot deserialize a PyTreeDef containing an unregistered type `{name}`. Use "
+            "`export.register_pytree_node_serialization` or `export.register_namedtuple_serialization`."
+        )
+    data = node.deserialize(view.blob(4))
+    if node.from_children is not None:
+        return node.from_children(data, children)
+    leaf = runtime.tree_flatten(0)[1]
+    definition = runtime.PyTreeDef.from_node_data_and_children((node.type, data), [leaf] * len(children))
+    return runtime.tree_unflatten(definition, children)

@@ -1,0 +1,390 @@
+"""A module of StableHLO for a program: one function for the program, and one for each program it calls.
+
+    jit(lambda x: x + 1)     func.func public @main(%arg0: tensor<3xf32>) -> (tensor<3xf32>) { ... }
+
+``FunctionWriter`` goes through the equations of a program. How an equation is written depends on its kind
+(``WRITERS``), or on its primitive where StableHLO has an operation that kinds do not know (``NAMED``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft._base import lazy
+from weft.compiler import expansions
+from weft.compiler.lower_prng_keys import has_keys, lower_prng_keys
+from weft.control.branches import platform_place
+from weft.core import kinds, source_info
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from weft.core.ref_types import uses_refs
+from weft.effects import user_primitives
+from weft.errors import InconclusiveDimensionOperation
+from weft.stablehlo import (
+    control,
+    decompositions,
+    elementwise,
+    movement,
+    portable,
+    products,
+    reductions,
+    sorting,
+    types,
+)
+from weft.stablehlo.text import Tensor, Text
+
+WHICH_PLATFORM = '%platform: tensor<i32> {jax.global_constant = "_platform_index"}'
+COUNTS = "mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32"
+
+Interface = tuple[Sequence[Any], Sequence[Any]]  # the types of arguments and of results
+Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
+
+
+def module_text(
+    closed: ClosedJaxpr,
+    name: str = "main",
+    *,
+    module_name: str = "jit_main",
+    debug_info: bool = False,
+    argument_attributes: Sequence[str] = (),
+    result_attributes: Sequence[str] = (),
+    platforms: Sequence[str] = ("cpu",),
+    interface: Interface | None = None,
+) -> str:
+    """The text of one module, whose public function ``name`` is the program.
+
+    ``argument_attributes`` and ``result_attributes`` are added to arguments and results, as MLIR writes them. With
+    ``debug_info`` operations carry the user's lines. A module for several ``platforms`` takes a number first, which of
+    them it runs on. ``interface``: the types of arguments and results before ``on_words``, of a program that has been
+    through it. Raises NotImplementedError, with the user's line, where the program calls Python.
+
+    >>> print(weft.stablehlo.module_text(weft.make_jaxpr(lambda x: x + 1)(np.float32(1))))
+    module @jit_main attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+      func.func public @main(%arg0: tensor<f32>) -> (tensor<f32>) {
+        %1 = "stablehlo.constant"() <{value = dense<1.000000e+00> : tensor<f32>}> : () -> tensor<f32>
+        %2 = "stablehlo.add"(%arg0, %1) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+        func.return %2 : tensor<f32>
+      }
+    }
+    """
+    module = ModuleWriter(debug_info, tuple(platforms))
+    program = on_words(closed) if interface is None else closed
+    shown = interface or (closed.in_avals, closed.out_avals)
+    module.reserve(name)
+    text = module.function(program, name, "public", argument_attributes, result_attributes, shown)
+    if len(module.platforms) > 1:
+        text = text.replace("(", f"({WHICH_PLATFORM}{', ' if program.in_avals else ''}", 1)
+    is_open = any(map(types.is_open, [n for aval in closed.in_avals for n in aval.shape]))
+    counts = f"jax.uses_shape_polymorphism = true, {COUNTS}" if is_open else COUNTS
+    return f"module @{symbol(module_name)} attributes {{{counts}}} {{\n" + "".join([text, *module.functions]) + "}\n"
+
+
+def on_words(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """A program without references and random keys, which are their words."""
+    program = lazy.discharge.pure(closed) if uses_refs(closed.jaxpr) else closed
+    return lower_prng_keys(program) if has_keys(program.jaxpr) else program
+
+
+class Module:
+    """The StableHLO of a program: ``str`` gives its text, ``serialized`` the portable form, which jaxlib writes."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def serialized(self, version: str | None = None) -> bytes:
+        """The portable artifact for readers of StableHLO of ``version`` ("1.0.0") and later.
+
+        Raises ImportError, with the way out, where jaxlib is not installed.
+        """
+        return portable.serialized(self.text, version)
+
+
+def symbol(name: str) -> str:
+    """A name that may stand behind an @."""
+    return re.sub(r"[^\w.$]", "_", name).rstrip("_") or "_"
+
+
+class ModuleWriter:
+    """The functions of a module; a program that is called twice is one function."""
+
+    def __init__(self, debug_info: bool, platforms: tuple[str, ...] = ("cpu",)) -> None:
+        self.functions: list[str] = []
+        self.platforms = platforms
+        self.debug_info = debug_info
+        self._names: set[str] = set()
+        self._known: dict[Any, tuple[str, Any]] = {}
+
+    def reserve(self, name: str) -> str:
+        """A symbol that no function of the module has, like ``name``."""
+        base = symbol(name)
+        found, count = base, 0
+        while found in self._names:
+            found, count = f"{base}{'.' if base.startswith('weft.') else '_'}{count}", count + 1
+        self._names.add(found)
+        return found
+
+    def called(self, closed: ClosedJaxpr, name: str) -> str:
+        """The symbol of the function of a program."""
+        key = (id(closed.jaxpr), *map(id, closed.consts))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (self.reserve(name), closed)  # kept, so that ids stay its own
+            place = len(self.functions)
+            self.functions.insert(place, self.function(closed, found[0], "private"))
+        return found[0]
+
+    def expression(self, key: Any, name: str, operands: Sequence[Tensor], write: Callable[..., Tensor]) -> str:
+        """The symbol of a function for a long scalar expression over operands of one shape."""
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (self.reserve(name), None)
+            text = Text()
+            arguments = [Tensor(f"%arg{place}", x.shape, x.dtype) for place, x in enumerate(operands)]
+            result = write(text, arguments)
+            self.functions.append(_function_text(text, f"private @{found[0]}", arguments, [result]))
+        return found[0]
+
+    def function(
+        self,
+        closed: ClosedJaxpr,
+        name: str,
+        visibility: str,
+        argument_attributes: Sequence[str] = (),
+        result_attributes: Sequence[str] = (),
+        interface: Interface | None = None,
+    ) -> str:
+        """The text of a program's function; ``interface`` are its types before random keys became words."""
+        writer = FunctionWriter(self, Text())
+        text = writer.text
+        ins, outs = interface or (closed.in_avals, closed.out_avals)
+        arguments = [
+            Tensor(f"%arg{place}", *type_of(outer if outer.dtype == dtypes.float0 else inner))
+            for place, (outer, inner) in enumerate(zip(ins, closed.in_avals, strict=True))
+        ]
+        text.sizes = measured(text, arguments)
+        given = [writer.shaped(x, aval) for x, aval in zip(arguments, closed.in_avals, strict=True)]
+        found = writer.program(closed, given)
+        results = [
+            writer.shaped(x, aval) if aval.dtype == dtypes.float0 else x for x, aval in zip(found, outs, strict=True)
+        ]
+        return _function_text(text, f"{visibility} @{name}", arguments, results, argument_attributes, result_attributes)
+
+
+def _function_text(
+    text: Text,
+    name: str,
+    arguments: Sequence[Tensor],
+    results: Sequence[Tensor],
+    argument_attributes: Sequence[str] = (),
+    result_attributes: Sequence[str] = (),
+) -> str:
+    """A function whose lines are written."""
+    inputs = [f"{x.name}: {x.type}" for x in arguments]
+    outputs = [x.type for x in results]
+    for listed, attributes in ((inputs, argument_attributes), (outputs, result_attributes)):
+        for place, attribute in enumerate(attributes):
+            listed[place] += f" {{{attribute}}}" if attribute else ""
+    end = "func.return"
+    if results:
+        end += f" {', '.join([x.name for x in results])} : {', '.join([x.type for x in results])}"
+    header = f"func.func {name}({', '.join(inputs)}) -> ({', '.join(outputs)}) {{"
+    lines = [line for block in (*text.lines, end) for line in block.split("\n")]
+    return "\n".join([f"  {header}", *[f"    {line}" for line in lines], "  }\n"])
+
+
+def type_of(aval: Any) -> tuple[types.Shape, np.dtype]:
+    """Shape and dtype of an array; float0, the tangent of an integer, has no elements but a shape, as in JAX: i1."""
+    return aval.shape, types.stored(aval.dtype)
+
+
+class FunctionWriter:
+    """Writes programs into one function."""
+
+    def __init__(self, module: ModuleWriter, text: Text) -> None:
+        self.module = module
+        self.text = text
+
+    def program(self, closed: ClosedJaxpr, arguments: Sequence[Tensor]) -> list[Tensor]:
+        """The results of a program on these arguments, its equations written here."""
+        jaxpr, text = closed.jaxpr, self.text
+        env: dict[Var, Tensor] = dict(zip(jaxpr.invars, arguments, strict=True))
+        for v, value in zip(jaxpr.constvars, closed.consts, strict=True):
+            shape, dtype = type_of(v.aval)
+            env[v] = text.constant(np.broadcast_to(np.asarray(value), shape), shape, dtype)
+
+        def read(atom: Atom) -> Tensor:
+            if type(atom) is not Literal:
+                return env[atom]  # type: ignore[index]
+            shape, dtype = type_of(atom.aval)
+            if types.is_open(atom.val):
+                return text.convert(text.extent(atom.val), dtype)
+            return text.constant(np.asarray(atom.val).astype(dtype), shape, dtype)
+
+        for eqn in jaxpr.eqns:
+            outer = text.where
+            if self.module.debug_info:
+                text.where = location(eqn) or outer
+            env.update(zip(eqn.outvars, self.equation(eqn, [read(x) for x in eqn.invars]), strict=True))
+            text.where = outer
+        return [read(x) for x in jaxpr.outvars]
+
+    def shaped(self, x: Tensor, aval: Any) -> Tensor:
+        """The tangent of an integer in its other form: booleans of its shape outside, no elements inside."""
+        shape, dtype = type_of(aval)
+        return x if x.shape == shape else self.text.constant(False, shape, dtype)
+
+    def inner(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Tensor]) -> list[Tensor]:
+        """The results of a program without constants of its own, or with these."""
+        return self.program(jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, consts), arguments)
+
+    def equation(self, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+        """The results of an equation."""
+        primitive = eqn.primitive
+        writer = NAMED.get(primitive.name) or WRITERS.get(type(primitive.kind))
+        if writer is None:
+            raise not_written(eqn)
+        if not self.text.sizes:
+            return writer(self, eqn, operands)
+        try:
+            return writer(self, eqn, operands)
+        except InconclusiveDimensionOperation as error:
+            raise not_written(eqn, f"it is not written for extents without a value ({error})") from None
+
+
+def measured(text: Text, arguments: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The values of unknown sizes, each from an extent of an argument with no other unknown."""
+    found: dict[str, Tensor] = {}
+    for x in arguments:
+        for dimension, n in enumerate(x.shape):
+            if not types.is_open(n) or len(n.factors) != 1 or set(n.factors) <= set(found):
+                continue
+            ((name, factor),) = n.factors.items()
+            value = text.op("get_dimension_size", [x], (), types.INT32, f"dimension = {dimension} : i64")
+            for operation, amount, nothing in (("subtract", n.constant, 0), ("divide", factor, 1)):
+                if amount != nothing:
+                    value = text.op(operation, [value, text.constant(amount, (), types.INT32)], (), types.INT32)
+            found[name] = value
+    return found
+
+
+def location(eqn: JaxprEqn) -> str:
+    """The user's line of an equation, as MLIR writes locations."""
+    frame = source_info.SourceInfo(eqn.source).frame
+    if frame is None:
+        return ""
+    file = frame.file_name.replace("\\", "\\\\").replace('"', '\\"')
+    return f' loc("{eqn.primitive.name}"("{file}":{frame.line}:{frame.column}))'
+
+
+def not_written(eqn: JaxprEqn, why: str = "StableHLO has no such operation, and weft no program for it") -> Exception:
+    """The error for an equation that cannot be exported."""
+    where = source_info.summarize(eqn.source)
+    return NotImplementedError(f"[stablehlo] {eqn.primitive.name} at {where} cannot be exported: {why}")
+
+
+# -- kinds whose writing is writing another program --------------------------------------------------------------------
+
+
+def resolve(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """A compound operation: the program that it expands into."""
+    kind = eqn.primitive.kind
+    if jaxprs_in_params(eqn.params):
+        program = expansions.traced(lambda *xs: kind.expand(*xs, **eqn.params), [v.aval for v in eqn.invars])
+    else:
+        program = expansions.of_equation(eqn, lambda *xs: kind.expand(*xs, **eqn.params))
+    return writer.program(program, operands)
+
+
+def opaque(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """A user's primitive: the program of its lowering."""
+    if eqn.primitive.lowering is None:
+        raise not_written(eqn, "it has no lowering, only a function of Python that computes it")
+    return writer.program(lower_prng_keys(user_primitives.lowered_equation(eqn)), operands)
+
+
+def effect(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    kind = eqn.primitive.kind
+    if kind.admit is not None and not kind.admit(eqn.params):
+        return []
+    raise not_written(eqn, "it calls Python, which is not there where the program runs")
+
+
+def identity(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    if not eqn.primitive.kind.barrier or not operands:
+        return operands
+    kinds_ = [(x.shape, x.dtype) for x in operands]
+    return writer.text.ops("optimization_barrier", operands, kinds_)
+
+
+def external(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    kind = eqn.primitive.kind
+    if kind.foreign:
+        raise not_written(eqn, "it calls Python, which is not there where the program runs")
+    if kind.ordering is not None:
+        return sorting.ordered(writer.text, kind.ordering(eqn.params), eqn, operands)
+    if kind.unrolled is not None and (found := kind.unrolled([v.aval for v in eqn.invars], eqn.params)) is not None:
+        return writer.program(expansions.of_equation(eqn, found), operands)
+    return decomposition(writer, eqn, operands)
+
+
+def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """A decomposition of matrices: a program of loops."""
+    results = [type_of(v.aval) for v in eqn.outvars]
+    if types.is_empty(operands[0].shape):
+        return [writer.text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in results]
+    function = decompositions.program(eqn.primitive.name, eqn.params, operands[0].ndim)
+    if function is None:
+        raise not_written(eqn)
+    avals = [v.aval for v in eqn.invars]
+    found = writer.program(on_words(expansions.traced(function, avals)), operands)
+    return [writer.text.convert(x, dtype) for x, (_, dtype) in zip(found, results, strict=True)]
+
+
+def platform_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """The branch for the platform that is exported for."""
+    places = {platform_place(eqn.params["platforms"], name) for name in writer.module.platforms}
+    if len(places) > 1:
+        raise not_written(eqn, f"it chooses among the platforms {writer.module.platforms}: export for one at a time")
+    return [writer.text.constant(places.pop(), (), types.INT32)]
+
+
+WRITERS: dict[type, Writer] = {
+    kinds.Elementwise: elementwise.write,
+    kinds.View: movement.view,
+    kinds.Reshape: movement.reshape,
+    kinds.Assemble: movement.assemble,
+    kinds.Generate: movement.generate,
+    kinds.DynamicSlice: movement.dynamic_slice,
+    kinds.DynamicUpdateSlice: movement.dynamic_update_slice,
+    kinds.Gather: movement.gather,
+    kinds.Scatter: movement.scatter,
+    kinds.Reduction: reductions.reduction,
+    kinds.Cumulative: reductions.cumulative,
+    kinds.Window: reductions.window,
+    kinds.Contraction: products.contraction,
+    kinds.External: external,
+    kinds.Identity: identity,
+    kinds.Resolve: resolve,
+    kinds.Effect: effect,
+    kinds.Opaque: opaque,
+    kinds.Loop: control.loop,
+    kinds.Branch: control.branch,
+    kinds.Higher: control.call,
+}
+NAMED: dict[str, Writer] = {
+    "conv_general_dilated": products.convolution,
+    "fft": products.fourier,
+    "cholesky": products.cholesky,
+    "triangular_solve": products.triangular_solve,
+    "platform_index": platform_index,
+    "split": movement.split,
+}

@@ -1,0 +1,129 @@
+"""From the text of a StableHLO module to a jaxpr: the operations of the main function are run under a trace.
+
+Constants stay NumPy arrays, and so do small integers that are computed from them and from extents (``known_extents``):
+shapes that a module leaves open are known where it is read. How an operation is read stands in ``read_operations``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import config, runtime
+from weft.core.jaxpr import ClosedJaxpr
+from weft.core.trace import trace_to_jaxpr
+from weft.stablehlo import known_extents, read_operations
+from weft.stablehlo.parser import Block, Operation, Parser
+
+Environment = dict[str, Any]
+
+
+def program(
+    text: str,
+    name: str = "main",
+    *,
+    platforms: Sequence[str] = ("cpu",),
+    shapes: Sequence[tuple[int, ...]] | None = None,
+) -> ClosedJaxpr:
+    """The program of a function of a module, in generic form (weft's own text, or what a portable artifact holds).
+
+    ``shapes`` are those of the arguments, where the module leaves extents open.
+    Raises NotImplementedError for an operation that weft does not have, ValueError for text that is no such module.
+
+    >>> text = weft.jit(lambda x: x + 1).lower(np.float32(1)).as_text("stablehlo")
+    >>> from weft.stablehlo import reader
+    >>> reader.program(text)
+    { lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }
+    """
+    functions = Parser(text).module()
+    if name not in functions:
+        raise ValueError(f"[stablehlo] the module has no function {name!r}; it has {', '.join(functions)}")
+    main = functions[name]
+    fixed = [np.int32(platforms.index("cpu") if "cpu" in platforms else 0)] if len(platforms) > 1 else []
+    arguments = main.arguments[len(fixed) :]
+    if shapes is None:
+        shapes = [shape for _, (shape, _) in arguments]
+    avals = []
+    for (argument, (expected, dtype)), shape in zip(arguments, shapes, strict=True):
+        if any(n is None for n in shape):
+            raise ValueError(f"[stablehlo] the argument {argument} has extents without a value: give shapes=")
+        if len(shape) != len(expected) or any(m not in (n, None) for m, n in zip(expected, shape, strict=True)):
+            raise ValueError(f"[stablehlo] the argument {argument} has the shape {expected}, got {tuple(shape)}")
+        avals.append(runtime.ShapedArray(tuple(shape), dtype))
+    reading = Reading(functions)
+    with config.context("enable_x64", True):  # the types are those of the text
+        closed = trace_to_jaxpr(lambda *values: reading.run(main, [*fixed, *values], {}), avals)[0]
+    # arrays keep 64 bits also where the option is off, NumPy's do not
+    pairs = zip(closed.jaxpr.constvars, closed.consts, strict=True)
+    return closed.replace(consts=[runtime.array_from_numpy(np.array(c, v.aval.dtype), v.aval) for v, c in pairs])
+
+
+class Reading:
+    """The functions of a module, run by name."""
+
+    def __init__(self, functions: dict[str, Block]) -> None:
+        self.functions = functions
+
+    def run(self, block: Block, values: Sequence[Any], outer: Environment) -> list[Any]:
+        """The results of a block on these arguments; regions see the values around them."""
+        env = {**outer, **{name: value for (name, _), value in zip(block.arguments, values, strict=True)}}
+        for operation in block.operations:
+            if operation.name.endswith(".return"):
+                return [env[name] for name in operation.operands]
+            found = self.operation(operation, [env[name] for name in operation.operands], env)
+            if len(operation.results) == 1 and len(found) != 1:
+                env |= {f"{operation.results[0]}#{place}": value for place, value in enumerate(found)}
+            env |= dict(zip(operation.results, found))
+        return []
+
+    def operation(self, operation: Operation, operands: list[Any], env: Environment) -> list[Any]:
+        fold = known_extents.FOLDS.get(operation.name)
+        if fold is not None and known_extents.are_known(operands):
+            return [fold(Site(self, operation, env), *operands)]
+        reader = read_operations.READERS.get(operation.name)
+        if reader is None:
+            target = operation.attributes.get("call_target_name", "")
+            raise NotImplementedError(f"[stablehlo] the operation {operation.name} {target} is not read")
+        found = reader(Site(self, operation, env), *operands)
+        return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+class Site:
+    """An operation where it stands: its attributes, and its regions as functions."""
+
+    def __init__(self, reading: Reading, operation: Operation, env: Environment) -> None:
+        self.reading = reading
+        self.operation = operation
+        self.env = env
+
+    @property
+    def types(self) -> list[Any]:
+        return self.operation.types
+
+    def attribute(self, name: str) -> str | None:
+        return self.operation.attributes.get(name)
+
+    def region(self, number: int = 0) -> Callable[..., list[Any]]:
+        block = self.operation.regions[number]
+        return lambda *values: self.reading.run(block, values, self.env)
+
+    def called(self, name: str) -> Callable[..., list[Any]]:
+        block = self.reading.functions[name]
+        return lambda *values: self.reading.run(block, values, {})
+
+    def single(self, number: int = 0) -> str:
+        """The name of the one operation by which a region combines its arguments in order; '' if it is no such region.
+
+        ``second`` says that it returns its second argument.
+        """
+        block = self.operation.regions[number]
+        names = [name for name, _ in block.arguments]
+        if len(names) == 2 and len(block.operations) == 1 and block.operations[0].operands == [names[1]]:
+            return "second"
+        if len(block.operations) != 2 or len(names) != 2 or len(block.operations[1].operands) != 1:
+            return ""
+        operation = block.operations[0]
+        commutes = operation.operands in (names, names[::-1])
+        return operation.name if commutes and block.operations[1].operands == operation.results else ""

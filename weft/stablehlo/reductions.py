@@ -1,0 +1,155 @@
+"""Reductions, running reductions and reductions of windows, by the combiners of their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.compiler import expansions
+from weft.core.jaxpr import JaxprEqn
+from weft.runtime import ShapedArray
+from weft.stablehlo import types
+from weft.stablehlo.emitter import TensorEmit
+from weft.stablehlo.text import Tensor, Text, Type
+
+if TYPE_CHECKING:
+    from weft.stablehlo.module import FunctionWriter
+
+
+def reduction(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """Elements are prepared, folded by ``reduce`` into accumulators, and finished."""
+    text, kind, params = writer.text, eqn.primitive.kind, eqn.params
+    avals = [v.aval for v in eqn.invars]
+    axes = kind.axes(params)
+    count = len(operands) if kind.operands is None else kind.operands(avals)
+    full = operands[0].shape
+    emit = TensorEmit(text, full)
+    index = text.iota(full, types.INT64, axes[0]) if kind.needs_index else None
+    values = list(kind.prepare(emit, operands[:count], index, **params))
+    accumulators = kind.accumulators(avals, params)
+    values = [emit.convert(value, dtype) for value, (dtype, _) in zip(values, accumulators, strict=True)]
+    if axes:
+        values = _reduced(text, values, accumulators, axes, lambda e, a, b: kind.combine(e, a, b, **params))
+    emit = TensorEmit(text, values[0].shape)
+    found = kind.finish(emit, values, **params)
+    return [emit.convert(x, v.aval.dtype) for x, v in zip(found, eqn.outvars, strict=True)]
+
+
+Combine = Callable[[TensorEmit, Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
+
+
+def _reduced(
+    text: Text, values: Sequence[Tensor], accumulators: Any, axes: Sequence[int], combine: Combine
+) -> list[Tensor]:
+    shape = tuple([n for dim, n in enumerate(values[0].shape) if dim not in axes])
+    starts = [text.constant(np.asarray(value).astype(dtype), (), dtype) for dtype, value in accumulators]
+    region = _combiner(text, [x.dtype for x in values], combine)
+    results: list[Type] = [(shape, x.dtype) for x in values]
+    return text.ops("reduce", [*values, *starts], results, f"dimensions = {types.array(axes)}", [region])
+
+
+def _combiner(text: Text, dtypes: Sequence[np.dtype], combine: Combine) -> str:
+    """The region that combines two accumulators."""
+    half = len(dtypes)
+
+    def body(*args: Tensor) -> Sequence[Tensor]:
+        emit = TensorEmit(text)
+        found = combine(emit, args[:half], args[half:])
+        return [emit.convert(x, dtype) for x, dtype in zip(found, dtypes, strict=True)]
+
+    return text.region([((), dtype) for dtype in (*dtypes, *dtypes)], body)
+
+
+# -- running reductions ------------------------------------------------------------------------------------------------
+
+
+def cumulative(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """By halving (Blelloch 1990): pairs are combined, scanned, and combined with the elements between them."""
+    text, kind, params = writer.text, eqn.primitive.kind, eqn.params
+    axis, avals = kind.axis(params), [v.aval for v in eqn.invars]
+    shape = operands[0].shape
+    if types.is_empty(shape):
+        return operands
+    emit = TensorEmit(text, shape)
+    accumulators = kind.accumulators(avals, params)
+    values = [emit.convert(x, dtype) for x, (dtype, _) in zip(operands, accumulators, strict=True)]
+
+    def turned(xs: list[Tensor]) -> list[Tensor]:
+        if not kind.reverse(params):
+            return xs
+        return [text.op("reverse", [x], x.shape, x.dtype, f"dimensions = {types.array([axis])}") for x in xs]
+
+    def combine(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+        return list(kind.combine(TensorEmit(text, left[0].shape), left, right, **params))
+
+    found = turned(_scanned(text, turned(values), axis, combine))
+    found = kind.finish(emit, found, **params)
+    return [emit.convert(x, v.aval.dtype) for x, v in zip(found, eqn.outvars, strict=True)]
+
+
+def _scanned(text: Text, xs: list[Tensor], axis: int, combine: Any) -> list[Tensor]:
+    count = xs[0].shape[axis]
+    if count < 2:
+        return xs
+    pairs = count // 2
+    first = [text.cut(x, axis, 0, 2 * pairs, 2) for x in xs]
+    second = [text.cut(x, axis, 1, count, 2) for x in xs]
+    odd = _scanned(text, combine(first, second), axis, combine)
+    before = [text.cut(x, axis, 0, (count - 1) // 2) for x in odd]
+    even = [text.cut(x, axis, 0, 1) for x in xs]
+    if count > 2:
+        later = combine(before, [text.cut(x, axis, 2, count, 2) for x in xs])
+        even = [text.concatenate([a, b], axis) for a, b in zip(even, later, strict=True)]
+    return [_interleaved(text, a, b, axis) for a, b in zip(even, odd, strict=True)]
+
+
+def _interleaved(text: Text, even: Tensor, odd: Tensor, axis: int) -> Tensor:
+    """Elements by turns: stacked along a new dimension behind ``axis``, which is then joined with it."""
+    more = even.shape[axis] - odd.shape[axis]
+    if more:
+        zero = text.constant(np.zeros((), odd.dtype), (), odd.dtype)
+        odd = text.pad(odd, zero, [(0, more if dim == axis else 0, 0) for dim in range(odd.ndim)])
+    lone = (*even.shape[: axis + 1], 1, *even.shape[axis + 1 :])
+    both = text.concatenate([text.reshape(even, lone), text.reshape(odd, lone)], axis + 1)
+    joined = text.reshape(both, (*even.shape[:axis], 2 * even.shape[axis], *even.shape[axis + 1 :]))
+    return text.cut(joined, axis, 0, joined.shape[axis] - more)
+
+
+# -- windows -----------------------------------------------------------------------------------------------------------
+
+
+def window(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    text, kind, params = writer.text, eqn.primitive.kind, eqn.params
+    avals = [v.aval for v in eqn.invars]
+    accumulators = kind.accumulators(avals, params)
+    if accumulators is None:
+        half = len(operands) // 2
+        arrays, starts = operands[:half], operands[half:]
+    else:
+        arrays = [text.convert(x, dtype) for x, (dtype, _) in zip(operands, accumulators, strict=True)]
+        starts = [text.constant(np.asarray(value).astype(dtype), (), dtype) for dtype, value in accumulators]
+    maps = kind.windows(params).along
+    scalars = [ShapedArray((), x.dtype) for x in arrays]
+    program = expansions.traced(
+        lambda *xs: kind.combine(list(xs[: len(arrays)]), list(xs[len(arrays) :]), **params), [*scalars, *scalars]
+    )
+    region = text.region([((), x.dtype) for x in (*arrays, *arrays)], lambda *args: writer.program(program, list(args)))
+    given = ", ".join(
+        [
+            f"window_dimensions = {types.array([m.window for m in maps])}",
+            f"window_strides = {types.array([m.stride for m in maps])}",
+            f"base_dilations = {types.array([m.spacing for m in maps])}",
+            f"window_dilations = {types.array([m.dilation for m in maps])}",
+            f"padding = {types.padding([(m.low, m.high) for m in maps])}",
+        ]
+    )
+    shape = eqn.outvars[0].aval.shape
+    if not maps:
+        found: Sequence[Tensor] = writer.program(program, [*starts, *arrays])
+    elif types.is_empty(shape):
+        found = [text.constant(np.zeros((), x.dtype), shape, x.dtype) for x in arrays]
+    else:
+        found = text.ops("reduce_window", [*arrays, *starts], [(shape, x.dtype) for x in arrays], given, [region])
+    return [text.convert(x, v.aval.dtype) for x, v in zip(found, eqn.outvars, strict=True)]
