@@ -85,7 +85,7 @@ def planned(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, steps.Plan]:
     """(the simplified program, its plan) for the current target."""
     forms = pipeline.make_forms(closed, pass_manager.Stages("program"))
     out_avals = tuple(v.aval for v in closed.jaxpr.outvars)
-    made = plan.plan(forms.kernels, forms.lowered, (), out_avals, plan.copied_inputs(closed.jaxpr, False))
+    made = plan.plan(forms.kernels, forms.lowered, (), out_avals)
     return forms.simplified, chain.chain(made)
 
 
