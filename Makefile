@@ -13,7 +13,7 @@ NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcar
 	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py)
 AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
 
-.PHONY: demo test check unit unit-v3 bench sanitize array-api clean help
+.PHONY: demo test check unit unit-v3 bench sanitize test-aarch64 array-api clean help
 
 help:  ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -36,6 +36,12 @@ unit-v3: $(VENV)/tested  ## tests of products, kernels and random programs as on
 
 sanitize: $(VENV)/tested  ## the native tests under address, undefined-behaviour and thread sanitizers (g++, half an hour; goes on after an interruption)
 	$(PY) tests/sanitize/run.py
+
+test-aarch64: $(VENV)/tested  ## kernels for AArch64 run by an emulator beside those of x86-64-v3 (g++-aarch64-linux-gnu, qemu-user; three minutes)
+	@for tool in aarch64-linux-gnu-g++ qemu-aarch64 g++; do command -v $$tool >/dev/null || { \
+	echo "test-aarch64 needs $$tool (Debian: apt install g++ g++-aarch64-linux-gnu qemu-user)"; exit 1; }; done
+	$(PIP) 'nanobind>=2.4'
+	WEFT_AARCH64=all $(PY) -m pytest -v -rs tests/aarch64
 
 array-api: $(if $(ARRAY_API_TESTS),$(VENV)/tested)  ## the array API standard's own tests, from a checkout: make array-api ARRAY_API_TESTS=path
 	@test -f "$(ARRAY_API_TESTS)/array_api_tests/__init__.py" || { \

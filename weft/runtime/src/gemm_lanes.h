@@ -236,7 +236,7 @@ struct Lanes {
 #else
     V v;
     for (int i = 0; i < W; ++i) {
-      _Float16 half;
+      __fp16 half;  // AArch64's name; C++ has _Float16 there only from GCC 13 on
       std::memcpy(&half, p + i, 2);
       v[i] = T(half);
     }
