@@ -201,6 +201,9 @@ def test_memory_stays_steady(device: Any) -> None:
     assert repeat(10_000, 1000) - before < 4096  # KiB; 8,000 more calls with results of 24 bytes and up
 
 
+@pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # JAX's, of fork
 def test_a_forked_child_refuses(device: Any) -> None:
     x = put(X, device)
     child = os.fork()

@@ -269,5 +269,3 @@ def test_generators_of_random_bits() -> None:
         return [*made, jax.random.key_data(random.random_seed(jax.numpy.arange(2), random.threefry_prng_impl))]
 
     same_with_both(program)
-    with pytest.raises(NotImplementedError, match="define_prng_impl"):
-        importlib.import_module("weft.extend.random").define_prng_impl()

@@ -489,6 +489,8 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = Non
     like = x if hasattr(x, "shape") and hasattr(x, "dtype") else core.get_aval(x)
     weak_type = dtype is None and bool(getattr(like, "weak_type", False))
     sizes = like.shape if shape is None else canonical_shape("full_like", shape)
+    if isinstance(dtype, core.Tracer):  # stands for its type, as in JAX
+        dtype = dtype.dtype
     wanted = like.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
     return _filled(
         "full_like", sizes, fill_value, dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True), weak_type

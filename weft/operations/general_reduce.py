@@ -8,6 +8,7 @@ a jaxpr of elementwise equations. ``reduce`` is then rewritten into ``fold``, a 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import threading
 from collections import OrderedDict
@@ -289,13 +290,19 @@ def _canonical(closed: Any) -> Any:
     return found
 
 
+_IDENTITIES = (0, math.inf, -math.inf)
+
+
 def of_operands_types(inits: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-    """Initial values that are weakly typed and of another dtype, in the dtypes of the operands."""
+    """Initial values that are 0 or infinite as Python numbers, in the dtypes of the operands.
+
+    As in JAX, which takes those that are the identity of a reduction, and of others only such of the operand's dtype.
+    """
     if len(inits) != len(arrays):
         return list(inits)
     avals = [(core.get_aval(x), core.get_aval(array).dtype) for x, array in zip(inits, arrays, strict=True)]
     return [
-        convert.convert(x, dtype) if aval.weak_type and not aval.shape and aval.dtype != dtype else x
+        convert.convert(x, dtype) if type(x) in (int, float) and x in _IDENTITIES and aval.dtype != dtype else x
         for x, (aval, dtype) in zip(inits, avals, strict=True)
     ]
 

@@ -41,8 +41,8 @@ _CPU = Client()
 def backends() -> dict[str, Any]:
     """All backends by their platforms.
 
-    >>> sorted(weft.extend.backend.backends())
-    ['cpu']
+    >>> "cpu" in weft.extend.backend.backends()
+    True
     """
     return {"cpu": _CPU, **lazy.plugins.loaded()}
 
