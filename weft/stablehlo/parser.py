@@ -318,10 +318,21 @@ def constant(text: str) -> np.ndarray:
     if inner.startswith('"0x'):
         return _of_bytes(bytes.fromhex(inner[3:-1]), shape, dtype)
     numbers = re.findall(r"\([^)]*\)|[^\s\[\],]+", inner)
-    values = np.array([_number(number, dtype) for number in numbers]).astype(dtype)
+    values = _array([_number(number, dtype) for number in numbers], dtype)
     if len(values) == 1:
         return np.broadcast_to(values[0], shape).copy()
     return values.reshape(shape)
+
+
+def _array(numbers: list[Any], dtype: np.dtype) -> np.ndarray:
+    """Integers keep all their bits: NumPy would take float64 for a list that only some 64-bit type holds."""
+    if not dtypes.issubdtype(dtype, np.integer):
+        return np.array(numbers).astype(dtype)
+    bits = dtypes.itemsize_bits(dtype)
+    signed = dtypes.issubdtype(dtype, np.signedinteger)
+    lowest = -(2 ** (bits - 1)) if signed else 0
+    wrapped = [(number - lowest) % 2**bits + lowest for number in numbers]  # 0xFF is -1 in eight bits with a sign
+    return np.array(wrapped, np.int64 if signed else np.uint64).astype(dtype)
 
 
 def _of_bytes(data: bytes, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
