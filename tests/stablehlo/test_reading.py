@@ -23,6 +23,31 @@ def test_integers_keep_all_bits() -> None:
     with config.context("enable_x64", True):
         text = weft.jit(lambda x: x ^ c).lower(zeros).as_text("stablehlo")
     np.testing.assert_array_equal(results(text, zeros)[0], c)
-    np.testing.assert_array_equal(parser.constant("dense<[0xFF, 0x7F, -1]> : tensor<3xi8>"), np.int8([-1, 127, -1]))
+    assert parser.constant("dense<[0xFF, 0x7F, -1]> : tensor<3xi8>").tolist() == [-1, 127, -1]
     ends = parser.constant("dense<[-9223372036854775808, 9223372036854775807]> : tensor<2xi64>")
     assert ends.tolist() == [-(2**63), 2**63 - 1]
+
+
+def folded(name: str, dtype: str, x: list[int], y: list[int]) -> np.ndarray:
+    kind = f"tensor<{len(x)}x{dtype}>"
+    values = "".join(
+        f'%{n} = "stablehlo.constant"() <{{value = dense<{v}> : {kind}}}> : () -> {kind}\n'
+        for n, v in enumerate((x, y))
+    )
+    operation = f'%2 = "stablehlo.{name}"(%0, %1) : ({kind}, {kind}) -> {kind}'
+    body = f"{values} {operation}\n func.return %2 : {kind}\n"
+    return results(f"module {{ func.func @main() -> {kind} {{ {body} }} }}")[0]
+
+
+def test_division_while_reading_is_exact() -> None:
+    x, y = [2**63 - 1, -(2**63) + 1, 7, -7, 7, -7, 6, -6], [2, 2, 2, 2, -2, -2, -2, 3]
+    quotients = [abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) for a, b in zip(x, y, strict=True)]
+    assert folded("divide", "i64", x, y).tolist() == quotients
+    remainders = [a - b * q for a, b, q in zip(x, y, quotients, strict=True)]
+    assert folded("remainder", "i64", x, y).tolist() == remainders
+    assert folded("divide", "ui64", [2**64 - 1, 7], [3, 2]).tolist() == [(2**64 - 1) // 3, 3]
+    assert folded("divide", "i32", [-(2**31), 6], [-1, 2]).tolist()[1] == 3
+    assert folded("multiply", "i32", [2**31 - 1, 6], [2, 2]).tolist() == [-2, 12]
+    a, b = np.array([7, 8], np.int32), np.array([2, 0], np.int32)
+    for name, function in (("divide", weft.lax.div), ("remainder", weft.lax.rem)):  # as in a program
+        np.testing.assert_array_equal(folded(name, "i32", a.tolist(), b.tolist()), weft.jit(function)(a, b))

@@ -79,8 +79,8 @@ class Reading:
         return []
 
     def operation(self, operation: Operation, operands: list[Any], env: Environment) -> list[Any]:
-        fold = known_extents.FOLDS.get(operation.name)
-        if fold is not None and known_extents.are_known(operands):
+        fold = known_extents.fold(operation.name, operands)
+        if fold is not None:
             return [fold(Site(self, operation, env), *operands)]
         reader = read_operations.READERS.get(operation.name)
         if reader is None:
