@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
+import pytest
 
 import weft
 import weft.extend.core as core
@@ -51,3 +53,19 @@ def test_division_while_reading_is_exact() -> None:
     a, b = np.array([7, 8], np.int32), np.array([2, 0], np.int32)
     for name, function in (("divide", weft.lax.div), ("remainder", weft.lax.rem)):  # as in a program
         np.testing.assert_array_equal(folded(name, "i32", a.tolist(), b.tolist()), weft.jit(function)(a, b))
+
+
+def test_a_scatter_subtracts_in_one_order_only() -> None:
+    x, y = np.arange(4, dtype=np.float32), np.ones(1, np.float32)
+
+    added = weft.jit(lambda x, y: x.at[np.array([1])].add(y)).lower(x, y).as_text("stablehlo")
+    region = re.search(r'"stablehlo.add"\((%[\w.]+), (%[\w.]+)\)(?=[^)]*\) -> tensor<f32>)', added)
+    assert region is not None
+    swapped = f"({region[2]}, {region[1]})"
+    for name, expected in (("add", 2), ("multiply", 1), ("maximum", 1)):
+        changed = added.replace(region[0], f'"stablehlo.{name}"{swapped}')
+        assert results(changed, x, y)[0].tolist() == [0, expected, 2, 3]
+    subtracted = added.replace(region[0], f'"stablehlo.subtract"({region[1]}, {region[2]})')
+    assert results(subtracted, x, y)[0].tolist() == [0, 0, 2, 3]
+    with pytest.raises(NotImplementedError, match="no one operation"):
+        results(added.replace(region[0], f'"stablehlo.subtract"{swapped}'), x, y)

@@ -18,6 +18,7 @@ from weft.stablehlo import known_extents, read_operations
 from weft.stablehlo.parser import Block, Operation, Parser
 
 Environment = dict[str, Any]
+COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ["add", "multiply", "minimum", "maximum", "and", "or", "xor"])
 
 
 def program(
@@ -125,5 +126,5 @@ class Site:
         if len(block.operations) != 2 or len(names) != 2 or len(block.operations[1].operands) != 1:
             return ""
         operation = block.operations[0]
-        commutes = operation.operands in (names, names[::-1])
-        return operation.name if commutes and block.operations[1].operands == operation.results else ""
+        in_order = operation.operands == names or (operation.operands == names[::-1] and operation.name in COMMUTATIVE)
+        return operation.name if in_order and block.operations[1].operands == operation.results else ""
