@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -53,6 +54,21 @@ def test_division_while_reading_is_exact() -> None:
     a, b = np.array([7, 8], np.int32), np.array([2, 0], np.int32)
     for name, function in (("divide", weft.lax.div), ("remainder", weft.lax.rem)):  # as in a program
         np.testing.assert_array_equal(folded(name, "i32", a.tolist(), b.tolist()), weft.jit(function)(a, b))
+
+
+def test_damaged_text_is_a_value_error() -> None:
+    x = np.ones((2, 3), np.float32)
+    function = weft.jit(lambda x: (weft.lax.fori_loop(0, 3, lambda i, c: c * 2, x).at[0].add(1.0), x @ x.T))
+    text = function.lower(x).as_text("stablehlo")
+    rng = np.random.default_rng(0)
+    for n in range(60):
+        place, more = rng.integers(len(text), size=2)
+        damaged = (text[:place], text[:place] + text[place + 9 :], text[:place] + text[more : more + 9] + text[place:])
+        with contextlib.suppress(ValueError, NotImplementedError):
+            reader.program(damaged[n % 3])
+    for damage in (text.replace("%arg0", "%arg1", 1), text.replace("scatter_dim", "dim"), text[: text.rindex('"') - 4]):
+        with pytest.raises(ValueError, match=r"\[stablehlo\]"):
+            reader.program(damage)
 
 
 def test_a_scatter_subtracts_in_one_order_only() -> None:

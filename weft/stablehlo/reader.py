@@ -38,6 +38,14 @@ def program(
     >>> reader.program(text)
     { lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }
     """
+    try:
+        return _program(text, name, platforms, shapes)
+    except (LookupError, AttributeError, TypeError, AssertionError, OverflowError, RecursionError) as e:
+        # what names, attributes and types of damaged text lead to fails in many ways, which are one to the caller
+        raise ValueError(f"[stablehlo] the text is damaged, or no module: {type(e).__name__}: {e}") from e
+
+
+def _program(text: str, name: str, platforms: Sequence[str], shapes: Sequence[tuple[int, ...]] | None) -> ClosedJaxpr:
     functions = Parser(text).module()
     if name not in functions:
         raise ValueError(f"[stablehlo] the module has no function {name!r}; it has {', '.join(functions)}")
