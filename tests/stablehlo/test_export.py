@@ -176,6 +176,14 @@ def test_what_is_wrong_is_said(wrong: Any, error: type[Exception], words: str) -
         wrong(exported)
 
 
+def test_all_names_of_jax_are_listed() -> None:
+    names: dict[str, Any] = {}
+    exec("from weft.export import *", names)
+    public = {name for name in dir(jax_export) if not name.startswith("_")}
+    missing = public - set(export.__all__)
+    assert public and not missing and public <= set(dir(export)) & set(names), missing
+
+
 def test_damaged_bytes_are_value_errors() -> None:
     nested: Any = None
     for _ in range(20):
@@ -196,7 +204,7 @@ def test_damaged_bytes_are_value_errors() -> None:
             refused += 1
     assert 100 < refused < 600
     # nodes that share their children: each level, (level, None), becomes (level, level)
-    node = flat_tables.View.root(blobs[0]).table(2)
+    node = flat_tables.View.root(bytes(blobs[0])).table(2)
     assert node is not None
     node = node.tables(1)[0].tables(1)[2]
     while place := node._object(1):
