@@ -31,6 +31,28 @@ def test_integers_keep_all_bits() -> None:
     assert ends.tolist() == [-(2**63), 2**63 - 1]
 
 
+def test_booleans_of_bytes() -> None:
+    for count in (1, 3, 8, 16):
+        for data in (0, 255):
+            found = parser.constant(f'dense<"0x{data:02X}"> : tensor<{count}xi1>')
+            assert found.dtype == bool and found.tolist() == [data > 0] * count
+    assert parser.constant('dense<"0x05"> : tensor<3xi1>').tolist() == [True, False, True]
+    bits = np.arange(16) % 3 == 0
+    packed = np.packbits(bits, bitorder="little").tobytes().hex()
+    for text in (packed, bits.tobytes().hex()):
+        np.testing.assert_array_equal(parser.constant(f'dense<"0x{text}"> : tensor<2x8xi1>'), bits.reshape(2, 8))
+
+
+def test_strings_end_at_their_quote() -> None:
+    attributes = parser.Parser(r'a = "x\"},\\", b = 3 : i64}').attributes("}")
+    assert attributes == {"a": r'"x\"},\\"', "b": "3 : i64"}
+    with pytest.raises(ValueError, match="the end of a string"):
+        parser.Parser('a = "x').attributes("}")
+    values = np.arange(2**19, dtype=np.float32)  # four million characters
+    found = parser.constant(f'dense<"0x{values.tobytes().hex()}"> : tensor<{values.size}xf32>')
+    np.testing.assert_array_equal(found, values)
+
+
 def folded(name: str, dtype: str, x: list[int], y: list[int]) -> np.ndarray:
     kind = f"tensor<{len(x)}x{dtype}>"
     values = "".join(
