@@ -127,3 +127,22 @@ def test_elements_end_alone_where_nothing_changes_them_afterwards(loop: Callable
         np.testing.assert_array_equal(found, wanted)
         if wanted.dtype.kind == "f":
             np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+def test_a_loop_inside_with_an_equal_condition_ends_for_all_lanes_at_once() -> None:
+    """Only the outer loop is proved: the inner one halves every element until none is above 1."""
+
+    def live(s: Any) -> Any:
+        return jnp.any(s > 1)
+
+    def body(s: Any) -> Any:
+        return jnp.where(s > 1, lax.while_loop(live, lambda t: t * 0.5, s), s)
+
+    x = np.sort(np.random.default_rng(0).random(2000).astype(np.float32) * 20)
+    expected = x
+    while (expected > 1).any():
+        inner = expected
+        while (inner > 1).any():
+            inner = inner * np.float32(0.5)
+        expected = np.where(expected > 1, inner, expected)
+    np.testing.assert_array_equal(np.asarray(weft.jit(lambda x: lax.while_loop(live, body, x))(x)), expected)

@@ -83,6 +83,13 @@ def test_weak_types_and_keys() -> None:
     assert (weft.random.key_data(keys[1]) == weft.random.key_data(keys)[1]).all()
 
 
+def test_a_traced_view_leaves_those_of_arrays_alone() -> None:
+    weft.make_jaxpr(lambda x: (x[0], x.reshape(1, -1), x.T, x.ravel()))(np.ones(3, np.float32))
+    for name in ("__getitem__", "reshape", "ravel", "flatten"):
+        assert type(vars(runtime.Array)[name]) is runtime.ViewOperator
+    assert type(vars(runtime.Array)["T"].fget) is runtime.ViewOperator
+
+
 def test_large_views_and_traces_are_programs() -> None:
     x = jnp.asarray(numbers(300, 400))
     np.testing.assert_array_equal(np.asarray(x[1:, ::2]), numbers(300, 400)[1:, ::2])

@@ -11,20 +11,14 @@ from __future__ import annotations
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, Literal
 
-_COMPUTED = (kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Cumulative, kinds.Generate, kinds.Gather)
-"""Operations whose results are new: never an operand, whole or in another shape."""
-
 
 def copied_results(jaxpr: Jaxpr, shares: bool) -> frozenset[int]:
-    """The results that are a ``copy`` of an input.
+    """The results that are a ``copy`` of an input; all, unless the program ``shares`` memory with its caller.
 
-    Unless the program ``shares`` memory with its caller, all of them where one may be an input or another result.
+    Which results are an input or another result is known only when the program has been simplified (``x * 1``).
     """
     if not shares:
-        outs = [atom for atom in jaxpr.outvars if type(atom) is not Literal]
-        computed = {v for eqn in jaxpr.eqns if isinstance(eqn.primitive.kind, _COMPUTED) for v in eqn.outvars}
-        apart = len(set(outs)) == len(outs) and computed.issuperset(outs)
-        return frozenset() if apart else frozenset(range(len(jaxpr.outvars)))
+        return frozenset(range(len(jaxpr.outvars)))
     inputs = {*jaxpr.constvars, *jaxpr.invars}
     copies = set()
     for equation in jaxpr.eqns:

@@ -112,7 +112,7 @@ class _Values:
 
     def literal(self, value: Any, dtype: Any) -> int:
         array = np.asarray(value).astype(dtype)
-        found = self.number("literal", array.dtype.str, array.tobytes())
+        found = self.number("literal", array.dtype, array.tobytes())
         if array.dtype == bool:
             self.known[found] = bool(array)
         return found
@@ -153,7 +153,7 @@ class _Values:
         if simple is not None:
             return simple
         primitive, out = equation.primitive, equation.outvars[k].aval
-        found = self.number(primitive.name, _named(equation), args, k, out.dtype.str)
+        found = self.number(primitive, _named(equation), args, k, out.dtype)
         self.made[found] = (algebra.LOGIC.get(primitive), args)
         self.reads[found] = frozenset().union(*[self.reads[arg] for arg in args])
         return found
@@ -197,7 +197,8 @@ class _Values:
 
 def _named(equation: JaxprEqn) -> Any:
     """What two equations that compute the same of the same operands have in common."""
-    found = tuple(sorted(equation.params.items(), key=lambda item: item[0]))
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0
+    found = tuple([(name, type(value), value, str(value)) for name, value in sorted(equation.params.items())])
     try:
         hash(found)
     except TypeError:

@@ -101,9 +101,7 @@ class _Members:
             self.of[equation.outvars[0]] = _Stack(len(self.of), first.dim, first.length)
             self._join(first, self.of[equation.outvars[0]])
             self.made[first.number] += first.length
-        elif equation.primitive in algebra.COMBINED_BY and equation.primitive.kind.axes(equation.params) == (
-            first.dim,
-        ):
+        elif _reduces(equation, first.dim):
             self.reduced.add(first.number)
             self.made[first.number] += 2 * first.length
         else:

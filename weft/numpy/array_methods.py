@@ -214,7 +214,7 @@ def _iter_traced(self: Any) -> Iterator[Any]:
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
     rounded = sys.modules["weft.numpy"].round(self, ndigits or 0)
-    return rounded.astype(int) if ndigits is None and dtypes.issubdtype(self.dtype, np.floating) else rounded
+    return rounded.astype(int) if ndigits is None else rounded
 
 
 def _copy(self: Any) -> Any:
@@ -328,7 +328,8 @@ class _Later:
         if self.name in PROPERTIES:
             found = property(function, doc=(function.__doc__ or "").partition("\n")[0])
         for target in (runtime.Array, core.Tracer):
-            setattr(target, self.name, found)
+            if isinstance(vars(target)[self.name], _Later):  # arrays may have a view of the runtime's
+                setattr(target, self.name, found)
         return found.__get__(instance, owner)
 
 

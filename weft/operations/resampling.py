@@ -114,10 +114,11 @@ def _banded(columns: np.ndarray, rows: np.ndarray, weights: np.ndarray, extents:
     starts = np.clip(first, 0, extents[0] - taps)
     band = np.zeros((extents[1], taps))
     band[rows, columns - starts[rows]] = weights
+    band.setflags(write=False)
     return Band(starts.astype(np.int32), band)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def band_of(how: Sampling) -> Band:
     """The weights of a sampling, computed in float64."""
     if how.back:

@@ -44,14 +44,14 @@ PyObject* operator_call(PyObject* object, PyObject* const* args, size_t flags, P
   return in_python<PyObject_Vectorcall>(self->function, operands, size_t(count), nullptr);
 }
 
-// Whether a view may be copied without an operation: nobody traces, or watches the results of operations.
+// Whether a view may be copied without an operation: nobody traces, or watches the results of operations. False with an
+// error set (an interrupt) if that could not be asked.
 bool may_copy(Operator* self) {
   if (is_tracing()) return false;
   if (config_token() == self->unwatched) return true;
   uint64_t token = config_token();
   Ref answer = steal(in_python<PyObject_CallNoArgs>(self->function));
   if (answer && answer.get() == Py_True) self->unwatched = token;
-  PyErr_Clear();
   return answer && answer.get() == Py_True;
 }
 
@@ -62,6 +62,7 @@ PyObject* view_call(PyObject* object, PyObject* const* args, size_t flags, PyObj
     PyObject* result = self->view(reinterpret_cast<Array*>(args[0]), args + 1, count - 1);
     if (result != nullptr || PyErr_Occurred()) return result;
   }
+  if (PyErr_Occurred()) return nullptr;
   return in_python<PyObject_Vectorcall>(self->fallback, args, size_t(count), keywords);
 }
 
