@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft._base import lazy, unbuilt
 from weft.dispatch.symbolic_dims import SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
 
+if TYPE_CHECKING:
+    from weft.stablehlo.exported import DisabledSafetyCheck, Exported, call, export
+
 __all__ = [
+    "DisabledSafetyCheck",
+    "Exported",
     "SymbolicScope",
+    "call",
+    "default_export_platform",
     "deserialize",
+    "export",
     "is_symbolic_dim",
+    "maximum_supported_calling_convention_version",
+    "minimum_supported_calling_convention_version",
     "register_namedtuple_serialization",
     "register_pytree_node_serialization",
     "symbolic_args_specs",
@@ -29,6 +39,10 @@ maximum_supported_calling_convention_version = 10
 
 def __getattr__(name: str) -> Any:
     return _NAMES.find(name) if name in _NAMES else _missing(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})
 
 
 def deserialize(blob: bytes | bytearray) -> Any:

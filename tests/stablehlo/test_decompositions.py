@@ -77,6 +77,24 @@ def test_decompositions(complex: bool) -> None:
         assert pivots.dtype == order.dtype == np.int32
 
 
+@pytest.mark.parametrize("complex", [False, True])
+def test_entries_whose_squares_are_no_numbers(complex: bool) -> None:
+    scales = np.array([1e-25, 1e25, 0], np.float32)[:, None, None]
+    a = matrix(3, 3, complex=complex)
+    stacked = scales * (a + adjoint(a))
+    functions: list[Any] = [lambda a: tuple(jnp.linalg.eigh(a)), lambda a: tuple(jnp.linalg.qr(a))]
+    functions.append(lambda a: tuple(jnp.linalg.svd(a)))
+    (values, vectors), (q, r), (u, s, vt) = running.together(functions, [[stacked]] * 3)
+    unit = np.where(scales == 0, 1, scales)
+    near(values / unit[..., 0], np.linalg.eigvalsh(stacked.astype(np.complex128)) / unit[..., 0])
+    near(s / unit[..., 0], np.linalg.svd(stacked.astype(np.complex128))[1] / unit[..., 0])
+    near((vectors * (values / unit[..., 0])[:, None]) @ adjoint(vectors), stacked / unit)
+    near(q @ (r / unit), stacked / unit)
+    near((u * (s / unit[..., 0])[:, None]) @ vt, stacked / unit)
+    for basis in (vectors, q, u, vt):
+        orthonormal(basis)
+
+
 def test_what_has_no_program_says_so() -> None:
     for function in (jnp.linalg.eigvals, lax.linalg.hessenberg, lambda a: lax.linalg.qr(a, pivoting=True)):
         with pytest.raises(NotImplementedError, match=r"at .*test_decompositions\.py:\d+.*cannot be exported"):

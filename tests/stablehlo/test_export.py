@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import struct
 import warnings
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 
 import weft
 import weft.export as export
+import weft.extend.random
 import weft.numpy as jnp
 from tests.stablehlo import programs
 from weft import runtime
+from weft.stablehlo import flat_tables
 
 jax_export = pytest.importorskip("jax.export")
 pytest.importorskip("flatbuffers", reason="JAX reads its files by it")
@@ -171,6 +174,60 @@ def test_what_is_wrong_is_said(wrong: Any, error: type[Exception], words: str) -
     exported = export.export(weft.jit(jnp.sin))(X)
     with pytest.raises(error, match=words):
         wrong(exported)
+
+
+def test_all_names_of_jax_are_listed() -> None:
+    names: dict[str, Any] = {}
+    exec("from weft.export import *", names)
+    public = {name for name in dir(jax_export) if not name.startswith("_")}
+    missing = public - set(export.__all__)
+    assert public and not missing and public <= set(dir(export)) & set(names), missing
+
+
+def test_damaged_bytes_are_value_errors() -> None:
+    nested: Any = None
+    for _ in range(20):
+        nested = (nested, None)
+    trees = export.export(weft.jit(lambda d, pair, nothing, *, k: structured(d, pair, k=k)))(*ARGS, nested, **KWARGS)
+    opened = export.export(weft.jit(jnp.sin))(*export.symbolic_args_specs((X,), "b, 4"))
+    rng = np.random.default_rng(0)
+    blobs, refused = [trees.serialize(vjp_order=1), opened.serialize()], 0
+    for n in range(600):
+        blob = bytearray(blobs[n % 2])
+        for place in rng.integers(len(blob), size=1 + n % 4):
+            blob[place] = (0, 1, 255, int(rng.integers(256)))[rng.integers(4)]
+        try:
+            read = export.deserialize(blob)
+            if read.has_vjp():
+                read.vjp()
+        except ValueError:
+            refused += 1
+    assert 100 < refused < 600
+    # nodes that share their children: each level, (level, None), becomes (level, level)
+    node = flat_tables.View.root(bytes(blobs[0])).table(2)
+    assert node is not None
+    node = node.tables(1)[0].tables(1)[2]
+    while place := node._object(1):
+        (first,) = struct.unpack_from("<I", blobs[0], place + 4)
+        node = node.tables(1)[0]
+        struct.pack_into("<I", blobs[0], place + 8, first - 4)
+    with pytest.raises(ValueError, match="damaged"):
+        export.deserialize(blobs[0])
+
+
+def test_keys_of_a_generator_of_ones_own_are_refused() -> None:
+    impl = weft.extend.random.define_prng_impl(
+        key_shape=(2,),
+        seed=lambda seed: jnp.stack([seed, seed]).astype(np.uint32),
+        split=lambda key, shape: jnp.broadcast_to(key, (*shape, 2)),
+        random_bits=lambda key, width, shape: jnp.zeros(shape, np.uint32),
+        fold_in=lambda key, data: key,
+        name="own",
+        tag="fry",  # what keys of weft's first generator show
+    )
+    exported = export.export(weft.jit(lambda key: key))(weft.random.key(1, impl=impl))
+    with pytest.raises(ValueError, match="generator of your own"):
+        exported.serialize()
 
 
 def test_fields_are_those_that_jax_documents() -> None:

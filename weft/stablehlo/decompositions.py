@@ -8,6 +8,7 @@ Computations", 3.4, 5.2, 8.5 and 8.6). Each function takes one matrix; ``writer`
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,33 @@ def _conj(x: Array) -> Array:
 def _square(x: Array) -> Array:
     """|x|**2."""
     return _real(x * _conj(x))
+
+
+def _largest(a: Array) -> Array:
+    """The largest part of an entry rounded down to a power of two, by which a is divided so that no square overflows.
+
+    1 for matrices of zeros and for those with infinities or NaNs.
+    """
+    jnp = _np()
+    dtype = np.dtype(f"f{a.dtype.itemsize // 2}" if a.dtype.kind == "c" else a.dtype)
+    if 0 in a.shape:
+        return jnp.ones((), dtype)
+    size = abs(_real(a)).max()
+    if a.dtype.kind == "c":
+        size = lax.max(size, abs(lax.imag(a)).max())
+    bits = np.dtype(f"u{dtype.itemsize}")
+    exponent = np.array(np.inf, dtype).view(bits)  # without the mantissa a number is a power of two
+    power = lax.bitcast_convert_type(lax.bitcast_convert_type(size, bits) & exponent, dtype)
+    # the reciprocal of the largest power would be subnormal
+    power = lax.min(power, np.ldexp(dtype.type(1), np.finfo(dtype).maxexp - 2))
+    return jnp.where(lax.is_finite(size) & (power > 0), power, 1).astype(dtype)
+
+
+def _scaled(operation: Callable[[Array, Array], Array], a: Array, size: Array) -> Array:
+    """a times or over a real number."""
+    if get_aval(a).dtype.kind != "c":
+        return operation(a, size)
+    return lax.complex(operation(lax.real(a), size), operation(lax.imag(a), size))
 
 
 def _column(a: Array, j: Array) -> Array:
@@ -95,6 +123,8 @@ def geqrf(a: Array, *, pivoting: bool) -> tuple[Array, Array]:
     jnp = _np()
     m, n = a.shape
     rows, columns, count = jnp.arange(m), jnp.arange(n), min(m, n)
+    largest = _largest(a)
+    a = _scaled(operator.truediv, a, largest)
 
     def step(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         a, taus = state
@@ -113,7 +143,8 @@ def geqrf(a: Array, *, pivoting: bool) -> tuple[Array, Array]:
         kept = jnp.where(below, v, jnp.where(rows == j, jnp.where(none, alpha, beta).astype(a.dtype), _column(a, j)))
         return _with_column(a, j, kept), taus.at[j].set(tau)
 
-    return lax.fori_loop(0, count, step, (a, jnp.zeros(count, a.dtype)))
+    a, taus = lax.fori_loop(0, count, step, (a, jnp.zeros(count, a.dtype)))
+    return jnp.where(rows[:, None] <= columns[None, :], _scaled(operator.mul, a, largest), a), taus
 
 
 def householder_product(a: Array, taus: Array) -> Array:
@@ -180,6 +211,8 @@ def eigh(
     n = a.shape[0]
     triangle = jnp.tril(a, -1) if lower else jnp.triu(a, 1)
     a = triangle + _conj(triangle.T) + jnp.diag(_real(jnp.diagonal(a))).astype(a.dtype)
+    largest = _largest(a)
+    a = _scaled(operator.truediv, a, largest)
 
     def turn(p: Array, q: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         a, v = state
@@ -189,7 +222,7 @@ def eigh(
         return a, _rotated(v, p, q, c, s, phase)
 
     a, v = _swept(n, turn, (a, jnp.eye(n, dtype=a.dtype)))
-    values = _real(jnp.diagonal(a))
+    values = _real(jnp.diagonal(a)) * largest
     order = jnp.argsort(values)
     first, end = (0, n) if subset_by_index is None else subset_by_index
     order = order[first:end]
@@ -205,6 +238,8 @@ def svd(
     if m < n:
         found = svd(_conj(a.T), full_matrices=full_matrices, compute_uv=compute_uv)
         return (found[0], _conj(found[2].T), _conj(found[1].T)) if compute_uv else found
+    largest = _largest(a)
+    a = _scaled(operator.truediv, a, largest)
 
     def turn(p: Array, q: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         b, v = state
@@ -215,15 +250,16 @@ def svd(
     b, v = _swept(n, turn, (a, jnp.eye(n, dtype=a.dtype)))
     values = lax.sqrt(_square(b).sum(0))
     order = jnp.argsort(-values)
+    sorted_values = values[order] * largest
     if not compute_uv:
-        return (values[order],)
+        return (sorted_values,)
     # the columns of b are orthogonal: r is diagonal up to rounding, and q has a full set of columns
     u, r = qr(b[:, order], pivoting=False, full_matrices=full_matrices)
     diagonal = jnp.diagonal(r)
     size = lax.sqrt(_square(diagonal))
     sign = jnp.where(size == 0, 1, diagonal / jnp.where(size == 0, 1, size)).astype(a.dtype)
     u = u * jnp.concatenate([sign, jnp.ones(u.shape[1] - n, a.dtype)])[None, :]
-    return values[order], u, _conj(v[:, order].T)
+    return sorted_values, u, _conj(v[:, order].T)
 
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {  # with the ranks of the operands

@@ -28,7 +28,7 @@ _NAMES = """
     uint4 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float0 float8_e4m3 float8_e3m4
     float8_e8m0fnu float4_e2m1fn"""  # the kinds of dtypes, in their order
 _KEYS = 27  # from here on the kinds of random keys, in this order
-_IMPLEMENTATIONS = ("fry", "rbg", "urbg")
+_GENERATORS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 def _dtype(name: str) -> Any:
@@ -39,6 +39,10 @@ def _dtype(name: str) -> Any:
 
 KINDS = {_dtype(name): number for number, name in enumerate(_NAMES.split())}
 DTYPES = {number: dtype for dtype, number in KINDS.items()}
+
+
+def _key_dtypes() -> list[Any]:
+    return [lazy.submodule("weft.random").key_dtype(name) for name in _GENERATORS]
 
 
 # -- custom nodes of trees --------------------------------------------------------------------------------------------
@@ -141,7 +145,13 @@ def _key(aval: Any) -> tuple[tuple[str, ...], Any]:
 def _aval(key: tuple[tuple[str, ...], Any]) -> Table:
     shape, dtype = key
     if dtypes.is_extended(dtype):
-        number = _KEYS + _IMPLEMENTATIONS.index(dtype.name[4:-1])
+        keys = _key_dtypes()
+        if dtype not in keys:
+            raise ValueError(
+                f"[serialize] random keys of a generator of your own ({dtype.name}) cannot be written: files of "
+                f"exported functions have those of {', '.join(_GENERATORS)}. Pass weft.random.key_data(key) instead"
+            )
+        number = _KEYS + keys.index(dtype)
     else:
         number = KINDS[dtype]
     return Table({0: Scalar(0, "b"), 1: list(shape), 2: Scalar(number, "b"), 3: Scalar(1, "b")})
@@ -189,7 +199,18 @@ _KINDS_OF_NODES: dict[type, int] = {type(None): NONE, tuple: TUPLE, list: LIST, 
 
 def deserialized(data: bytes | bytearray) -> Exported:
     """The exported function in a file. Raises ValueError for bytes that are no such file."""
-    return _read_exported(View.root(bytes(data)))
+    return _checked(View.root(bytes(data)))
+
+
+DAMAGED = "[deserialize] the bytes are damaged, or no exported function"
+
+
+def _checked(view: View) -> Exported:
+    """What damaged bytes make of numbers, names and structures fails in many ways, which are one to the caller."""
+    try:
+        return _read_exported(view)
+    except (LookupError, StopIteration, RecursionError, TypeError, OverflowError, UnicodeDecodeError) as e:
+        raise ValueError(DAMAGED) from e
 
 
 def _read_exported(view: View) -> Exported:
@@ -200,11 +221,13 @@ def _read_exported(view: View) -> Exported:
         avals.append(tuple([unique[n] for n in numbers] if numbers else map(_read_aval, view.tables(plain))))
     ins, outs = avals
     effects = [table.string(0) for slot in (10, 11) for table in view.tables(slot)]
+    if not all(effects):
+        raise ValueError(DAMAGED)
     if effects:
         raise NotImplementedError(f"[deserialize] programs with effects are not read: {', '.join(effects)}")
     in_tree, out_tree = view.table(2), view.table(4)
     if in_tree is None or out_tree is None or not view.has(13):
-        raise ValueError("[deserialize] the bytes are damaged, or no exported function")
+        raise ValueError(DAMAGED)
     vjp = view.table(17)
     return Exported(
         fun_name=view.string(1),
@@ -219,14 +242,14 @@ def _read_exported(view: View) -> Exported:
         calling_convention_version=view.number(14, "H"),
         module_kept_var_idx=view.numbers(15, "H"),
         uses_global_constants=bool(view.number(16, "B")),
-        get_vjp=None if vjp is None else lambda _: _read_exported(vjp),
+        get_vjp=None if vjp is None else lambda _: _checked(vjp),
     )
 
 
 def _read_aval(view: View) -> Any:
     number = view.number(2, "b")
     if number >= _KEYS:
-        dtype = lazy.submodule("weft.random").key_dtype(_LONG_NAMES[number - _KEYS])
+        dtype = _key_dtypes()[number - _KEYS]
     else:
         dtype = DTYPES[number]
     shape = view.strings(1)
@@ -254,24 +277,38 @@ def _extent(text: str) -> Any:
         return OtherExtent(text)
 
 
-_LONG_NAMES = ("threefry2x32", "rbg", "unsafe_rbg")
-
-
 def _read_check(view: View) -> DisabledSafetyCheck:
     return DisabledSafetyCheck.custom_call(view.string(1)) if view.number(0, "b") else DisabledSafetyCheck.platform()
 
 
 def _read_tree(view: View, leaves: Sequence[Any]) -> Any:
     """A structure, found by flattening a tree of it."""
-    remaining = iter(leaves)
-    return runtime.tree_flatten(_read_node(view, remaining))[1]
+    return runtime.tree_flatten(_read_node(view, _Source(iter(leaves), len(view.data) // 4)))[1]
 
 
-def _read_node(view: View, leaves: Iterator[Any]) -> Any:
+class _Source:
+    """What a structure is made of: its leaves, and how many nodes the file has room for.
+
+    Each node needs four bytes that refer to it. In damaged files nodes may share their children, so that a few hundred
+    bytes would be read as a structure of millions of nodes.
+    """
+
+    def __init__(self, leaves: Iterator[Any], nodes: int) -> None:
+        self.leaves = leaves
+        self.nodes = nodes
+
+    def take(self, children: list[View]) -> list[View]:
+        self.nodes -= len(children)
+        if self.nodes < 0:
+            raise ValueError(DAMAGED)
+        return children
+
+
+def _read_node(view: View, source: _Source) -> Any:
     kind = view.number(0, "b")
     if kind == LEAF:
-        return next(leaves)
-    children = [_read_node(child, leaves) for child in view.tables(1)]
+        return next(source.leaves)
+    children = [_read_node(child, source) for child in source.take(view.tables(1))]
     if kind == NONE:
         return None
     if kind in (TUPLE, LIST):

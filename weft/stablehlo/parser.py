@@ -44,6 +44,7 @@ _SPACE = re.compile(r"(?:\s|//[^\n]*)*")
 _RESULT = re.compile(r"(%[\w.$-]+)(?::(\d+))?")
 _VALUE = re.compile(r"%[\w.$#-]+")
 _KEY = re.compile(r'[\w.$-]+|"[^"]*"')
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _OPENING, _CLOSING = "([{<", ")]}>"
 
 
@@ -104,10 +105,10 @@ class Parser:
         return text[start : self.place].strip()
 
     def _string_end(self, place: int) -> int:
-        place += 1
-        while self.text[place] != '"':
-            place += 2 if self.text[place] == "\\" else 1
-        return place + 1
+        found = _STRING.match(self.text, place)
+        if found is None:
+            raise self.fail("the end of a string")
+        return found.end()
 
     def attributes(self, end: str) -> dict[str, str]:
         """``name = value`` pairs up to ``end``."""
@@ -318,18 +319,31 @@ def constant(text: str) -> np.ndarray:
     if inner.startswith('"0x'):
         return _of_bytes(bytes.fromhex(inner[3:-1]), shape, dtype)
     numbers = re.findall(r"\([^)]*\)|[^\s\[\],]+", inner)
-    values = np.array([_number(number, dtype) for number in numbers]).astype(dtype)
+    values = _array([_number(number, dtype) for number in numbers], dtype)
     if len(values) == 1:
         return np.broadcast_to(values[0], shape).copy()
     return values.reshape(shape)
 
 
+def _array(numbers: list[Any], dtype: np.dtype) -> np.ndarray:
+    """Integers keep all their bits: NumPy would take float64 for a list that only some 64-bit type holds."""
+    if not dtypes.issubdtype(dtype, np.integer):
+        return np.array(numbers).astype(dtype)
+    bits = dtypes.itemsize_bits(dtype)
+    signed = dtypes.issubdtype(dtype, np.signedinteger)
+    lowest = -(2 ** (bits - 1)) if signed else 0
+    wrapped = [(number - lowest) % 2**bits + lowest for number in numbers]  # 0xFF is -1 in eight bits with a sign
+    return np.array(wrapped, np.int64 if signed else np.uint64).astype(dtype)
+
+
 def _of_bytes(data: bytes, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     if dtype.kind == "b":
         count = int(np.prod(shape))
-        if len(data) < count:  # eight to a byte, or one 0xFF for all
+        if data in (b"\x00", b"\xff"):  # for all; else there is a byte for each, or for each eight
+            return np.full(shape, data != b"\x00")
+        if len(data) < count:
             bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")[:count].astype(bool)
-            return np.broadcast_to(bits, shape).copy() if len(bits) == 1 else bits.reshape(shape)
+            return bits.reshape(shape)
         return np.frombuffer(data, np.uint8).astype(bool).reshape(shape)
     found = np.frombuffer(data, dtype)
     return np.broadcast_to(found[0], shape).copy() if len(found) == 1 else found.reshape(shape)

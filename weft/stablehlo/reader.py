@@ -18,6 +18,7 @@ from weft.stablehlo import known_extents, read_operations
 from weft.stablehlo.parser import Block, Operation, Parser
 
 Environment = dict[str, Any]
+COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ["add", "multiply", "minimum", "maximum", "and", "or", "xor"])
 
 
 def program(
@@ -37,6 +38,14 @@ def program(
     >>> reader.program(text)
     { lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }
     """
+    try:
+        return _program(text, name, platforms, shapes)
+    except (LookupError, AttributeError, TypeError, AssertionError, OverflowError, RecursionError) as e:
+        # what names, attributes and types of damaged text lead to fails in many ways, which are one to the caller
+        raise ValueError(f"[stablehlo] the text is damaged, or no module: {type(e).__name__}: {e}") from e
+
+
+def _program(text: str, name: str, platforms: Sequence[str], shapes: Sequence[tuple[int, ...]] | None) -> ClosedJaxpr:
     functions = Parser(text).module()
     if name not in functions:
         raise ValueError(f"[stablehlo] the module has no function {name!r}; it has {', '.join(functions)}")
@@ -79,8 +88,8 @@ class Reading:
         return []
 
     def operation(self, operation: Operation, operands: list[Any], env: Environment) -> list[Any]:
-        fold = known_extents.FOLDS.get(operation.name)
-        if fold is not None and known_extents.are_known(operands):
+        fold = known_extents.fold(operation.name, operands)
+        if fold is not None:
             return [fold(Site(self, operation, env), *operands)]
         reader = read_operations.READERS.get(operation.name)
         if reader is None:
@@ -125,5 +134,5 @@ class Site:
         if len(block.operations) != 2 or len(names) != 2 or len(block.operations[1].operands) != 1:
             return ""
         operation = block.operations[0]
-        commutes = operation.operands in (names, names[::-1])
-        return operation.name if commutes and block.operations[1].operands == operation.results else ""
+        in_order = operation.operands == names or (operation.operands == names[::-1] and operation.name in COMMUTATIVE)
+        return operation.name if in_order and block.operations[1].operands == operation.results else ""
