@@ -42,7 +42,9 @@ void report_pjrt_error(const Plugin& plugin, pjrt::Error* error, const char* wha
 int pjrt_code(const Plugin& plugin, const pjrt::Error* error);
 constexpr int kUnimplemented = 12;
 
-// Waits for an event and destroys it. GIL held on entry and return; handles signals. 0, or -1 with an error set.
+// Waits for an event and destroys it. GIL held on entry and return; handles signals. 0, or -1 with the event's error
+// set, or kInterrupted with what a signal's handler raised: then the event is still pending, and the caller's.
+constexpr int kInterrupted = -2;
 int pjrt_wait(const Plugin& plugin, pjrt::Event* event, const char* what);
 bool pjrt_is_ready(const Plugin& plugin, pjrt::Event* event);  // without destroying it
 void pjrt_destroy_event(const Plugin& plugin, pjrt::Event* event);

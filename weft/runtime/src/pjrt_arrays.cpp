@@ -123,10 +123,10 @@ Buffer* host_copy(Remote* remote, ShapedArray* aval) {
     pjrt::Event* event = std::exchange(remote->copying, nullptr);
     Buffer* host = std::exchange(remote->host, nullptr);
     // Other threads that ask meanwhile start a copy of their own.
-    if (pjrt_wait(*device.plugin, event, "copy to the host") < 0) {
-      if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) buffer_release(host);  // else it may still be written
-      return nullptr;
-    }
+    int status = pjrt_wait(*device.plugin, event, "copy to the host");
+    if (status == kInterrupted) release_after(*device.plugin, event, host);  // the plugin still writes to it
+    else if (status < 0) buffer_release(host);
+    if (status < 0) return nullptr;
     if (remote->host == nullptr) remote->host = host;
     else if (remote->copying == nullptr) buffer_release(host);
     else std::swap(remote->host, host), release_after(*device.plugin, std::exchange(remote->copying, nullptr), host);
@@ -326,6 +326,7 @@ int remote_block(Remote* remote) {
   }
   remote_retain(remote);
   int status = pjrt_wait(plugin, args.event, "program");
+  if (status == kInterrupted) pjrt_destroy_event(plugin, args.event);
   if (status == 0) remote->ready = true;
   remote_release(remote);
   return status;
