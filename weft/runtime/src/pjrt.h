@@ -96,7 +96,7 @@ Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, B
 Remote* remote_of_array(uint32_t number, Array* array);
 
 int remote_block(Remote* remote);  // until it is computed; 0, or -1 with an error set
-bool remote_is_ready(Remote* remote);
+int remote_is_ready(Remote* remote);  // 1, 0, or -1 with an error set
 
 // A program that was compiled for a device; a Python object.
 struct DeviceProgram {

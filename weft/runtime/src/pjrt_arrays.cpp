@@ -119,6 +119,7 @@ int start_copy(Remote* remote, ShapedArray* aval) {
 Buffer* host_copy(Remote* remote, ShapedArray* aval) {
   if (start_copy(remote, aval) < 0) return nullptr;
   while (remote->copying != nullptr) {
+    if (refuse_after_fork()) return nullptr;  // the thread that copies is the parent's
     const PluginDevice& device = device_of(remote);
     pjrt::Event* event = std::exchange(remote->copying, nullptr);
     Buffer* host = std::exchange(remote->host, nullptr);
@@ -299,15 +300,16 @@ Buffer* array_absent_buffer(Array* array) {
   return still_there ? host : nullptr;
 }
 
-bool remote_is_ready(Remote* remote) {
-  if (remote->ready) return true;
+int remote_is_ready(Remote* remote) {
+  if (remote->ready) return 1;
+  if (refuse_after_fork()) return -1;
   const Plugin& plugin = *device_of(remote).plugin;
   pjrt::BufferReadyArgs args{};
   args.buffer = remote->handle;
   if (pjrt::Error* error = pjrt_call(plugin, Function::buffer_ready_event, args)) {
     set_pjrt_error(plugin, error, "readiness");
     PyErr_Clear();  // whoever uses the array sees it
-    return true;
+    return 1;
   }
   bool ready = pjrt_is_ready(plugin, args.event);
   pjrt_destroy_event(plugin, args.event);

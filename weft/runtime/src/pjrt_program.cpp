@@ -52,6 +52,7 @@ void destroy_program(const DeviceProgram* self, pjrt::Program* program) {
 PyObject* serialize(PyObject* object, PyObject*) {
   DeviceProgram* self = as_program(object);
   const Plugin& plugin = *self->device->plugin;
+  if (refuse_after_fork()) return nullptr;
   if (!plugin.has(Function::program_serialize)) {
     PyErr_SetString(PyExc_NotImplementedError, "[pjrt] this plugin cannot serialize compiled programs");
     return nullptr;
