@@ -88,6 +88,9 @@ Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle);
 // Owned Array. Borrows aval, steals remote (also when it fails).
 Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place);
 
+// The same for a result, which is a NumPy array if its dtype is float0.
+PyObject* remote_result_new(ShapedArray* aval, Remote* remote, uint32_t place);
+
 // Owned Remote with a copy of host memory, or nullptr with an error set. GIL held, released meanwhile. `owner` is the
 // Buffer that holds the memory (kept until it is copied), or nullptr: then the memory is read during the call only.
 Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, Buffer* owner);

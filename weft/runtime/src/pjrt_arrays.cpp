@@ -248,6 +248,13 @@ Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place) {
   return array;
 }
 
+PyObject* remote_result_new(ShapedArray* aval, Remote* remote, uint32_t place) {
+  if (aval->itemsize != 0) return reinterpret_cast<PyObject*>(array_new_remote(aval, remote, place));
+  remote_release(remote);
+  Buffer* nothing = buffer_allocate(0);
+  return nothing == nullptr ? PyErr_NoMemory() : array_without_bytes(aval, nothing);
+}
+
 Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, Buffer* owner) {
   PluginDevice* device = device_of_place(number << 1);
   if (device == nullptr) return nullptr;
