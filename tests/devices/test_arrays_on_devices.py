@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -202,14 +203,24 @@ def test_memory_stays_steady(device: Any) -> None:
 
 
 def test_a_forked_child_refuses(device: Any) -> None:
-    x = put(X, device)
+    x, started = put(X, device), put(X, device) + 1
+    started.copy_to_host_async()
+    compiled = weft.jit(lambda v: v + 1).lower(x).compile()
+    uses = (
+        lambda: x + 1, lambda: np.asarray(started), lambda: started.is_ready(), lambda: device.client.native.platform,
+        lambda: compiled.parts()[1].program.native.serialize(),
+    )  # fmt: skip
     child = os.fork()
     if child == 0:
-        try:
-            _ = x + 1
-        except RuntimeError as error:
-            os._exit(0 if "forked child" in str(error) else 1)
-        os._exit(2)
+        signal.alarm(20)
+        for number, use in enumerate(uses):
+            try:
+                use()
+            except Exception as error:
+                if isinstance(error, RuntimeError) and "forked child" in str(error):
+                    continue
+            os._exit(number + 1)
+        os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -255,3 +266,40 @@ def test_compiled_programs_are_kept_on_disk(device: Any, cache_folder: Path) -> 
     store.store(key, "plugin", disk.unpack(content, key).bytes[:40], disk.PROGRAM)
     device_programs.compiled_by_plugin(text, device)  # what the plugin cannot load is compiled again
     assert len(entry.read_bytes()) > len(content) // 2
+
+
+def test_a_signal_ends_a_copy_to_the_host(device: Any) -> None:
+    """The memory of the copy stays until the plugin has written it: no later array of its size is overwritten."""
+
+    class Rung(Exception):
+        """What the handler raises."""
+
+    def ring(*_: Any) -> None:
+        raise Rung
+
+    slow = weft.jit(lambda x: lax.fori_loop(0, 40, lambda _, v: v @ x, x))
+    x = put(np.full((512, 512), 1 / 512, np.float32), device)
+    slow(x).block_until_ready()
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for wait in (np.asarray, lambda y: y.block_until_ready()):
+            y = slow(x)
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            with pytest.raises(Rung):
+                wait(y)
+            held = [wnp.zeros((512, 512)).block_until_ready() for _ in range(3)]
+            np.testing.assert_allclose(y, np.full((512, 512), 1 / 512), rtol=1e-3)  # a copy of its own
+            assert not any(np.asarray(z).any() for z in held)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_results_of_float0(device: Any) -> None:
+    x = put(wnp.int32(3), device)
+    direct = weft.grad(lambda i: i * 1.0, allow_int=True)
+    twice = weft.jit(lambda i: (direct(i), i + 1))
+    compiled = twice.lower(x).compile()
+    for found in (weft.jit(direct)(x), twice(x)[0], twice(x)[0], compiled(x)[0]):
+        assert isinstance(found, np.ndarray) and found.dtype == weft.dtypes.float0 and found.shape == ()
+    assert int(compiled(x)[1]) == int(twice(x)[1]) == 4
