@@ -151,6 +151,26 @@ def test_jit_on_a_device(device: Any) -> None:
         weft.jit(lambda x: x, backend="nowhere")
 
 
+def test_device_put_inside_of_programs(device: Any) -> None:
+    cpu = weft.devices("cpu")[0]
+
+    def there(v: Any, target: Any = device) -> Any:
+        return lax.cond(v[0, 0] > 5, lambda u: u, lambda u: weft.device_put(u, target) * 2, v)
+
+    for function in (weft.jit(lambda v: put(v, device) + 1), weft.jit(there), there):
+        with pytest.raises(NotImplementedError, match=r"runs on cpu:0, .* names first:0: .*outside of jit"):
+            function(wnp.asarray(X))
+    with pytest.raises(NotImplementedError, match=r"runs on first:0, .* names cpu:0"):
+        weft.jit(lambda v: there(v, weft.sharding.SingleDeviceSharding(cpu)))(put(X, device))
+    np.testing.assert_array_equal(weft.jit(there)(put(X, device)), X * 2)
+    assert weft.jit(there, device=device)(X).devices() == {device}
+    assert weft.jit(lambda v: there(v, cpu))(X).devices() == {cpu}
+    value, slope = weft.value_and_grad(lambda v: (put(v, device) ** 2).sum())(wnp.asarray(X))  # operation by operation
+    assert value.devices() == {device} and float(value) == 55
+    np.testing.assert_array_equal(slope, 2 * X)
+    assert weft.vmap(lambda v: put(v, device))(X).devices() == {device}
+
+
 def test_donation(device: Any) -> None:
     step = weft.jit(lambda x, y: (x + y, y), donate_argnums=0)
     for _ in range(3):
