@@ -16,6 +16,7 @@ from weft import lax
 from weft._base import target
 from weft.compiler import saved
 from weft.experimental.serialize_executable import deserialize_and_load, serialize
+from weft.extend.random import define_prng_impl
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 CAPTURED = wnp.asarray(np.arange(4, dtype=np.float32))
@@ -107,6 +108,15 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 
     with pytest.raises(NotImplementedError, match="it calls Python"):
         compiled(prints, X).save(tmp_path / "f.weft")
+    impl = define_prng_impl(
+        key_shape=(1,), seed=lambda seed: wnp.asarray(seed, "uint32")[None],
+        split=lambda key, shape: key + wnp.arange(np.prod(shape), dtype="uint32").reshape(*shape, 1),
+        random_bits=lambda key, width, shape: wnp.full(shape, key[0], f"uint{width}"),
+        fold_in=lambda key, data: key ^ data, tag="count",
+    )  # fmt: skip
+    counting = compiled(lambda key: weft.random.bits(key), weft.random.key(5, impl=impl))
+    with pytest.raises(NotImplementedError, match=r"a generator of your own.*key_data.*\(key<count>\)"):
+        counting.save(tmp_path / "f.weft")
     assert not list(tmp_path.iterdir())
 
 

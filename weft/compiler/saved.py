@@ -32,6 +32,10 @@ from weft.dispatch import ahead_of_time, devices, executables, portable, trace_c
 FIRST_LINE = b"weft saved program 1\n"
 _BEGINS = b"weft saved program "
 _CHECKSUM_BYTES = 32
+OTHER_KEYS = (
+    "it takes or gives random keys of a generator of your own, of which a file has no form: pass "
+    "weft.random.key_data(key), and use wrap_key_data inside of the function"
+)
 _HEAD_BYTES = 4096  # of the native module: its sections, and the linker's number of the build
 
 
@@ -169,18 +173,21 @@ def from_bytes(content: bytes, name: str, in_tree: Any = None, out_tree: Any = N
         reader = ProgramReader([_aval(*described) for described in avals], [runtime.load_kernel(*k) for k in kernels])
         made = SavedProgram(_executable(reader, program), reader.consts(consts), len(content))
         return _compiled(made, reader.avals, facts, in_tree, out_tree)
-    except (EOFError, LookupError, TypeError, ValueError, RuntimeError) as error:
+    except (EOFError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"[load] {name} cannot be run: {error}") from error
 
 
 def _aval(shape: tuple[int, ...], dtype: str, weak_type: bool) -> Any:
-    found = _key_dtype(dtype) if dtype.startswith("key<") else dtypes.as_dtype(dtype)
+    found = key_dtype(dtype) if dtype.startswith("key<") else dtypes.as_dtype(dtype)
+    if found is None:
+        raise ValueError(f"{OTHER_KEYS} ({dtype})")
     return runtime.ShapedArray(shape, found, weak_type)
 
 
-def _key_dtype(name: str) -> Any:
+def key_dtype(name: str) -> Any:
+    """The dtype of keys of one of weft's generators; None for a generator of the user's own."""
     impls = lazy.submodule("weft.random.prng").IMPLS.values()
-    return next(impl.key_dtype for impl in impls if impl.key_dtype.name == name)
+    return next((impl.key_dtype for impl in impls if impl.key_dtype.name == name), None)
 
 
 def _executable(reader: ProgramReader, program: Any) -> Any:

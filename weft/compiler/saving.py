@@ -10,7 +10,7 @@ import os
 import tempfile
 from typing import Any
 
-from weft import codegen
+from weft import codegen, dtypes
 from weft._base import target
 from weft.compiler import cache, disk, pipeline, saved, stored
 from weft.dispatch import devices, portable
@@ -74,6 +74,9 @@ def to_bytes(compiled: Compiled) -> bytes:
             arguments.paths(), _platform(bound.place), bound.place & 1,
         )  # fmt: skip
         types = list(map(portable.aval, writer.avals))
+        for aval in writer.avals:
+            if dtypes.is_extended(aval.dtype) and saved.key_dtype(aval.dtype.name) != aval.dtype:
+                raise Refusal(f"{saved.OTHER_KEYS} ({aval.dtype.name})")
         content = types, list(writer.kernels), program, consts, facts
         body = portable.text(content)
     except Refusal as refusal:
