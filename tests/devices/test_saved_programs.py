@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,22 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError, match=r"a generator of your own.*key_data.*\(key<count>\)"):
         counting.save(tmp_path / "f.weft")
     assert not list(tmp_path.iterdir())
+
+
+def test_permissions_and_links(tmp_path: Path) -> None:
+    made = compiled(lambda x: x + 1, X)
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "f.weft", tmp_path / "link.weft"
+    link.symlink_to(target)
+    before = os.umask(0o027)
+    try:
+        for _ in range(2):  # a link to no file yet, then to an older one
+            made.save(link)
+            assert link.is_symlink() and target.stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
+    np.testing.assert_array_equal(weft.load(link)(X), X + 1)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["f.weft", "link.weft", "there"]
 
 
 def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import tempfile
 from typing import Any
 
 from weft import codegen, dtypes
@@ -43,15 +42,16 @@ def _object_of(entry: cache.Compiled) -> tuple[bytes, str]:
 
 
 def save(compiled: Compiled, path: Any) -> None:
-    """Write a compiled program to a file, which appears whole or not at all."""
+    """Write a compiled program to a file, which appears whole or not at all. What a symbolic link names is replaced."""
     content = to_bytes(compiled)
     if compiled.saved_trees() is None:
         raise NotImplementedError(
             "[save] the arguments or results are containers of your own, of which a file has no form: use "
             "weft.experimental.serialize_executable.serialize, and give their structures to deserialize_and_load"
         )
-    path = os.fspath(path)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(path)), prefix=".weft-")
+    path = os.path.realpath(os.fsdecode(path))
+    temporary = os.path.join(os.path.dirname(path), f".weft-{os.urandom(8).hex()}")
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)  # less what the umask takes away
     try:
         with open(handle, "wb") as file:
             file.write(content)
