@@ -121,6 +121,15 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_committed_program(tmp_path: Path) -> None:
+    x = weft.device_put(X, weft.devices("cpu")[0])
+    made = compiled(lambda x: x + 1, x)
+    made.save(tmp_path / "f.weft")
+    found = weft.load(tmp_path / "f.weft")
+    assert found(X).committed and made.recompiled()(X).committed
+    assert found.parts()[1].place == made.parts()[1].place == 1
+
+
 def test_permissions_and_links(tmp_path: Path) -> None:
     made = compiled(lambda x: x + 1, X)
     (tmp_path / "there").mkdir()
@@ -178,3 +187,11 @@ def test_a_program_of_a_plugin(tmp_path: Path, device: Any) -> None:
     assert result.devices() == {device}
     with pytest.raises(ValueError, match="compiled for"):
         deserialize_and_load(*serialize(made), backend="cpu")
+
+
+def test_a_program_of_a_second_device(tmp_path: Path, other: Any) -> None:
+    made = compiled(lambda x: x * 2 + CAPTURED, X, device=other)
+    made.save(tmp_path / "f.weft")
+    result = weft.load(tmp_path / "f.weft")(X)
+    np.testing.assert_array_equal(result, X * 2 + np.arange(4))
+    assert result.devices() == {other}

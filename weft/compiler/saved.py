@@ -194,8 +194,8 @@ def _executable(reader: ProgramReader, program: Any) -> Any:
     """The executable: of instructions, or what a plugin made of its own bytes."""
     if program[0] != "plugin":
         return reader.program(*program)
-    _, platform, version, content, name, in_avals, out_avals = program
-    device = devices.devices(platform)[0]
+    _, platform, device_id, version, content, name, in_avals, out_avals = program
+    device = _device(platform, device_id)
     backend: Any = device.client
     here = backend.platform_version
     if here != version:
@@ -206,13 +206,19 @@ def _executable(reader: ProgramReader, program: Any) -> Any:
     return runtime.device_executable(native, inputs, outputs, name)
 
 
+def _device(platform: str, device_id: int) -> Any:
+    """The device it was compiled for; the platform's first, if there are fewer here."""
+    found = devices.devices(platform)
+    return next((device for device in found if device.id == device_id), found[0])
+
+
 def _compiled(made: SavedProgram, avals: Any, facts: Any, in_tree: Any, out_tree: Any) -> ahead_of_time.Compiled:
-    name, trees, in_avals, out_avals, kept, donated, kept_donated, paths, platform, committed = facts
+    name, trees, in_avals, out_avals, kept, donated, kept_donated, paths, platform, device_id, committed = facts
     if in_tree is None:
         if trees is None:
             raise ValueError("its arguments or results are containers of your own: use deserialize_and_load")
         in_tree, out_tree = map(portable.read_tree, trees)
-    place = devices.devices(platform)[0].number << 1 | committed if platform else 0
+    place = _device(platform, device_id).number << 1 | committed
     consts = tuple([runtime.array_to_place(const, place & ~1) for const in made.consts]) if place > 1 else made.consts
     types = tuple([avals[number] for number in in_avals])
     results = tuple([avals[number] for number in out_avals])

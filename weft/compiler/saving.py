@@ -71,7 +71,7 @@ def to_bytes(compiled: Compiled) -> bytes:
         facts = (
             arguments.trace.name, compiled.saved_trees(), [writer.aval(aval) for aval in arguments.avals],
             [writer.aval(aval) for aval in arguments.trace.out_avals], bound.kept, arguments.donated, bound.donated,
-            arguments.paths(), _platform(bound.place), bound.place & 1,
+            arguments.paths(), *_device(bound.place), bound.place & 1,
         )  # fmt: skip
         types = list(map(portable.aval, writer.avals))
         for aval in writer.avals:
@@ -90,10 +90,10 @@ def _on_host(const: Any) -> Any:
     return const if const.place <= 1 else const.to_device(devices.CPU)
 
 
-def _platform(place: int) -> str:
-    """The platform of a plugin's device; empty for the CPU."""
+def _device(place: int) -> tuple[str, int]:
+    """(platform, number in it) of the device of a place."""
     device: Any = devices.BY_NUMBER[place >> 1]
-    return device.client.platform if device is not devices.CPU else ""
+    return ("cpu" if device is devices.CPU else device.client.platform), device.id
 
 
 def _program(writer: _Writer, program: Any, place: int) -> Any:
@@ -103,5 +103,5 @@ def _program(writer: _Writer, program: Any, place: int) -> Any:
         backend: Any = devices.BY_NUMBER[place >> 1].client
         numbers = [[writer.aval(aval) for aval in avals] for avals in (program.in_avals, program.out_avals)]
         content = program.native.serialize()
-        return ("plugin", backend.platform, backend.platform_version, content, program.name, *numbers)
+        return ("plugin", *_device(place), backend.platform_version, content, program.name, *numbers)
     raise Refusal("it came from a file or from the cache on disk, of which only machine code is left")
