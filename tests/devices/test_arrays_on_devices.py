@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,26 @@ def test_jit_on_a_device(device: Any) -> None:
         weft.jit(lambda x: x, backend="nowhere")
 
 
+def test_device_put_inside_of_programs(device: Any) -> None:
+    cpu = weft.devices("cpu")[0]
+
+    def there(v: Any, target: Any = device) -> Any:
+        return lax.cond(v[0, 0] > 5, lambda u: u, lambda u: weft.device_put(u, target) * 2, v)
+
+    for function in (weft.jit(lambda v: put(v, device) + 1), weft.jit(there), there):
+        with pytest.raises(NotImplementedError, match=r"runs on cpu:0, .* names first:0: .*outside of jit"):
+            function(wnp.asarray(X))
+    with pytest.raises(NotImplementedError, match=r"runs on first:0, .* names cpu:0"):
+        weft.jit(lambda v: there(v, weft.sharding.SingleDeviceSharding(cpu)))(put(X, device))
+    np.testing.assert_array_equal(weft.jit(there)(put(X, device)), X * 2)
+    assert weft.jit(there, device=device)(X).devices() == {device}
+    assert weft.jit(lambda v: there(v, cpu))(X).devices() == {cpu}
+    value, slope = weft.value_and_grad(lambda v: (put(v, device) ** 2).sum())(wnp.asarray(X))  # operation by operation
+    assert value.devices() == {device} and float(value) == 55
+    np.testing.assert_array_equal(slope, 2 * X)
+    assert weft.vmap(lambda v: put(v, device))(X).devices() == {device}
+
+
 def test_donation(device: Any) -> None:
     step = weft.jit(lambda x, y: (x + y, y), donate_argnums=0)
     for _ in range(3):
@@ -178,8 +199,10 @@ def test_what_a_device_cannot_run(device: Any) -> None:
         weft.debug.print("{}", x)
         return x + 1
 
-    with pytest.raises(NotImplementedError, match="test_arrays_on_devices"):
+    why = r"prints cannot run on first:0: .*test_arrays_on_devices.*calls Python.*out of jit, or run .*on the CPU"
+    with pytest.raises(NotImplementedError, match=why):
         weft.jit(prints)(put(X, device))
+    assert weft.jit(prints, device=weft.devices("cpu")[0])(put(X, device)).shape == X.shape
     with pytest.raises(NotImplementedError, match="device_put"):
         wnp.zeros(3, device=device)
 
@@ -205,14 +228,24 @@ def test_memory_stays_steady(device: Any) -> None:
     "ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # JAX's, of fork
 def test_a_forked_child_refuses(device: Any) -> None:
-    x = put(X, device)
+    x, started = put(X, device), put(X, device) + 1
+    started.copy_to_host_async()
+    compiled = weft.jit(lambda v: v + 1).lower(x).compile()
+    uses = (
+        lambda: x + 1, lambda: np.asarray(started), lambda: started.is_ready(), lambda: device.client.native.platform,
+        lambda: compiled.parts()[1].program.native.serialize(),
+    )  # fmt: skip
     child = os.fork()
     if child == 0:
-        try:
-            _ = x + 1
-        except RuntimeError as error:
-            os._exit(0 if "forked child" in str(error) else 1)
-        os._exit(2)
+        signal.alarm(20)
+        for number, use in enumerate(uses):
+            try:
+                use()
+            except Exception as error:
+                if isinstance(error, RuntimeError) and "forked child" in str(error):
+                    continue
+            os._exit(number + 1)
+        os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -258,3 +291,40 @@ def test_compiled_programs_are_kept_on_disk(device: Any, cache_folder: Path) -> 
     store.store(key, "plugin", disk.unpack(content, key).bytes[:40], disk.PROGRAM)
     device_programs.compiled_by_plugin(text, device)  # what the plugin cannot load is compiled again
     assert len(entry.read_bytes()) > len(content) // 2
+
+
+def test_a_signal_ends_a_copy_to_the_host(device: Any) -> None:
+    """The memory of the copy stays until the plugin has written it: no later array of its size is overwritten."""
+
+    class Rung(Exception):
+        """What the handler raises."""
+
+    def ring(*_: Any) -> None:
+        raise Rung
+
+    slow = weft.jit(lambda x: lax.fori_loop(0, 40, lambda _, v: v @ x, x))
+    x = put(np.full((512, 512), 1 / 512, np.float32), device)
+    slow(x).block_until_ready()
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for wait in (np.asarray, lambda y: y.block_until_ready()):
+            y = slow(x)
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            with pytest.raises(Rung):
+                wait(y)
+            held = [wnp.zeros((512, 512)).block_until_ready() for _ in range(3)]
+            np.testing.assert_allclose(y, np.full((512, 512), 1 / 512), rtol=1e-3)  # a copy of its own
+            assert not any(np.asarray(z).any() for z in held)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_results_of_float0(device: Any) -> None:
+    x = put(wnp.int32(3), device)
+    direct = weft.grad(lambda i: i * 1.0, allow_int=True)
+    twice = weft.jit(lambda i: (direct(i), i + 1))
+    compiled = twice.lower(x).compile()
+    for found in (weft.jit(direct)(x), twice(x)[0], twice(x)[0], compiled(x)[0]):
+        assert isinstance(found, np.ndarray) and found.dtype == weft.dtypes.float0 and found.shape == ()
+    assert int(compiled(x)[1]) == int(twice(x)[1]) == 4

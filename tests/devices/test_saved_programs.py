@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from weft import lax
 from weft._base import target
 from weft.compiler import saved
 from weft.experimental.serialize_executable import deserialize_and_load, serialize
+from weft.extend.random import define_prng_impl
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 CAPTURED = wnp.asarray(np.arange(4, dtype=np.float32))
@@ -107,7 +109,41 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 
     with pytest.raises(NotImplementedError, match="it calls Python"):
         compiled(prints, X).save(tmp_path / "f.weft")
+    impl = define_prng_impl(
+        key_shape=(1,), seed=lambda seed: wnp.asarray(seed, "uint32")[None],
+        split=lambda key, shape: key + wnp.arange(np.prod(shape), dtype="uint32").reshape(*shape, 1),
+        random_bits=lambda key, width, shape: wnp.full(shape, key[0], f"uint{width}"),
+        fold_in=lambda key, data: key ^ data, tag="count",
+    )  # fmt: skip
+    counting = compiled(lambda key: weft.random.bits(key), weft.random.key(5, impl=impl))
+    with pytest.raises(NotImplementedError, match=r"a generator of your own.*key_data.*\(key<count>\)"):
+        counting.save(tmp_path / "f.weft")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_committed_program(tmp_path: Path) -> None:
+    x = weft.device_put(X, weft.devices("cpu")[0])
+    made = compiled(lambda x: x + 1, x)
+    made.save(tmp_path / "f.weft")
+    found = weft.load(tmp_path / "f.weft")
+    assert found(X).committed and made.recompiled()(X).committed
+    assert found.parts()[1].place == made.parts()[1].place == 1
+
+
+def test_permissions_and_links(tmp_path: Path) -> None:
+    made = compiled(lambda x: x + 1, X)
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "f.weft", tmp_path / "link.weft"
+    link.symlink_to(target)
+    before = os.umask(0o027)
+    try:
+        for _ in range(2):  # a link to no file yet, then to an older one
+            made.save(link)
+            assert link.is_symlink() and target.stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
+    np.testing.assert_array_equal(weft.load(link)(X), X + 1)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["f.weft", "link.weft", "there"]
 
 
 def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,3 +187,11 @@ def test_a_program_of_a_plugin(tmp_path: Path, device: Any) -> None:
     assert result.devices() == {device}
     with pytest.raises(ValueError, match="compiled for"):
         deserialize_and_load(*serialize(made), backend="cpu")
+
+
+def test_a_program_of_a_second_device(tmp_path: Path, other: Any) -> None:
+    made = compiled(lambda x: x * 2 + CAPTURED, X, device=other)
+    made.save(tmp_path / "f.weft")
+    result = weft.load(tmp_path / "f.weft")(X)
+    np.testing.assert_array_equal(result, X * 2 + np.arange(4))
+    assert result.devices() == {other}

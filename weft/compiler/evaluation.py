@@ -15,13 +15,17 @@ from weft.compiler import pipeline
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
-from weft.dispatch import device_programs, devices
+from weft.dispatch import device_programs, devices, placement
 from weft.effects import key_reuse, number_checks, user_primitives
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of an operation: an Array, or a list of them for several results."""
     kind = primitive.kind
+    if isinstance(kind, kinds.Identity) and kind.eager is not None:
+        call = kind.eager(params)
+        if call is not None:
+            return call(*args)
     if isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign):
         return _call(primitive, kind, args, params)
     if isinstance(kind, kinds.Opaque) and (primitive.has_impl or primitive.lowering is None):
@@ -62,6 +66,7 @@ def _program_on(primitive: Any, args: Sequence[Any], avals: tuple[Any, ...], par
         key, found = None, None
     if found is None:
         closed, name = _as_program(primitive, avals, params)
+        placement.check_program(closed.jaxpr, place, name)
         found = device_programs.compile_on(closed, place, name=name)
         if key is not None and not jaxprs_in_params(params):
             PROGRAMS.add(key, found)
@@ -112,6 +117,7 @@ def clear_caches() -> None:
 
 def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> Any:
     closed, name = _as_program(primitive, avals, params)
+    placement.check_program(closed.jaxpr, 0, name)
     return pipeline.compile_jaxpr(closed, name=name, shares=True)
 
 

@@ -32,6 +32,10 @@ from weft.dispatch import ahead_of_time, devices, executables, portable, trace_c
 FIRST_LINE = b"weft saved program 1\n"
 _BEGINS = b"weft saved program "
 _CHECKSUM_BYTES = 32
+OTHER_KEYS = (
+    "it takes or gives random keys of a generator of your own, of which a file has no form: pass "
+    "weft.random.key_data(key), and use wrap_key_data inside of the function"
+)
 _HEAD_BYTES = 4096  # of the native module: its sections, and the linker's number of the build
 
 
@@ -169,26 +173,29 @@ def from_bytes(content: bytes, name: str, in_tree: Any = None, out_tree: Any = N
         reader = ProgramReader([_aval(*described) for described in avals], [runtime.load_kernel(*k) for k in kernels])
         made = SavedProgram(_executable(reader, program), reader.consts(consts), len(content))
         return _compiled(made, reader.avals, facts, in_tree, out_tree)
-    except (EOFError, LookupError, TypeError, ValueError, RuntimeError) as error:
+    except (EOFError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"[load] {name} cannot be run: {error}") from error
 
 
 def _aval(shape: tuple[int, ...], dtype: str, weak_type: bool) -> Any:
-    found = _key_dtype(dtype) if dtype.startswith("key<") else dtypes.as_dtype(dtype)
+    found = key_dtype(dtype) if dtype.startswith("key<") else dtypes.as_dtype(dtype)
+    if found is None:
+        raise ValueError(f"{OTHER_KEYS} ({dtype})")
     return runtime.ShapedArray(shape, found, weak_type)
 
 
-def _key_dtype(name: str) -> Any:
+def key_dtype(name: str) -> Any:
+    """The dtype of keys of one of weft's generators; None for a generator of the user's own."""
     impls = lazy.submodule("weft.random.prng").IMPLS.values()
-    return next(impl.key_dtype for impl in impls if impl.key_dtype.name == name)
+    return next((impl.key_dtype for impl in impls if impl.key_dtype.name == name), None)
 
 
 def _executable(reader: ProgramReader, program: Any) -> Any:
     """The executable: of instructions, or what a plugin made of its own bytes."""
     if program[0] != "plugin":
         return reader.program(*program)
-    _, platform, version, content, name, in_avals, out_avals = program
-    device = devices.devices(platform)[0]
+    _, platform, device_id, version, content, name, in_avals, out_avals = program
+    device = _device(platform, device_id)
     backend: Any = device.client
     here = backend.platform_version
     if here != version:
@@ -199,13 +206,19 @@ def _executable(reader: ProgramReader, program: Any) -> Any:
     return runtime.device_executable(native, inputs, outputs, name)
 
 
+def _device(platform: str, device_id: int) -> Any:
+    """The device it was compiled for; the platform's first, if there are fewer here."""
+    found = devices.devices(platform)
+    return next((device for device in found if device.id == device_id), found[0])
+
+
 def _compiled(made: SavedProgram, avals: Any, facts: Any, in_tree: Any, out_tree: Any) -> ahead_of_time.Compiled:
-    name, trees, in_avals, out_avals, kept, donated, kept_donated, paths, platform, committed = facts
+    name, trees, in_avals, out_avals, kept, donated, kept_donated, paths, platform, device_id, committed = facts
     if in_tree is None:
         if trees is None:
             raise ValueError("its arguments or results are containers of your own: use deserialize_and_load")
         in_tree, out_tree = map(portable.read_tree, trees)
-    place = devices.devices(platform)[0].number << 1 | committed if platform else 0
+    place = _device(platform, device_id).number << 1 | committed
     consts = tuple([runtime.array_to_place(const, place & ~1) for const in made.consts]) if place > 1 else made.consts
     types = tuple([avals[number] for number in in_avals])
     results = tuple([avals[number] for number in out_avals])

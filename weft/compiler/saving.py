@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import marshal
 import os
-import tempfile
 from typing import Any
 
-from weft import codegen
+from weft import codegen, dtypes
 from weft._base import target
 from weft.compiler import cache, disk, pipeline, saved, stored
 from weft.dispatch import devices, portable
@@ -43,15 +42,16 @@ def _object_of(entry: cache.Compiled) -> tuple[bytes, str]:
 
 
 def save(compiled: Compiled, path: Any) -> None:
-    """Write a compiled program to a file, which appears whole or not at all."""
+    """Write a compiled program to a file, which appears whole or not at all. What a symbolic link names is replaced."""
     content = to_bytes(compiled)
     if compiled.saved_trees() is None:
         raise NotImplementedError(
             "[save] the arguments or results are containers of your own, of which a file has no form: use "
             "weft.experimental.serialize_executable.serialize, and give their structures to deserialize_and_load"
         )
-    path = os.fspath(path)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(path)), prefix=".weft-")
+    path = os.path.realpath(os.fsdecode(path))
+    temporary = os.path.join(os.path.dirname(path), f".weft-{os.urandom(8).hex()}")
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)  # less what the umask takes away
     try:
         with open(handle, "wb") as file:
             file.write(content)
@@ -71,9 +71,12 @@ def to_bytes(compiled: Compiled) -> bytes:
         facts = (
             arguments.trace.name, compiled.saved_trees(), [writer.aval(aval) for aval in arguments.avals],
             [writer.aval(aval) for aval in arguments.trace.out_avals], bound.kept, arguments.donated, bound.donated,
-            arguments.paths(), _platform(bound.place), bound.place & 1,
+            arguments.paths(), *_device(bound.place), bound.place & 1,
         )  # fmt: skip
         types = list(map(portable.aval, writer.avals))
+        for aval in writer.avals:
+            if dtypes.is_extended(aval.dtype) and saved.key_dtype(aval.dtype.name) != aval.dtype:
+                raise Refusal(f"{saved.OTHER_KEYS} ({aval.dtype.name})")
         content = types, list(writer.kernels), program, consts, facts
         body = portable.text(content)
     except Refusal as refusal:
@@ -87,10 +90,10 @@ def _on_host(const: Any) -> Any:
     return const if const.place <= 1 else const.to_device(devices.CPU)
 
 
-def _platform(place: int) -> str:
-    """The platform of a plugin's device; empty for the CPU."""
+def _device(place: int) -> tuple[str, int]:
+    """(platform, number in it) of the device of a place."""
     device: Any = devices.BY_NUMBER[place >> 1]
-    return device.client.platform if device is not devices.CPU else ""
+    return ("cpu" if device is devices.CPU else device.client.platform), device.id
 
 
 def _program(writer: _Writer, program: Any, place: int) -> Any:
@@ -100,5 +103,5 @@ def _program(writer: _Writer, program: Any, place: int) -> Any:
         backend: Any = devices.BY_NUMBER[place >> 1].client
         numbers = [[writer.aval(aval) for aval in avals] for avals in (program.in_avals, program.out_avals)]
         content = program.native.serialize()
-        return ("plugin", backend.platform, backend.platform_version, content, program.name, *numbers)
+        return ("plugin", *_device(place), backend.platform_version, content, program.name, *numbers)
     raise Refusal("it came from a file or from the cache on disk, of which only machine code is left")

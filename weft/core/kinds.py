@@ -244,6 +244,7 @@ class Identity(Record):
 
     barrier: bool = False  # fusion stops at a barrier
     copies: bool = False  # as a result of a program it does not share an input's memory
+    eager: Callable[[Params], Callable[..., Any] | None] | None = None  # what runs outside of programs
 
 
 class Resolve(Record):

@@ -225,7 +225,8 @@ class Compiled(Stage):
         arguments = self._arguments
         if hasattr(found.program, "source") or arguments.trace.closed is None:
             return self
-        bound = executables.bind(arguments.trace, arguments.donated, arguments.state.options.keep_unused)
+        keep = arguments.state.options.keep_unused
+        bound = executables.bind(arguments.trace, arguments.donated, keep, place=arguments.place)
         return Compiled(arguments, bound)
 
     def parts(self) -> tuple[Arguments, executables.Compiled]:

@@ -108,7 +108,13 @@ def _compile(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, .
     start = time.perf_counter()
     attributes = ["jax.buffer_donor = true" if given else "" for given in donated]
     writer = lazy.submodule("weft.stablehlo")
-    text = writer.module_text(closed, module_name=f"jit_{name}", argument_attributes=attributes)
+    try:
+        text = writer.module_text(closed, module_name=f"jit_{name}", argument_attributes=attributes)
+    except NotImplementedError as error:
+        raise NotImplementedError(
+            f"[jit] {name} cannot run on {device}: {error}. Move that operation out of jit, or run the function on the "
+            'CPU, with weft.jit(function, device=weft.devices("cpu")[0])'
+        ) from error
     written = time.perf_counter()
     program = DeviceProgram(name, closed, text, device)
     program.native = compiled_by_plugin(text.encode(), device)

@@ -17,7 +17,7 @@ from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.tracer import Tracer
-from weft.dispatch import constants, signature
+from weft.dispatch import constants, placement, signature
 from weft.dispatch.trace_cache import Trace
 from weft.effects import number_checks
 
@@ -66,6 +66,7 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: boo
                 "time: call the jitted function"
             )
         closed = lazy.discharge.pure(closed)
+    placement.check_program(closed.jaxpr, place, trace.name)
     changed, kept, inner = closed.jaxpr.memoize(_FORMS[keep_unused], _PARAMETERS[keep_unused])
     jaxpr = changed or closed.jaxpr
     kept_donated = (False,) * len(kept)

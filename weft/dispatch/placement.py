@@ -16,6 +16,7 @@ import numpy as np
 from weft import runtime
 from weft.core import avals, kinds, tracebacks
 from weft.core import trace as tracing
+from weft.core.jaxpr import Jaxpr, subjaxprs
 from weft.core.primitive import ALL, Primitive
 from weft.core.tracer import Tracer
 from weft.dispatch import devices, signature, transfers
@@ -36,12 +37,44 @@ def _same_type(x: Any, **params: Any) -> Any:
     return x
 
 
-device_put_p = Primitive("device_put", kind=kinds.Identity())
+def _eager(params: dict[str, Any]) -> Callable[[Any], Any] | None:
+    """What moves the operand of a ``device_put`` that no program contains, if it names a device."""
+    (device,) = params["devices"]
+    return None if device is None else lambda x: device_put(x, device)
+
+
+device_put_p = Primitive("device_put", kind=kinds.Identity(eager=_eager))
 device_put_p.def_abstract_eval(_same_type)
 device_put_p.linear = ALL
 device_put_p.transpose = lambda ct, x, *, srcs, devices, **_: (
     device_put_p.bind(ct, copy_semantics=(ArrayCopySemantics.ALWAYS_COPY,) * len(srcs), devices=srcs, srcs=devices),
 )
+
+
+def check_program(jaxpr: Jaxpr, place: int, name: str) -> None:
+    """NotImplementedError if a ``device_put`` inside a program names another device than the one it runs on."""
+    for device in _named_devices(jaxpr):
+        if device.number != place >> 1:
+            raise NotImplementedError(
+                f"[device_put] {name} runs on {devices.BY_NUMBER[place >> 1]}, and a device_put inside of it names "
+                f"{device}: a compiled program runs on one device. Put the arguments there outside of jit, or use "
+                "weft.jit(function, device=...)"
+            )
+
+
+def _named_devices(jaxpr: Jaxpr) -> tuple[devices.Device, ...]:
+    """The devices that ``device_put`` names anywhere in a program."""
+    return jaxpr.memoize("named_devices", _find_named_devices)
+
+
+def _find_named_devices(jaxpr: Jaxpr) -> tuple[devices.Device, ...]:
+    found: dict[devices.Device, None] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is device_put_p:
+            found |= dict.fromkeys([device for device in map(devices.as_device, eqn.params["devices"]) if device])
+    for inner in subjaxprs(jaxpr):
+        found |= dict.fromkeys(_named_devices(inner))
+    return tuple(found)
 
 
 @tracebacks.boundary

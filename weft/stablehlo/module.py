@@ -286,9 +286,9 @@ def location(eqn: JaxprEqn) -> str:
 
 
 def not_written(eqn: JaxprEqn, why: str = "StableHLO has no such operation, and weft no program for it") -> Exception:
-    """The error for an equation that cannot be exported."""
+    """The error for an equation that has no form in StableHLO."""
     where = source_info.summarize(eqn.source)
-    return NotImplementedError(f"[stablehlo] {eqn.primitive.name} at {where} cannot be exported: {why}")
+    return NotImplementedError(f"[stablehlo] {eqn.primitive.name} at {where} cannot be written as StableHLO: {why}")
 
 
 # -- kinds whose writing is writing another program --------------------------------------------------------------------

@@ -69,7 +69,10 @@ PyObject* delete_array(PyObject* self, PyObject*) {
 
 PyObject* is_ready(PyObject* self, PyObject*) {
   Array* array = as_array(self);
-  if (array->remote != nullptr) return PyBool_FromLong(remote_is_ready(array->remote));
+  if (array->remote != nullptr) {
+    int ready = remote_is_ready(array->remote);
+    return ready < 0 ? nullptr : PyBool_FromLong(ready);
+  }
   if (array->buffer == nullptr) return set_deleted_error(array);
   return PyBool_FromLong(buffer_is_ready(array->buffer));
 }

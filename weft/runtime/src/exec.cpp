@@ -234,9 +234,9 @@ int executable_check_input(const Executable* executable, int32_t i, const Array*
     set_deleted_error(array);
     return -1;
   }
-  if (array->remote != nullptr && array->aval->nbytes == plan.in_avals[size_t(i)]->nbytes) return 0;
-  if (array->remote == nullptr && (plan.in_avals.empty() || array->buffer->nbytes >= plan.in_avals[size_t(i)]->nbytes))
-    return 0;
+  if (plan.in_avals.empty()) return 0;
+  int64_t nbytes = plan.in_avals[size_t(i)]->nbytes;
+  if (array->remote != nullptr ? array->aval->nbytes == nbytes : array->buffer->nbytes >= nbytes) return 0;
   Ref given = steal(aval_text(array->aval, true)), wanted = steal(aval_text(plan.in_avals[size_t(i)], true));
   if (given && wanted)
     PyErr_Format(PyExc_TypeError, "[%U] input %d is %U, but the program was compiled for %U", executable->name, int(i),

@@ -33,7 +33,7 @@ PyObject* result_at(uint32_t place, ShapedArray* aval, Buffer* output) {
   return made;
 }
 PyObject* result_at(uint32_t place, ShapedArray* aval, Remote* output) {
-  return reinterpret_cast<PyObject*>(array_new_remote(aval, output, place));
+  return remote_result_new(aval, output, place);
 }
 void output_release(Buffer* output) { buffer_release(output); }
 void output_release(Remote* output) { remote_release(output); }

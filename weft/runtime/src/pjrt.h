@@ -42,7 +42,9 @@ void report_pjrt_error(const Plugin& plugin, pjrt::Error* error, const char* wha
 int pjrt_code(const Plugin& plugin, const pjrt::Error* error);
 constexpr int kUnimplemented = 12;
 
-// Waits for an event and destroys it. GIL held on entry and return; handles signals. 0, or -1 with an error set.
+// Waits for an event and destroys it. GIL held on entry and return; handles signals. 0, or -1 with the event's error
+// set, or kInterrupted with what a signal's handler raised: then the event is still pending, and the caller's.
+constexpr int kInterrupted = -2;
 int pjrt_wait(const Plugin& plugin, pjrt::Event* event, const char* what);
 bool pjrt_is_ready(const Plugin& plugin, pjrt::Event* event);  // without destroying it
 void pjrt_destroy_event(const Plugin& plugin, pjrt::Event* event);
@@ -86,6 +88,9 @@ Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle);
 // Owned Array. Borrows aval, steals remote (also when it fails).
 Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place);
 
+// The same for a result, which is a NumPy array if its dtype is float0.
+PyObject* remote_result_new(ShapedArray* aval, Remote* remote, uint32_t place);
+
 // Owned Remote with a copy of host memory, or nullptr with an error set. GIL held, released meanwhile. `owner` is the
 // Buffer that holds the memory (kept until it is copied), or nullptr: then the memory is read during the call only.
 Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, Buffer* owner);
@@ -94,7 +99,7 @@ Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, B
 Remote* remote_of_array(uint32_t number, Array* array);
 
 int remote_block(Remote* remote);  // until it is computed; 0, or -1 with an error set
-bool remote_is_ready(Remote* remote);
+int remote_is_ready(Remote* remote);  // 1, 0, or -1 with an error set
 
 // A program that was compiled for a device; a Python object.
 struct DeviceProgram {

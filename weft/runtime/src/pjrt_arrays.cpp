@@ -119,14 +119,15 @@ int start_copy(Remote* remote, ShapedArray* aval) {
 Buffer* host_copy(Remote* remote, ShapedArray* aval) {
   if (start_copy(remote, aval) < 0) return nullptr;
   while (remote->copying != nullptr) {
+    if (refuse_after_fork()) return nullptr;  // the thread that copies is the parent's
     const PluginDevice& device = device_of(remote);
     pjrt::Event* event = std::exchange(remote->copying, nullptr);
     Buffer* host = std::exchange(remote->host, nullptr);
     // Other threads that ask meanwhile start a copy of their own.
-    if (pjrt_wait(*device.plugin, event, "copy to the host") < 0) {
-      if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) buffer_release(host);  // else it may still be written
-      return nullptr;
-    }
+    int status = pjrt_wait(*device.plugin, event, "copy to the host");
+    if (status == kInterrupted) release_after(*device.plugin, event, host);  // the plugin still writes to it
+    else if (status < 0) buffer_release(host);
+    if (status < 0) return nullptr;
     if (remote->host == nullptr) remote->host = host;
     else if (remote->copying == nullptr) buffer_release(host);
     else std::swap(remote->host, host), release_after(*device.plugin, std::exchange(remote->copying, nullptr), host);
@@ -247,6 +248,13 @@ Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place) {
   return array;
 }
 
+PyObject* remote_result_new(ShapedArray* aval, Remote* remote, uint32_t place) {
+  if (aval->itemsize != 0) return reinterpret_cast<PyObject*>(array_new_remote(aval, remote, place));
+  remote_release(remote);
+  Buffer* nothing = buffer_allocate(0);
+  return nothing == nullptr ? PyErr_NoMemory() : array_without_bytes(aval, nothing);
+}
+
 Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, Buffer* owner) {
   PluginDevice* device = device_of_place(number << 1);
   if (device == nullptr) return nullptr;
@@ -299,15 +307,16 @@ Buffer* array_absent_buffer(Array* array) {
   return still_there ? host : nullptr;
 }
 
-bool remote_is_ready(Remote* remote) {
-  if (remote->ready) return true;
+int remote_is_ready(Remote* remote) {
+  if (remote->ready) return 1;
+  if (refuse_after_fork()) return -1;
   const Plugin& plugin = *device_of(remote).plugin;
   pjrt::BufferReadyArgs args{};
   args.buffer = remote->handle;
   if (pjrt::Error* error = pjrt_call(plugin, Function::buffer_ready_event, args)) {
     set_pjrt_error(plugin, error, "readiness");
     PyErr_Clear();  // whoever uses the array sees it
-    return true;
+    return 1;
   }
   bool ready = pjrt_is_ready(plugin, args.event);
   pjrt_destroy_event(plugin, args.event);
@@ -326,6 +335,7 @@ int remote_block(Remote* remote) {
   }
   remote_retain(remote);
   int status = pjrt_wait(plugin, args.event, "program");
+  if (status == kInterrupted) pjrt_destroy_event(plugin, args.event);
   if (status == 0) remote->ready = true;
   remote_release(remote);
   return status;

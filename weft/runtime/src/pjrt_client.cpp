@@ -22,6 +22,7 @@ struct ClientObject {
 ClientObject* as_client(PyObject* self) { return reinterpret_cast<ClientObject*>(self); }
 
 PyObject* client_text(PyObject* self, Function entry) {
+  if (refuse_after_fork()) return nullptr;
   ClientObject* object = as_client(self);
   pjrt::ClientTextArgs args{};
   args.client = object->client;
@@ -34,6 +35,7 @@ PyObject* get_platform(PyObject* self, void*) { return client_text(self, Functio
 PyObject* get_version(PyObject* self, void*) { return client_text(self, Function::client_platform_version); }
 
 PyObject* get_process_index(PyObject* self, void*) {
+  if (refuse_after_fork()) return nullptr;
   pjrt::ClientProcessIndexArgs args{};
   args.client = as_client(self)->client;
   pjrt::Error* error = pjrt_call(*as_client(self)->plugin, Function::client_process_index, args);

@@ -334,7 +334,6 @@ void pjrt_destroy_event(const Plugin& plugin, pjrt::Event* event) {
 
 int pjrt_wait(const Plugin& plugin, pjrt::Event* event, const char* what) {
   pjrt::Error* error = nullptr;
-  int status = 0;
   bool ready = false;  // waking this thread takes longer than most copies of small arrays
   for (int asked = 0; !ready && asked < kAskedBeforeWaiting; ++asked) ready = pjrt_is_ready(plugin, event);
   if (ready) {
@@ -358,17 +357,13 @@ int pjrt_wait(const Plugin& plugin, pjrt::Event* event, const char* what) {
         error = waiter->error;
       }
       in_python<PyEval_RestoreThread>(state);
-      if (done || in_python<PyErr_CheckSignals>() == 0) continue;
-      status = -1;
-      break;
+      if (!done && in_python<PyErr_CheckSignals>() < 0) return kInterrupted;
     }
   }
   pjrt_destroy_event(plugin, event);
-  if (status == 0 && error != nullptr) {
-    set_pjrt_error(plugin, error, what);
-    status = -1;
-  }
-  return status;
+  if (error == nullptr) return 0;
+  set_pjrt_error(plugin, error, what);
+  return -1;
 }
 
 bool is_forked_child() { return g_forked.load(std::memory_order_relaxed); }

@@ -52,6 +52,7 @@ void destroy_program(const DeviceProgram* self, pjrt::Program* program) {
 PyObject* serialize(PyObject* object, PyObject*) {
   DeviceProgram* self = as_program(object);
   const Plugin& plugin = *self->device->plugin;
+  if (refuse_after_fork()) return nullptr;
   if (!plugin.has(Function::program_serialize)) {
     PyErr_SetString(PyExc_NotImplementedError, "[pjrt] this plugin cannot serialize compiled programs");
     return nullptr;
@@ -235,8 +236,9 @@ PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* do
   Py_ssize_t count = Py_ssize_t(plan.outputs.size());
   Ref list = steal(PyList_New(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
-    Array* made = array_new_remote(plan.outputs[size_t(i)].aval, outputs[int32_t(i)], number << 1 | uint32_t(committed));
-    if (list && made != nullptr) PyList_SET_ITEM(list.get(), i, reinterpret_cast<PyObject*>(made));
+    uint32_t where = number << 1 | uint32_t(committed);
+    PyObject* made = remote_result_new(plan.outputs[size_t(i)].aval, outputs[int32_t(i)], where);
+    if (list && made != nullptr) PyList_SET_ITEM(list.get(), i, made);
     else Py_XDECREF(made), list = Ref();
   }
   return list.release();
