@@ -48,7 +48,7 @@ SHAPES = [
     (0, 16),
     (16, 2),
     (250, 129),
-]  # from 257 rows on narrow ones may take another
+]
 
 
 def _built() -> int:
