@@ -13,7 +13,7 @@ import weft.numpy as jnp
 from weft import runtime
 
 ITEMS = [0, 2, -1, -9, 9, None, ..., slice(None), slice(1, 3), slice(None, None, -1), slice(3, 0, -2), slice(-2, None),
-         slice(5, 2), slice(0, 9, 0), True, 1.5, np.int32(1)]  # fmt: skip
+         slice(5, 2), slice(0, 9, 0), 2**33, True, 1.5, np.int32(1)]  # fmt: skip
 DTYPES = ["float32", "bfloat16", "complex128", "bool", "int8", "uint16"]
 
 

@@ -104,7 +104,7 @@ bool take_item(const ShapedArray* aval, PyObject* item, int* dim, Layout* view) 
   if (PyLong_CheckExact(item)) {
     int overflow;
     long long at = PyLong_AsLongLongAndOverflow(item, &overflow);
-    if (overflow != 0 || extent == 0) return false;
+    if (overflow != 0 || at != int32_t(at) || extent == 0) return false;  // programs take int32
     at = std::clamp<int64_t>(at < 0 ? at + extent : at, 0, extent - 1);  // as programs clamp
     view->first += at * stride;
     ++*dim;
