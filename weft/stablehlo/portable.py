@@ -14,7 +14,8 @@ def dialect() -> Any:
     except ImportError:
         raise ImportError(
             "[stablehlo] the portable artifact is written and read by jaxlib, which is not installed: "
-            "pip install jaxlib; the text of a module needs no other package"
+            "pip install jaxlib; the text of a module needs no other package. Where `import jax` is weft (`weft run`, "
+            "install_as_jax) so is `import jaxlib`: write and read such files in a program that imports weft"
         ) from None
 
 
