@@ -15,6 +15,7 @@ import pytest
 
 import weft.lax as lax
 from tests.operations import indexing_samples, oracle, samples
+from tests.operations.test_compiled import ORACLE_ULPS
 from tests.operations.test_references import reference
 from weft import config
 
@@ -85,7 +86,8 @@ def bound(operation: samples.Operation, dtype: np.dtype, result: np.dtype) -> fl
         return 0
     if dtype.kind == "c":
         return operation.complex_ulps + 12
-    return XLA_ULPS.get(operation.name, 4)
+    oracles = ORACLE_ULPS.get((operation.name, f"{dtype.kind}{dtype.itemsize}"), 0)
+    return max(XLA_ULPS.get(operation.name, 4), oracles)
 
 
 LONG = {"igamma", "igammac", "igamma_grad_a", "polygamma", "regularized_incomplete_beta"}
