@@ -17,6 +17,7 @@ from weft._base.record import Record
 from weft.codegen import avx512, complex_math, convert, elements, floats, integers, vector_math
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.writer import Writer
+from weft.core.emit import integer_power
 
 FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
@@ -188,19 +189,7 @@ class Emitter:
         return self.add(self.mul(x, y), z)
 
     def integer_pow(self, x: Value, y: int) -> Value:
-        """Square and multiply from the lowest bit; a negative power is the reciprocal of the positive one."""
-        if y == 0:
-            return self.const(1, x.dtype)
-        result, square, n = None, x, abs(y)
-        while True:
-            if n & 1:
-                result = square if result is None else self.mul(result, square)
-            n >>= 1
-            if not n:
-                break
-            square = self.mul(square, square)
-        assert result is not None
-        return self.div(self.const(1, x.dtype), result) if y < 0 else result
+        return integer_power(self, x, y)
 
     def pow(self, x: Value, y: Value) -> Value:
         element = elements.of(x.dtype)

@@ -81,26 +81,27 @@ def _before_reshape(equation: JaxprEqn, delayed: dict[Any, Any], makers: rewrite
     early = delayed[out]
     operands: list[Any] = []
     for atom in equation.invars:
-        if isinstance(atom, Literal) or not atom.aval.shape or atom in delayed:
-            operands.append(delayed.get(atom, atom) if not isinstance(atom, Literal) else atom)
-            continue
-        operands.append(Var(atom.aval.update(shape=early.aval.shape)))
-        made.append(_reshaped(atom, makers.get(atom), operands[-1], equation))
+        if isinstance(atom, Literal) or not atom.aval.shape:
+            operands.append(atom)
+        elif atom in delayed:
+            operands.append(delayed[atom])
+        else:
+            operands.append(Var(atom.aval.update(shape=early.aval.shape)))
+            made.append(_reshaped(atom, makers.get(atom), operands[-1], equation))
     computed = JaxprEqn(operands, [early], equation.primitive, equation.params, equation.effects, equation.source)
     return [*made, computed, _reshaped(early, None, out, equation)]
 
 
-def _is_one_value(equation: JaxprEqn | None) -> bool:
+def _is_one_value(equation: JaxprEqn) -> bool:
     """Whether an equation broadcasts one value, which can be had under any shape."""
-    return (
-        equation is not None and isinstance(equation.primitive.kind, kinds.View) and not equation.invars[0].aval.shape
-    )
+    return isinstance(equation.primitive.kind, kinds.View) and not equation.invars[0].aval.shape
 
 
 def _reshaped(atom: Any, maker: JaxprEqn | None, out: Any, like: JaxprEqn) -> JaxprEqn:
     """An equation that gives a value under another shape."""
     if maker is not None and _is_one_value(maker):
-        return maker.replace(outvars=[out], params={**maker.params, "shape": out.aval.shape})
+        params = {"shape": out.aval.shape, "broadcast_dimensions": (), "sharding": None}
+        return JaxprEqn(maker.invars, [out], operations.broadcast_in_dim_p, params, source=maker.source)
     params = {"new_sizes": out.aval.shape, "dimensions": None, "sharding": None}
     return JaxprEqn([atom], [out], operations.reshape_p, params, source=like.source)
 

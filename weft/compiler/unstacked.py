@@ -180,10 +180,8 @@ def _combined(builder: rewrite.Builder, equation: JaxprEqn, values: Sequence[Ato
     else:
         for part in parts[1:]:
             parts[0] = builder.bind(combine, parts[0], part)[0]
-    last = _converted(builder, parts[0], out.aval.dtype)
-    if not builder.eqns or builder.eqns[-1].outvars != [last]:
-        last = builder.bind(lax.copy_p, last)[0]
-    builder.eqns[-1] = builder.eqns[-1].replace(outvars=[out])
+    _converted(builder, parts[0], out.aval.dtype)
+    builder.eqns[-1] = builder.eqns[-1].replace(outvars=[out])  # the last operation, or its conversion
 
 
 def _converted(builder: rewrite.Builder, atom: Atom, dtype: Any) -> Atom:

@@ -85,3 +85,18 @@ class Emit(Protocol):
     # functions, named as in lax: sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan atan2
     # sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma square ...
     def function(self, name: str, *args: Any) -> Any: ...
+
+
+def integer_power(emit: Emit, x: Any, y: int) -> Any:
+    """Square and multiply from the lowest bit; a negative power is the reciprocal of the positive one."""
+    if y == 0:
+        return emit.const(1, x.dtype)
+    result, square, n = None, x, abs(y)
+    while True:
+        if n & 1:
+            result = square if result is None else emit.mul(result, square)
+        n >>= 1
+        if not n:
+            break
+        square = emit.mul(square, square)
+    return emit.div(emit.const(1, x.dtype), result) if y < 0 else result

@@ -28,37 +28,27 @@ class LiteralArray(np.ndarray):
     """JAX's class of constants in programs, of which weft makes none: no value is an instance."""
 
 
-class TypedInt(int):
-    """JAX's class of a Python integer with a dtype, which libraries register converters for; weft makes none itself."""
+class _WithDtype:
+    """A Python number with a dtype; libraries register converters for JAX's classes, and weft makes none itself."""
 
     dtype: np.dtype
 
-    def __new__(cls, value: int, dtype: Any) -> TypedInt:
-        made = super().__new__(cls, value)
+    def __new__(cls, value: Any, dtype: Any) -> Any:
+        made: Any = super().__new__(cls, value)  # type: ignore[call-arg] - of the number's own class, which follows
         made.dtype = np.dtype(dtype)
         return made
 
 
-class TypedFloat(float):
-    """As ``TypedInt``, of a Python float."""
-
-    dtype: np.dtype
-
-    def __new__(cls, value: float, dtype: Any) -> TypedFloat:
-        made = super().__new__(cls, value)
-        made.dtype = np.dtype(dtype)
-        return made
+class TypedInt(_WithDtype, int):
+    """JAX's class of a Python integer with a dtype."""
 
 
-class TypedComplex(complex):
-    """As ``TypedInt``, of a Python complex number."""
+class TypedFloat(_WithDtype, float):
+    """JAX's class of a Python float with a dtype."""
 
-    dtype: np.dtype
 
-    def __new__(cls, value: complex, dtype: Any) -> TypedComplex:
-        made = super().__new__(cls, value)
-        made.dtype = np.dtype(dtype)
-        return made
+class TypedComplex(_WithDtype, complex):
+    """JAX's class of a Python complex number with a dtype."""
 
 
 class AbstractRef:

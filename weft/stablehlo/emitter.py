@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import codegen, dtypes  # noqa: F401 - the package is entered whole
 from weft.codegen import vector_math
+from weft.core.emit import integer_power
 from weft.stablehlo import floats, types
 from weft.stablehlo.lanes import T, TensorLanes
 from weft.stablehlo.text import Tensor, Text
@@ -108,19 +109,7 @@ class TensorEmit:
         return T(lanes, x).fma(T(lanes, y), T(lanes, z)).value
 
     def integer_pow(self, x: Tensor, y: int) -> Tensor:
-        """Square and multiply from the lowest bit; a negative power is the reciprocal of the positive one."""
-        if y == 0:
-            return self.const(1, x.dtype)
-        result, square, n = None, x, abs(y)
-        while True:
-            if n & 1:
-                result = square if result is None else self.mul(result, square)
-            n >>= 1
-            if not n:
-                break
-            square = self.mul(square, square)
-        assert result is not None
-        return self.div(self.const(1, x.dtype), result) if y < 0 else result
+        return integer_power(self, x, y)
 
     def pow(self, x: Tensor, y: Tensor) -> Tensor:
         return self._same("power", x, self.convert(y, x.dtype))

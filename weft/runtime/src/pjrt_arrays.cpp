@@ -55,6 +55,18 @@ struct Extents {
 
 const PluginDevice& device_of(const Remote* remote) { return *plugin_devices()[remote->number]; }
 
+// The event, which the caller destroys, of the computation of a memory's contents; nullptr with an error set.
+pjrt::Event* ready_event(Remote* remote) {
+  const Plugin& plugin = *device_of(remote).plugin;
+  pjrt::BufferReadyArgs args{};
+  args.buffer = remote->handle;
+  if (pjrt::Error* error = pjrt_call(plugin, Function::buffer_ready_event, args)) {
+    set_pjrt_error(plugin, error, "readiness");
+    return nullptr;
+  }
+  return args.event;
+}
+
 // The plugin's callback when a host's memory is no longer read or written: any thread, no GIL.
 void release_host(pjrt::Error* error, void* buffer) {
   (void)error;  // the same error is found where the array is used; it is leaked, since no plugin is at hand here
@@ -310,32 +322,26 @@ Buffer* array_absent_buffer(Array* array) {
 int remote_is_ready(Remote* remote) {
   if (remote->ready) return 1;
   if (refuse_after_fork()) return -1;
-  const Plugin& plugin = *device_of(remote).plugin;
-  pjrt::BufferReadyArgs args{};
-  args.buffer = remote->handle;
-  if (pjrt::Error* error = pjrt_call(plugin, Function::buffer_ready_event, args)) {
-    set_pjrt_error(plugin, error, "readiness");
+  pjrt::Event* event = ready_event(remote);
+  if (event == nullptr) {
     PyErr_Clear();  // whoever uses the array sees it
     return 1;
   }
-  bool ready = pjrt_is_ready(plugin, args.event);
-  pjrt_destroy_event(plugin, args.event);
+  const Plugin& plugin = *device_of(remote).plugin;
+  bool ready = pjrt_is_ready(plugin, event);
+  pjrt_destroy_event(plugin, event);
   return ready;
 }
 
 int remote_block(Remote* remote) {
   if (remote->ready) return 0;
   if (refuse_after_fork()) return -1;
+  pjrt::Event* event = ready_event(remote);
+  if (event == nullptr) return -1;
   const Plugin& plugin = *device_of(remote).plugin;
-  pjrt::BufferReadyArgs args{};
-  args.buffer = remote->handle;
-  if (pjrt::Error* error = pjrt_call(plugin, Function::buffer_ready_event, args)) {
-    set_pjrt_error(plugin, error, "readiness");
-    return -1;
-  }
   remote_retain(remote);
-  int status = pjrt_wait(plugin, args.event, "program");
-  if (status == kInterrupted) pjrt_destroy_event(plugin, args.event);
+  int status = pjrt_wait(plugin, event, "program");
+  if (status == kInterrupted) pjrt_destroy_event(plugin, event);
   if (status == 0) remote->ready = true;
   remote_release(remote);
   return status;
