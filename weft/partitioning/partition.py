@@ -151,10 +151,11 @@ class _Local:
     def move(self, atom: Atom, steps: tuple[moves.Move, ...], reason: Any, again: Callable[[Any], Any] | None = None) -> Atom:
         """The local atom after these steps."""
         self._report(atom.aval, steps, reason)
-        key = steps, atom.aval, again if again is None else id(again)
-        template = self.templates.get(key)
+        template = None if again is not None else self.templates.get((steps, atom.aval))
         if template is None:
-            template = self.templates[key] = moves.program(steps, atom.aval, self.sizes, again)
+            template = moves.program(steps, atom.aval, self.sizes, again)
+            if again is None:
+                self.templates[steps, atom.aval] = template
         return self._splice(template, [atom])[0]
 
     def _splice(self, template: ClosedJaxpr, atoms: Sequence[Atom]) -> list[Atom]:
