@@ -56,8 +56,7 @@ def _types(names: tuple[Any, ...], given: Any, what: str) -> tuple[AxisType, ...
         )
     if len(names) != len(types):
         raise ValueError(
-            "Number of axis names should match the number of axis_types. Got "
-            f"axis_names={names} and axis_types={types}"
+            f"Number of axis names should match the number of axis_types. Got axis_names={names} and axis_types={types}"
         )
     return types
 

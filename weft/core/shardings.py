@@ -26,7 +26,7 @@ class IndivisibleError(ValueError):
     """A dimension is cut into parts that are not of one size."""
 
 
-class DuplicateSpecError(Exception):
+class DuplicateSpecError(ValueError):
     """A spec names a mesh axis twice."""
 
     def __init__(self, message: str, mesh: Any, pspec: PartitionSpec) -> None:
@@ -76,7 +76,9 @@ class Sharding:
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of the part that one device has."""
         self.check_shape(global_shape)
-        return tuple([extent // parts for extent, parts in zip(global_shape, self.tiling(len(global_shape)), strict=True)])
+        return tuple(
+            [extent // parts for extent, parts in zip(global_shape, self.tiling(len(global_shape)), strict=True)]
+        )
 
     def check_shape(self, global_shape: Sequence[int]) -> None:
         """Raise what JAX raises if an array of this shape cannot lie so."""
@@ -257,7 +259,7 @@ class NamedSharding(Sharding):
         if not any(any(number) for number in parts):
             parts = ()
         abstract = isinstance(self.mesh, AbstractMesh)
-        devices = self.mesh.size if abstract else tuple(map(id, self.mesh.flat_devices))
+        devices = self.mesh.size if abstract else tuple(map(id, self.device_list))
         partial = tuple(sorted(map(str, self.spec.unreduced)))
         return (self.memory_kind, devices, (*parts, partial) if partial else parts)
 

@@ -20,7 +20,7 @@ from typing import Any
 from weft import config, runtime
 from weft._base import lazy
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
-from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_memory
+from weft.core.shardings import Sharding, SingleDeviceSharding, check_memory
 
 __all__ = ["UNCONSTRAINED", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
 

@@ -232,7 +232,8 @@ def _rebuild(function: Any, options: Options) -> Any:
         donate_argnums=roles.donate_argnums or None, donate_argnames=roles.donate_argnames or None,
         keep_unused=options.keep_unused, inline=options.inline,
         device=devices.device_at(options.place) if options.place else None,
-        **({"in_shardings": options.shardings.ins, "out_shardings": options.shardings.outs} if options.shardings else {}),
+        in_shardings=options.shardings.ins if options.shardings else _UNSPECIFIED,
+        out_shardings=options.shardings.outs if options.shardings else _UNSPECIFIED,
     )  # fmt: skip
 
 

@@ -61,8 +61,8 @@ def check_program(jaxpr: Jaxpr, place: Any, name: str) -> None:
         if _memory(devices.place_on(target)) != own:
             raise NotImplementedError(
                 f"[device_put] {name} runs on {devices.device_at(own << 1)}, and a device_put inside of it names "
-                f"{target}: a compiled program runs on one device. Put the arguments there outside of jit, or use "
-                "weft.jit(function, device=...)"
+                f"{devices.as_device(target)}: a compiled program runs on one device. Put the arguments there outside "
+                "of jit, or use weft.jit(function, device=...)"
             )
 
 

@@ -37,7 +37,9 @@ class Given:
                         f"{argument} leaf specifications are expected to be PartitionSpec instances or None, but got "
                         f"{leaf}"
                     )
-        self.says_something = any(leaf is not UNSPECIFIED and leaf is not None for leaves, _ in parts for leaf in leaves)
+        self.says_something = any(
+            leaf is not UNSPECIFIED and leaf is not None for leaves, _ in parts for leaf in leaves
+        )
         self._key = tuple([(tuple(leaves), tree) for leaves, tree in parts])
         self._hash = hash(self._key)
 
@@ -140,17 +142,20 @@ def _wanted(prepared: Any, ins: Any) -> list[Sharding | None]:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 Specs = Sequence[NamedSharding | None]
+_Lies = Sequence[Sharding | None]
 
 
 def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     """A place for each result of a program, if the call or the program names several devices; else ``place``."""
     named = constraints(trace.closed.jaxpr)
-    if type(place) is not Lying:
-        if not named:
-            return place
-        place = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
-    ins = [devices.sharding_at(each) if each else None for each in place.places]
-    outs = _given_results(trace, place)
+    if isinstance(place, Lying):
+        lying = place
+    elif named:
+        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
+    else:
+        return place
+    ins = [devices.sharding_at(each) if each else None for each in lying.places]
+    outs = _given_results(trace, lying)
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
     _check_devices(trace, ins, outs, named)
     if not everything:
@@ -183,7 +188,8 @@ def places_of_operation(name: str, closed: ClosedJaxpr, args: Sequence[Any], pla
     def find(jaxpr: Jaxpr) -> Any:
         return places_of_results(_Operation(name, closed, tuple([v.aval for v in jaxpr.outvars])), lying)
 
-    return closed.jaxpr.memoize(("lying", lying), find)
+    found: int | tuple[int, ...] = closed.jaxpr.memoize(("lying", lying), find)
+    return found
 
 
 class _Operation(NamedTuple):
@@ -203,11 +209,14 @@ def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
     return found
 
 
-def _check_devices(trace: Any, ins: Specs, outs: Specs, named: Specs) -> None:
+def _check_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
     """ValueError if a program would run on several sets of devices."""
     names = trace.closed.jaxpr.debug_info.arg_names if trace.closed.jaxpr.debug_info else None
     labelled = [
-        (f"argument {names[at] if names else at} of {trace.name} with shape {aval.str_short(short_dtypes=False)} and", s)
+        (
+            f"argument {names[at] if names else at} of {trace.name} with shape {aval.str_short(short_dtypes=False)}",
+            s,
+        )
         for at, (s, aval) in enumerate(zip(ins, trace.closed.in_avals, strict=True))
     ]
     labelled += [("explicit output sharding", s) for s in outs]
@@ -217,8 +226,8 @@ def _check_devices(trace: Any, ins: Specs, outs: Specs, named: Specs) -> None:
     if other is not None:
         (first, one), (second, two) = known[0], other
         raise ValueError(
-            f"Received incompatible devices for jitted computation. Got {first} with {devices.on_devices(one)} and "
-            f"{second} with {devices.on_devices(two)}"
+            f"Received incompatible devices for jitted computation. Got {first} and with {devices.on_devices(one)} and "
+            f"{second} and with {devices.on_devices(two)}"
         )
 
 
@@ -228,9 +237,7 @@ def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
 
 
 def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
-    found = [
-        eqn.params["sharding"] for eqn in jaxpr.eqns if eqn.primitive is shardings.sharding_constraint_p
-    ]
+    found = [eqn.params["sharding"] for eqn in jaxpr.eqns if eqn.primitive is shardings.sharding_constraint_p]
     found += [t for t in placement.named_targets(jaxpr) if isinstance(t, NamedSharding) and not t.mesh.empty]
     for inner in subjaxprs(jaxpr):
         found += constraints(inner)

@@ -39,8 +39,8 @@ from weft.dispatch.shards import (
 )
 
 __all__ = [
-    "EMPTY_MESH", "AbstractDevice", "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec", "SingleDeviceSharding",
-    "get_abstract_mesh", "make_array_from_callback", "make_array_from_process_local_data",
+    "EMPTY_MESH", "AbstractDevice", "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec",
+    "SingleDeviceSharding", "get_abstract_mesh", "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "use_abstract_mesh",
 ]  # fmt: skip
 
@@ -92,7 +92,7 @@ class set_mesh:
 def make_mesh(
     axis_shapes: Sequence[int], axis_names: Any, axis_types: Any = None, *, devices: Sequence[Any] | None = None
 ) -> Mesh:
-    """A mesh of the given shape over the devices, by default all; its axes are Explicit unless ``axis_types`` says else.
+    """A mesh of the given shape over ``devices`` (by default all); all axes are Explicit without ``axis_types``.
 
     ValueError for more devices than there are.
 
@@ -294,9 +294,7 @@ def create_device_mesh(
     array = _device_array("create_device_mesh", mesh_shape, devices)
     count = len(_all_devices() if devices is None else devices)
     if array.size != count:
-        raise ValueError(
-            f"Number of devices {count} must equal the product of mesh_shape {tuple(mesh_shape)}"
-        )
+        raise ValueError(f"Number of devices {count} must equal the product of mesh_shape {tuple(mesh_shape)}")
     return array
 
 

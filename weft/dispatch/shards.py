@@ -54,9 +54,7 @@ class Shard:
         return self._data
 
     def __repr__(self) -> str:
-        return (
-            f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"
-        )
+        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"
 
 
 def _bounds(index: Index) -> tuple[Any, ...]:
