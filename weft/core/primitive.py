@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from weft import config, errors
+from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
 from weft.core import kinds
 from weft.core import trace as trace_module
@@ -53,6 +54,15 @@ MISSING = _Missing()
 ALL = slice(None)  # linear in every operand
 FIRST = slice(0, 1)
 _state = trace_module.state
+
+
+class Extents(NamedTuple):
+    """The shape of the first operand (None without one) and of the result, before and after both have changed."""
+
+    old_operand: tuple[int, ...] | None
+    operand: tuple[int, ...] | None
+    old: tuple[int, ...]
+    new: tuple[int, ...]
 
 
 class Primitive:
@@ -99,6 +109,8 @@ class Primitive:
         self.batch: Any = MISSING
         self.batch_axis: Any = None  # used instead of ``batch`` where the name of the mapped axis matters
         self.axis_names: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None  # params -> the names it refers to
+        # the parameters that hold extents, for operands of other shapes; None: none do
+        self.extents: Callable[[dict[str, Any], Extents], dict[str, Any]] | None = None
         self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
         self._abstract_eval: Callable[..., Any] | None = None
         self._effectful = False

@@ -417,6 +417,7 @@ iota_p = core.Primitive(
     "iota", kind=kinds.Generate(dimension=lambda params: params["dimension"], reference=_iota_reference)
 )
 iota_p.def_abstract_eval(_iota_typing)
+iota_p.extents = lambda params, shapes: {"shape": shapes.new}
 iota_p.partials, iota_p.transpose = (), None
 
 

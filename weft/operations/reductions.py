@@ -161,6 +161,7 @@ def reduction(
     absorbing: Callable[[np.dtype], Any] | None = None,
     nan_wins: bool = False,
     of_words: Callable[[np.dtype], kinds.Reduction | None] | None = None,
+    combiner: str = "again",
 ) -> core.Primitive:
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
@@ -184,6 +185,7 @@ def reduction(
             absorbing=absorbing and (lambda dtype: absorbing(dtype) if dtype.kind in "iu" else None),
             nan_wins=nan_wins,
             forms=LoopForms(of_words=of_words),
+            combiner=combiner,
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -203,6 +205,7 @@ def mul_values(emit: Any, x: Any, y: Any) -> Any:
 reduce_sum_p = reduction(
     "reduce_sum",
     NUMBER,
+    combiner="sum",
     identity=lambda dtype: 0,
     combine=add_values,
     reference=lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype),
@@ -277,6 +280,7 @@ def _extreme_push(t: Any, out: Any, x: Any, axes: tuple[int, ...]) -> Any:
 reduce_max_p = reduction(
     "reduce_max",
     ANY,
+    combiner="max",
     identity=lowest,
     combine=arithmetic.max_values,
     reference=extreme(True, lowest),
@@ -299,6 +303,7 @@ def reduce_max(operand: ArrayLike, axes: Axes) -> Array:
 reduce_min_p = reduction(
     "reduce_min",
     ANY,
+    combiner="min",
     identity=highest,
     combine=arithmetic.min_values,
     reference=extreme(False, highest),

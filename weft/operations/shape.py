@@ -125,6 +125,7 @@ broadcast_in_dim_p = _view(
     "broadcast_in_dim", _broadcast_typing, _broadcast_map, _broadcast_reference, _broadcast_transpose
 )
 broadcast_in_dim_p.print_params = _broadcast_params
+broadcast_in_dim_p.extents = lambda params, shapes: {"shape": shapes.new}
 broadcast_in_dim_p.on_words = key_words.broadcast
 
 
@@ -256,6 +257,7 @@ def _reshape_reference(x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[
 
 reshape_p = core.Primitive("reshape", kind=kinds.Reshape(reference=_reshape_reference, rewrite=_transposing))
 reshape_p.def_abstract_eval(_reshape_typing)
+reshape_p.extents = lambda params, shapes: {"new_sizes": shapes.new}
 reshape_p.on_words = key_words.trailing(new_sizes=key_words.appended, dimensions=key_words.following)
 
 
@@ -474,6 +476,15 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
 
 
 slice_p = _view("slice", _slice_typing, _slice_map, _slice_reference, _slice_transpose)
+
+
+def _slice_extents(params: Params, shapes: core.primitive.Extents) -> Params:
+    """Where all of a dimension was taken, all of it still is."""
+    rows = zip(params["limit_indices"], shapes.old_operand or (), shapes.operand or (), shapes.old, strict=True)
+    return {"limit_indices": tuple([new if old == taken else limit for limit, old, new, taken in rows])}
+
+
+slice_p.extents = _slice_extents
 slice_p.on_words = key_words.trailing(
     start_indices=key_words.zeros, limit_indices=key_words.appended, strides=key_words.ones
 )
