@@ -1,7 +1,7 @@
 """The arguments ``device`` and ``out_sharding`` of functions that make arrays: the result is made, then placed.
 
-What a function with ``out_sharding`` does inside is typed without shardings, so that a result which could lie in several
-ways raises no error: the argument says which is meant.
+What a function with ``out_sharding`` does inside is typed without shardings, so that a result which could lie in
+several ways raises no error: the argument says which is meant.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
+from weft._base import lazy
 from weft.core import avals, kinds, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import Jaxpr, subjaxprs
@@ -46,7 +47,12 @@ def _eager(params: dict[str, Any]) -> Callable[[Any], Any] | None:
     return None if device is None else lambda x: device_put(x, device)
 
 
-device_put_p = Primitive("device_put", kind=kinds.Identity(eager=_eager))
+def _asked(params: dict[str, Any]) -> Any:
+    (device,) = params["devices"]
+    return lazy.submodule("weft.dispatch.shardings").axes_asked(device)
+
+
+device_put_p = Primitive("device_put", kind=kinds.Identity(eager=_eager, constraint=_asked))
 device_put_p.def_abstract_eval(_same_type)
 device_put_p.linear = ALL
 device_put_p.transpose = lambda ct, x, *, srcs, devices, **_: (

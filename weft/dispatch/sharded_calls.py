@@ -2,21 +2,21 @@
 
 In: the shardings of the arguments of one call, those that the user gave to ``jit``, and those that the program names
 (``sharding_constraint``, ``device_put``). Out: a place for each result, which the dispatch entry keeps, so that a warm
-call asks nothing. The program itself is the same as on one device. What nobody said is found by ``propagate``
-(``install_propagation``).
+call asks nothing. The program itself is the same as on one device. What nobody said is found by
+propagation (``weft.partitioning``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import avals as avals_module
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from weft.dispatch import devices, jit_calls, placement, shardings, signature
 from weft.dispatch.function_names import function_name
@@ -163,7 +163,7 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
     if mesh is None:
         return devices.place_on(everything[0])
-    found = _hooks["propagate"](
+    found = _propagated(
         trace.closed, [s if isinstance(s, NamedSharding) else None for s in ins], mesh,
         [s if isinstance(s, NamedSharding) else None for s in outs],
     )  # fmt: skip
@@ -251,42 +251,28 @@ def _has_devices(sharding: Sharding) -> bool:
 # -- propagation ------------------------------------------------------------------------------------------------------
 
 
-def _alike(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list[NamedSharding | None]:
-    """The least that can be said: a result with the shape of an operand lies as it does."""
-    return _walk(closed.jaxpr, ins)
+def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list[NamedSharding | None]:
+    """The sharding of each result, found from those of arguments, of constraints and of given results."""
+    partitioning = lazy.submodule("weft.partitioning")
+    sizes = dict(mesh.shape_tuple)
+    program, known = partitioning.propagated(
+        closed, sizes, [_plain(s, sizes) for s in ins], [_plain(s, sizes) for s in outs]
+    )
+    found = []
+    for atom, given in zip(program.closed.jaxpr.outvars, closed.out_avals, strict=True):
+        found.append(None if isinstance(atom, Literal) else _named(mesh, known.of(atom)[: given.ndim]))
+    return found
 
 
-def _walk(jaxpr: Jaxpr, ins: Specs) -> list[NamedSharding | None]:
-    known: dict[Any, NamedSharding | None] = dict(zip(jaxpr.invars, ins, strict=True))
-    for eqn in jaxpr.eqns:
-        operands = [known.get(atom) if atom.__class__.__name__ == "Var" else None for atom in eqn.invars]
-        inner = eqn.primitive.kind.inline(eqn.params) if hasattr(eqn.primitive.kind, "inline") else None
-        if "sharding" in eqn.params and isinstance(eqn.params["sharding"], NamedSharding):
-            results = [eqn.params["sharding"]]
-        elif inner is not None and len(inner.jaxpr.invars) == len(operands):
-            results = _walk(inner.jaxpr, operands)
-        else:
-            results = [_like(out.aval, eqn.invars, operands) for out in eqn.outvars]
-        known.update(zip(eqn.outvars, results, strict=True))
-    return [known.get(atom) if atom.__class__.__name__ == "Var" else None for atom in jaxpr.outvars]
+def _plain(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
+    """A spec as plain data; None for a sharding of other axes."""
+    if sharding is None or any(sizes.get(axis) != size for axis, size in sharding.mesh.shape_tuple):
+        return None
+    return sharding.spec.partitions
 
 
-def _like(aval: Any, atoms: Sequence[Any], operands: Specs) -> NamedSharding | None:
-    shape = avals_module.get_aval(aval).shape if not hasattr(aval, "shape") else aval.shape
-    for atom, sharding in zip(atoms, operands, strict=True):
-        if sharding is not None and atom.aval.shape == shape and sharding.spec.axes():
-            return sharding
-    return None
-
-
-_hooks: dict[str, Callable[..., Any]] = {"propagate": _alike}
-
-
-def install_propagation(propagate: Callable[..., Any]) -> None:
-    """Set the function that says how results lie.
-
-    ``propagate(closed, ins, mesh, outs)`` gets a program, the sharding of each argument (None: not said), the mesh, and
-    the sharding that the user gave for each result; it gives a NamedSharding of the mesh for each result, or None for
-    one that is whole on every device.
-    """
-    _hooks["propagate"] = propagate
+def _named(mesh: Any, spec: Any) -> NamedSharding | None:
+    entries = [axes or None for axes in spec]
+    while entries and entries[-1] is None:
+        entries.pop()
+    return NamedSharding(mesh, PartitionSpec(*entries)) if entries else None

@@ -27,7 +27,7 @@ from weft.core.meshes import (
     get_abstract_mesh,
     use_abstract_mesh,
 )
-from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
+from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
 from weft.core.primitive import ALL, Primitive
 from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_unique
 from weft.core.tracer import Tracer
@@ -128,7 +128,18 @@ def _eager(params: dict[str, Any]) -> Any:
     return lambda x: _constrain(x, params["sharding"])
 
 
-sharding_constraint_p = Primitive("sharding_constraint", kind=kinds.Identity(eager=_eager))
+def axes_asked(sharding: Any) -> Any:
+    """For each dimension that a sharding names the axes along which it is cut; None for one that is left open."""
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.empty:
+        return None
+    return tuple([None if entry is UNCONSTRAINED else names_of(entry) for entry in sharding.spec.partitions])
+
+
+def _asked(params: dict[str, Any]) -> Any:
+    return axes_asked(params["sharding"])
+
+
+sharding_constraint_p = Primitive("sharding_constraint", kind=kinds.Identity(eager=_eager, constraint=_asked))
 sharding_constraint_p.def_abstract_eval(_same_type)
 sharding_constraint_p.linear = ALL
 sharding_constraint_p.transpose = lambda ct, x, **params: (sharding_constraint_p.bind(ct, **params),)

@@ -178,9 +178,9 @@ def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> 
             layout, sources = route
             operands = [whole[source] if type(source) is indexing.Slot else source for source in sources]
             return _apply(x, values, *operands, op=op, layout=layout, **_DEFAULTS)
-    out_sharding = options.pop("out_sharding", None)
-    if out_sharding is not None:
-        return devices.placed(lambda: _update(op, x, idx, values, **options), out_sharding=out_sharding)
+    if options.get("out_sharding") is not None:
+        others = {name: value for name, value in options.items() if name != "out_sharding"}
+        return devices.placed(lambda: _update(op, ref, values, others), out_sharding=options["out_sharding"])
     scatter_options, wrap = _checked(**options)
     func = options.get("func")
     values = values if promotion.is_arraylike(values) else creation.asarray(values)
@@ -237,6 +237,7 @@ def _checked(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: Any = None,
+    out_sharding: None = None,
     wrap_negative_indices: bool = True,
     func: Any = None,
 ) -> tuple[dict[str, Any], bool]:

@@ -85,7 +85,9 @@ def propagated(closed: ClosedJaxpr, sizes: Mapping[Any, int], in_specs: Sequence
             found = specs.checked(spec, before.aval.shape, sizes, what)
             known.set(variable, found + ((),) * (len(variable.aval.shape) - len(found)))  # the words of keys
     for eqn in program.constraints:
-        known.set(eqn.outvars[0], eqn.primitive.kind.constraint(eqn.params))
+        variable, asked = eqn.outvars[0], eqn.primitive.kind.constraint(eqn.params)
+        if asked is not None:  # dimensions that it does not name, and the words of keys, are not cut
+            known.set(variable, (*asked, *[()] * (len(variable.aval.shape) - len(asked))))
     propagate(program, known)
     return program, known
 
