@@ -15,7 +15,7 @@ from weft.core.meshes import AxisType, get_abstract_mesh
 from weft.core.partition_specs import PartitionSpec
 from weft.core.shardings import NamedSharding, Sharding
 from weft.core.tracer import Tracer
-from weft.dispatch import devices, placement, shardings
+from weft.dispatch import devices, placement, resharding
 
 
 def on_device(make: Callable[[], Any], device: Any) -> Any:
@@ -38,16 +38,25 @@ def placed(make: Callable[[], Any], out_sharding: Any, name: str, what: str) -> 
 def _placed(leaf: Any, target: Sharding, name: str) -> Any:
     if not isinstance(leaf, runtime.Array | Tracer):
         return leaf
-    placement.check_fits(f"{name} results", target, leaf.shape)
-    return shardings.reshard(leaf, target)
+    if not isinstance(target, NamedSharding):
+        return placement.device_put(leaf, target)
+    return resharding.moved(leaf, target, name)
 
 
 def canonical(value: Any, name: str, what: str = "out_sharding") -> Sharding | None:
     """The sharding that a user gave as ``out_sharding``, which may be a spec; None where it says nothing."""
-    if value is None or (isinstance(value, NamedSharding) and value.mesh.empty):
-        return None
     if isinstance(value, Sharding) and not isinstance(value, NamedSharding):
         return value
+    abstract(value, name, what)
+    if isinstance(value, PartitionSpec):
+        return NamedSharding(get_abstract_mesh(), value)
+    return None if value is None or value.mesh.empty else value
+
+
+def abstract(value: Any, name: str, what: str = "out_sharding") -> NamedSharding | None:
+    """The sharding that a user gave, without devices, once its axes have been checked; None where it says nothing."""
+    if value is None or (isinstance(value, NamedSharding) and value.mesh.empty):
+        return None
     if not isinstance(value, NamedSharding | PartitionSpec):
         raise TypeError(
             f"`{what}` argument of {name} only supports instances of `NamedSharding` or `PartitionSpec`. Got {value!r} "
@@ -61,9 +70,10 @@ def canonical(value: Any, name: str, what: str = "out_sharding") -> Sharding | N
                 f"instance or enter into a mesh context via `weft.set_mesh`. Got {value}"
             )
         value = NamedSharding(mesh, value)
-    _check_mesh(value, mesh, name)
+    if name != "reshard":
+        _check_mesh(value, mesh, name)
     _check_axes(value, name)
-    return shardings.concrete(value, name, what)
+    return NamedSharding(value.mesh.abstract_mesh, value.spec)
 
 
 def _check_mesh(value: NamedSharding, mesh: Any, name: str) -> None:
@@ -82,3 +92,8 @@ def _check_axes(value: NamedSharding, name: str) -> None:
                 f"PartitionSpec: {value.spec} with axis name: {axis} of type: {kind}. Make the mesh with axis_types="
                 "(AxisType.Explicit,), or use weft.lax.with_sharding_constraint"
             )
+
+
+def as_array_lies(made: Any, like: Any) -> Any:
+    """A new array of the shape of another, with its sharding."""
+    return placement.device_put(made, devices.sharding_at(like.place))

@@ -20,6 +20,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from weft.dispatch import devices, jit_calls, placement, shardings, signature
 from weft.dispatch.function_names import function_name
+from weft.dispatch.struct import ShapeDtypeStruct
 
 UNSPECIFIED = jit_calls.UNSPECIFIED
 
@@ -62,18 +63,32 @@ def of_call(state: Any, prepared: Any) -> int | Lying:
     given: Given | None = state.options.shardings
     if given is not None:
         return _given(state, prepared, given)
-    place = devices.place_of_call(prepared.leaves)
-    if place < 0:
-        devices.check_same_device(
-            function_name(state.function), prepared.leaves, signature.leaf_paths(state.function, prepared.call)
-        )
-    elif isinstance(devices.sharding_at(place), SingleDeviceSharding):
+    place = state.options.place or devices.place_of_call(prepared.leaves)
+    places = _committed(prepared.leaves)
+    lists = {devices.sharding_at(each).device_list for each in places if each}
+    if len(lists) > 1 and not state.options.place:
+        words = signature.leaf_paths(state.function, prepared.call)
+        devices.check_same_device(function_name(state.function), prepared.leaves, words)
+    if state.options.place or not any(places):
         return place
-    return Lying(_committed(prepared.leaves))
+    one = next(filter(None, places))
+    if set(places) <= {0, one} and isinstance(devices.sharding_at(one), SingleDeviceSharding):
+        return one
+    return Lying(places)
 
 
 def _committed(leaves: Sequence[Any]) -> tuple[int, ...]:
-    return tuple([x.place if type(x) is runtime.Array and x.place & 1 else 0 for x in leaves])
+    """The place of each leaf that is committed to one, or described with a sharding; 0 of others."""
+    return tuple([_place_of(x) for x in leaves])
+
+
+def _place_of(x: Any) -> int:
+    if type(x) is runtime.Array:
+        return x.place if x.place & 1 else 0
+    sharding = getattr(x, "sharding", None) if isinstance(x, ShapeDtypeStruct) else None
+    if sharding is None or not _has_devices(shardings.concrete(sharding, "jit")):
+        return 0
+    return devices.place_on(shardings.concrete(sharding, "jit"))
 
 
 def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
@@ -163,20 +178,31 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
     if mesh is None:
         return devices.place_on(everything[0])
-    found = _propagated(
-        trace.closed, [s if isinstance(s, NamedSharding) else None for s in ins], mesh,
-        [s if isinstance(s, NamedSharding) else None for s in outs],
-    )  # fmt: skip
-    return tuple(
-        [
-            devices.place_on(given or sharding or NamedSharding(mesh, PartitionSpec()))
-            for given, sharding in zip(outs, found, strict=True)
-        ]
-    )
+    typed = [_of_type(aval, mesh) for aval in trace.out_avals]
+    wanted = [given or own for given, own in zip(outs, typed, strict=True)]
+    if None in wanted:
+        given = [[s if isinstance(s, NamedSharding) else None for s in each] for each in (ins, wanted)]
+        found = _propagated(trace.closed, given[0], mesh, given[1])
+        wanted = [known or other for known, other in zip(wanted, found, strict=True)]
+    whole = NamedSharding(mesh, PartitionSpec())
+    return tuple([devices.place_on(sharding or whole) for sharding in wanted])
 
 
-def places_of_operation(name: str, closed: ClosedJaxpr, args: Sequence[Any], place: int) -> int | tuple[int, ...]:
-    """A place for each result of an operation outside of jit, whose operands ask for ``place`` (-1: for several)."""
+def _of_type(aval: Any, mesh: Any) -> NamedSharding | None:
+    """What the type of a result says, where all axes of the mesh are explicit."""
+    sharding = aval.explicit_sharding
+    if sharding is not None and sharding.mesh.axis_names == mesh.axis_names:
+        return NamedSharding(mesh, sharding.spec)
+    return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim)) if mesh.are_all_axes_explicit else None
+
+
+def places_of_operation(
+    name: str, closed: ClosedJaxpr, args: Sequence[Any], place: int, out: Any = None
+) -> int | tuple[int, ...]:
+    """A place for each result of an operation outside of jit, whose operands ask for ``place`` (-1: for several).
+
+    ``out``: the types of the results, if these may say how they lie.
+    """
     if place < 0:
         devices.check_same_device(name, args, [f"args[{index}]" for index in range(len(args))])
     elif isinstance(devices.sharding_at(place), SingleDeviceSharding):
@@ -185,10 +211,12 @@ def places_of_operation(name: str, closed: ClosedJaxpr, args: Sequence[Any], pla
     hidden = len(closed.jaxpr.invars) - len(args)
     lying = Lying((0,) * hidden + places)
 
-    def find(jaxpr: Jaxpr) -> Any:
-        return places_of_results(_Operation(name, closed, tuple([v.aval for v in jaxpr.outvars])), lying)
+    types = tuple([v.aval for v in closed.jaxpr.outvars]) if out is None else out if type(out) is tuple else (out,)
 
-    found: int | tuple[int, ...] = closed.jaxpr.memoize(("lying", lying), find)
+    def find(jaxpr: Jaxpr) -> Any:
+        return places_of_results(_Operation(name, closed, types), lying)
+
+    found: int | tuple[int, ...] = closed.jaxpr.memoize(("lying", lying, types), find)
     return found
 
 
@@ -246,6 +274,47 @@ def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
 
 def _has_devices(sharding: Sharding) -> bool:
     return not isinstance(sharding, NamedSharding) or hasattr(sharding.mesh, "flat_devices")
+
+
+# -- programs compiled ahead of time ----------------------------------------------------------------------------------
+
+
+def _mesh_of(everything: Sequence[Sharding | None]) -> Any:
+    return next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
+
+
+def input_shardings(arguments: Any) -> list[Sharding]:
+    """How the argument leaves of a compiled program lie."""
+    if not isinstance(arguments.place, Lying):
+        return [devices.sharding_at(arguments.place)] * len(arguments.avals)
+    found = [devices.sharding_at(place) if place else None for place in arguments.place.places]
+    mesh = _mesh_of(found)
+    other = devices.sharding_at(0) if mesh is None else NamedSharding(mesh, PartitionSpec())
+    return [other if sharding is None else sharding for sharding in found]
+
+
+def output_shardings(trace: Any, place: int | tuple[int, ...]) -> list[Sharding]:
+    """How the results of a compiled program lie."""
+    places = place if isinstance(place, tuple) else (place,) * len(trace.out_avals)
+    return [devices.sharding_at(each) for each in places]
+
+
+def check_arguments(arguments: Any, leaves: Sequence[Any]) -> None:
+    """ValueError if committed arguments lie otherwise than those that a program was compiled for."""
+    lines = []
+    for path, leaf, wanted in zip(arguments.paths(), leaves, input_shardings(arguments), strict=True):
+        place = _place_of(leaf)
+        own = devices.sharding_at(place)
+        if place and not own.is_equivalent_to(wanted, leaf.ndim):
+            text = leaf.aval.strip_weak_type().str_short(short_dtypes=False)
+            lines.append(
+                f"Argument {path} with shape {text}:\n  Passed sharding: {own}\n  Required sharding: {wanted}"
+            )
+    if lines:
+        raise ValueError(
+            "Computation was compiled for input shardings that disagree with the shardings of arguments passed to it. "
+            f"Here are the {len(lines)} mismatches:\n" + "\n".join(lines)
+        )
 
 
 # -- propagation ------------------------------------------------------------------------------------------------------
