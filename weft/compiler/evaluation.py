@@ -54,7 +54,7 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
         out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
         places = lazy.sharded_calls.places_of_operation(primitive.name, program.source, args, place, out)
         results = program.executable.run([*program.consts, *arrays], None, places)
-    if explicit.is_used() and any([aval.explicit_sharding is not None for aval in avals]):
+    if explicit.is_used() and any(aval.explicit_sharding is not None for aval in avals):
         results = _retyped(results, primitive, avals, params)
     if number_checks.enabled():
         number_checks.check_operation(primitive, params, arrays, results)

@@ -23,11 +23,14 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.meshes import AxisType, get_abstract_mesh
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
 from weft.core.shardings import NamedSharding
+from weft.core.trace import trace_to_jaxpr
 
 # Kinds whose results are typed by the programs inside.
+# Kinds whose results are typed by the programs inside.
+PROGRAMS = (kinds.Loop, kinds.Branch, kinds.Higher, kinds.Routine, kinds.Opaque, kinds.Effect)
 # Kinds whose results have the dimensions of their operand, shorter or longer: such a dimension lies as before.
 _SAME_DIMENSIONS = (
-    kinds.View, kinds.Assemble, kinds.DynamicSlice, kinds.DynamicUpdateSlice, kinds.Cumulative, kinds.External,
+    kinds.View, kinds.Assemble, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
 )  # fmt: skip
 _used: list[bool] = []  # has an element once a type with a sharding was made
 
@@ -73,6 +76,26 @@ def part(sharding: Any, ndim: int) -> NamedSharding | None:
     return NamedSharding(mesh, PartitionSpec(*entries)) if any(entries) else None
 
 
+def without_dimension(aval: Any, dim: int) -> Any:
+    """The type of a part along a dimension, which it does not have."""
+    made = aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))
+    own = getattr(aval, "explicit_sharding", None)
+    if own is None:
+        return made
+    entries = own.spec.partitions
+    return sharded(made, NamedSharding(own.mesh, PartitionSpec(*entries[:dim], *entries[dim + 1 :])))
+
+
+def with_dimension(aval: Any, dim: int, extent: int) -> Any:
+    """The type of ``extent`` values beside each other along a new dimension, which is not cut."""
+    made = aval.update(shape=(*aval.shape[:dim], extent, *aval.shape[dim:]))
+    own = getattr(aval, "explicit_sharding", None)
+    if own is None:
+        return made
+    entries = own.spec.partitions
+    return sharded(made, NamedSharding(own.mesh, PartitionSpec(*entries[:dim], None, *entries[dim:])))
+
+
 def plain(aval: Any) -> Any:
     """A type without its sharding."""
     return aval if getattr(aval, "explicit_sharding", None) is None else aval.update(sharding=None)
@@ -87,10 +110,28 @@ def typed(primitive: Any, in_avals: Sequence[Any], params: dict[str, Any]) -> tu
     if config.mesh_state().relaxed:
         return out, effects
     outs = tuple(out) if primitive.multiple_results else (out,)
+    kind = primitive.kind
+    if isinstance(kind, kinds.Resolve) and kind.factors is None:
+        found = _of_expansion(kind, in_avals, outs, params)
+        return (found if primitive.multiple_results else found[0]), effects
     equation = JaxprEqn([Var(plain(a)) for a in in_avals], [Var(a) for a in outs], primitive, params, no_effects)
     found = _Rule(equation, in_avals).results()
     made = tuple([aval if s is None else aval.update(sharding=s) for aval, s in zip(outs, found, strict=True)])
     return (made if primitive.multiple_results else made[0]), effects
+
+
+def _of_expansion(kind: Any, in_avals: Sequence[Any], outs: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
+    """The types of a compound operation's results, by those of what it expands to."""
+    if kind.of_keys:
+        return tuple(outs)
+
+    def flat(*operands: Any) -> list[Any]:
+        made = kind.expand(*operands, **params)
+        return list(made) if isinstance(made, tuple | list) else [made]
+
+    _, types = trace_to_jaxpr(flat, in_avals)
+    found = [getattr(aval, "explicit_sharding", None) for aval in types]
+    return tuple([aval if s is None else aval.update(sharding=s) for aval, s in zip(outs, found, strict=True)])
 
 
 class _Rule:
@@ -128,6 +169,8 @@ class _Rule:
         if sum(len(axes) for _, axes in found) == len(names):
             for factor, axes in found:
                 self.asked.setdefault(factor, []).append((number, axes))
+        elif isinstance(self.kind, kinds.Reduction) and at in self.kind.axes(self.equation.params):
+            pass  # every device gets the result of all
         elif self._stays(number, at):
             self.kept[at] = names
         else:
@@ -140,8 +183,6 @@ class _Rule:
         """Whether the results have this dimension too, of an extent that can be cut."""
         if not isinstance(self.kind, _SAME_DIMENSIONS):
             return False
-        if isinstance(self.kind, kinds.External) and self.kind.ordering is None:
-            return False
         operand = self.avals[number]
         names = names_of(operand.explicit_sharding.spec.partitions[at])
         for out in self.equation.outvars:
@@ -149,8 +190,8 @@ class _Rule:
                 return False
             if out.aval.shape[at] % _parts(names, self.sizes):
                 self.refuse(
-                    f"dimension {at} of the result, of extent {out.aval.shape[at]}, cannot be cut along {_names(names)} "
-                    f"into {_parts(names, self.sizes)} equal parts"
+                    f"dimension {at} of the result, of extent {out.aval.shape[at]}, cannot be cut along "
+                    f"{_names(names)} into {_parts(names, self.sizes)} equal parts"
                 )
         return self.kept.get(at, names) == names
 
@@ -177,6 +218,10 @@ class _Rule:
     def _result(self, number: int, dims: Sequence[Any], assigned: dict[int, tuple[Any, ...]]) -> NamedSharding | None:
         specs = lazy.submodule("weft.partitioning.specs")
         entries = list(specs.of_dims(dims, assigned, self.factors.extents, self.sizes))
+        for at, dim in enumerate(dims):
+            if isinstance(dim, tuple):  # joined dimensions lie along the axes of all, of the outer one first
+                axes = tuple([axis for factor in dim for axis in assigned.get(factor, ())])
+                entries[at] = axes if entries[at] else entries[at]
         for at, names in self.kept.items():
             entries[at] = names
         named = [axis for entry in entries for axis in entry]

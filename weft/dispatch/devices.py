@@ -107,6 +107,15 @@ def number_of(sharding: Sharding) -> int:
     return _new_number(sharding)
 
 
+def mesh_like(mesh: Any) -> Any:
+    """The latest mesh of devices with the axes of an abstract one, on which an array lies; None if there is none."""
+    for sharding in reversed(_by_number):
+        own = getattr(sharding, "mesh", None)
+        if own is not None and own.abstract_mesh == mesh:
+            return own
+    return None
+
+
 def sharding_at(place: int) -> Sharding:
     """The sharding that a place stands for."""
     number = place >> 1

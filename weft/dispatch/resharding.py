@@ -20,7 +20,7 @@ from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
 from weft.core.primitive import ALL, Primitive
 from weft.core.shardings import NamedSharding
 from weft.core.tracer import Tracer
-from weft.dispatch import out_shardings, placement, shardings
+from weft.dispatch import devices, out_shardings, placement, shardings
 
 
 def _moved_type(x: Any, *, dst_sharding: NamedSharding, **_: Any) -> Any:
@@ -35,7 +35,12 @@ def _asked(params: dict[str, Any]) -> Any:
     return shardings.axes_asked(params["dst_sharding"])
 
 
-reshard_p = Primitive("reshard", kind=kinds.Identity(eager=_eager, constraint=_asked))
+def _hidden(params: dict[str, Any]) -> dict[str, Any]:
+    """Nothing is printed: the type of the result says it all."""
+    return {}
+
+
+reshard_p = Primitive("reshard", kind=kinds.Identity(eager=_eager, constraint=_asked), print_params=_hidden)
 reshard_p.def_abstract_eval(_moved_type)
 reshard_p.types_shardings = True
 reshard_p.linear = ALL
@@ -66,7 +71,10 @@ reshard_p.batch = _batch
 
 def _on_mesh(sharding: NamedSharding, mesh: Any) -> NamedSharding:
     """A sharding of an abstract mesh on the devices of ``mesh``, or of the chosen mesh."""
-    found = config.mesh_state().concrete if mesh is None else mesh
+    state = config.mesh_state()
+    found = state.concrete if mesh is None else mesh
+    if found is None or found.axis_names != sharding.mesh.axis_names or found.axis_sizes != sharding.mesh.axis_sizes:
+        found = devices.mesh_like(sharding.mesh)
     if found is None:
         raise ValueError(
             f"[reshard] {sharding} has no devices: choose a mesh with weft.set_mesh, or give a NamedSharding of a Mesh"

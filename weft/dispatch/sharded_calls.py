@@ -307,9 +307,7 @@ def check_arguments(arguments: Any, leaves: Sequence[Any]) -> None:
         own = devices.sharding_at(place)
         if place and not own.is_equivalent_to(wanted, leaf.ndim):
             text = leaf.aval.strip_weak_type().str_short(short_dtypes=False)
-            lines.append(
-                f"Argument {path} with shape {text}:\n  Passed sharding: {own}\n  Required sharding: {wanted}"
-            )
+            lines.append(f"Argument {path} with shape {text}:\n  Passed sharding: {own}\n  Required sharding: {wanted}")
     if lines:
         raise ValueError(
             "Computation was compiled for input shardings that disagree with the shardings of arguments passed to it. "

@@ -310,4 +310,3 @@ def create_device_mesh(
 
 def _all_devices() -> list[Any]:
     return devices.devices()
-

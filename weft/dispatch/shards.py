@@ -93,7 +93,9 @@ def part_on(array: Any, index: Index, device: Any) -> Any:
     """Some elements of an array as an Array on a device: on the same memory if they lie in one piece."""
     place = devices.place_on(device)
     if all(part == slice(None) for part in index):
-        whole = array if array.aval.explicit_sharding is None else runtime.array_alias(array, explicit.plain(array.aval))
+        whole = (
+            array if array.aval.explicit_sharding is None else runtime.array_alias(array, explicit.plain(array.aval))
+        )
         return runtime.array_to_place(whole, place)
     if dtypes.is_extended(array.dtype):
         words = avals.key_words(array)[index]

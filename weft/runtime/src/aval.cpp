@@ -273,6 +273,10 @@ PyObject* aval_update(PyObject* self, PyObject* args, PyObject* kwargs) {
                                    aval->memory_space));
   Ref empty = steal(PyTuple_New(0));
   if (!fields || !empty || (kwargs != nullptr && PyDict_Update(fields.get(), kwargs) < 0)) return nullptr;
+  // A sharding belongs to a shape: with another one nothing is known of it.
+  if (kwargs != nullptr && PyDict_GetItemString(kwargs, "shape") != nullptr &&
+      PyDict_GetItemString(kwargs, "sharding") == nullptr && PyDict_SetItemString(fields.get(), "sharding", Py_None) < 0)
+    return nullptr;
   return aval_new(ShapedArrayType, empty.get(), fields.get());
 }
 
