@@ -26,7 +26,7 @@ from weft.operations.elementwise import check_same_dtype
 from weft.operations.later import ops
 from weft.operations.settings import ConvDimensionNumbers
 from weft.operations.shape import shape_of
-from weft.operations.static import check_sharding, integer, integers
+from weft.operations.static import integer, integers, placed
 
 __all__ = [
     "conv",
@@ -354,7 +354,25 @@ def conv_general_dilated(
     (1, 4, 4, 5)
     """
     name = "conv_general_dilated"
-    check_sharding(out_sharding, name)
+    if out_sharding is not None:
+        return placed(
+            lambda: conv_general_dilated(
+                lhs,
+                rhs,
+                window_strides,
+                padding,
+                lhs_dilation,
+                rhs_dilation,
+                dimension_numbers,
+                feature_group_count,
+                batch_group_count,
+                precision,
+                preferred_element_type,
+            ),
+            out_sharding,
+            name,
+            "out_sharding",
+        )
     left, right = core.get_aval(lhs), core.get_aval(rhs)
     numbers = convolution_numbers.conv_dimension_numbers(left.shape, right.shape, dimension_numbers)
     strides = integers(window_strides, name, "window_strides")

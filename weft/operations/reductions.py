@@ -31,7 +31,7 @@ from weft.operations.elementwise import (
     widened,
 )
 from weft.operations.later import ops
-from weft.operations.static import check_sharding, integer, integers
+from weft.operations.static import integer, integers, placed
 
 __all__ = [
     "argmax",
@@ -229,7 +229,8 @@ def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> A
     >>> lax.reduce_sum(np.float32([[1, 2], [3, 4]]), (0,)).tolist()
     [4.0, 6.0]
     """
-    check_sharding(out_sharding, "reduce_sum")
+    if out_sharding is not None:
+        return placed(lambda: reduce_sum(operand, axes), out_sharding, "reduce_sum", "out_sharding")
     if not config.read("allow_f16_reductions"):
         found = core.get_aval(operand)
         if found.dtype in (np.float16, dtypes.bfloat16):

@@ -23,7 +23,7 @@ from weft.core.primitive import ALL
 from weft.operations import key_words, mapped
 from weft.operations.elementwise import hide_none
 from weft.operations.later import ops
-from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer, integers
+from weft.operations.static import canonical_axis, canonical_shape, integer, integers, placed
 
 __all__ = [
     "broadcast",
@@ -149,7 +149,13 @@ def broadcast_in_dim(
     >>> lax.broadcast_in_dim(np.float32([1, 2]), (2, 3), (0,)).tolist()
     [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
     """
-    check_sharding(out_sharding, "broadcast_in_dim")
+    if out_sharding is not None:
+        return placed(
+            lambda: broadcast_in_dim(operand, shape, broadcast_dimensions),
+            out_sharding,
+            "broadcast_in_dim",
+            "out_sharding",
+        )
     shape = canonical_shape("broadcast_in_dim", shape)
     dims = integers(broadcast_dimensions, "broadcast_in_dim", "broadcast_dimensions")
     if _is_array(operand) and operand.shape == shape and dims == tuple(builtins.range(len(shape))):
@@ -171,7 +177,8 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = N
     >>> lax.broadcast(np.float32([1, 2]), (2,)).tolist()
     [[1.0, 2.0], [1.0, 2.0]]
     """
-    check_sharding(out_sharding, "broadcast")
+    if out_sharding is not None:
+        return placed(lambda: broadcast(operand, sizes), out_sharding, "broadcast", "out_sharding")
     sizes = canonical_shape("broadcast", sizes, scalar=False)
     if not sizes and _is_array(operand):
         return operand
@@ -283,7 +290,8 @@ def reshape(
     >>> lax.reshape(np.arange(6), (2, 3)).tolist()
     [[0, 1, 2], [3, 4, 5]]
     """
-    check_sharding(out_sharding, "reshape")
+    if out_sharding is not None:
+        return placed(lambda: reshape(operand, new_sizes, dimensions), out_sharding, "reshape", "out_sharding")
     new_sizes = canonical_shape("reshape", new_sizes)
     shape = shape_of(operand)
     if dimensions is not None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime
 from weft._base.record import NamedTuple
 from weft.core import axis_names, kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects
@@ -24,7 +23,7 @@ from weft.core.primitive import Extents
 from weft.core.rewrite import Builder
 from weft.core.trace import trace_to_jaxpr
 from weft.operations import arithmetic, convert
-from weft.partitioning import moves, rules, specs
+from weft.partitioning import moves, specs
 from weft.partitioning.choose import Choice, choose, steps_of_result
 from weft.partitioning.flat import flat
 from weft.partitioning.propagate import Known, Program, analysed, propagate
@@ -85,7 +84,9 @@ def propagated(closed: ClosedJaxpr, sizes: Mapping[Any, int], in_specs: Sequence
             found = specs.checked(spec, before.aval.shape, sizes, what)
             known.set(variable, found + ((),) * (len(variable.aval.shape) - len(found)))  # the words of keys
     for eqn in program.constraints:
-        known.set(eqn.outvars[0], eqn.primitive.kind.constraint(eqn.params))
+        variable, asked = eqn.outvars[0], eqn.primitive.kind.constraint(eqn.params)
+        if asked is not None:  # dimensions that it does not name, and the words of keys, are not cut
+            known.set(variable, (*asked, *[()] * (len(variable.aval.shape) - len(asked))))
     propagate(program, known)
     return program, known
 
