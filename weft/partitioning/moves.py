@@ -1,8 +1,8 @@
 """Moves: how an array goes from one spec to another, in the fewest bytes that simple steps allow.
 
-    ((x), ()) -> ((), ())      all_gather along dimension 0
-    ((x), ()) -> ((), (x))     all_to_all
-    ((), ()) -> ((x), ())      each device takes its slice: no bytes
+((x), ()) -> ((), ())      all_gather along dimension 0
+((x), ()) -> ((), (x))     all_to_all
+((), ()) -> ((x), ())      each device takes its slice: no bytes
 """
 
 from __future__ import annotations
