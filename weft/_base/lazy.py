@@ -72,7 +72,7 @@ def __getattr__(name: str) -> Any:
 
 
 def lapack_files() -> list[str]:
-    """Files through which the runtime may find LAPACK, best first: the extension modules by which NumPy and SciPy call it.
+    """Files through which the runtime may find LAPACK, best first: the modules by which NumPy and SciPy call it.
 
     NumPy is there already, and its wheels bring all of LAPACK (opened in 5 ms); SciPy's copy serves where NumPy was
     built without one. Both have threads of their own, whose number the runtime sets for as long as a call lasts.
