@@ -31,6 +31,7 @@ MODULES = {
     "llvmlite_utils": "llvmlite.utils",
     "matplotlib_figure": "matplotlib.figure",
     "opt_einsum": "opt_einsum",
+    "out_shardings": "weft.dispatch.out_shardings",
     "plugins": "weft.dispatch.plugins",
     "ref_calls": "weft.dispatch.ref_calls",
     "rich": "rich",
@@ -45,6 +46,8 @@ MODULES = {
     "scipy_special": "scipy.special",
     "scipy_windows": "scipy.signal.windows",
     "stablehlo": "weft.stablehlo",
+    "sharded_calls": "weft.dispatch.sharded_calls",
+    "shards": "weft.dispatch.shards",
     "sklearn_datasets": "sklearn.datasets",
 }
 
