@@ -111,6 +111,17 @@ short("top_k", lambda m: lambda a: m.lax.top_k(a, 3), X)
 short("dynamic_slice", lambda m: lambda a, i: m.lax.dynamic_slice_in_dim(a, i, 4, 1), X, arg((), top=4))
 short("dynamic_update", lambda m: lambda a, b: m.lax.dynamic_update_slice_in_dim(a, b, 2, 1), X, arg((16, 2), "x"))
 
+short("sort_cut", lambda m: lambda a: m.np.sort(a, 0), X)
+short("reverse_cut", lambda m: lambda a: a[::-1], X)
+short("pad_cut", lambda m: lambda a: m.np.pad(a, ((8, 8), (0, 0))), X)
+short("roll_cut", lambda m: lambda a: m.np.roll(a, 1, 0), X)
+short("slice_strided", lambda m: lambda a: a[::2], X)
+short("slice_uneven", lambda m: lambda a: a[:7], X)
+short("dynamic_slice_cut", lambda m: lambda a, i: m.lax.dynamic_slice_in_dim(a, i, 4, 0), X, arg((), top=4))
+short("dynamic_update_cut", lambda m: lambda a, b: m.lax.dynamic_update_slice_in_dim(a, b, 2, 0), X, free(4, 8))
+short("top_k_cut", lambda m: lambda a: m.lax.top_k(a.T, 4), X)
+short("fft_cut", lambda m: lambda a: m.np.abs(m.np.fft.fft(a, axis=0)), X)
+
 # -- gathers and scatters
 
 short("embedding", lambda m: lambda t, i: t[i], arg((32, 8)), arg((16, 4), "x", top=32))
@@ -249,6 +260,15 @@ short("conv_inputs", lambda m: lambda a, w: m.lax.conv(a, w, (1, 1), "VALID"),
       arg((8, 4, 6, 6), "x", "y"), arg((4, 4, 3, 3), None, "y"))  # fmt: skip
 short("conv_grad", lambda m: lambda a, w: m.grad(lambda w: m.np.sum(m.lax.conv(a, w, (1, 1), "SAME") ** 2))(w),
       arg((8, 3, 6, 6), "x"), arg((4, 3, 3, 3)))  # fmt: skip
+
+
+short("conv_cut_space", lambda m: lambda a, w: m.lax.conv(a, w, (1, 1), "SAME"),
+      arg((8, 3, 6, 6), None, None, "x"), arg((4, 3, 3, 3)))  # fmt: skip
+
+
+@program(arg((8, 4, 4, 4), None, "x"))
+def max_pool_cut(m: Any) -> Any:
+    return lambda a: m.lax.reduce_window(a, -m.np.inf, m.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
 @program(arg((8, 6, 6, 4), "x"))

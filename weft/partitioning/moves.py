@@ -154,7 +154,7 @@ def received_and_size(step: Move, size: float, sizes: Sizes) -> tuple[float, flo
     return 2 * size * (1 - 1 / count), size
 
 
-# -- steps as programs --------------------------------------------------------------------------------------------------
+# -- steps as programs -------------------------------------------------------------------------------------------------
 
 
 def program(steps: tuple[Move, ...], aval: Any, sizes: Sizes, again: Callable[[Any], Any] | None = None) -> ClosedJaxpr:

@@ -57,6 +57,7 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
             _analyse_links(eqn, links, program)
             continue
         found = program.factors[eqn] = rules.factors(eqn)
+        found = rules.placed(eqn, found)
         kind = eqn.primitive.kind
         if type(kind) is kinds.Identity and kind.constraint is not None:
             program.constraints.append(eqn)
@@ -98,6 +99,7 @@ class Known:
         self.specs: dict[Any, Spec] = {}
         self.closed: dict[Any, tuple[bool, ...]] = {}
         self.all_closed: set[Any] = set()
+        self.results: list[Spec | None] = []  # what the user asks of results, which may be inputs too
 
     def set(self, variable: Any, given: Sequence[Axes | None] | None) -> None:
         """What the user asks of a variable, unless it is known already; ``OPEN`` dimensions may get axes."""
@@ -109,6 +111,8 @@ class Known:
             self.all_closed.add(variable)
 
     def of(self, variable: Any) -> Spec:
+        if type(variable) is Literal:
+            return ()
         found = self.specs.get(variable)
         return replicated(len(variable.aval.shape)) if found is None else found
 
