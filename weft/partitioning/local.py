@@ -135,7 +135,7 @@ class Local:
         lies, known = self.lies, self.known
         operands = tuple([() if type(v) is Literal else lies[v] for v in eqn.invars])
         wanted = tuple([known.of(v) for v in eqn.outvars])
-        key = id(factors), operands, wanted
+        key = id(factors), operands, wanted, eqn.outvars[0].aval if eqn.outvars else None
         choice = self.choices.get(key)
         if choice is None:
             choice = choose(

@@ -41,11 +41,12 @@ class Program(NamedTuple):
     factors: dict[JaxprEqn, Any]
     nodes: list[_Node]
     constraints: list[JaxprEqn]
+    equal: dict[Any, Any]  # equal factors are one object
 
 
 def analysed(closed: ClosedJaxpr) -> Program:
     """The factors of a flat program."""
-    program = Program(closed, {}, [], [])
+    program = Program(closed, {}, [], [], {})
     _analyse(closed.jaxpr, program)
     return program
 
@@ -56,7 +57,9 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
         if links is not None:
             _analyse_links(eqn, links, program)
             continue
-        found = program.factors[eqn] = rules.factors(eqn)
+        found = rules.factors(eqn)
+        key = found.operands, found.results, found.extents, *found.reduced.items()
+        program.factors[eqn] = found = program.equal.setdefault(key, found)
         found = rules.placed(eqn, found)
         kind = eqn.primitive.kind
         if type(kind) is kinds.Identity and kind.constraint is not None:
@@ -131,7 +134,8 @@ def propagate(program: Program, known: Known) -> None:
 
 def _run(nodes: list[_Node], known: Known, readers: dict[Any, list[int]], last: bool) -> None:
     """Visit nodes in order of the program, and again those of which a variable has changed."""
-    queue = sorted({number for variable in known.specs for number in readers.get(variable, ())})
+    found = {number for variable in known.specs for number in readers.get(variable, ())}
+    queue = sorted([number for number in found if nodes[number].passes is not last])  # the others are settled
     waiting = set(queue)
     while queue:
         number = heapq.heappop(queue)

@@ -34,9 +34,9 @@ def verified(partitioned: Any) -> None:
             raise InternalError(f"the program is not well typed: {error}", stage=STAGE) from error
     whole = partitioned.whole
     devices = len(by_vmap.places(partitioned.sizes))
-    if verify.elements(whole) + devices * verify.elements(partitioned.local) < verify.FEW_ELEMENTS:
-        if verify.is_pure(whole):
-            _compare(partitioned)
+    touched = verify.elements(whole) + devices * verify.elements(partitioned.local)
+    if touched < verify.FEW_ELEMENTS and verify.is_pure(whole):
+        _compare(partitioned)
 
 
 def _compare(partitioned: Any) -> None:
