@@ -40,7 +40,8 @@ def choose(
     only: Assigned = {factor: found[0] for factor, found in asked.items()}
     if all(len(found) == 1 for found in asked.values()):
         choice = _choice(factors, only, sizes)
-        if choice is not None:
+        # where sums are the operation itself the work is shared; rows by index are weighed
+        if choice is not None and not (choice.reduced and factors.passes):
             return choice
     best, least = _choice(factors, {}, sizes), float("inf")
     for combination in _combinations(asked):

@@ -20,7 +20,7 @@ from weft.core.primitive import Extents
 from weft.core.rewrite import Builder
 from weft.core.trace import trace_to_jaxpr
 from weft.operations import arithmetic, convert
-from weft.partitioning import moves, specs
+from weft.partitioning import moves, rows, specs
 from weft.partitioning.choose import Choice, choose, steps_of_result
 from weft.partitioning.propagate import Known, Program
 from weft.partitioning.specs import Spec, local_aval
@@ -175,6 +175,10 @@ class Local:
             return list(atoms)
         if type(kind) is kinds.Generate and choice.results[0][kind.dimension(params)]:
             return self._generated(eqn, params, choice.results[0], outvars[0].aval)
+        if rows.is_shared(eqn, choice.operands):
+            avals = [atom.aval for atom in atoms]
+            template = trace_to_jaxpr(rows.local(eqn, params, choice.operands), avals)[0]
+            return self._splice(template, atoms)
         if type(kind) in _SUMS and any(map(any, choice.results)):
             self.making.is_exact = False
         self.builder.eqns.append(JaxprEqn(atoms, outvars, eqn.primitive, params, eqn.effects, eqn.source))

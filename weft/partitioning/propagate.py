@@ -18,7 +18,7 @@ from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.factors import Dims
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from weft.partitioning import rules
+from weft.partitioning import rows, rules
 from weft.partitioning.specs import Axes, Sizes, Spec, assigned_by, of_dimension, parts, replicated
 
 OPEN = None  # a dimension whose axes are left to propagation
@@ -57,7 +57,7 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
         if links is not None:
             _analyse_links(eqn, links, program)
             continue
-        found = rules.factors(eqn)
+        found = rows.shared(eqn, rules.factors(eqn))
         key = found.operands, found.results, found.extents, *found.reduced.items()
         program.factors[eqn] = found = program.equal.setdefault(key, found)
         found = rules.placed(eqn, found)

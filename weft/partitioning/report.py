@@ -1,12 +1,12 @@
 """The report of a partitioned program: ``as_text("sharding")`` lists where values lie, and each collective with its reason.
 
-    mesh: x=2, y=4
-    inputs
-      a  f32[16,8]  P('x', None)   as given; each device f32[8,8]
-    values
-      c  f32[16,4]  P('x', None)   dot_general, model.py:7:4 (f)
-    collectives: 1; each device receives 1024 bytes
-      psum along 'x' of f32[16,4], 1024 bytes: each device along 'x' has reduce_sum of its part; model.py:8:4 (f)
+mesh: x=2, y=4
+inputs
+  a  f32[16,8]  P('x', None)   as given; each device f32[8,8]
+values
+  c  f32[16,4]  P('x', None)   dot_general, model.py:7:4 (f)
+collectives: 1; each device receives 1024 bytes
+  psum along 'x' of f32[16,4], 1024 bytes: each device along 'x' has reduce_sum of its part; model.py:8:4 (f)
 """
 
 from __future__ import annotations

@@ -343,6 +343,8 @@ def placed(eqn: JaxprEqn, found: Factors) -> Factors:
                 results[place] = len(extents)
                 extents.append(out.shape[place])
             operands[number][dim] = results[place]
+    if len(extents) == len(found.extents):
+        return found
     return Factors(
         tuple(map(tuple, operands)), (tuple(results),) * len(found.results), tuple(extents), found.reduced, found.passes
     )
