@@ -42,7 +42,11 @@ def partitioned(trace: Any, place: Any) -> tuple[Any, list[bool]] | None:
         return None
     sizes = dict(mesh.shape_tuple)
     outs = [given or sharded_calls.said_by_type(aval, mesh) for given, aval in zip(outs, trace.out_avals, strict=True)]
-    specs = [[sharded_calls.plain_spec(s, sizes) for s in each] for each in (ins, outs)]
+    specs = [[sharded_calls.plain_spec(_named(s), sizes) for s in each] for each in (ins, outs)]
     closed = lazy.submodule("weft.core.explicit").erased(trace.closed)
     made = lazy.submodule("weft.partitioning").partition(closed, sizes, *specs)
     return made, [spec is not None for spec in specs[0]]
+
+
+def _named(sharding: Any) -> NamedSharding | None:
+    return sharding if isinstance(sharding, NamedSharding) else None

@@ -35,6 +35,7 @@ class Moved(NamedTuple):
     received: int
     reason: str
     source: source_info.Captured | None
+    loops: tuple[int | None, ...] = ()  # the loops around it: how often each runs its body, None if that is not known
 
 
 # Operations whose order of summation may depend on the shape of the result.
@@ -48,6 +49,7 @@ class Making:
         self.program, self.known, self.sizes = program, known, known.sizes
         self.moved: list[Moved] = []
         self.templates: dict[Any, ClosedJaxpr] = {}  # moves as small programs
+        self.loops: list[int | None] = []  # around the program that is being made
         self.is_exact = True
 
 
@@ -126,8 +128,10 @@ class Local:
             axes = (step.axis,) if isinstance(step, moves.Exchange) else step.axes
             name = f"p{step.combiner}" if isinstance(step, moves.Sum) else moves.NAMES[type(step)]
             name = "all_gather" if name == "pagain" else name
-            why = reason() if callable(reason) else reason
-            self.making.moved.append(Moved(name, axes, aval, int(received), why, self.builder.source))
+            why = reason if isinstance(reason, str) else reason()
+            self.making.moved.append(
+                Moved(name, axes, aval, int(received), why, self.builder.source, tuple(self.making.loops))
+            )
 
     # -- equations without programs inside
 
@@ -146,9 +150,10 @@ class Local:
         if operands == choice.operands:
             atoms = [v if type(v) is Literal else env[v] for v in eqn.invars]
         else:
+            rows_ = enumerate(zip(eqn.invars, operands, choice.operands, strict=True))
             atoms = [
-                self.read(v, spec, lambda i=i: _reason_of_operand(eqn, i, self.lies[eqn.invars[i]], choice))
-                for i, (v, spec) in enumerate(zip(eqn.invars, choice.operands, strict=True))
+                self.read(v, spec, lambda row=(i, old, spec): _reason_of_operand(eqn, *row))
+                for i, (v, old, spec) in rows_
             ]
         outs = self._made(eqn, atoms, choice)
         if choice.reduced or choice.results != wanted:
@@ -167,10 +172,10 @@ class Local:
         ]
         params = eqn.params
         if eqn.primitive.extents is not None:
-            old = [eqn.invars[0].aval.shape, atoms[0].aval.shape] if atoms else [None, None]
-            new = outvars[0].aval.shape
-            if (new, old[1]) != (eqn.outvars[0].aval.shape, old[0]):
-                params = {**params, **eqn.primitive.extents(params, Extents(*old, eqn.outvars[0].aval.shape, new))}
+            before, after = (eqn.invars[0].aval.shape, atoms[0].aval.shape) if atoms else (None, None)
+            shapes = Extents(before, after, eqn.outvars[0].aval.shape, outvars[0].aval.shape)
+            if before != after or shapes.old != shapes.new:
+                params = {**params, **eqn.primitive.extents(params, shapes)}
         if type(kind) is kinds.Identity and kind.constraint is not None:
             return list(atoms)
         if type(kind) is kinds.Generate and choice.results[0][kind.dimension(params)]:
@@ -249,12 +254,14 @@ class Local:
         moving = parts.n_consts + parts.n_carry
         inside = [known.of(v) for v in body.invars]
         state = inside[parts.n_consts : moving]
+        self.making.loops.append(parts.trips)
         made = [known.of(v) for v in body.outvars[parts.n_carry :]]
         inner[id(parts.body)] = self._inner(parts.body, inside, [*state, *made])
         conditions: list[Spec] = []
         if parts.cond is not None:
             conditions = [known.of(v) for v in parts.cond.jaxpr.invars[: parts.n_cond_consts]]
             inner[id(parts.cond)] = self._inner(parts.cond, [*conditions, *state], [()])
+        self.making.loops.pop()
         ins = [*conditions, *inside[:moving], *[((), *spec) for spec in inside[moving:]]]
         return ins, [*state, *[((), *spec) for spec in made]]
 
@@ -266,8 +273,7 @@ class Local:
         return ClosedJaxpr(made.jaxpr(closed.jaxpr, out_specs), closed.consts)
 
 
-def _reason_of_operand(eqn: JaxprEqn, place: int, lies: Spec, choice: Choice) -> str:
-    wanted = choice.operands[place]
+def _reason_of_operand(eqn: JaxprEqn, place: int, lies: Spec, wanted: Spec) -> str:
     return f"operand {place} of {eqn.primitive.name} lies as {specs.text(lies)}, it is read as {specs.text(wanted)}"
 
 

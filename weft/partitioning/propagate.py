@@ -108,7 +108,7 @@ class Known:
         """What the user asks of a variable, unless it is known already; ``OPEN`` dimensions may get axes."""
         if given is None or type(variable) is Literal or variable in self.closed:
             return
-        self.specs[variable] = tuple([() if axes is OPEN else axes for axes in given])
+        self.specs[variable] = tuple([axes or () for axes in given])
         self.closed[variable] = closed = tuple([axes is not OPEN for axes in given])
         if all(closed):
             self.all_closed.add(variable)

@@ -1,4 +1,4 @@
-"""The report of a partitioned program: ``as_text("sharding")`` lists where values lie, and each collective with its reason.
+"""The report of a partitioned program, ``as_text("sharding")``: where values lie, and each collective with its reason.
 
 mesh: x=2, y=4
 inputs
@@ -11,6 +11,7 @@ collectives: 1; each device receives 1024 bytes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -66,10 +67,13 @@ def collectives(partitioned: Partitioned) -> Iterator[str]:
     if not moved:
         yield "collectives: none"
         return
-    yield f"collectives: {len(moved)}; each device receives {sum(each.received for each in moved)} bytes"
+    total = sum(each.received * math.prod([n or 1 for n in each.loops]) for each in moved)
+    unknown = " and more, in loops without a known number of steps" if any(None in each.loops for each in moved) else ""
+    yield f"collectives: {len(moved)}; each device receives {total} bytes{unknown}"
     for each in moved:
         axes = ", ".join(map(repr, each.axes))
+        often = "".join([" in each step" if n is None else f", {n} times" for n in each.loops])
         yield (
-            f"  {each.name} along {axes} of {each.aval.str_short()}, {each.received} bytes: {each.reason}; "
+            f"  {each.name} along {axes} of {each.aval.str_short()}, {each.received} bytes{often}: {each.reason}; "
             f"{source_info.summarize(each.source)}"
         )

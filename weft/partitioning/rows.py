@@ -17,7 +17,7 @@ import numpy as np
 from weft.core import kinds
 from weft.core.factors import WHOLE, Dim, Factors
 from weft.core.jaxpr import JaxprEqn
-from weft.operations import arithmetic, assemble, collectives, convert, logic, shape
+from weft.operations import arithmetic, assemble, convert, logic, shape
 from weft.partitioning import moves
 from weft.partitioning.specs import Axes, Spec
 
@@ -32,12 +32,12 @@ def shared(eqn: JaxprEqn, found: Factors) -> Factors:
     rest = [list(dims) for dims in found.operands[1:]]
     for dim in _pointed_into(eqn):
         if array[dim] == WHOLE and not (isinstance(kind, kinds.Scatter) and kind.clips(eqn.params)):
-            array[dim] = len(extents)
+            array[dim] = row = len(extents)
             extents.append(eqn.invars[0].aval.shape[dim])
             if isinstance(kind, kinds.Gather):
-                reduced[array[dim]] = "sum"
+                reduced[row] = "sum"
             else:
-                result[dim] = array[dim]
+                result[dim] = row
     if isinstance(kind, kinds.Scatter) and kind.combiner is not None:
         for at, place in enumerate(_windows(eqn).batch):
             if rest[0][at] == WHOLE:
@@ -164,4 +164,4 @@ def _spread(condition: Any, sizes: tuple[int, ...], eqn: JaxprEqn) -> Any:
 
 def _is_first(axes: Axes) -> Any:
     """Whether this device is the first along some axes."""
-    return logic.eq(collectives.axis_index(axes if len(axes) > 1 else axes[0]), np.int32(0))
+    return logic.eq(moves.place_along(axes), np.int32(0))

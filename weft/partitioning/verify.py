@@ -60,7 +60,7 @@ def under_vmap(partitioned: Any) -> ClosedJaxpr:
     """The programs of all devices as one, whose inputs and results have a leading dimension for each axis."""
     local, sizes = partitioned.local, partitioned.sizes
     function: Any = functools.partial(eval_jaxpr, local.jaxpr, local.consts)
-    for name, size in reversed(sizes.items()):
+    for name, size in list(sizes.items())[::-1]:
         function = vmap(function, axis_name=name, axis_size=size)
     leading = tuple(sizes.values())
     avals = [v.aval.update(shape=(*leading, *v.aval.shape)) for v in local.jaxpr.invars]
