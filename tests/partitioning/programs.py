@@ -1,7 +1,8 @@
 """Programs on a mesh of x=2, y=4, with the shardings of their arguments, in words that weft and JAX both read.
 
-A program is a function of a namespace (``m.np``, ``m.lax``, ``m.nn``, ``m.grad``, ``m.vmap``, ``m.P``, ``m.constrain``),
-which gives a function of the arguments. An argument is a shape with a spec, of float32, or of int32 below ``top``.
+A program is a function of a namespace (``m.np``, ``m.lax``, ``m.nn``, ``m.grad``, ``m.vmap``, ``m.P`` and
+``m.constrain``), which gives a function of the arguments. An argument is a shape with a spec, of float32, or of int32
+below ``top``.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def test_random_bits_are_those_of_one_device() -> None:
         made = both(function, [key], [None], [("x", "y")], [np.asarray(random.key_data(key))])
         assert not made.moved
     keys = random.split(key, 16)
-    made = both(weft.vmap(lambda k: random.uniform(k, (3,))), [keys], [("x",)], None, [np.asarray(random.key_data(keys))])
+    made = both(
+        weft.vmap(lambda k: random.uniform(k, (3,))), [keys], [("x",)], None, [np.asarray(random.key_data(keys))]
+    )
     assert made.out_specs == ((("x",), ()),) and not made.moved
 
 
