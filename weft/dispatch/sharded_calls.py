@@ -162,15 +162,10 @@ _Lies = Sequence[Sharding | None]
 
 def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     """A place for each result of a program, if the call or the program names several devices; else ``place``."""
-    named = constraints(trace.closed.jaxpr)
-    if isinstance(place, Lying):
-        lying = place
-    elif named:
-        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
-    else:
-        return place
-    ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    outs = _given_results(trace, lying)
+    known = known_shardings(trace, place)
+    if known is None:
+        return place  # type: ignore[return-value] - one device
+    ins, outs, named = known
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
     _check_devices(trace, ins, outs, named)
     if not everything:
@@ -178,7 +173,7 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
     if mesh is None:
         return devices.place_on(everything[0])
-    typed = [_of_type(aval, mesh) for aval in trace.out_avals]
+    typed = [said_by_type(aval, mesh) for aval in trace.out_avals]
     wanted = [given or own for given, own in zip(outs, typed, strict=True)]
     if None in wanted:
         given = [[s if isinstance(s, NamedSharding) else None for s in each] for each in (ins, wanted)]
@@ -188,7 +183,20 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     return tuple([devices.place_on(sharding or whole) for sharding in wanted])
 
 
-def _of_type(aval: Any, mesh: Any) -> NamedSharding | None:
+def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Sharding | None], _Lies] | None:
+    """What is said of arguments, results and values inside; None if nothing lies on several devices."""
+    named = constraints(trace.closed.jaxpr)
+    if isinstance(place, Lying):
+        lying = place
+    elif named:
+        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
+    else:
+        return None
+    ins = [devices.sharding_at(each) if each else None for each in lying.places]
+    return ins, _given_results(trace, lying), named
+
+
+def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
     """What the type of a result says, where all axes of the mesh are explicit."""
     sharding = aval.explicit_sharding
     if sharding is not None and sharding.mesh.axis_names == mesh.axis_names:
@@ -323,7 +331,7 @@ def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list
     partitioning = lazy.submodule("weft.partitioning")
     sizes = dict(mesh.shape_tuple)
     program, known = partitioning.propagated(
-        closed, sizes, [_plain(s, sizes) for s in ins], [_plain(s, sizes) for s in outs]
+        closed, sizes, [plain_spec(s, sizes) for s in ins], [plain_spec(s, sizes) for s in outs]
     )
     found = []
     for atom, given in zip(program.closed.jaxpr.outvars, closed.out_avals, strict=True):
@@ -331,7 +339,7 @@ def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list
     return found
 
 
-def _plain(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
+def plain_spec(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
     """A spec as plain data; None for a sharding of other axes."""
     if sharding is None or any(sizes.get(axis) != size for axis, size in sharding.mesh.shape_tuple):
         return None
