@@ -141,8 +141,11 @@ def converted_outputs(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
 
 
 def same_type(left: Any, right: Any) -> bool:
-    """Equal shapes and dtypes; weakness does not count."""
-    return left is right or (left.shape == right.shape and left.dtype == right.dtype)
+    """Equal shapes, dtypes and shardings; weakness does not count."""
+    if left is right:
+        return True
+    same = left.shape == right.shape and left.dtype == right.dtype
+    return same and getattr(left, "explicit_sharding", None) is getattr(right, "explicit_sharding", None)
 
 
 def check_boolean_result(body: Body, function_name: str) -> None:

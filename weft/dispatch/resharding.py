@@ -1,7 +1,7 @@
 """Moving values between explicit shardings: ``reshard``, and functions whose axes the compiler or the types decide.
 
-``reshard`` is an equation whose result has another sharding in its type. ``auto_axes(f)`` runs f with explicit axes made
-Auto, so that the types inside do not speak of them; ``explicit_axes(f)`` does the opposite.
+``reshard`` is an equation whose result has another sharding in its type. ``auto_axes(f)`` runs f with explicit axes
+made Auto, so that the types inside do not speak of them; ``explicit_axes(f)`` does the opposite.
 """
 
 from __future__ import annotations
