@@ -66,6 +66,16 @@ class Extents(NamedTuple):
     new: tuple[int, ...]
 
 
+def taken_whole(name: str) -> Callable[[dict[str, Any], Extents], dict[str, Any]]:
+    """A rule for ``Primitive.extents``: where the parameter has the operand's extent, it has the new one."""
+
+    def rule(params: dict[str, Any], shapes: Extents) -> dict[str, Any]:
+        rows = zip(params[name], shapes.old_operand or (), shapes.operand or (), strict=True)
+        return {name: tuple([new if entry == old else entry for entry, old, new in rows])}
+
+    return rule
+
+
 class Primitive:
     """One operation. See ``def_abstract_eval`` for what makes it usable.
 

@@ -65,6 +65,4 @@ def run(
     for name, size in reversed(sizes.items()):
         function = vmap(function, axis_name=name, axis_size=size)
     outs = function(*shards)
-    return [
-        joined(out, shape, spec, sizes) for out, shape, spec in zip(outs, out_shapes, out_specs, strict=True)
-    ]
+    return [joined(out, shape, spec, sizes) for out, shape, spec in zip(outs, out_shapes, out_specs, strict=True)]

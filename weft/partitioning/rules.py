@@ -197,7 +197,9 @@ def _windows(eqn: JaxprEqn, stacked: Shape, draft: Draft) -> tuple[list[Dim], li
             continue
         if place in windows.batch:
             dims[dim] = found[place]
-        elif (stacked[place] == array[dim] and dim not in windows.starts) or (stacked[place] == array[dim] and windows.most[windows.starts.index(dim)] == 0):
+        elif (stacked[place] == array[dim] and dim not in windows.starts) or (
+            stacked[place] == array[dim] and windows.most[windows.starts.index(dim)] == 0
+        ):
             dims[dim] = found[place] = draft.new(array[dim])
     return dims, rows, found
 

@@ -120,10 +120,7 @@ def of_dimension(dim: Dim, assigned: Assigned, extents: Sequence[int], sizes: Si
 def of_dims(dims: Dims, assigned: Assigned, extents: Sequence[int], sizes: Sizes) -> Spec:
     """The spec of an operand or result whose factors are cut so."""
     return tuple(
-        [
-            assigned.get(dim, ()) if type(dim) is int else of_dimension(dim, assigned, extents, sizes)
-            for dim in dims
-        ]
+        [assigned.get(dim, ()) if type(dim) is int else of_dimension(dim, assigned, extents, sizes) for dim in dims]
     )
 
 

@@ -76,7 +76,9 @@ def propagated(closed: ClosedJaxpr, sizes: Mapping[Any, int], in_specs: Sequence
         )
     program = analysed(flat(closed))
     jaxpr, known = program.closed.jaxpr, Known(sizes)
-    for number, (before, variable) in enumerate(zip((*old.invars, *old.outvars), (*jaxpr.invars, *jaxpr.outvars), strict=True)):
+    for number, (before, variable) in enumerate(
+        zip((*old.invars, *old.outvars), (*jaxpr.invars, *jaxpr.outvars), strict=True)
+    ):
         n_in = len(old.invars)
         what = f"input {number}" if number < n_in else f"result {number - n_in}"
         spec = given[number]
@@ -106,7 +108,9 @@ def local_program(program: Program, known: Known) -> Partitioned:
 class _Local:
     """One program (or the body of a loop) being made for each device."""
 
-    def __init__(self, program: Program, known: Known, moved: list[Moved], templates: dict[Any, Any] | None = None) -> None:
+    def __init__(
+        self, program: Program, known: Known, moved: list[Moved], templates: dict[Any, Any] | None = None
+    ) -> None:
         self.program, self.known, self.sizes, self.moved = program, known, known.sizes, moved
         self.templates: dict[Any, ClosedJaxpr] = {} if templates is None else templates
         self.builder = Builder()
@@ -149,13 +153,16 @@ class _Local:
             self.resharded[key] = self.move(self.builder.env[atom], steps, reason)
         return self.resharded[key]
 
-    def move(self, atom: Atom, steps: tuple[moves.Move, ...], reason: Any, again: Callable[[Any], Any] | None = None) -> Atom:
+    def move(
+        self, atom: Atom, steps: tuple[moves.Move, ...], reason: Any, again: Callable[[Any], Any] | None = None
+    ) -> Atom:
         """The local atom after these steps."""
         self._report(atom.aval, steps, reason)
-        key = steps, atom.aval, again if again is None else id(again)
-        template = self.templates.get(key)
+        template = None if again is not None else self.templates.get((steps, atom.aval))
         if template is None:
-            template = self.templates[key] = moves.program(steps, atom.aval, self.sizes, again)
+            template = moves.program(steps, atom.aval, self.sizes, again)
+            if again is None:
+                self.templates[steps, atom.aval] = template
         return self._splice(template, [atom])[0]
 
     def _splice(self, template: ClosedJaxpr, atoms: Sequence[Atom]) -> list[Atom]:
@@ -212,7 +219,9 @@ class _Local:
     def _made(self, eqn: JaxprEqn, atoms: list[Atom], choice: Choice) -> list[Any]:
         """The equation on shards."""
         kind, sizes = eqn.primitive.kind, self.sizes
-        outvars: list[Any] = [Var(local_aval(v.aval, spec, sizes)) for v, spec in zip(eqn.outvars, choice.results, strict=True)]
+        outvars: list[Any] = [
+            Var(local_aval(v.aval, spec, sizes)) for v, spec in zip(eqn.outvars, choice.results, strict=True)
+        ]
         params = eqn.params
         if eqn.primitive.extents is not None:
             old = [eqn.invars[0].aval.shape, atoms[0].aval.shape] if atoms else [None, None]
@@ -281,7 +290,9 @@ class _Local:
                 self.builder.env[variable] = self.read(variable, wanted, f"a result of {name} lies otherwise inside")
                 self.lies[variable] = wanted
 
-    def _loop(self, parts: kinds.LoopParts, eqn: JaxprEqn, inner: dict[int, ClosedJaxpr]) -> tuple[list[Spec], list[Spec]]:
+    def _loop(
+        self, parts: kinds.LoopParts, eqn: JaxprEqn, inner: dict[int, ClosedJaxpr]
+    ) -> tuple[list[Spec], list[Spec]]:
         """The specs of operands and results; ``inner`` gets the programs."""
         known, body = self.known, parts.body.jaxpr
         moving = parts.n_consts + parts.n_carry
