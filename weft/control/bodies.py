@@ -141,8 +141,15 @@ def converted_outputs(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
 
 
 def same_type(left: Any, right: Any) -> bool:
-    """Equal shapes and dtypes; weakness does not count."""
-    return left is right or (left.shape == right.shape and left.dtype == right.dtype)
+    """Equal shapes, dtypes and axes along which values vary; weakness does not count."""
+    if left is right:
+        return True
+    return left.shape == right.shape and left.dtype == right.dtype and varying_axes(left) == varying_axes(right)
+
+
+def varying_axes(aval: Any) -> tuple[Any, ...]:
+    """The mesh axes along which values of a type differ."""
+    return getattr(aval, "varying", ())
 
 
 def check_boolean_result(body: Body, function_name: str) -> None:

@@ -71,7 +71,7 @@ def element_aval(aval: Any, length: int) -> Any:
 
 
 def stacked_aval(aval: Any, length: int) -> Any:
-    return runtime.ShapedArray((length, *aval.shape), aval.dtype, aval.weak_type)
+    return aval.update(shape=(length, *aval.shape))
 
 
 def scan(

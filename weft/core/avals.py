@@ -223,14 +223,22 @@ def short_text(aval: Any) -> str:
     """``f32[3,4]``, as in printed jaxprs."""
     if type(aval) is not ShapedArray:
         return aval.str_short(short_dtypes=True)
-    return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
+    return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]{_varying_text(aval)}"
 
 
 def long_text(aval: Any) -> str:
     """``float32[3,4]``, as in error messages; weakness is not shown."""
     if type(aval) is not ShapedArray:
         return str(aval)
-    return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
+    return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]{_varying_text(aval)}"
+
+
+def _varying_text(aval: ShapedArray) -> str:
+    """``{V:i}``, the mesh axes along which values differ; nothing if there are none."""
+    names = aval.varying
+    if not names:
+        return ""
+    return f"{{V:({','.join(map(str, names))})}}" if len(names) > 1 else f"{{V:{names[0]}}}"
 
 
 class _ShortNames(dict[Any, str]):
@@ -247,7 +255,7 @@ _JAX: dict[str, Any] = {
     "normalize": lambda aval: aval.strip_weak_type(),
     "update_weak_type": lambda aval, weak_type: aval.update(weak_type=weak_type),
     "is_high": False,
-    "vma": frozenset(),
+    "vma": property(lambda aval: frozenset(aval.varying)),
 }
 for _name, _value in _JAX.items():
     setattr(ShapedArray, _name, _value)
