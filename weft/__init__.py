@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from weft.dispatch.calls import named_call, named_scope
     from weft.dispatch.devices import (
         Device,
-        Shard,
         default_backend,
         device_count,
         devices,
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
         reshard,
         set_mesh,
     )
+    from weft.dispatch.shards import Shard
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
     from weft.effects.ref_indexing import ds
@@ -121,8 +121,9 @@ _NAMES = lazy.Names(
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
         "compiler.saved": "load",
+        "dispatch.shards": "Shard",
         "dispatch.devices": """
-            Device P Shard default_backend device_count devices local_device_count local_devices process_count
+            Device P default_backend device_count devices local_device_count local_devices process_count
             process_index process_indices""",
         "autodiff.gradients": "grad value_and_grad",
         "autodiff.jacobians": "hessian jacfwd jacobian jacrev",

@@ -45,6 +45,8 @@ MODULES = {
     "scipy_special": "scipy.special",
     "scipy_windows": "scipy.signal.windows",
     "stablehlo": "weft.stablehlo",
+    "sharded_calls": "weft.dispatch.sharded_calls",
+    "shards": "weft.dispatch.shards",
     "sklearn_datasets": "sklearn.datasets",
 }
 

@@ -44,6 +44,7 @@ from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
+from weft.dispatch import devices
 from weft.loops import lower, printer, routine, routine_printer, schedule
 from weft.loops.schedule import Lowered
 
@@ -332,7 +333,7 @@ def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         const if isinstance(const, runtime.Array) else runtime.array_from_numpy(np.asarray(const, v.aval.dtype), v.aval)
         for const, v in zip(consts, variables, strict=True)
     ]
-    return [runtime.array_to_place(array, 0) if array.place > 1 else array for array in arrays]
+    return [runtime.array_to_place(array, 0) if devices.is_remote(array.place) else array for array in arrays]
 
 
 def stats() -> dict[str, Any]:
