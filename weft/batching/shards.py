@@ -25,9 +25,9 @@ from weft.core.axis_names import Axis, ManualExtent, NamedAxis
 from weft.core.avals import get_aval
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
+from weft.core.meshes import AbstractMesh, AxisType, use_abstract_mesh
+from weft.core.partition_specs import PartitionSpec
 from weft.core.ref_types import ProgramPrimitive
-from weft.dispatch import shardings
-from weft.dispatch.devices import PartitionSpec
 from weft.operations import collectives, exchanges, shape
 from weft.operations.mapped import Dim, in_front
 
@@ -78,8 +78,13 @@ def inside(params: dict[str, Any]) -> Iterator[None]:
     every = manual | frozenset(mesh.manual_axes)
     axes = [(name, ManualExtent(size)) for name, size in mesh.shape_tuple if name in every]
     agreement = collectives.AGREEMENT if params["check_vma"] else None
-    with axis_names.bound(axes), varying.checked(agreement), shardings.use_manual_axes(mesh, every):
+    with axis_names.bound(axes), varying.checked(agreement), use_abstract_mesh(manual_mesh(mesh, every)):
         yield
+
+
+def manual_mesh(mesh: Any, manual: frozenset[Any]) -> AbstractMesh:
+    """The mesh as the program of a shard sees it."""
+    return mesh.abstract_mesh.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
 
 
 def _type_shard_map(
