@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft import config, dtypes, errors, runtime
+from weft._base.record import NamedTuple
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -250,12 +251,21 @@ class _ShortNames(dict[Any, str]):
 _short_dtype_names = _ShortNames()
 
 
+class ManualAxisType(NamedTuple):
+    """JAX's description of how values differ between devices; weft has no types of partial sums."""
+
+    varying: frozenset[Any]
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
+
+
 # JAX's methods and attributes of types; those of tangents are set by core.tangents
 _JAX: dict[str, Any] = {
     "normalize": lambda aval: aval.strip_weak_type(),
     "update_weak_type": lambda aval, weak_type: aval.update(weak_type=weak_type),
     "is_high": False,
     "vma": property(lambda aval: frozenset(aval.varying)),
+    "mat": property(lambda aval: ManualAxisType(frozenset(aval.varying))),
 }
 for _name, _value in _JAX.items():
     setattr(ShapedArray, _name, _value)
