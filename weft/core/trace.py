@@ -105,11 +105,13 @@ EVAL = EvalTrace()
 
 
 class _State(threading.local):
-    """The current trace of each thread, and the number of enclosing traces (suspended ones included)."""
+    """The current trace of each thread, the number of enclosing traces (suspended ones included), and, in a program of
+    shards whose types say along which mesh axes values differ, what makes operands agree (see ``core.varying``)."""
 
     def __init__(self) -> None:
         self.trace: Trace = EVAL
         self.level = 0
+        self.varying: Any = None
 
 
 state = _State()
