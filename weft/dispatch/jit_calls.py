@@ -504,8 +504,11 @@ class JitState:
 
 
 def names_shardings(jaxpr: Any) -> bool:
-    """Whether equations of a program name shardings."""
-    return "weft.dispatch.shardings" in sys.modules and bool(lazy.sharded_calls.constraints(jaxpr))
+    """Whether equations of a program name shardings, or ask for those of values."""
+    if "weft.dispatch.shardings" in sys.modules and lazy.sharded_calls.constraints(jaxpr):
+        return True
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    return shown is not None and shown.inspects(jaxpr)
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:

@@ -8,7 +8,8 @@ propagation (``weft.partitioning``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,7 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     elif named:
         lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
     else:
+        _tell(trace.closed.jaxpr, lambda variable: devices.sharding_at(place))
         return place
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
     outs = _given_results(trace, lying)
@@ -175,12 +177,14 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     _check_devices(trace, ins, outs, named)
     if not everything:
         return 0
+    if _mesh_of(everything) is None:
+        _tell(trace.closed.jaxpr, lambda variable: everything[0])
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
     if mesh is None:
         return devices.place_on(everything[0])
     typed = [_of_type(aval, mesh) for aval in trace.out_avals]
     wanted = [given or own for given, own in zip(outs, typed, strict=True)]
-    if None in wanted:
+    if None in wanted or _inspects(trace.closed.jaxpr):
         given = [[s if isinstance(s, NamedSharding) else None for s in each] for each in (ins, wanted)]
         found = _propagated(trace.closed, given[0], mesh, given[1])
         wanted = [known or other for known, other in zip(wanted, found, strict=True)]
@@ -226,6 +230,17 @@ class _Operation(NamedTuple):
     name: str
     closed: ClosedJaxpr
     out_avals: tuple[Any, ...]
+
+
+def _inspects(jaxpr: Jaxpr) -> bool:
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    return shown is not None and shown.inspects(jaxpr)
+
+
+def _tell(jaxpr: Jaxpr, sharding_of: Callable[[Any], Sharding]) -> None:
+    """Tell those who asked (``debug.inspect_array_sharding``) how values of a program lie."""
+    if _inspects(jaxpr):
+        sys.modules["weft.dispatch.shown_shardings"].tell(jaxpr, sharding_of)
 
 
 def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
@@ -325,6 +340,8 @@ def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list
     program, known = partitioning.propagated(
         closed, sizes, [_plain(s, sizes) for s in ins], [_plain(s, sizes) for s in outs]
     )
+    whole = NamedSharding(mesh, PartitionSpec())
+    _tell(program.closed.jaxpr, lambda v: whole if isinstance(v, Literal) else _named(mesh, known.of(v)) or whole)
     found = []
     for atom, given in zip(program.closed.jaxpr.outvars, closed.out_avals, strict=True):
         found.append(None if isinstance(atom, Literal) else _named(mesh, known.of(atom)[: given.ndim]))
