@@ -7,16 +7,12 @@ the error.
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 from types import SimpleNamespace
 from typing import Any
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-os.environ["JAX_PLATFORMS"] = "cpu"
-
-import numpy as np  # noqa: E402 - the environment comes first
+import numpy as np
 
 CASES: dict[str, Any] = {}
 TEXT: set[str] = set()

@@ -224,7 +224,7 @@ class Primitive:
     def typed(self, in_avals: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Effects]:
         """(result aval or tuple of them, effects), memoised."""
         memo = self._memo
-        if memo is None or (config.mesh_state().relaxed and any(map(_lies, in_avals))):
+        if memo is None or (trace_module.explicit_types and config.mesh_state().relaxed and any(map(_lies, in_avals))):
             return self._type(in_avals, params)
         key = (in_avals, config.x64_enabled(), *params.items()) if params else (in_avals, config.x64_enabled())
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -337,9 +338,10 @@ def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list
     """The sharding of each result, found from those of arguments, of constraints and of given results."""
     partitioning = lazy.submodule("weft.partitioning")
     sizes = dict(mesh.shape_tuple)
-    program, known = partitioning.propagated(
-        closed, sizes, [_plain(s, sizes) for s in ins], [_plain(s, sizes) for s in outs]
-    )
+    given = [[_plain(sharding, sizes) for sharding in each] for each in (ins, outs)]
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    with nullcontext() if shown is None else shown.kept():
+        program, known = partitioning.propagated(closed, sizes, *given)
     whole = NamedSharding(mesh, PartitionSpec())
     _tell(program.closed.jaxpr, lambda v: whole if isinstance(v, Literal) else _named(mesh, known.of(v)) or whole)
     found = []

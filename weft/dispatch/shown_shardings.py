@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from weft import runtime
@@ -107,8 +109,21 @@ def _type_inspect(x: Any, **params: Any) -> tuple[list[Any], effects.Effects]:
 
 
 def _left_out(params: dict[str, Any]) -> bool:
-    """It has done its work when the program is compiled."""
-    return False
+    """It has done its work when the program is compiled, once it is known how values lie."""
+    return getattr(_thread, "propagates", False)
+
+
+_thread = threading.local()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """A context in which programs that are simplified keep the questions for shardings."""
+    _thread.propagates = True
+    try:
+        yield
+    finally:
+        _thread.propagates = False
 
 
 def _call(x: Any, *, callback: Callable[[Sharding], None]) -> tuple[()]:
