@@ -109,11 +109,15 @@ def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
                 f"{sharding},\narg sharding: {devices.sharding_at(places[at])} for arg type: {text}"
             )
         places[at] = devices.place_on(sharding)
-    outs = given.outs
-    if outs is not UNSPECIFIED:
-        leaves, tree = runtime.tree_flatten(outs, shardings.is_spec)
-        outs = runtime.tree_unflatten(tree, [_resolved(leaf, "out_shardings") for leaf in leaves])
-    return Lying(tuple(places), outs if outs is UNSPECIFIED else _Tree(outs))
+    return Lying(tuple(places), _out_tree(given))
+
+
+def _out_tree(given: Given) -> Any:
+    """The tree of ``out_shardings``, specs made shardings, as part of a key."""
+    if given.outs is UNSPECIFIED:
+        return UNSPECIFIED
+    leaves, tree = runtime.tree_flatten(given.outs, shardings.is_spec)
+    return _Tree(runtime.tree_unflatten(tree, [_resolved(leaf, "out_shardings") for leaf in leaves]))
 
 
 class _Tree:
@@ -154,6 +158,21 @@ def _wanted(prepared: Any, ins: Any) -> list[Sharding | None]:
         prefix, runtime.tree_structure(args), "pjit", "in_shardings", "the positional arguments tuple"
     )
     return [_resolved(value, "in_shardings") for value in found]
+
+
+def constrained_arguments(state: Any, prepared: Any) -> list[Any]:
+    """The arguments of a call that is recorded in another program, lying as ``in_shardings`` says."""
+    wanted = _wanted(prepared, state.options.shardings.ins)
+    words = signature.leaf_paths(state.function, prepared.call)
+    for leaf, sharding, word in zip(prepared.leaves, wanted, words, strict=True):
+        placement.check_fits(f"pjit arguments with pytree key path {word}", sharding, np.shape(leaf))
+    return [shardings.constrained(leaf, sharding) for leaf, sharding in zip(prepared.leaves, wanted, strict=True)]
+
+
+def constrained_results(given: Given, trace: Any, outs: Sequence[Any]) -> list[Any]:
+    """The results of a call that is recorded in another program, lying as ``out_shardings`` says."""
+    wanted = _given_results(trace, Lying((), _out_tree(given)))
+    return [shardings.constrained(out, sharding) for out, sharding in zip(outs, wanted, strict=True)]
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

@@ -341,3 +341,8 @@ def create_hybrid_device_mesh(
     blocks = np.empty(len(keys), object)
     blocks[:] = [create_device_mesh(mesh_shape, granules[key]) for key in keys]
     return np.block(blocks.reshape(tuple(dcn_mesh_shape)).tolist())
+
+
+def constrained(x: Any, sharding: Sharding | None) -> Any:
+    """A value of the program that is recorded, lying as a sharding says (None: anyhow)."""
+    return x if sharding is None else sharding_constraint_p.bind(x, **_params(sharding))
