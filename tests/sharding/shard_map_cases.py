@@ -606,7 +606,9 @@ def run(name: str) -> dict[str, Any]:
             values = [m.jax.tree_util.tree_leaves(g(*args)) for g in run]
             found[word] = [[np.asarray(x, np.float32) for x in leaves] for leaves in values]
             if word in TEXT:
-                found[f"{word}: text"] = str(m.jax.make_jaxpr(f)(*args)).replace("frozenset({'j', 'i'})", "frozenset({'i', 'j'})")
+                found[f"{word}: text"] = str(m.jax.make_jaxpr(f)(*args)).replace(
+                    "frozenset({'j', 'i'})", "frozenset({'i', 'j'})"
+                )
         except Exception as error:  # noqa: BLE001 - its class is the result
             found[word] = type(error).__name__, str(error)
     return found
