@@ -229,14 +229,14 @@ class Compiled(Stage):
     @property
     def input_formats(self) -> Any:
         """``input_shardings`` with the one layout there is (``weft.experimental.layout``)."""
-        formats = lazy.submodule("weft.experimental.layout")
-        return runtime.tree_map(formats.dense, self.input_shardings)
+        avals = runtime.tree_unflatten(self.in_tree, list(self._arguments.avals))
+        return runtime.tree_map(_format, self.input_shardings, avals)
 
     @property
     def output_formats(self) -> Any:
         """``output_shardings`` with the one layout there is."""
-        formats = lazy.submodule("weft.experimental.layout")
-        return runtime.tree_map(formats.dense, self.output_shardings)
+        avals = runtime.tree_unflatten(self.out_tree, list(self._arguments.trace.out_avals))
+        return runtime.tree_map(_format, self.output_shardings, avals)
 
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
@@ -308,6 +308,10 @@ class Compiled(Stage):
             "compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches are:\n"
             + "\n".join(lines)
         )
+
+
+def _format(sharding: Any, aval: Any) -> Any:
+    return lazy.submodule("weft.experimental.layout").dense(sharding, aval.ndim)
 
 
 def _long(aval: Any) -> str:
