@@ -70,7 +70,7 @@ def propagated(
         raise ValueError(
             f"[partition] {len(given)} specs for {len(old.invars)} inputs and {len(old.outvars)} results: one for each"
         )
-    program = analysed(flat(closed))
+    program = analysed(flat(closed, sizes), sizes)
     jaxpr, known = program.closed.jaxpr, Known(sizes)
     n_in = len(old.invars)
     rows = zip((*old.invars, *old.outvars), (*jaxpr.invars, *jaxpr.outvars), given, strict=True)
