@@ -62,6 +62,15 @@ def check_program(jaxpr: Jaxpr, place: int, name: str) -> None:
             )
 
 
+def check_target(jaxpr: Jaxpr, target: devices.Device, name: str) -> None:
+    """NotImplementedError if a ``device_put`` inside a program names another device than the one compiled for."""
+    other = next((device for device in _named_devices(jaxpr) if device is not target), None)
+    if other is not None:
+        raise NotImplementedError(
+            f"[device_put] {name} is compiled for {target}, and a device_put inside of it names {other}"
+        )
+
+
 def _named_devices(jaxpr: Jaxpr) -> tuple[devices.Device, ...]:
     """The devices that ``device_put`` names anywhere in a program."""
     return jaxpr.memoize("named_devices", _find_named_devices)

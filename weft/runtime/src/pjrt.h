@@ -126,11 +126,41 @@ PyObject* remote_results(const struct CacheEntry* cached, Remote** outputs);
 // Owned PjrtClient, whose devices are called `name`:0 and so on, and which owns the plugin's client from now on.
 PyObject* client_new(const Plugin* plugin, pjrt::Client* client, const char* name);
 
+// What a plugin says of a compiled program, for Python; nullptr with an error set, NotImplementedError for what the plugin
+// does not say. `program` is borrowed.
+PyObject* program_bytes(const Plugin& plugin, pjrt::Program* program);
+PyObject* program_cost(const Plugin& plugin, pjrt::Program* program);    // dict
+PyObject* program_memory(const Plugin& plugin, pjrt::Program* program);  // dict
+PyObject* program_text(const Plugin& plugin, pjrt::Program* program);    // bytes
+void program_destroy(const Plugin& plugin, pjrt::Program* program);
+
+// Owned dict of a plugin's named values (borrowed).
+PyObject* named_values(const pjrt::NamedValue* values, size_t count);
+
+// Values of a dict as a plugin reads them; they point into the dict's own. False with an error set.
+bool read_options(PyObject* options, std::vector<pjrt::NamedValue>* out);
+
+// Facts of a device that may be elsewhere. Methods set `error`, the caller's, and do nothing after the first failure.
+struct DeviceFacts {
+  const Plugin& plugin;
+  pjrt::Error* error = nullptr;
+
+  pjrt::DeviceDescription* description(pjrt::Device* device);
+  int number(pjrt::DeviceDescription* description, pjrt::Function entry);
+  std::string text(pjrt::DeviceDescription* description, pjrt::Function entry);
+  bool addressable(pjrt::Device* device);
+  int local_id(pjrt::Device* device);
+};
+
+// PjrtPlugin.topology(name, options) -> owned PjrtTopology.
+PyObject* topology_new(const Plugin* plugin, const char* name, PyObject* options);
+
 // Owned PjrtProgram for an executable (stolen, also when it fails).
 PyObject* device_program_new(uint32_t number, pjrt::Executable* executable);
 
 int register_pjrt_clients(PyObject* module);
 int register_pjrt_arrays(PyObject* module);
 int register_pjrt_programs(PyObject* module);
+int register_pjrt_topologies(PyObject* module);
 
 }  // namespace weft

@@ -43,43 +43,6 @@ PyObject* get_process_index(PyObject* self, void*) {
   return PyLong_FromLong(args.process_index);
 }
 
-// One device's facts. Methods set `error` and change nothing after the first failure.
-struct DeviceFacts {
-  const Plugin& plugin;
-  pjrt::Error* error = nullptr;
-
-  pjrt::DeviceDescription* description(pjrt::Device* device) {
-    pjrt::DeviceDescriptionArgs args{};
-    args.device = device;
-    error = pjrt_call(plugin, Function::device_description, args);
-    return args.description;
-  }
-  int number(pjrt::DeviceDescription* description, Function entry) {
-    pjrt::DescriptionNumberArgs args{};
-    args.description = description;
-    if (error == nullptr) error = pjrt_call(plugin, entry, args);
-    return args.number;
-  }
-  std::string text(pjrt::DeviceDescription* description, Function entry) {
-    pjrt::DescriptionTextArgs args{};
-    args.description = description;
-    if (error == nullptr) error = pjrt_call(plugin, entry, args);
-    return std::string(args.text != nullptr ? args.text : "", args.text_size);
-  }
-  bool addressable(pjrt::Device* device) {
-    pjrt::DeviceFlagArgs args{};
-    args.device = device;
-    if (error == nullptr) error = pjrt_call(plugin, Function::device_is_addressable, args);
-    return args.flag;
-  }
-  int local_id(pjrt::Device* device) {
-    pjrt::DeviceNumberArgs args{};
-    args.device = device;
-    if (error == nullptr) error = pjrt_call(plugin, Function::device_local_hardware_id, args);
-    return args.number;
-  }
-};
-
 // (number, id, process index, local hardware id, kind, text) of a device; number 0 if this process cannot use it.
 PyObject* list_device(ClientObject* self, pjrt::Device* device, const char* name) {
   DeviceFacts facts{*self->plugin};
