@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ class _Native:
     """A described machine whose compiler gives the text back."""
 
     platform_version = "version 1"
-    attributes: dict[str, Any] = {}
+    attributes: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         self.compiled: list[bytes] = []

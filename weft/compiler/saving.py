@@ -101,6 +101,8 @@ def _program(writer: _Writer, bound: executables.Compiled) -> Any:
     program = bound.program
     if isinstance(program, pipeline.Program):
         return writer.program(program)
+    if hasattr(program, "steps"):
+        raise Refusal("it has steps on the host, which call Python or libraries of this process")
     if hasattr(program, "native"):
         numbers = [[writer.aval(aval) for aval in avals] for avals in (program.in_avals, program.out_avals)]
         content = program.native.serialize()

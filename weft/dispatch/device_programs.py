@@ -126,7 +126,12 @@ def compile_on(closed: ClosedJaxpr, place: int, *, name: str, donated: tuple[boo
     key = program_key(("device", number, fingerprint(closed)), donated, config.token())
     found = PROGRAMS.find(key)
     if found is None:
-        found = _compile(closed, devices.BY_NUMBER[number], name, donated)
+        host_steps = lazy.submodule("weft.stablehlo.host_steps")
+        device = devices.BY_NUMBER[number]
+        if host_steps.is_needed(closed.jaxpr):
+            found = host_steps.HostedProgram(name, closed, device)
+        else:
+            found = _compile(closed, device, name, donated)
         PROGRAMS.add(key, found)
     return found.with_consts(consts)
 

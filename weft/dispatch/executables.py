@@ -49,7 +49,7 @@ class Compiled(NamedTuple):
     kept: tuple[int, ...]  # the argument leaves that the program reads
     donated: tuple[bool, ...]  # of the kept ones
     consts: tuple[Any, ...]  # hidden arguments, passed first
-    entry: Any
+    entry: Any  # None: each call goes through Python
     place: int = 0  # of the results: see ``devices``
 
 
@@ -111,7 +111,9 @@ def bound(
     place: int = 0,
 ) -> Compiled:
     """A program bound to its hidden arguments, with results of these types and structure at a place."""
-    entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated, place)
+    entry = None
+    if type(program.executable) is runtime.Executable:
+        entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated, place)
     return Compiled(program, kept, donated, consts, entry, place)
 
 
