@@ -87,11 +87,13 @@ def to_bytes(compiled: Compiled) -> bytes:
 
 
 def _on_host(const: Any) -> Any:
-    return const if const.place <= 1 else const.to_device(devices.CPU)
+    return const if not devices.is_remote(const.place) else const.to_device(devices.CPU)
 
 
 def _device(bound: executables.Compiled) -> tuple[str, int]:
     """(platform, number in it) of the device that a program is for."""
+    if type(bound.place) is not int:
+        raise Refusal("its results lie on several devices")
     device: Any = getattr(bound.program, "device", devices.CPU)
     backend = device.client
     return (device.platform if backend is None else backend.platform), device.id

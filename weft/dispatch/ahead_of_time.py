@@ -60,7 +60,7 @@ class Arguments(NamedTuple):
     avals: tuple[Any, ...]
     donated: tuple[bool, ...]
     paths: Callable[[], list[str]]
-    place: int  # where it runs: see ``dispatch.devices``
+    place: Any  # where it runs: see ``JitState.place``
     target: Any = None  # a device that is described and not here, which the types of arguments name: ``topologies``
 
 
@@ -214,10 +214,10 @@ class Compiled(Stage):
 
         On the device of a plugin: "stablehlo" (default), "jaxpr", or "hlo", what the plugin's compiler made.
         """
-        if self._arguments.place > 1 or form == "stablehlo":
-            program = self._compiled.program
-            return program.text(form or "stablehlo") if hasattr(program, "stablehlo") else self._stablehlo()
-        return self._text(form or "asm")
+        program = self._compiled.program
+        if hasattr(program, "stablehlo"):
+            return program.text(form or "stablehlo")
+        return self._stablehlo() if form == "stablehlo" else self._text(form or "asm")
 
     def cost_analysis(self) -> Any:
         """Operations and bytes of the program."""
@@ -226,6 +226,30 @@ class Compiled(Stage):
     def memory_analysis(self) -> Any:
         """Bytes of arguments, results and temporaries, by name or as attributes."""
         return MemoryAnalysis(self._compiled.program.memory_analysis())
+
+    @property
+    def input_shardings(self) -> Any:
+        """How the arguments lie: (those by position, those by name), each in the arguments' structure."""
+        found = lazy.sharded_calls.input_shardings(self._arguments)
+        return runtime.tree_unflatten(self.in_tree, found)
+
+    @property
+    def output_shardings(self) -> Any:
+        """How the results lie, in the result's structure."""
+        found = lazy.sharded_calls.output_shardings(self._arguments.trace, self._compiled.place)
+        return runtime.tree_unflatten(self.out_tree, found)
+
+    @property
+    def input_formats(self) -> Any:
+        """``input_shardings`` with the one layout there is (``weft.experimental.layout``)."""
+        formats = lazy.submodule("weft.experimental.layout")
+        return runtime.tree_map(formats.dense, self.input_shardings)
+
+    @property
+    def output_formats(self) -> Any:
+        """``output_shardings`` with the one layout there is."""
+        formats = lazy.submodule("weft.experimental.layout")
+        return runtime.tree_map(formats.dense, self.output_shardings)
 
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
@@ -245,7 +269,8 @@ class Compiled(Stage):
         if hasattr(found.program, "source") or arguments.trace.closed is None:
             return self
         keep = arguments.state.options.keep_unused
-        bound = executables.bind(arguments.trace, arguments.donated, keep, place=arguments.place)
+        place = lazy.sharded_calls.places_of_results(arguments.trace, arguments.place)
+        bound = executables.bind(arguments.trace, arguments.donated, keep, place=place)
         return Compiled(arguments, bound)
 
     def parts(self) -> tuple[Arguments, executables.Compiled]:
@@ -275,6 +300,9 @@ class Compiled(Stage):
         call = signature.Call(args, kwargs, (), len(args))
         avals = signature.leaf_avals(arguments.state.function, call, leaves, accept_structs=False)
         self._check_types(avals)
+        place = arguments.place
+        if type(place) is not int or runtime.committed_place(leaves) not in (0, place):
+            lazy.sharded_calls.check_arguments(arguments, leaves)
         return executables.run(self._compiled, arguments.trace, leaves, arguments.avals)
 
     __call__ = call
@@ -354,7 +382,7 @@ def _node_text(kind: type | None) -> str:
 def out_structs(trace: trace_cache.Trace) -> Any:
     """ShapeDtypeStructs in the structure of the result."""
     structs = [
-        struct.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=aval.sharding, weak_type=aval.weak_type)
+        struct.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=aval.explicit_sharding, weak_type=aval.weak_type)
         for aval in trace.out_avals
     ]
     return runtime.tree_unflatten(trace.out_tree, structs)
@@ -371,8 +399,9 @@ def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
     trace = state.trace(prepared)
     names = jit_calls.debug_info(state.function, prepared, [None])
     paths = functools.partial(_paths, names)
-    donated, place = state.donated(prepared), state.place(prepared)
-    target = _described_device(prepared.leaves)
+    donated, target = state.donated(prepared), _described_device(prepared.leaves)
+    described = target is None and any(getattr(leaf, "sharding", None) is not None for leaf in prepared.leaves)
+    place = lazy.sharded_calls.of_call(state, prepared) if described else state.place(prepared)
     return Traced(Arguments(state, trace, prepared.in_tree, prepared.avals, donated, paths, place, target))
 
 

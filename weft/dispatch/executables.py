@@ -17,7 +17,7 @@ from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.tracer import Tracer
-from weft.dispatch import constants, placement, signature
+from weft.dispatch import constants, devices, placement, signature
 from weft.dispatch.trace_cache import Trace
 from weft.effects import number_checks
 
@@ -50,22 +50,22 @@ class Compiled(NamedTuple):
     donated: tuple[bool, ...]  # of the kept ones
     consts: tuple[Any, ...]  # hidden arguments, passed first
     entry: Any  # None: each call goes through Python
-    place: int = 0  # of the results: see ``devices``
+    place: Any = 0  # of the results (see ``devices``): of all, or a tuple with that of each
 
 
-def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False, place: int = 0) -> Compiled:
+def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False, place: Any = 0) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 
     ``shares``: a result that is an argument is no copy of it.
     """
     parts = parameters(trace, donated, keep_unused)
     placement.check_program(parts.closed.jaxpr, place, trace.name)
-    if place > 1:
+    if type(place) is int and devices.is_remote(place):
         program = lazy.device_programs.compile_on(parts.closed, place, name=trace.name, donated=parts.flags)
         hidden = [runtime.array_to_place(value, place & ~1) for value in parts.hidden]
     else:
         program = _hooks["compile"](parts.closed, name=trace.name, donated=parts.flags, shares=shares)
-        hidden = [runtime.array_to_place(value, 0) if value.place > 1 else value for value in parts.hidden]
+        hidden = [runtime.array_to_place(x, 0) if devices.is_remote(x.place) else x for x in parts.hidden]
     consts = (*program.consts, *hidden)
     return bound(program, parts.kept, consts, trace.out_tree, trace.out_avals, parts.donated, place)
 
@@ -108,7 +108,7 @@ def bound(
     out_tree: Any,
     out_avals: Any,
     donated: tuple[bool, ...],
-    place: int = 0,
+    place: Any = 0,
 ) -> Compiled:
     """A program bound to its hidden arguments, with results of these types and structure at a place."""
     entry = None
