@@ -210,6 +210,14 @@ def _typed(array: Any, target: Any) -> Any:
     return array if aval is array.aval else runtime.array_alias(array, aval)
 
 
+def lent(array: Any, device: Any) -> Any:
+    """An Array on a plugin's device on the memory of one of the host; None if the device takes no such memory."""
+    if not isinstance(device, devices.Device | devices.Sharding):
+        return None
+    place = devices.place_on(device)
+    return runtime.array_lent(array, place) if devices.is_remote(place) else None
+
+
 def device_get(x: Any) -> Any:
     """``x`` with its Arrays as (read-only) NumPy arrays; other leaves are returned unchanged.
 

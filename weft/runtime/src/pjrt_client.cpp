@@ -43,6 +43,18 @@ PyObject* get_process_index(PyObject* self, void*) {
   return PyLong_FromLong(args.process_index);
 }
 
+// The number that DLPack has for the memory of a client's devices; 0 if it has none, or the plugin does not tell.
+int32_t memory_type(const Plugin& plugin, pjrt::Client* client) {
+  pjrt::ClientTextArgs args{};
+  args.client = client;
+  if (pjrt::Error* error = pjrt_call(plugin, Function::client_platform_name, args)) {
+    report_pjrt_error(plugin, error, "a client's name");
+    return 0;
+  }
+  std::string platform(args.text, args.text_size);
+  return platform == "cpu" ? kHostMemory : platform == "cuda" ? 2 : platform == "rocm" ? 10 : 0;
+}
+
 // (number, id, process index, local hardware id, kind, text) of a device; number 0 if this process cannot use it.
 PyObject* list_device(ClientObject* self, pjrt::Device* device, const char* name) {
   DeviceFacts facts{*self->plugin};
@@ -58,7 +70,10 @@ PyObject* list_device(ClientObject* self, pjrt::Device* device, const char* name
   if (here) {
     auto& devices = plugin_devices();
     number = devices.size();
-    devices.push_back(std::make_unique<PluginDevice>(PluginDevice{self->plugin, self->client, device, name + (":" + std::to_string(id))}));
+    int32_t type = memory_type(*self->plugin, self->client);
+    devices.push_back(std::make_unique<PluginDevice>(
+        PluginDevice{self->plugin, self->client, device, name + (":" + std::to_string(id)), type,
+                     type == kHostMemory ? 0 : local}));
   }
   return Py_BuildValue("(niiiss)", Py_ssize_t(number), id, process, local, kind.c_str(), text.c_str());
 }

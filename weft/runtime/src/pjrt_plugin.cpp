@@ -338,6 +338,7 @@ int register_pjrt(PyObject* module) {
   if (PyModule_AddObjectRef(module, "PjrtPlugin", reinterpret_cast<PyObject*>(g_plugin_type)) < 0) return -1;
   if (PyModule_AddFunctions(module, kFunctions) < 0) return -1;
   if (register_pjrt_clients(module) < 0 || register_pjrt_topologies(module) < 0) return -1;
+  if (register_pjrt_memory(module) < 0) return -1;
   return register_pjrt_arrays(module) < 0 ? -1 : register_pjrt_programs(module);
 }
 

@@ -118,7 +118,7 @@ int device_run(const Plan& plan, Remote* const* inputs, const bool* donated, Rem
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
     arguments[i] = inputs[i]->handle;
     // The caller and the Array hold a reference each; whoever else holds one keeps the memory.
-    if (donated == nullptr || !donated[i] || inputs[i]->references > 2) kept[n_kept++] = i;
+    if (donated == nullptr || !donated[i] || inputs[i]->references > 2 || inputs[i]->lent) kept[n_kept++] = i;
   }
   int32_t n_outputs = int32_t(plan.outputs.size());
   Small<pjrt::DeviceBuffer*, kStackRemotes> results(n_outputs);
