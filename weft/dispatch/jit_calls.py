@@ -258,7 +258,7 @@ class JitState:
         return compiled.entry
 
     def _answer(self, compiled: executables.Compiled, trace: Trace, prepared: Prepared, caller: Any) -> Any:
-        if caller is not None and trace.keys:
+        if caller is not None and trace.keys and compiled.entry is not None:
             return compiled.entry
         return executables.run(compiled, trace, prepared.leaves, prepared.avals), None
 
