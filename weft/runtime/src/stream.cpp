@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "module.h"
+#include "profile.h"
 #include "stream_tasks.h"
 
 namespace weft {
@@ -96,9 +97,17 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
   Frame frame{slots.data(), owners.data(), dynamic.data()};
   frame.on_stream = on_stream;
   frame.number = number;
-  for (const auto& step : plan->steps) {
-    Status status = stream_cancelled(number) ? Status::cancelled : step->run(frame);
-    if (status == Status::ok) continue;
+  PlanTimes* times = profile_times(*plan);
+  Status status = Status::ok;
+  if (times != nullptr && times->start(false)) {
+    status = profile_steps(*plan, frame, *times);
+  } else {
+    for (const auto& step : plan->steps) {
+      status = stream_cancelled(number) ? Status::cancelled : step->run(frame);
+      if (status != Status::ok) break;
+    }
+  }
+  if (status != Status::ok) {
     if (stream_cancelled(number) && status != Status::python_error)
       return failed(Status::cancelled, "the computation was interrupted");
     if (status == Status::no_memory) return no_memory();
@@ -237,7 +246,10 @@ void start_thread() {  // mutex held
   pthread_sigmask(SIG_SETMASK, &all, &old);
   try {
     Stream* stream = g_stream;
-    g_stream->thread = std::thread([stream] { stream->work(); });
+    g_stream->thread = std::thread([stream] {
+      profile_name_thread("stream");
+      stream->work();
+    });
     g_stream->started = true;
   } catch (const std::system_error&) {
   // Without a thread, whoever waits runs everything.
