@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
     from weft.effects.ref_indexing import ds
+    from weft.inspect.profiling import profile
     from weft.launch.install import install_as_jax, load_ipython_extension
     from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
 
@@ -129,6 +130,7 @@ _NAMES = lazy.Names(
         "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
         "dispatch.struct": "ShapeDtypeStruct",
         "launch.install": "install_as_jax load_ipython_extension",
+        "inspect.profiling": "profile",
         "batching.one_device": "pmap shard_map",
         "batching.vmap": "vmap",
         "dispatch.shardings": """

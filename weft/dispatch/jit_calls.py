@@ -26,7 +26,18 @@ from weft.core.jaxpr import DebugInfo
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
-from weft.dispatch import calls, devices, executables, identity, persistent, replay, signature, trace_cache, transfers
+from weft.dispatch import (
+    calls,
+    devices,
+    executables,
+    history,
+    identity,
+    persistent,
+    replay,
+    signature,
+    trace_cache,
+    transfers,
+)
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import key_reuse, number_checks
@@ -342,14 +353,19 @@ class JitState:
         record, key, who, shared, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
             lazy.misses.report(self.function, record, key, prepared.call, who)
-        found = self._trace_anew(prepared, key)
+        causes = (
+            None
+            if self.is_own()
+            else history.LateCauses(self.function, record, key, prepared.call, who, prepared.in_tree)
+        )
+        found = self._trace_anew(prepared, key, causes)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
             if who is not None and shared is not None:
                 trace_cache.share(who, shared, found)
         return found
 
-    def _trace_anew(self, prepared: Prepared, key: TraceKey) -> Trace:
+    def _trace_anew(self, prepared: Prepared, key: TraceKey, causes: Any = None) -> Trace:
         name = self.name = self.name or function_name(self.function)
         active = (id(self.function), key)
         if active in _active.keys:
@@ -374,6 +390,7 @@ class JitState:
             key_reuse.check(closed)
         self.traces += 1
         self._spend({"trace": elapsed_ms})
+        history.add("trace", name, prepared.avals, elapsed_ms, causes)
         if config.read("log_compiles"):
             lazy.misses.log_traced(name, closed, elapsed_ms)
         return Trace(closed, out[0], out_avals, name)
@@ -445,7 +462,9 @@ class JitState:
         elapsed_ms = (time.perf_counter() - start) * 1e3
         program = found.calls[code].program
         self.executables += 1
-        self._spend({"load": elapsed_ms}, (0, program.kernels_loaded, program.kernels_reused))
+        kernels = (0, program.kernels_loaded, program.kernels_reused)
+        self._spend({"load": elapsed_ms}, kernels)
+        history.add("load", found.name, prepared.avals, elapsed_ms, kernels=kernels)
         if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
             lazy.misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
         return found
@@ -484,6 +503,8 @@ class JitState:
             return
         program.counted = True
         self._spend(stats["milliseconds"], (built, loaded, reused))
+        spent = stats["milliseconds"]
+        history.add("compile", name, program.in_avals, sum(spent.values()), None, spent, (built, loaded, reused))
 
     def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Add times of stages, and numbers of kernels built, loaded and reused."""

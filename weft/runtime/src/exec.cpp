@@ -231,7 +231,7 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
   bool at_once = ready == 1 && plan.cost_ns <= g_inline_ns;
   if (at_once && !plan.has_python) return run_with_buffers<false>(plan, operands, donated, outputs, true);
   if (g_inline_ns < 0) {  // a profile is taken
-    profile_enter(executable);
+    if (profile_times(plan) == nullptr) profile_enter(executable);
     at_once = ready == 1 && plan.cost_ns <= kInlineNs;
     if (at_once && !plan.has_python) return run_with_buffers<true>(plan, operands, donated, outputs, true);
   }

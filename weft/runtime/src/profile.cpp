@@ -22,12 +22,13 @@
 namespace weft {
 
 double g_inline_ns = kInlineNs;
+std::atomic<uint64_t> g_session{0};
 
 namespace {
 
 constexpr double kClockNs = 40;   // a look at the clock, and the counters of a step
 constexpr double kCallNs = 100;   // what a call takes besides its steps
-constexpr double kShareOfTime = 0.01;  // what profiling may take of the time
+constexpr double kShareOfTime = 0.004;  // what profiling may take of the time, which is estimated
 
 struct Span {
   int64_t begin, end;
@@ -47,7 +48,6 @@ struct Recorder {
   bool is_free = false;  // its thread has ended
 };
 
-std::atomic<uint64_t> g_session{0};  // number of the profile that is taken; 0: none
 uint64_t g_sessions = 0;             // so far; guarded by the GIL
 size_t g_most_spans = 0;             // of a thread
 bool g_every_call = false;
@@ -138,25 +138,11 @@ void StepTime::clear() {
   least_ns.store(0);
 }
 
-bool PlanTimes::start(bool alone) {
-  int64_t before = calls.load(std::memory_order_relaxed);
-  if (alone) calls.store(before + 1, std::memory_order_relaxed);
-  else before = calls.fetch_add(1, std::memory_order_relaxed);
-  return before % period == 0;
-}
-
 bool profile_is_on() { return g_session.load(std::memory_order_relaxed) != 0; }
 
 int64_t profile_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-PlanTimes* profile_times(const Plan& plan) {
-  uint64_t session = g_session.load(std::memory_order_relaxed);
-  if (session == 0) return nullptr;
-  PlanTimes* times = plan.times.load(std::memory_order_acquire);
-  return times != nullptr && times->session == session ? times : nullptr;
 }
 
 void profile_enter(Executable* executable) {
@@ -174,6 +160,7 @@ void profile_enter(Executable* executable) {
   for (size_t i = 0; i < plan.steps.size(); ++i) times->steps[i].clear();
   times->calls.store(0);
   times->period = period_of(plan);
+  times->left = 1;
   times->program = uint32_t(g_programs->size());
   times->session = session;
   g_programs->push_back(Py_NewRef(reinterpret_cast<PyObject*>(executable)));

@@ -1,7 +1,7 @@
 // Profiles: how long the steps of plans take, and when each began, while Python asks for it.
 //
 // A plan that runs during a profile has PlanTimes: one counter for the whole call and one for each step. So that
-// looking at the clock takes at most a hundredth of the time, a short plan is timed at every `period`-th call only,
+// looking at the clock takes less than a hundredth of the time, a short plan is timed at every `period`-th call only,
 // by the compiler's estimate of its time and never by the clock itself. Timed calls also leave spans in a buffer of
 // their thread, from which timelines are drawn. While no profile is taken, a warm call pays for none of this: the bound
 // below, which decides anyway whether a program runs at once, sends calls here.
@@ -29,11 +29,19 @@ struct PlanTimes {
   explicit PlanTimes(size_t n_steps) : steps(std::make_unique<StepTime[]>(n_steps)) {}
 
   // Counts a call; whether it is to be timed. `alone`: nothing else counts at the same time (the GIL is held).
-  bool start(bool alone);
+  bool start(bool alone) {
+    int64_t before = calls.load(std::memory_order_relaxed);
+    if (alone) calls.store(before + 1, std::memory_order_relaxed);
+    else before = calls.fetch_add(1, std::memory_order_relaxed);
+    if (!alone) return before % period == 0;
+    if (--left > 0) return false;
+    left = period;
+    return true;
+  }
 
   uint64_t session = 0;
   uint32_t program = 0;  // its number in the profile
-  int64_t period = 1;
+  int64_t period = 1, left = 1;  // left: calls until the next timed one, of those with the GIL held
   std::atomic<int64_t> calls{0};
   StepTime whole;
   std::unique_ptr<StepTime[]> steps;
@@ -48,8 +56,15 @@ bool profile_is_on();
 // Enters a program and the programs it runs into the profile. GIL held; without memory it stays out.
 void profile_enter(Executable* executable);
 
+extern std::atomic<uint64_t> g_session;  // number of the profile that is taken; 0: none
+
 // The times of a plan if it takes part in the profile, else nullptr.
-PlanTimes* profile_times(const Plan& plan);
+inline PlanTimes* profile_times(const Plan& plan) {
+  uint64_t session = g_session.load(std::memory_order_relaxed);
+  if (session == 0) return nullptr;
+  PlanTimes* times = plan.times.load(std::memory_order_acquire);
+  return times != nullptr && times->session == session ? times : nullptr;
+}
 
 // Runs all steps and notes how long each takes.
 Status profile_steps(const Plan& plan, Frame& frame, PlanTimes& times);

@@ -1,0 +1,119 @@
+"""What this process has traced, compiled and loaded: when, at which line, why, and at what price.
+
+The newest ``MOST`` events are kept. A cause is worked out when somebody reads it: an event holds the keys of the call
+and of the calls before it, and no argument.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from weft._base import lazy
+from weft.core import source_info
+from weft.dispatch.miss_causes import Cause
+
+MOST = 1000
+
+
+class Event:
+    """One trace, compilation or load of a program."""
+
+    __slots__ = (
+        "_causes",
+        "_position",
+        "begin",
+        "kernels",
+        "kind",
+        "milliseconds",
+        "name",
+        "stages",
+        "thread",
+        "types",
+    )
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        types: tuple[Any, ...],
+        milliseconds: float,
+        causes: Callable[[], list[Cause]] | None,
+    ) -> None:
+        self.kind = kind  # trace, compile, load
+        self.name = name
+        self.types = types
+        self.milliseconds = milliseconds
+        self.begin = time.perf_counter_ns() - int(milliseconds * 1e6)
+        self.thread = threading.get_native_id()
+        self.stages: dict[str, float] = {}
+        self.kernels = (0, 0, 0)  # built, loaded, reused
+        self._causes = causes
+        self._position = source_info.capture(2)
+
+    @property
+    def line(self) -> tuple[str, int]:
+        """File and number of the user's line that made the call."""
+        if self._position is None:
+            return "", 0
+        frame = source_info.resolve(self._position[0], self._position[1])
+        return frame.file_name, frame.line
+
+    @property
+    def causes(self) -> list[Cause]:
+        """Why it was necessary; empty for compilations, whose cause is their trace."""
+        return [] if self._causes is None else self._causes()
+
+    def __repr__(self) -> str:
+        why = "; ".join([cause.text for cause in self.causes])
+        return f"<{self.kind} {self.name} {self.milliseconds:.2f} ms{': ' if why else ''}{why}>"
+
+
+_events: deque[Event] = deque(maxlen=MOST)
+
+
+def events() -> list[Event]:
+    """All that are kept, oldest first."""
+    return list(_events)
+
+
+def clear() -> None:
+    """Forget them."""
+    _events.clear()
+
+
+def add(
+    kind: str,
+    name: str,
+    types: tuple[Any, ...],
+    milliseconds: float,
+    causes: Callable[[], list[Cause]] | None = None,
+    stages: dict[str, float] | None = None,
+    kernels: tuple[int, int, int] = (0, 0, 0),
+) -> None:
+    """Record what has just ended."""
+    event = Event(kind, name, types, milliseconds, causes)
+    event.stages, event.kernels = stages or {}, kernels
+    _events.append(event)
+
+
+class LateCauses:
+    """The causes of a trace, worked out when they are read; holds keys, and the function weakly."""
+
+    __slots__ = ("code", "count", "earlier", "function", "in_tree", "key", "latest", "refusal", "who")
+
+    def __init__(self, function: Any, record: Any, key: Any, call: Any, who: Any, in_tree: Any) -> None:
+        self.function = record
+        self.code: CodeType | None = getattr(getattr(function, "__func__", function), "__code__", None)
+        self.key, self.in_tree, self.count = key, in_tree, call.count
+        self.latest = record.latest_keys()
+        self.refusal = record.refusal
+        self.who = None if who is None else who.key
+        self.earlier = lazy.misses.earlier_identity(function, who) if not self.latest else None
+
+    def __call__(self) -> list[Cause]:
+        return lazy.misses.late_causes(self)
