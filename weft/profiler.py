@@ -166,7 +166,7 @@ def trace(
 def device_memory_profile(backend: str | None = None) -> bytes:
     """What arrays take of the device's memory, as the gzipped text of a JSON object: one entry for each type.
 
-    JAX writes the format of pprof here; weft's entries are ``{"type", "arrays", "bytes"}``, with the totals beside them.
+    JAX writes the format of pprof; weft's entries are ``{"type", "arrays", "bytes"}``, with the totals beside them.
     """
     if backend not in (None, "cpu"):
         raise NotImplementedError(f"[profiler] memory of {backend!r}: weft knows that of the CPU's arrays")

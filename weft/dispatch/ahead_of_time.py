@@ -211,6 +211,10 @@ class Compiled(Stage):
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
 
+    def report(self, *args: Any, **kwargs: Any) -> Any:
+        """What ``weft.inspect`` gives: all forms linked, as a page. With arguments it is run, and times are measured."""
+        return lazy.submodule("weft.inspect.report").of_compiled(self, None, *args, **kwargs)
+
     def save(self, path: Any) -> None:
         """Write the program to a file, with its kernels and captured arrays, for ``weft.load`` in another process.
 

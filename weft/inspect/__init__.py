@@ -1,8 +1,27 @@
-"""Reports: why a call is traced, what a function compiles to, and what each stage cost."""
+"""``weft.inspect(f, *args)`` reports on a compiled function; the module also says why a call is traced.
+
+The module can be called: ``weft.inspect(f, x)`` is ``weft.inspect.report(f, x)``.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
 from weft.inspect.explain import explain
+from weft.inspect.profiling import Profile, profile
 from weft.inspect.report import Report, report, show
 
-__all__ = ["Report", "explain", "report", "show"]
+__all__ = ["Profile", "Report", "explain", "profile", "report", "show"]
+
+
+class _Callable(ModuleType):
+    """The module as a function."""
+
+    def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
+        return report(function, *args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -153,7 +153,7 @@ def _lines(equations: tuple[JaxprEqn, ...]) -> dict[Line, float]:
 
 
 def weight_of(equation: JaxprEqn) -> float:
-    """What an equation takes of its kernel's time, relative to others: its operations, and a little for each element."""
+    """What an equation takes of its kernel's time, relative to others: its operations, and a little per element."""
     size = max([v.aval.size for v in (*equation.invars, *equation.outvars) if type(v) is not Literal] or [1])
     return max(size, 1) * (0.25 + float(getattr(equation.primitive.kind, "cost", 1.0) or 0.0))
 
@@ -161,7 +161,7 @@ def weight_of(equation: JaxprEqn) -> float:
 def programs_by_executable() -> dict[Any, Program]:
     """The compiled programs of this process that are still kept, by their Executable, with those that they run."""
     found: dict[Any, Program] = {}
-    waiting = [program for program in list(PROGRAMS.entries.values())]
+    waiting = list(PROGRAMS.entries.values())
     for trace in list(TRACES.entries.values()):
         waiting += [compiled.program for compiled in list(getattr(trace, "calls", {}).values())]
     while waiting:

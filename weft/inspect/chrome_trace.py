@@ -35,5 +35,5 @@ def _event(span: Span, process: int, origin: int) -> dict[str, Any]:
     return {
         "ph": "X", "name": span.name, "cat": span.kind, "pid": process, "tid": span.thread,
         "ts": (span.begin - origin) / 1e3, "dur": (span.end - span.begin) / 1e3,
-        "args": {name: value for name, value in span.facts.items() if name != "on"},
+        "args": {name: value for name, value in span.facts.items() if name not in ("on", "key")},
     }  # fmt: skip

@@ -12,7 +12,8 @@ from weft._base import lazy
 from weft.inspect.profiling import Profile, Times
 
 _STYLE = (
-    "<style>.weft-profile{font:13px/1.5 system-ui,sans-serif}.weft-profile table{border-collapse:collapse;margin:.6em 0}"
+    "<style>.weft-profile{font:13px/1.5 system-ui,sans-serif}"
+    ".weft-profile table{border-collapse:collapse;margin:.6em 0}"
     ".weft-profile td,.weft-profile th{padding:.15em .9em .15em 0;text-align:right;border-bottom:1px solid #8883}"
     ".weft-profile td:first-child,.weft-profile th:first-child,.weft-profile td.t{text-align:left}"
     ".weft-profile caption{text-align:left;font-weight:600}.weft-profile code{font:12px ui-monospace,monospace}</style>"

@@ -56,6 +56,7 @@ class KernelTimes(NamedTuple):
     operations: float
     estimate: float  # seconds on one thread, by the compiler
     lines: dict[tuple[str, int], float]
+    first: int  # its first instruction in the plan
 
 
 class ProgramTimes(NamedTuple):
@@ -65,6 +66,7 @@ class ProgramTimes(NamedTuple):
     times: Times
     steps: tuple[KernelTimes, ...]
     inside: str  # the program that runs it, if it is not called
+    key: int  # id of its Executable
 
 
 class Profile:
@@ -127,7 +129,7 @@ class Profile:
         return lazy.submodule("weft.inspect.profile_tables").html(self, 30)
 
 
-class profile:  # noqa: N801 - used like a function, as contextlib's
+class profile:
     """Measure calls, kernels and source lines in a ``with`` block, or in each call of a decorated function.
 
     ``every_call``: time each call of each program; else short programs are timed at some of their calls only, so that

@@ -21,8 +21,10 @@ def result(seconds: float, found: list[Any], threads: list[Any], notes: list[Spa
     for executable, calls, _, counter, steps in found:
         program = known.get(executable)
         kernels = tuple(_kernels(program, steps, calls))
-        names.append((executable.name, [kernel.name for kernel in kernels]))
-        programs.append(ProgramTimes(executable.name, _times(counter, calls), kernels, inside.get(executable, "")))
+        names.append((executable.name, id(executable), kernels))
+        programs.append(
+            ProgramTimes(executable.name, _times(counter, calls), kernels, inside.get(executable, ""), id(executable))
+        )
     spans = [span for thread, label, data, _ in threads for span in _spans(thread, label, data, names)]
     dropped = sum(thread[3] for thread in threads)
     return Profile(seconds, [p for p in programs if p.times.runs], sorted([*spans, *notes], key=_begin), dropped)
@@ -42,7 +44,7 @@ def _kernels(program: Any, steps: Any, calls: int) -> list[KernelTimes]:
     """The steps of a program; for one whose compiled form is gone or came from disk, without names."""
     if program is None:
         return [
-            KernelTimes(f"step {number}", "step", _times(counter, calls), 0.0, 0.0, 0.0, {account.UNKNOWN: 1.0})
+            KernelTimes(f"step {number}", "step", _times(counter, calls), 0.0, 0.0, 0.0, {account.UNKNOWN: 1.0}, number)
             for number, (_, counter) in enumerate(steps)
         ]
     parts = account.parts(program)
@@ -62,19 +64,19 @@ def _kernel(parts: list[account.Part], counter: _Counter, calls: int) -> KernelT
             lines[line] = lines.get(line, 0.0) + share / len(parts)
     nbytes, operations = sum([p.nbytes for p in parts]), sum([p.operations for p in parts])
     estimate = sum([p.estimate_ns for p in parts]) * 1e-9
-    return KernelTimes(name, first.what, _times(counter, calls), nbytes, operations, estimate, lines)
+    return KernelTimes(name, first.what, _times(counter, calls), nbytes, operations, estimate, lines, first.number)
 
 
-def _spans(thread: int, label: str, data: bytes, names: list[tuple[str, list[str]]]) -> list[Span]:
+def _spans(thread: int, label: str, data: bytes, names: list[tuple[str, int, tuple[KernelTimes, ...]]]) -> list[Span]:
     spans = []
     for begin, end, program, step in _SPAN.iter_unpack(data):
         if program >= len(names):
             continue
-        name, kernels = names[program]
+        name, key, kernels = names[program]
         if step < 0:
-            spans.append(Span(name, "call", begin, end, thread, {"on": label}))
+            spans.append(Span(name, "call", begin, end, thread, {"on": label, "key": key}))
             continue
         kind, number = ("share", step - _SHARE) if step >= _SHARE else ("step", step)
-        text = kernels[number] if number < len(kernels) else f"step {number}"
-        spans.append(Span(text, kind, begin, end, thread, {"program": name, "step": number, "on": label}))
+        facts = {"program": name, "step": number, "on": label, "key": key, "instruction": kernels[number].first}
+        spans.append(Span(kernels[number].name, kind, begin, end, thread, facts))
     return spans
