@@ -76,9 +76,10 @@ def late_causes(kept: Any) -> list[Cause]:
     if kept.key in kept.latest:
         return [_FROM_DISK]
     if not kept.latest:
-        return _unshared(kept.code, kept.refusal, kept.who, kept.earlier)
+        return _unshared(kept.code, kept.refusal, kept.who, kept.earlier, kept.shares)
     args, kwargs = runtime.tree_unflatten(kept.in_tree, list(range(kept.in_tree.num_leaves)))
-    call = signature.Call(args, kwargs, kept.key.statics, kept.count)
+    statics = tuple([(place, value) for place, _, value in kept.key.statics])
+    call = signature.Call(args, kwargs, statics, kept.count)
     function = function if callable(function) else None
     return min((_differences(function, old, kept.key, call) for old in kept.latest), key=_distance)
 
@@ -96,7 +97,9 @@ def reasons(
         return [_FROM_DISK]
     if not latest:
         code = getattr(function, "__code__", None)
-        return _unshared(code, record.refusal, None if who is None else who.key, _latest.get(_code_id(function)))
+        shares = config.read("share_equal_functions")
+        identified = None if who is None else who.key
+        return _unshared(code, record.refusal, identified, _latest.get(_code_id(function)), shares)
     return min((_differences(function, old, key, call) for old in latest), key=_distance)
 
 
@@ -107,9 +110,9 @@ def _code_id(function: Any) -> int:
 _FROM_DISK = Cause("from disk", "its program came from disk, and now its jaxpr is asked for")
 
 
-def _unshared(code: Any, refusal: Any, who: Any, earlier: Any) -> list[Cause]:
+def _unshared(code: Any, refusal: Any, who: Any, earlier: Any, shares: bool) -> list[Cause]:
     """Why a new function object of this identity did not share the trace of an earlier one."""
-    if not config.read("share_equal_functions"):
+    if not shares:
         return [Cause("sharing off", "sharing between equal functions is off (config.share_equal_functions)")]
     if who is None:
         return [Cause("unshared" if refusal is not None else "first", f"it may not share a trace: {refusal}")]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from weft import config
 from weft._base import lazy
 from weft.core import source_info
 from weft.dispatch.miss_causes import Cause
@@ -104,7 +105,7 @@ def add(
 class LateCauses:
     """The causes of a trace, worked out when they are read; holds keys, and the function weakly."""
 
-    __slots__ = ("code", "count", "earlier", "function", "in_tree", "key", "latest", "refusal", "who")
+    __slots__ = ("code", "count", "earlier", "function", "in_tree", "key", "latest", "refusal", "shares", "who")
 
     def __init__(self, function: Any, record: Any, key: Any, call: Any, who: Any, in_tree: Any) -> None:
         self.function = record
@@ -112,6 +113,7 @@ class LateCauses:
         self.key, self.in_tree, self.count = key, in_tree, call.count
         self.latest = record.latest_keys()
         self.refusal = record.refusal
+        self.shares = config.read("share_equal_functions")
         self.who = None if who is None else who.key
         self.earlier = lazy.misses.earlier_identity(function, who) if not self.latest else None
 

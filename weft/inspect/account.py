@@ -8,6 +8,7 @@ A line's share of an instruction is that of its equations, by the estimated cost
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -170,6 +171,19 @@ def programs_by_executable() -> dict[Any, Program]:
             found[program.executable] = program
             waiting += program.nested
     return found
+
+
+def eager_executables() -> set[Any]:
+    """The executables of operations outside of ``jit``: those that only functions of weft's own were traced for."""
+    own: dict[Any, bool] = {}
+    for key, trace in list(TRACES.entries.items()):
+        record = getattr(key, "who", None)
+        function = record() if isinstance(record, weakref.ref) else None
+        module = getattr(function, "__module__", None) or ""
+        is_own = function is not None and module.startswith("weft.") and not module.startswith("weft.tour")
+        for compiled in list(getattr(trace, "calls", {}).values()):
+            own[compiled.program.executable] = is_own and own.get(compiled.program.executable, True)
+    return {executable for executable, is_own in own.items() if is_own}
 
 
 def walk(program: Program) -> Iterator[Program]:

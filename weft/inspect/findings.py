@@ -55,6 +55,8 @@ CURES = {
     "large intermediate": "reduce before you broadcast: write the sum as a matrix product or an einsum",
     "scan in order": boundaries.REFUSALS["scan needs no vectors"][1],
     "linear algebra": "factorise once and reuse it (cho_factor, lu_factor); solve instead of inverting",
+    "waits in a loop": "keep results as arrays and look at them after the loop, or every so many steps",
+    "eager operations": "put them into the jitted function: each costs a call, and its result goes through memory",
     "many phases": "nothing by itself: reductions over different axes need each other's results from memory",
 }
 
@@ -197,12 +199,18 @@ def _donations(program: Program, arguments: Sequence[tuple[str, Any, bool]]) -> 
             sizes.remove(aval.nbytes)
             text = f"{path} {aval.str_short()} is not donated, and a result of the same type takes new memory"
             yield Finding("missing donation", text, _first_line(program), aval.nbytes)
-    report = buffers.MemoryReport(
-        program.kernels, program.lowered, program.donated, program.out_avals, program.copied
-    )
-    for entry in report.entries():
-        if "donated, not reused" in entry.text:
+    results = [aval.nbytes for aval in program.out_avals]
+    for path, aval, donated in arguments:
+        if donated and aval.nbytes >= LEAST_BYTES and aval.nbytes not in results:
+            text = f"{path} {aval.str_short()} is donated, but no result has its size"
+            yield Finding("donation unused", text, _first_line(program), aval.nbytes)
+    for entry in _memory(program).entries():
+        if "donated, not reused" in entry.text and entry.nbytes >= LEAST_BYTES:
             yield Finding("donation unused", entry.text, _first_line(program), entry.nbytes)
+
+
+def _memory(program: Program) -> buffers.MemoryReport:
+    return buffers.MemoryReport(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
 
 
 def _first_line(program: Program) -> account.Line:
@@ -225,9 +233,7 @@ def _of_program(program: Program) -> Iterator[Finding]:
 
 
 def _copies(program: Program) -> Iterator[Finding]:
-    report = buffers.MemoryReport(
-        program.kernels, program.lowered, program.donated, program.out_avals, program.copied
-    )
+    report = _memory(program)
     for entry in report.entries():
         if entry.kind == "copy" and entry.nbytes >= LEAST_BYTES and "only if others" not in entry.text:
             yield Finding("copy before update", entry.text, _line_of_step(program, entry.step), 2 * entry.nbytes)
@@ -278,7 +284,6 @@ _OF_EDGES = {
 
 
 def _of_boundaries(program: Program, makers: dict[Any, JaxprEqn]) -> Iterator[Finding]:
-    inputs = max([aval.nbytes for aval in (*program.in_avals, *program.out_avals)], default=0)
     for edge in boundaries.boundaries(program):
         maker = makers.get(edge.variable)
         if maker is None or edge.nbytes < LEAST_BYTES or edge.reader < 0:
@@ -296,8 +301,16 @@ def _of_boundaries(program: Program, makers: dict[Any, JaxprEqn]) -> Iterator[Fi
             yield Finding(_OF_EDGES[edge.code], text, line, edge.nbytes)
         elif edge.code == "several readers":
             yield Finding("several readers", text, line, edge.nbytes)
-        if edge.variable.aval.nbytes >= max(8 * inputs, LARGE_BYTES):
+        if edge.variable.aval.nbytes >= LARGE_BYTES and _is_spread(maker, makers):
             yield Finding("large intermediate", text, line, edge.nbytes)
+
+
+def _is_spread(maker: JaxprEqn, makers: dict[Any, JaxprEqn]) -> bool:
+    """Whether an elementwise result is far larger than each of its operands, which broadcasts spread."""
+    if not isinstance(maker.primitive.kind, kinds.Elementwise):
+        return False
+    sizes = [_through_views(v, makers)[-1].aval.size for v in _variables(maker)]
+    return bool(sizes) and 8 * max(sizes) <= maker.outvars[0].aval.size
 
 
 def _through_views(variable: Any, makers: dict[Any, JaxprEqn]) -> list[Any]:
@@ -311,9 +324,7 @@ def _through_views(variable: Any, makers: dict[Any, JaxprEqn]) -> list[Any]:
 
 
 def _residuals(program: Program) -> Iterator[Finding]:
-    report = buffers.MemoryReport(
-        program.kernels, program.lowered, program.donated, program.out_avals, program.copied
-    )
+    report = _memory(program)
     lines = report.residuals()
     kept = [line.split() for line in lines if line.startswith("  kept")]
     nbytes = sum([int(words[3]) for words in kept])

@@ -67,16 +67,33 @@ class ProgramTimes(NamedTuple):
     steps: tuple[KernelTimes, ...]
     inside: str  # the program that runs it, if it is not called
     key: int  # id of its Executable
+    is_eager: bool  # an operation outside of jit
+
+
+class Wait(NamedTuple):
+    """A line of the user's at which Python waited for results."""
+
+    line: tuple[str, int]
+    times: int
+    seconds: float
 
 
 class Profile:
     """What a profile found: ``programs``, ``spans``, ``lines``; prints as tables and saves as a trace."""
 
-    def __init__(self, seconds: float, programs: list[ProgramTimes], spans: list[Span], dropped: int) -> None:
+    def __init__(
+        self, seconds: float, programs: list[ProgramTimes], spans: list[Span], waits: list[Wait], dropped: int
+    ) -> None:
         self.seconds = seconds
         self.programs = programs
         self.spans = spans
+        self.waits = waits
         self.dropped = dropped  # spans for which a thread had no room
+
+    @property
+    def findings(self) -> list[Any]:
+        """What the calls of a profile could do otherwise: waits in loops, operations outside of ``jit``."""
+        return lazy.submodule("weft.inspect.call_findings").of_profile(self)
 
     @property
     def calls(self) -> list[ProgramTimes]:
@@ -175,10 +192,10 @@ class profile:
         with _lock:
             _current = None
         persistent.pause(False)
-        found, threads = runtime.profile_stop()
+        found, threads, waits = runtime.profile_stop()
         notes = [*self._notes, *_compilations(self._begin, end)]
         read = lazy.submodule("weft.inspect.read_profile")
-        self._result = read.result((end - self._begin) * 1e-9, found, threads, notes)
+        self._result = read.result((end - self._begin) * 1e-9, found, threads, waits, notes)
         if self.show:
             lazy.rich_console.Console().print(self._result)
 

@@ -6,16 +6,16 @@ import struct
 from typing import Any
 
 from weft.inspect import account
-from weft.inspect.profiling import KernelTimes, Profile, ProgramTimes, Span, Times
+from weft.inspect.profiling import KernelTimes, Profile, ProgramTimes, Span, Times, Wait
 
 _SPAN = struct.Struct("=qqIi")  # begin, end, program, step; as in runtime/src/profile.cpp
 _SHARE = 1 << 30
 _Counter = tuple[int, int, int]  # runs that were timed, their nanoseconds, those of the fastest
 
 
-def result(seconds: float, found: list[Any], threads: list[Any], notes: list[Span]) -> Profile:
+def result(seconds: float, found: list[Any], threads: list[Any], waits: list[Any], notes: list[Span]) -> Profile:
     """The profile of what ``runtime.profile_stop`` gives."""
-    known = account.programs_by_executable()
+    known, eager = account.programs_by_executable(), account.eager_executables()
     inside = {inner.executable: program.name for program in known.values() for inner in program.nested}
     programs, names = [], []
     for executable, calls, _, counter, steps in found:
@@ -23,11 +23,13 @@ def result(seconds: float, found: list[Any], threads: list[Any], notes: list[Spa
         kernels = tuple(_kernels(program, steps, calls))
         names.append((executable.name, id(executable), kernels))
         programs.append(
-            ProgramTimes(executable.name, _times(counter, calls), kernels, inside.get(executable, ""), id(executable))
+            ProgramTimes(executable.name, _times(counter, calls), kernels, inside.get(executable, ""), id(executable),
+                         executable in eager)
         )
     spans = [span for thread, label, data, _ in threads for span in _spans(thread, label, data, names)]
     dropped = sum(thread[3] for thread in threads)
-    return Profile(seconds, [p for p in programs if p.times.runs], sorted([*spans, *notes], key=_begin), dropped)
+    lines = [Wait((line.rpartition(":")[0], int(line.rpartition(":")[2] or 0)), n, ns * 1e-9) for line, n, ns in waits]
+    return Profile(seconds, [p for p in programs if p.times.runs], sorted([*spans, *notes], key=_begin), lines, dropped)
 
 
 def _begin(span: Span) -> int:

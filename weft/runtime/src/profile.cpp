@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -52,6 +53,8 @@ uint64_t g_sessions = 0;             // so far; guarded by the GIL
 size_t g_most_spans = 0;             // of a thread
 bool g_every_call = false;
 std::vector<PyObject*>* g_programs = new std::vector<PyObject*>;  // owned Executables, by number; guarded by the GIL
+std::map<std::string, std::pair<int64_t, int64_t>>* g_waits =  // line -> times, nanoseconds; guarded by the GIL
+    new std::map<std::string, std::pair<int64_t, int64_t>>;
 std::mutex* g_mutex = new std::mutex;                             // guards the list of recorders
 std::vector<std::unique_ptr<Recorder>>* g_recorders = new std::vector<std::unique_ptr<Recorder>>;
 
@@ -193,6 +196,13 @@ void profile_share(uint64_t label, int64_t begin) {
   note(uint32_t(label >> 32), int32_t(uint32_t(label) - 1) + kShare, begin, profile_now());
 }
 
+void profile_wait(const std::string& line, int64_t ns) {
+  if (!profile_is_on()) return;
+  auto& [count, total] = (*g_waits)[line];
+  ++count;
+  total += ns;
+}
+
 void profile_name_thread(const char* name) { t_name = name; }
 
 namespace {
@@ -268,8 +278,11 @@ PyObject* profile_stop(PyObject*, PyObject*) {
   }
   std::vector<PyObject*> programs;
   programs.swap(*g_programs);
-  Ref times = steal(PyList_New(0)), threads = steal(PyList_New(0));
-  bool ok = times && threads;
+  Ref times = steal(PyList_New(0)), threads = steal(PyList_New(0)), waits = steal(PyList_New(0));
+  bool ok = times && threads && waits;
+  for (const auto& [line, wait] : *g_waits)
+    ok = ok && append(waits, Py_BuildValue("(sLL)", line.c_str(), (long long)wait.first, (long long)wait.second));
+  g_waits->clear();
   for (PyObject* program : programs) ok = ok && append(times, program_times(program));
   {
     std::lock_guard<std::mutex> lock(*g_mutex);
@@ -277,7 +290,7 @@ PyObject* profile_stop(PyObject*, PyObject*) {
       if (ok && recorder->session.load() == session) ok = append(threads, thread_spans(*recorder));
   }
   for (PyObject* program : programs) Py_DECREF(program);
-  return ok ? Py_BuildValue("(OO)", times.get(), threads.get()) : nullptr;
+  return ok ? Py_BuildValue("(OOO)", times.get(), threads.get(), waits.get()) : nullptr;
 }
 
 PyMethodDef kMethods[] = {
@@ -285,8 +298,8 @@ PyMethodDef kMethods[] = {
      "profile_start(most_spans, every_call): from now on the steps of programs are timed; every_call: of all calls, else "
      "of so many that this takes a hundredth of the time."},
     {"profile_stop", entry_point<profile_stop>, METH_NOARGS,
-     "profile_stop() -> (programs, threads). A program: (executable, calls, period, counter, ((first instruction, "
-     "counter), ...)); a counter: (count, ns, least ns); a thread: (id, name, spans as bytes, spans left out)."},
+     "profile_stop() -> (programs, threads, waits). A program: (executable, calls, period, counter, ((first instruction, "
+     "counter), ...)); a counter: (count, ns, least ns); a thread: (id, name, spans as bytes, spans left out); a wait: (\"file:line\", times, ns)."},
     {nullptr, nullptr, 0, nullptr},
 };
 

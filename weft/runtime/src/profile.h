@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "exec.h"
 
@@ -75,6 +76,9 @@ uint64_t profile_label();
 // Notes that a worker has worked on a step since `begin`.
 void profile_share(uint64_t label, int64_t begin);
 int64_t profile_now();
+
+// Notes that Python waited for a result at a line of the user's. GIL held.
+void profile_wait(const std::string& line, int64_t ns);
 
 // What spans of this thread are shown under; a literal.
 void profile_name_thread(const char* name);

@@ -175,9 +175,19 @@ int wait_inside_task(Task* task) {
   return -1;
 }
 
+std::string user_line();
+
 int Task::wait() {
   // This part must not run Python code: callers rely on arrays that they checked before.
   if (state() >= State::done) return state() == State::done ? 0 : raise();
+  if (!profile_is_on()) return wait_for_end();
+  int64_t begin = profile_now();
+  int status = wait_for_end();
+  if (status == 0) profile_wait(user_line(), profile_now() - begin);
+  return status;
+}
+
+int Task::wait_for_end() {
   if (generation != g_generation.load() && state() < State::done) {
     PyErr_Format(PyExc_RuntimeError, "[%s] the result was still pending when the process forked", name.c_str());
     return -1;
