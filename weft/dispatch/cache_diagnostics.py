@@ -8,6 +8,7 @@ earlier trace. It also writes the log lines of ``log_compiles``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CellType, FunctionType
 from typing import Any
 
 from weft import config, runtime
@@ -73,15 +74,23 @@ def earlier_identity(function: Any, who: identity.Identity | None) -> Any:
 def late_causes(kept: Any) -> list[Cause]:
     """The causes of a ``history.LateCauses``."""
     function = kept.function()
-    if kept.key in kept.latest:
+    if tuple(kept.key[1:]) in kept.latest:
         return [_FROM_DISK]
     if not kept.latest:
         return _unshared(kept.code, kept.refusal, kept.who, kept.earlier, kept.shares)
     args, kwargs = runtime.tree_unflatten(kept.in_tree, list(range(kept.in_tree.num_leaves)))
     statics = tuple([(place, value) for place, _, value in kept.key.statics])
     call = signature.Call(args, kwargs, statics, kept.count)
-    function = function if callable(function) else None
-    return min((_differences(function, old, kept.key, call) for old in kept.latest), key=_distance)
+    function = function if callable(function) else _stand_in(kept.code)
+    latest = [TraceKey(None, *known) for known in kept.latest]
+    return min((_differences(function, old, kept.key, call) for old in latest), key=_distance)
+
+
+def _stand_in(code: Any) -> Any:
+    """A function of this code, which gives names to arguments after the function itself is gone."""
+    if code is None:
+        return None
+    return FunctionType(code, {}, closure=tuple([CellType() for _ in code.co_freevars]))
 
 
 def reasons(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from types import CodeType
@@ -16,9 +17,11 @@ from typing import Any
 from weft import config
 from weft._base import lazy
 from weft.core import source_info
+from weft.core.budget import BUDGET
 from weft.dispatch.miss_causes import Cause
 
-MOST = 1000
+MOST = 500
+_EVENT_BYTES = 1100  # measured: an event with its keys
 
 
 class Event:
@@ -87,6 +90,9 @@ def clear() -> None:
     _events.clear()
 
 
+BUDGET.enlist(_events.__len__, _EVENT_BYTES, clear)
+
+
 def add(
     kind: str,
     name: str,
@@ -108,10 +114,10 @@ class LateCauses:
     __slots__ = ("code", "count", "earlier", "function", "in_tree", "key", "latest", "refusal", "shares", "who")
 
     def __init__(self, function: Any, record: Any, key: Any, call: Any, who: Any, in_tree: Any) -> None:
-        self.function = record
+        self.function = weakref.ref(function) if record() is function else _nobody
         self.code: CodeType | None = getattr(getattr(function, "__func__", function), "__code__", None)
-        self.key, self.in_tree, self.count = key, in_tree, call.count
-        self.latest = record.latest_keys()
+        self.key, self.in_tree, self.count = key._replace(who=None), in_tree, call.count
+        self.latest = [(known.in_tree, known.types, known.statics, known.token) for known in record.latest_keys()]
         self.refusal = record.refusal
         self.shares = config.read("share_equal_functions")
         self.who = None if who is None else who.key
@@ -119,3 +125,16 @@ class LateCauses:
 
     def __call__(self) -> list[Cause]:
         return lazy.misses.late_causes(self)
+
+
+def causes_of(function: Any, record: Any, key: Any, call: Any, who: Any, in_tree: Any) -> Callable[[], list[Cause]]:
+    """The causes of a trace that is about to be made; worked out at once where they name the user's static values."""
+    late = LateCauses(function, record, key, call, who, in_tree)
+    if not key.statics:
+        return late
+    found = late()
+    return lambda: found
+
+
+def _nobody() -> None:
+    return None

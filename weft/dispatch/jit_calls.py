@@ -356,7 +356,7 @@ class JitState:
         causes = (
             None
             if self.is_own()
-            else history.LateCauses(self.function, record, key, prepared.call, who, prepared.in_tree)
+            else history.causes_of(self.function, record, key, prepared.call, who, prepared.in_tree)
         )
         found = self._trace_anew(prepared, key, causes)
         if not trace_cache.holds_tracers(found.closed):

@@ -8,6 +8,7 @@ Findings are facts about the program, not rules of style: each names what the co
 
 from __future__ import annotations
 
+import collections
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ LEAST_BYTES = 1 << 16  # smaller arrays cost nothing that could be seen
 LARGE_BYTES = 1 << 20
 SMALL_PRODUCT = 32**3  # multiplications of one matrix product of a batch
 _MOST = 60
+_LOOK_BACK = 64  # equations
+_LOCAL = (kinds.Elementwise, kinds.View, kinds.Generate)
 
 CURES = {
     "captured constant": "pass the array as an argument: a captured one is part of the program, kept and compared with it",
@@ -284,6 +287,7 @@ _OF_EDGES = {
 
 
 def _of_boundaries(program: Program, makers: dict[Any, JaxprEqn]) -> Iterator[Finding]:
+    uses = collections.Counter([v for equation in program.jaxpr.eqns for v in _variables(equation)])
     for edge in boundaries.boundaries(program):
         maker = makers.get(edge.variable)
         if maker is None or edge.nbytes < LEAST_BYTES or edge.reader < 0:
@@ -299,7 +303,7 @@ def _of_boundaries(program: Program, makers: dict[Any, JaxprEqn]) -> Iterator[Fi
             yield Finding("gather in the way", text, account.line_of(gather), edge.nbytes)
         elif edge.code in _OF_EDGES:
             yield Finding(_OF_EDGES[edge.code], text, line, edge.nbytes)
-        elif edge.code == "several readers":
+        if uses[edge.variable] > 1 and edge.code != "epilogue" and isinstance(kind, kinds.Elementwise):
             yield Finding("several readers", text, line, edge.nbytes)
         if edge.variable.aval.nbytes >= LARGE_BYTES and _is_spread(maker, makers):
             yield Finding("large intermediate", text, line, edge.nbytes)
@@ -309,8 +313,16 @@ def _is_spread(maker: JaxprEqn, makers: dict[Any, JaxprEqn]) -> bool:
     """Whether an elementwise result is far larger than each of its operands, which broadcasts spread."""
     if not isinstance(maker.primitive.kind, kinds.Elementwise):
         return False
-    sizes = [_through_views(v, makers)[-1].aval.size for v in _variables(maker)]
-    return bool(sizes) and 8 * max(sizes) <= maker.outvars[0].aval.size
+    most, waiting, seen = 1, [maker], {maker}
+    while waiting and len(seen) < _LOOK_BACK:
+        for variable in _variables(waiting.pop()):
+            before = makers.get(variable)
+            if before is None or not isinstance(before.primitive.kind, _LOCAL):
+                most = max(most, variable.aval.size)
+            elif before not in seen:
+                seen.add(before)
+                waiting.append(before)
+    return 8 * most <= maker.outvars[0].aval.size
 
 
 def _through_views(variable: Any, makers: dict[Any, JaxprEqn]) -> list[Any]:
