@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+_START = "import os, sys; a, b, *c = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(c[0], c)"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -28,20 +31,22 @@ class Page:
         assert browser is not None
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
+        # above 3 and 4, which the browser reads and writes
+        given = [fcntl.fcntl(number, fcntl.F_DUPFD, 20) for number in (to_browser, from_browser)]
         self._limit, self._number, self._rest = limit, 0, b""
         self.requests: list[str] = []
         self.errors: list[str] = []
-        command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio",
+        command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                    "--disable-background-networking", "--disable-component-update", "--no-first-run",
                    f"--user-data-dir={folder}", f"--window-size={width},{height}", "--remote-debugging-pipe",
                    "about:blank"]  # fmt: skip
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", *command],
-            pass_fds=(to_browser, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            [sys.executable, "-S", "-c", _START, *map(str, given), *command],
+            pass_fds=given, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        os.close(to_browser)
-        os.close(from_browser)
+        for number in (to_browser, from_browser, *given):
+            os.close(number)
         self._session: str | None = None
         try:
             self._open(file, width, height)

@@ -48,7 +48,7 @@ def test_calls_kernels_and_lines_are_counted() -> None:
 
 def test_short_programs_are_timed_at_some_calls_and_counted_at_all() -> None:
     def tiny(x):
-        return x + 1
+        return x + 1.0625  # no other function of this process computes this
 
     f, x = weft.jit(tiny), jnp.ones(3)
     with weft.profile() as block:
@@ -109,7 +109,7 @@ def test_a_decorated_function_prints_and_keeps_its_profile(capsys: pytest.Captur
 
     assert float(train(jnp.float32(2))) == 6
     assert "programs" in capsys.readouterr().out
-    assert train.profile.calls
+    assert getattr(train, "profile").calls  # noqa: B009 - an attribute that type checkers do not see
 
 
 def test_threads_may_call_during_a_profile() -> None:

@@ -53,10 +53,17 @@ class Compiled(NamedTuple):
     place: int = 0  # of the results: see ``devices``
 
 
-def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False, place: int = 0) -> Compiled:
+def bind(
+    trace: Trace,
+    donated: tuple[bool, ...],
+    keep_unused: bool,
+    shares: bool = False,
+    place: int = 0,
+    anew: bool = False,
+) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 
-    ``shares``: a result that is an argument is no copy of it.
+    ``shares``: a result that is an argument is no copy of it. ``anew``: an equal program compiled before is not used.
     """
     closed = trace.closed
     if uses_refs(closed.jaxpr):
@@ -79,7 +86,7 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: boo
         program = lazy.device_programs.compile_on(ClosedJaxpr(jaxpr), place, name=trace.name, donated=flags)
         hidden = [runtime.array_to_place(value, place & ~1) for value in hidden]
     else:
-        program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares)
+        program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares, anew=anew)
         hidden = [runtime.array_to_place(value, 0) if value.place > 1 else value for value in hidden]
     return bound(program, kept, (*program.consts, *hidden), trace.out_tree, trace.out_avals, kept_donated, place)
 

@@ -55,7 +55,7 @@ class Event:
         self.begin = time.perf_counter_ns() - int(milliseconds * 1e6)
         self.thread = threading.get_native_id()
         self.stages: dict[str, float] = {}
-        self.kernels = (0, 0, 0)  # built, loaded, reused
+        self.kernels: tuple[int, int, int] = (0, 0, 0)  # built, loaded, reused
         self._causes = causes
         self._position = source_info.capture(2)
 

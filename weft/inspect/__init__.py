@@ -17,11 +17,17 @@ from weft.inspect.report import Report, report, show
 __all__ = ["Profile", "Report", "explain", "profile", "report", "show"]
 
 
-class _Callable(ModuleType):
-    """The module as a function."""
+class Inspect(ModuleType):
+    """The module as a function; its attributes are named for type checkers."""
+
+    explain = staticmethod(explain)
+    profile = profile
+    report = staticmethod(report)
+    show = staticmethod(show)
+    Profile, Report = Profile, Report
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
         return report(function, *args, **kwargs)
 
 
-sys.modules[__name__].__class__ = _Callable
+sys.modules[__name__].__class__ = Inspect

@@ -1,4 +1,4 @@
-"""Where kernels end and why: every value that goes through memory, with a reason of a closed list and the bytes it costs.
+"""Where kernels end and why: every value that goes through memory, a reason of a closed list, and the bytes it costs.
 
     Boundary(e, maker 0, reader 1, "several readers", 2 * 4 MB)
 
@@ -54,14 +54,23 @@ REFUSALS: dict[str, tuple[str, str]] = {
         "a scan along a structural|its consumer needs vectors|an index in a reversed scan",
         "scan along another axis than the last, so that the lanes of vectors run across",
     ),
-    "several readers": ("", "nothing if they differ; otherwise use the value in one expression, so that one kernel does"),
+    "several readers": (
+        "",
+        "nothing if they differ; otherwise use the value in one expression",
+    ),
     "result": ("", "nothing: it is returned; do not return what only later steps of the function need"),
     "whole array": ("", "products, sorts and library calls read arrays in memory; keep what they read small and final"),
     "call result": ("", "nothing: the call writes its whole result; elementwise work right after a product joins it"),
     "epilogue": ("", "nothing: it runs on each part of the product while that is in the cache"),
-    "loop or branch": ("", "what enters or leaves a loop is in memory; move work that needs few values inside the loop"),
+    "loop or branch": (
+        "",
+        "what enters or leaves a loop is in memory; move work that needs few values inside",
+    ),
     "update of an array": ("", "an update writes into memory; use the updated array, not the one before it, later"),
-    "other order": ("", "read the value in the order in which it is made; a reshape or transpose between them stores it"),
+    "other order": (
+        "",
+        "read the value in the order in which it is made: a reshape or transpose stores it",
+    ),
 }
 _PATTERNS = [(code, re.compile(pattern)) for code, (pattern, _) in REFUSALS.items() if pattern]
 

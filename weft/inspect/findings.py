@@ -31,9 +31,9 @@ _LOOK_BACK = 64  # equations
 _LOCAL = (kinds.Elementwise, kinds.View, kinds.Generate)
 
 CURES = {
-    "captured constant": "pass the array as an argument: a captured one is part of the program, kept and compared with it",
+    "captured constant": "pass the array as an argument: a captured one is kept, and compared, with the program",
     "gather in the way": "gather from the inputs first and compute after: what is gathered from must be in memory",
-    "layout copy": "keep arrays in the order in which they are read; a product reads transposed operands where they lie",
+    "layout copy": "keep arrays in the order in which they are read; products read transposed operands where they lie",
     "reshape of a transposed array": "reshape first, or keep the transposed order: a reshape needs rows in order",
     "float64": "keep float32: give NumPy arrays and constants a dtype; a float64 operand makes all that follow float64",
     "widened half": "compute in the half precision, or keep the widened array only where it is summed",
@@ -42,15 +42,15 @@ CURES = {
     "integers made floats": "divide with //, or convert once where the array is made",
     "stored concatenation": "let the readers take the pieces, or write them into one array with .at[...].set",
     "several readers": "use the value in one expression; readers over different shapes each need it in memory",
-    "small products": "put the batch into one matrix product: reshape so that rows or columns of all products lie together",
+    "small products": "put the batch into one matrix product: reshape so that all their rows lie together",
     "strided reduction": "reduce along the last axis, or store the array transposed: rows are read one after the other",
     "read across rows": boundaries.REFUSALS["read across rows"][1],
     "ordered scatter": "unique_indices=True if no place occurs twice: then updates run in vectors and on all threads",
-    "missing donation": "jit(..., donate_argnums=...): the result is then written over the argument that is not needed again",
+    "missing donation": "jit(..., donate_argnums=...): the result is then written over an argument not needed again",
     "donation unused": "donate only what a result of the same size can replace",
     "residuals": "weft.checkpoint around the part, with a policy: values are recomputed instead of kept",
     "unneeded checkpoint": "leave checkpoint out: what it saves is small, and the forward pass is computed twice",
-    "loop of kernels": "do more in an iteration (unroll, or batch with vmap): starting kernels is a large part of a short one",
+    "loop of kernels": "do more in an iteration (unroll, or batch with vmap): starting takes much of a short one",
     "callback in a loop": "call once after the loop with the stacked values: each iteration waits for Python",
     "callback": "keep callbacks out of what is timed: the program waits for Python and cannot be kept on disk",
     "copy before update": "donate the array, or do not use it after its update: then it is updated in place",
@@ -139,7 +139,9 @@ def _of_equation(equation: JaxprEqn, in_loop: bool) -> Iterator[Finding]:
     kind, line = equation.primitive.kind, account.line_of(equation)
     if isinstance(kind, kinds.Effect) or _is_callback(equation):
         code = "callback in a loop" if in_loop else "callback"
-        yield Finding(code, f"{equation.primitive.name} calls Python{' in every iteration' if in_loop else ''}", line, 0)
+        yield Finding(
+            code, f"{equation.primitive.name} calls Python{' in every iteration' if in_loop else ''}", line, 0
+        )
     if isinstance(kind, kinds.Elementwise) and equation.outvars and equation.invars:
         yield from _conversions(equation, line)
     if isinstance(kind, kinds.Scatter) and not equation.params.get("unique_indices", True):
@@ -187,7 +189,9 @@ def _checkpoints(jaxpr: Jaxpr) -> Iterator[Finding]:
         saved = sum([v.aval.nbytes for e in inner.eqns for v in e.outvars])
         if saved < LARGE_BYTES:
             text = f"it recomputes {len(inner.eqns)} equations to save at most {saved:,} bytes"
-            yield Finding("unneeded checkpoint", text, account.line_of(inner.eqns[0] if inner.eqns else equation), saved)
+            yield Finding(
+                "unneeded checkpoint", text, account.line_of(inner.eqns[0] if inner.eqns else equation), saved
+            )
 
 
 # ---- of arguments
@@ -293,7 +297,8 @@ def _of_boundaries(program: Program, makers: dict[Any, JaxprEqn]) -> Iterator[Fi
         if maker is None or edge.nbytes < LEAST_BYTES or edge.reader < 0:
             continue
         line, kind = account.line_of(maker), maker.primitive.kind
-        text = f"{maker.primitive.name} makes {edge.variable.aval.str_short()}, which is written and read again: {edge.text}"
+        what = f"{maker.primitive.name} makes {edge.variable.aval.str_short()}"
+        text = f"{what}, which is written and read again: {edge.text}"
         reader = program.kernels.steps[edge.reader]
         gathers = [] if reader.kernel is None else reader.kernel.equations
         gather = next((e for e in gathers if isinstance(e.primitive.kind, kinds.Gather)), None)
@@ -389,7 +394,9 @@ def _loops(entry: Any, part: account.Part, line: account.Line) -> Iterator[Findi
     body = part.programs[0]
     kernels, cost = len(body.plan.instructions), body.executable.cost_ns
     if kernels and cost / kernels < 20_000:
-        text = f"each iteration starts {kernels} step{'s' if kernels > 1 else ''}, of {cost / kernels:.0f} ns by estimate"
+        text = (
+            f"each iteration starts {kernels} step{'s' if kernels > 1 else ''}, of {cost / kernels:.0f} ns by estimate"
+        )
         yield Finding("loop of kernels", text, line, 0)
 
 

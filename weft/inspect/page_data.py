@@ -306,7 +306,11 @@ def _shares(part: account.Part, seconds: Data | None, limits: Any) -> Data:
     memory = part.nbytes / seconds["best"] / limits.bandwidth
     arithmetic = part.operations / seconds["best"] / limits.flops
     nearer = "memory" if memory >= arithmetic else "arithmetic"
-    return {"bandwidth": memory, "arithmetic": arithmetic, "limit": nearer if max(memory, arithmetic) > 0.02 else "start"}
+    return {
+        "bandwidth": memory,
+        "arithmetic": arithmetic,
+        "limit": nearer if max(memory, arithmetic) > 0.02 else "start",
+    }
 
 
 def _seconds(profile: Profile | None, program: Program) -> Data | None:
@@ -347,7 +351,7 @@ def _history() -> list[Data]:
     return [
         {
             "kind": event.kind, "name": event.name, "types": ", ".join([a.str_short() for a in event.types])[:200],
-            "ms": event.milliseconds, "at": "{}:{}".format(os.path.basename(event.line[0]), event.line[1]),
+            "ms": event.milliseconds, "at": f"{os.path.basename(event.line[0])}:{event.line[1]}",
             "causes": [[cause.kind, cause.text, cause.cure] for cause in event.causes],
             "stages": event.stages, "kernels": event.kernels,
         }

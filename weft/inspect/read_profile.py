@@ -23,8 +23,14 @@ def result(seconds: float, found: list[Any], threads: list[Any], waits: list[Any
         kernels = tuple(_kernels(program, steps, calls))
         names.append((executable.name, id(executable), kernels))
         programs.append(
-            ProgramTimes(executable.name, _times(counter, calls), kernels, inside.get(executable, ""), id(executable),
-                         executable in eager)
+            ProgramTimes(
+                executable.name,
+                _times(counter, calls),
+                kernels,
+                inside.get(executable, ""),
+                id(executable),
+                executable in eager,
+            )
         )
     spans = [span for thread, label, data, _ in threads for span in _spans(thread, label, data, names)]
     dropped = sum(thread[3] for thread in threads)

@@ -6,6 +6,7 @@ is run a few times, so that steps have measured times, unless it calls Python; w
 
 from __future__ import annotations
 
+import operator
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +26,9 @@ _MOST_RUNS, _MOST_SECONDS = 20, 0.4  # of measuring
 class Report:
     """One compiled call, to be printed, saved as a page, or shown in a notebook."""
 
-    def __init__(self, compiled: ahead_of_time.Compiled, facts: dict[str, dict[str, Any]], found: Profile | None) -> None:
+    def __init__(
+        self, compiled: ahead_of_time.Compiled, facts: dict[str, dict[str, Any]], found: Profile | None
+    ) -> None:
         arguments, parts = compiled.parts()
         types = ", ".join(aval.str_short() for aval in arguments.avals)
         self.name = f"{compiled.fun_name}({types})"
@@ -44,10 +47,12 @@ class Report:
     @property
     def findings(self) -> list[Any]:
         """What costs time or memory and could be otherwise: each with its line, its price and a cure."""
-        if self._findings is None:
+        found = self._findings
+        if found is None:
             closed = self._compiled.parts()[0].trace.closed
-            self._findings = lazy.submodule("weft.inspect.findings").findings(self.program, closed, self.donatable())
-        return self._findings
+            found = lazy.submodule("weft.inspect.findings").findings(self.program, closed, self.donatable())
+            self._findings = found
+        return list(found)
 
     def donatable(self) -> list[tuple[str, Any, bool]]:
         """Each argument leaf: its path, its type, and whether it is donated."""
@@ -59,9 +64,7 @@ class Report:
         """All that the page shows, as plain data."""
         if self._data is None:
             build = lazy.submodule("weft.inspect.page_data").build
-            self._data = build(
-                self.name, self.program, self._compiled.as_text("jaxpr"), self.profile, self.findings
-            )
+            self._data = build(self.name, self.program, self._compiled.as_text("jaxpr"), self.profile, self.findings)
         assert self._data is not None
         return self._data
 
@@ -111,7 +114,7 @@ def report(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 def of_compiled(compiled: ahead_of_time.Compiled, info: Any, *args: Any, **kwargs: Any) -> Report:
     """The report of a compiled function; it is run if arrays are given as arguments."""
-    compiled = compiled.recompiled()
+    compiled = _own(compiled)
     facts: dict[str, dict[str, Any]] = {}
     if info is not None:
         facts["milliseconds per stage"] = info.milliseconds
@@ -125,6 +128,18 @@ def of_compiled(compiled: ahead_of_time.Compiled, info: Any, *args: Any, **kwarg
     facts["estimated cost"] = compiled.cost_analysis()
     facts["memory"] = compiled.memory_analysis()
     return Report(compiled, facts, _measured(compiled, args, kwargs) if args or kwargs else None)
+
+
+def _own(compiled: ahead_of_time.Compiled) -> ahead_of_time.Compiled:
+    """The same with a program that was compiled for this function, whose lines and names it shows."""
+    arguments, parts = compiled.parts()
+    source, closed = getattr(parts.program, "source", None), arguments.trace.closed
+    if closed is None or arguments.place > 1:
+        return compiled
+    theirs = [] if source is None else source.jaxpr.eqns
+    if len(theirs) == len(closed.jaxpr.eqns) and all(map(operator.is_, theirs, closed.jaxpr.eqns)):
+        return compiled
+    return compiled.compiled_anew()
 
 
 def _measured(compiled: ahead_of_time.Compiled, args: Any, kwargs: Any) -> Profile | None:
