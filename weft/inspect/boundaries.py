@@ -12,8 +12,7 @@ import re
 from typing import Any
 
 from weft._base.record import NamedTuple
-from weft.compiler.pipeline import Program
-from weft.compiler.plan import Planner
+from weft.compiler import pipeline, plan
 from weft.core import kinds
 
 # Code -> (what the texts of fusion begin with, what a user can do).
@@ -98,9 +97,9 @@ class Boundary(NamedTuple):
         return REFUSALS[self.code][1]
 
 
-def boundaries(program: Program) -> list[Boundary]:
+def boundaries(program: pipeline.Program) -> list[Boundary]:
     """All values between the steps of a program, in the order of their makers."""
-    planner = Planner(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
+    planner = plan.Planner(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
     planner.run()
     makers: dict[Any, int] = {}
     readers: dict[Any, list[int]] = {}
@@ -127,8 +126,8 @@ def boundaries(program: Program) -> list[Boundary]:
 
 
 def _reason(
-    program: Program, variable: Any, base: Any, maker: int, reader: int, readers: list[int], is_result: bool,
-    planner: Planner,
+    program: pipeline.Program, variable: Any, base: Any, maker: int, reader: int, readers: list[int], is_result: bool,
+    planner: plan.Planner,
 ) -> tuple[str, str]:  # fmt: skip
     reads, makes = program.kernels.steps[reader], program.kernels.steps[maker]
     if planner.epilogues.get(maker, (-1,))[0] == reader:

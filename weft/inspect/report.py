@@ -15,7 +15,7 @@ from typing import Any
 
 from weft import runtime
 from weft._base import lazy
-from weft.dispatch import ahead_of_time, executables
+from weft.dispatch import ahead_of_time, devices, executables
 from weft.dispatch import jit as jit_module
 from weft.inspect.profiling import Profile, profile
 
@@ -134,7 +134,7 @@ def _own(compiled: ahead_of_time.Compiled) -> ahead_of_time.Compiled:
     """The same with a program that was compiled for this function, whose lines and names it shows."""
     arguments, parts = compiled.parts()
     source, closed = getattr(parts.program, "source", None), arguments.trace.closed
-    if closed is None or arguments.place > 1:
+    if closed is None or devices.is_remote(arguments.place):
         return compiled
     theirs = [] if source is None else source.jaxpr.eqns
     if len(theirs) == len(closed.jaxpr.eqns) and all(map(operator.is_, theirs, closed.jaxpr.eqns)):
