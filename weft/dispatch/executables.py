@@ -17,7 +17,7 @@ from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.tracer import Tracer
-from weft.dispatch import constants, devices, placement, signature
+from weft.dispatch import constants, devices, in_place, placement, signature
 from weft.dispatch.trace_cache import Trace
 from weft.effects import number_checks
 
@@ -82,11 +82,16 @@ def bind(
     values = (*closed.consts, *inner)
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated
+    asked = in_place.watched and in_place.asked(jaxpr)
     if type(place) is int and devices.is_remote(place):
         program = lazy.device_programs.compile_on(ClosedJaxpr(jaxpr), place, name=trace.name, donated=flags)
         hidden = [runtime.array_to_place(value, place & ~1) for value in hidden]
     else:
-        program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares, anew=anew)
+        program = _hooks["compile"](
+            ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares, anew=anew or asked
+        )
+        if asked:
+            lazy.submodule("weft.compiler.requirements").check_updates(program)
         hidden = [runtime.array_to_place(value, 0) if devices.is_remote(value.place) else value for value in hidden]
     return bound(program, kept, (*program.consts, *hidden), trace.out_tree, trace.out_avals, kept_donated, place)
 

@@ -56,6 +56,7 @@ class Options(NamedTuple):
     inline: bool = False
     place: int = 0  # where it runs, if the user says so (``devices``)
     shardings: Any = None  # in_shardings and out_shardings, if given: ``sharded_calls.Given``
+    required: bool = False  # whether all donations must be used
 
 
 UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()  # an option not given
@@ -419,7 +420,7 @@ class JitState:
 
     def _untraced(self, prepared: Prepared, sought: Sought) -> tuple[Trace | None, persistent.Request | None]:
         """The program of a call, from disk, or the request under which to store the program that this process makes."""
-        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only():
+        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only() or self.options.required:
             return None, None
         record, key, who, shared, found = sought
         code = self._code(prepared)
@@ -498,6 +499,8 @@ class JitState:
                 where = lazy.sharded_calls.places_of_results(trace, place)
             found = trace.calls[code] = executables.bind(trace, donated, keep, self.is_own(), where)
             self._count(found.program, trace.name)
+        if self.options.required:
+            lazy.donations.check_used(trace, donated, found)
         return found
 
     def _count(self, program: Any, name: str) -> None:
