@@ -74,16 +74,17 @@ def earlier_identity(function: Any, who: identity.Identity | None) -> Any:
 def late_causes(kept: Any) -> list[Cause]:
     """The causes of a ``history.LateCauses``."""
     function = kept.function()
-    if tuple(kept.key[1:]) in kept.latest:
+    if kept.from_disk:
         return [_FROM_DISK]
     if not kept.latest:
         return _unshared(kept.code, kept.refusal, kept.who, kept.earlier, kept.shares)
-    args, kwargs = runtime.tree_unflatten(kept.in_tree, list(range(kept.in_tree.num_leaves)))
-    statics = tuple([(place, value) for place, _, value in kept.key.statics])
+    key = TraceKey(None, *kept.call)
+    args, kwargs = runtime.tree_unflatten(key.in_tree, list(range(key.in_tree.num_leaves)))
+    statics = tuple([(place, value) for place, _, value in key.statics])
     call = signature.Call(args, kwargs, statics, kept.count)
     function = function if callable(function) else _stand_in(kept.code)
     latest = [TraceKey(None, *known) for known in kept.latest]
-    return min((_differences(function, old, kept.key, call) for old in latest), key=_distance)
+    return min((_differences(function, old, key, call) for old in latest), key=_distance)
 
 
 def _stand_in(code: Any) -> Any:

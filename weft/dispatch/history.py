@@ -6,6 +6,7 @@ and of the calls before it, and no argument.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import weakref
@@ -14,13 +15,14 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from weft import config
 from weft._base import lazy
 from weft.core import source_info
 from weft.core.budget import BUDGET
+from weft.core.cache_keys import TraceKey
 from weft.dispatch.miss_causes import Cause
 
 MOST = 500
+_LATEST = 8  # earlier calls of the function that a new one is compared with
 _EVENT_BYTES = 1100  # measured: an event with its keys
 
 
@@ -111,15 +113,16 @@ def add(
 class LateCauses:
     """The causes of a trace, worked out when they are read; holds keys, and the function weakly."""
 
-    __slots__ = ("code", "count", "earlier", "function", "in_tree", "key", "latest", "refusal", "shares", "who")
+    __slots__ = ("call", "code", "count", "earlier", "from_disk", "function", "latest", "refusal", "shares", "who")
 
-    def __init__(self, function: Any, record: Any, key: Any, call: Any, who: Any, in_tree: Any) -> None:
+    def __init__(self, function: Any, record: Any, key: Any, count: int, who: Any, from_disk: bool) -> None:
         self.function = weakref.ref(function) if record() is function else _nobody
         self.code: CodeType | None = getattr(getattr(function, "__func__", function), "__code__", None)
-        self.key, self.in_tree, self.count = key._replace(who=None), in_tree, call.count
-        self.latest = [(known.in_tree, known.types, known.statics, known.token) for known in record.latest_keys()]
+        self.call, self.count, self.from_disk = key[1:], count, from_disk
+        newest = itertools.islice(reversed(record.keys), _LATEST)
+        self.latest = [known[1:] for known in newest if type(known) is TraceKey]
         self.refusal = record.refusal
-        self.shares = config.read("share_equal_functions")
+        self.shares = who is not None or record.refusal is not None
         self.who = None if who is None else who.key
         self.earlier = lazy.misses.earlier_identity(function, who) if not self.latest else None
 
@@ -127,9 +130,9 @@ class LateCauses:
         return lazy.misses.late_causes(self)
 
 
-def causes_of(function: Any, record: Any, key: Any, call: Any, who: Any, in_tree: Any) -> Callable[[], list[Cause]]:
+def causes_of(function: Any, record: Any, key: Any, count: int, who: Any, from_disk: bool) -> Callable[[], list[Cause]]:
     """The causes of a trace that is about to be made; worked out at once where they name the user's static values."""
-    late = LateCauses(function, record, key, call, who, in_tree)
+    late = LateCauses(function, record, key, count, who, from_disk)
     if not key.statics:
         return late
     found = late()

@@ -363,7 +363,7 @@ class JitState:
         causes = (
             None
             if self.is_own()
-            else history.causes_of(self.function, record, key, prepared.call, who, prepared.in_tree)
+            else history.causes_of(self.function, record, key, prepared.call.count, who, sought.trace is not None)
         )
         found = self._trace_anew(prepared, key, causes)
         if not trace_cache.holds_tracers(found.closed):
