@@ -260,6 +260,10 @@ class Compiled(Stage):
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
 
+    def report(self, *args: Any, **kwargs: Any) -> Any:
+        """What ``weft.inspect`` gives: all forms linked, as a page. With arguments it is run, and measured."""
+        return lazy.submodule("weft.inspect.report").of_compiled(self, None, *args, **kwargs)
+
     def save(self, path: Any) -> None:
         """Write the program to a file, with its kernels and captured arrays, for ``weft.load`` in another process.
 
@@ -274,9 +278,14 @@ class Compiled(Stage):
         arguments = self._arguments
         if hasattr(found.program, "source") or arguments.trace.closed is None:
             return self
+        return self.compiled_anew()
+
+    def compiled_anew(self) -> Compiled:
+        """The same, compiled once more and not shared with equal programs, so that lines and names are its own."""
+        arguments = self._arguments
         keep = arguments.state.options.keep_unused
         place = lazy.sharded_calls.places_of_results(arguments.trace, arguments.place)
-        bound = executables.bind(arguments.trace, arguments.donated, keep, place=place)
+        bound = executables.bind(arguments.trace, arguments.donated, keep, place=place, anew=True)
         return Compiled(arguments, bound)
 
     def parts(self) -> tuple[Arguments, executables.Compiled]:
