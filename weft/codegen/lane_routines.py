@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from weft._base.target import Target
-from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import PAIRED, Mask, Memory, first_lanes, whole
+from weft.codegen.memory import Mask, Memory, first_lanes, whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.routines import POLL_MASK, RoutineWriter
 from weft.codegen.writer import Writer
-from weft.loops import routine
+from weft.loops import elements, routine
+from weft.loops.target_model import PAIRED
 
 WORK_OF_A_TILE = 400  # estimated instructions: longer programs fill the processor with smaller tiles
 STATE_OF_A_TILE = 16  # registers for the state

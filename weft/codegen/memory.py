@@ -12,11 +12,11 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.codegen import elements, floats, integers, strided
+from weft.codegen import floats, integers, strided
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
-
-PAIRED = 32  # lanes of a vector of bfloat16 in two float32 registers: even positions in one, odd positions in the other
+from weft.loops import elements
+from weft.loops.target_model import PAIRED
 
 
 class Mask(Record):

@@ -21,9 +21,6 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-LONG_BODIES = 100.0  # instructions of an unrolled phase from which it becomes a loop
-ROW_BLOCK = 32  # rows that share loaded lanes; with more, cache lines would be evicted before they are fully written
-
 
 class ShortRowWriter(columns.ColumnWriter):
     """Writes the loops of one nest."""
@@ -31,34 +28,16 @@ class ShortRowWriter(columns.ColumnWriter):
     def __init__(self, parent: NestWriter) -> None:
         super().__init__(parent)
         nest = self.nest
-        assert nest.short is not None and nest.vector is not None
+        assert nest.short is not None and nest.vector is not None and self.schedule.short is not None
         self.extent, self.vector = nest.short, nest.vector
         self.dim = parent.reduced[0]
-        phases = [phase for phase in nest.phases if not self._is_long(phase)]
-        self.shared = [s for phase in phases for s in phase.body if isinstance(s, ir.Load) and self._is_shared(s)]
+        self.chosen = chosen = self.schedule.short
+        self.looped = [phase for phase, looped in zip(nest.phases, chosen.looped, strict=True) if looped]
+        self.shared = chosen.shared
         self.rows = "", ""  # first row of the block, and its end
         self.held: dict[tuple[int, int], list[Value]] = {}  # (value, element) -> the vectors of the tile
         if self.shared:
             self.hoistable = []  # hoisting is done before the rows are entered
-
-    def _is_apart(self, s: ir.Statement) -> bool:
-        """Whether the lanes of a load or store are not contiguous, and differ between the rows of a block."""
-        if not isinstance(s, ir.Load | ir.Store):
-            return False
-        strides = self.nest.operands[s.operand].strides
-        return strides[self.vector] == ir.RUNTIME and not self._is_shared(s)
-
-    def _is_shared(self, s: ir.Statement) -> bool:
-        """Whether the lanes of a load are not contiguous, and are the same for all rows of a block."""
-        if not isinstance(s, ir.Load) or not self.vector:
-            return False
-        strides = self.nest.operands[s.operand].strides
-        return strides[self.vector] == ir.RUNTIME and not strides[self.vector - 1]
-
-    def _is_long(self, phase: ir.Phase) -> bool:
-        """Whether the body is written once, as a loop. Lanes that are not contiguous cost a load and a shuffle each."""
-        apart = sum(self._is_apart(s) for s in phase.body)
-        return self.extent * (instances.cost(phase.body) + 2.0 * self.extent * apart) > LONG_BODIES
 
     def write(self, place: Position, scalars: Instance) -> None:
         parent = self.parent
@@ -74,17 +53,11 @@ class ShortRowWriter(columns.ColumnWriter):
         low, high = (parent.range(0), parent.range(1)) if row == 0 else ("0", parent.extents[row])
 
         def block(start: str, _: list[str]) -> list[str]:
-            self.rows = start, writer.minimum_index(writer.index("add", start, str(ROW_BLOCK)), high)
+            self.rows = start, writer.minimum_index(writer.index("add", start, str(self.chosen.rows)), high)
             self._vectors(place, scalars, base)
             return []
 
-        writer.loop(low, high, ROW_BLOCK, [], block)
-
-    def _is_heavy(self) -> bool:
-        return False  # with a mask, lanes that are not contiguous would be gathered
-
-    def _tiles(self) -> list[int]:
-        return [1]
+        writer.loop(low, high, self.chosen.rows, [], block)
 
     def _inside(self, tile: list[Instance], place: Position) -> None:
         if not self.shared:
@@ -107,7 +80,7 @@ class ShortRowWriter(columns.ColumnWriter):
 
     def _reduce(self, phase: ir.Phase, tile: list[Instance], place: Position) -> None:
         """Run a phase element after element, and combine its reductions, if it has any."""
-        if self._is_long(phase):
+        if any(phase is looped for looped in self.looped):
             found = self._in_loop(phase, tile, place)
         else:
             found = [self._element(phase, tile, place, str(k), self._held(k)) for k in range(self.extent)]
@@ -131,7 +104,7 @@ class ShortRowWriter(columns.ColumnWriter):
         vectors = [instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
         for number, copy in enumerate(vectors):
             copy.values.update({out: known[number] for out, known in held})
-        self.parent.run(phase.body, vectors, self.parent.enter(place, self.dim, index, instances.operands(phase.body)))
+        self.parent.run(phase.body, vectors, self.parent.enter(place, self.dim, index, ir.operands(phase.body)))
         return [[reduce_tree.only(r, c.emit, c.values) for r in phase.reductions] for c in vectors]
 
     def _in_loop(self, phase: ir.Phase, tile: list[Instance], place: Position) -> list[list[list[Accumulators]]]:

@@ -17,33 +17,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from weft._base.record import Record
-from weft.codegen import elements, instances, register_transpose
+from weft.codegen import instances, register_transpose
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import lanes_below, whole
-from weft.codegen.nontemporal_stores import LINE, bytes_of
-from weft.loops import ir
+from weft.codegen.nontemporal_stores import bytes_of
+from weft.loops import elements, ir
 
 if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
     from weft.codegen.nontemporal_stores import Shift
-
-BLOCK = 32  # lanes of a block: as many rows of the operand are read side by side, each from start to end
-
-
-def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
-    """The dimension u and the operands to transpose; None if there is nothing to transpose."""
-    if nest.vector is None or width == 1 or any(dim.role == "reduced" for dim in nest.dims):
-        return None, []
-    indexed = any(isinstance(s, ir.LoadAt | ir.Update) for s in nest.statements())
-    if indexed or nest.vector + 1 < len(nest.dims):  # there are narrow dimensions inside the vector dimension
-        return None, []
-    strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
-    for dim in reversed(range(len(nest.dims))):
-        transposed = [k for k in strided if nest.operands[k].strides[dim] == 1 and bytes_of(nest, k) <= 16]
-        if transposed and all(o.strides[nest.vector] == 1 for o in nest.operands if o.role == "out"):
-            return dim, transposed
-    return None, []
+    from weft.loops.decisions import Transposed
 
 
 class Block(Record):
@@ -57,29 +41,20 @@ class Block(Record):
 
 
 class Transposer:
-    """Writes the tiles over the lanes and dimension ``dim`` of one nest."""
+    """Writes the tiles over the lanes and another dimension of one nest."""
 
-    def __init__(self, columns: ColumnWriter, dim: int, transposed: list[int]) -> None:
+    def __init__(self, columns: ColumnWriter, chosen: Transposed) -> None:
         self.parent = parent = columns.parent
         self.nest = parent.nest
         self.writer = parent.writer
         self.statements = columns.statements
-        self.maskable = columns.maskable(transposed)
-        # whether rows of whole blocks have separate code
-        self.twice = instances.cost(self.statements) <= instances.SMALL_BODY or not self.maskable
-        self.dim = dim
-        self.transposed = transposed
-        self.lanes = Lanes(self.writer, parent.lanes_of(transposed))
-        self.width = self.lanes.width
-        results = [k for k, operand in enumerate(self.nest.operands) if operand.role == "out"]
-        narrowest = min(bytes_of(self.nest, k) for k in results)
-        self.lead = max(self.width, LINE // narrowest)  # the most lanes by which a row may begin earlier
-        self.size = max(BLOCK, self.lead)
+        self.chosen, self.dim, self.transposed = chosen, chosen.dim, chosen.operands
+        self.lanes = Lanes(self.writer, chosen.lanes)
+        self.width, self.lead, self.size = chosen.lanes, chosen.lead, chosen.block
         self.row = self.lead + self.size  # words of a row of a buffer, starting ``lead`` words before the block
-        words = {k: whole(self.nest.operands[k].dtype) for k in transposed}
-        self.words = words
+        self.words = words = {k: whole(self.nest.operands[k].dtype) for k in self.transposed}
         room = self.width * (self.row + 1)  # vectors may be loaded past the end
-        self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in transposed}
+        self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in self.transposed}
 
     def write(self, place: Position, base: Instance) -> None:
         """All tiles, at the indices of the other dimensions."""
@@ -87,7 +62,7 @@ class Transposer:
         low, high = parent.range(2), parent.range(3)
         start, stop = (parent.range(0), parent.range(1)) if self.dim == 0 else ("0", parent.extents[self.dim])
         shift = None
-        if parent.streams is not None and self.maskable:
+        if parent.streams is not None and self.chosen.masked:
             shift = parent.streams.shift(place, self.dim, low)
         back = writer.choose_index(shift.some, str(self.lead), "0") if shift is not None else "0"
 
@@ -117,7 +92,7 @@ class Transposer:
 
             writer.loop("0", columns, 1, [], row)
 
-        if not self.twice:
+        if not self.chosen.twice:
             rows(lambda inner, at: self._any_row(inner, base, block, last, at))
             return
         whole, part, done = (writer.fresh_label() for _ in range(3))

@@ -10,13 +10,12 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import codegen
 from weft._base import target
 from weft.compiler import cache
 from weft.compiler.instructions import Instruction, Kernel, Nested, Routine
 from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run
 from weft.core.jaxpr import ClosedJaxpr
-from weft.loops import ir
+from weft.loops import costs, ir
 from weft.loops.schedule import BLOCK, BLOCK_ROWS, Lowered
 
 VECTOR_GRAIN = 16  # chunks of a split vector dimension are multiples of so many vectors
@@ -78,7 +77,7 @@ def _split(low: Lowered, compiled: cache.Compiled) -> Split:
     vector = extents[nest.vector] if nest.vector is not None else 1
     blocks = extent if split == "blocks" else 0
     return (
-        split, extent, grain, low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents),
+        split, extent, grain, low.points * compiled.ns_per_point, costs.scratch_bytes(nest, extents),
         partial_bytes(low, blocks), first, vector,
     )  # fmt: skip
 
@@ -86,7 +85,7 @@ def _split(low: Lowered, compiled: cache.Compiled) -> Split:
 def _chain(entry: Chain, kernel: Any) -> Kernel:
     """A chain of kernels as one kernel: the parameters one after the other, and where each begins."""
     begins = 1 + len(entry.runs) * ir.CHAIN_WORDS
-    scratch = max(codegen.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
+    scratch = max(costs.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
     partial_at = -(-scratch // 64) * 64
     words, blocks, partial = [entry.block], b"", 0
     for run in entry.runs:
@@ -108,7 +107,7 @@ def _chain(entry: Chain, kernel: Any) -> Kernel:
 
 
 def nanoseconds(run: Run) -> float:
-    return run.lowered.points * codegen.cost(run.lowered.nest)
+    return run.lowered.points * costs.nanoseconds(run.lowered.nest)
 
 
 def split_of(low: Lowered) -> tuple[str, int, int]:

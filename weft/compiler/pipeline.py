@@ -44,7 +44,7 @@ from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
-from weft.loops import lower, printer, routine, routine_printer, schedule
+from weft.loops import costs, lower, printer, routine, routine_printer, schedule
 from weft.loops.schedule import Lowered
 
 _log = logging.getLogger("weft.compiler")
@@ -162,7 +162,7 @@ class Program:
         moved, flops, nanoseconds = 0.0, 0.0, 0.0
         for run in self.plan.runs():
             moved += bytes_moved(run.lowered)
-            nanoseconds += run.lowered.points * codegen.cost(run.lowered.nest)
+            nanoseconds += run.lowered.points * costs.nanoseconds(run.lowered.nest)
             flops += run.lowered.points * operations_per_point(run.lowered)
         for product in self.plan.products():
             dims = (*product.batch, *product.rows, *product.columns, *product.summed)
