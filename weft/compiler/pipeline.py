@@ -44,7 +44,7 @@ from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
-from weft.loops import costs, lower, printer, routine, routine_printer, schedule
+from weft.loops import costs, lane_tiles, lower, printer, routine, routine_printer, schedule, schedule_printer
 from weft.loops.schedule import Lowered
 
 _log = logging.getLogger("weft.compiler")
@@ -297,7 +297,9 @@ def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
 
 
 def _loops_text(nest: Any) -> str:
-    return routine_printer.text(nest) if isinstance(nest, routine.Routine) else printer.text(nest)
+    if isinstance(nest, routine.Routine):
+        return routine_printer.text(nest, lane_tiles.text(nest, target.host()) if nest.lanes else "")
+    return printer.text(nest, schedule_printer.text(nest, target.host()))
 
 
 def _nest_of(entry: Any) -> Any:
