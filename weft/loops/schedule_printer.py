@@ -17,7 +17,7 @@ def text(nest: ir.Nest, target: Target) -> str:
     if nest.vector is None:
         return "schedule: " + ("runs of equal places in a register" if schedule.form == "runs" else "one by one")
     parts = [f"lanes i{nest.vector} x{schedule.lanes}"]
-    parts += _rows(schedule) if schedule.form == "rows" else _columns(schedule)
+    parts += _rows(schedule) if schedule.form == "rows" else _columns(schedule, target)
     if schedule.near and any(operand.strides[nest.vector] == ir.RUNTIME for operand in schedule.nest.operands):
         parts.append(f"strides {_listed('', schedule.near)} shuffled")
     if schedule.streamed is not None:
@@ -49,7 +49,8 @@ def _loop(run: RowPhase) -> str:
     return str(run.vectors) if run.whole else "masked"
 
 
-def _columns(schedule: Schedule) -> list[str]:
+def _columns(schedule: Schedule, target: Target) -> list[str]:
+    masked = "masked, stores tested" if target_model.of(target).tests_masks else "masked"
     last = "last masked" if schedule.masked else "last lanes one by one"
     stencil, transposed, short, halves = schedule.stencil, schedule.transposed, schedule.short, schedule.halves
     if schedule.form == "collapsed":
@@ -61,7 +62,7 @@ def _columns(schedule: Schedule) -> list[str]:
         fetched = ["next rows fetched"] if stencil.fetched else []
         shuffled = f"{len(stencil.shuffled)} of {len(stencil.lines)} lines shuffled"
         return [f"{stencil.rows} rows by {stencil.vectors} in flight, {last}", shuffled, *fetched]
-    parts = [f"{' then '.join(map(str, schedule.tiles))} in flight, {last}" if schedule.tiles else "masked"]
+    parts = [f"{' then '.join(map(str, schedule.tiles))} in flight, {last}" if schedule.tiles else masked]
     if halves is not None:
         parts.append(f"in halves, {_listed('v', [s.out for s in halves.carried]) or 'nothing'} carried")
     if schedule.passes is not None:
