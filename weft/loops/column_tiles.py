@@ -18,7 +18,7 @@ from weft.loops.target_model import Model
 SMALL_ENDS, LARGE_ENDS = 14.0, 64.0
 WAITING_BODY = 15.0  # up to this cost, vectors are done in threes, one of them without the busy execution unit
 SHARING = 3  # vectors done together, the second without the execution unit that the others keep busy
-TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
+TILE = 4  # least vectors of a reducing tile
 WIDE_TILE = 16  # the same if there are enough registers: longer runs of memory suit the prefetcher
 LONG_TILES = 4  # rows of more tiles are long: a few of them are read side by side, from start to end
 
@@ -44,14 +44,14 @@ def tiles(nest: ir.Nest, target: Target, model: Model, lanes: int) -> tuple[int,
     if largest > model.unrolled:
         return (2 if largest <= model.twice else 1,)
     per_vector = max(_kept(phase, statements) for phase in nest.phases) * lanes * 4
-    if nest.split:  # such a nest already has several variants of the loop
-        unroll = min(model.run_bytes // _row_bytes(nest, lanes), WIDE_TILE)
-        while unroll > TILE and per_vector * unroll > model.kept_bytes:
-            unroll //= 2
-        return (max(TILE, unroll),)
-    if nest.rows or per_vector * WIDE_TILE > model.kept_bytes or _ends(nest) > SMALL_ENDS:
-        return (TILE,)
-    return (WIDE_TILE, TILE)
+    wide = min(model.run_bytes // _row_bytes(nest, lanes), WIDE_TILE) if nest.split else model.tile
+    while wide > TILE and per_vector * wide > model.kept_bytes:
+        wide //= 2
+    narrow = max(TILE, wide)
+    # a nest that is split already has several variants of the loop
+    if nest.split or nest.rows or per_vector * WIDE_TILE > model.kept_bytes or _ends(nest) > SMALL_ENDS:
+        return (narrow,)
+    return (WIDE_TILE, narrow)
 
 
 def is_heavy(nest: ir.Nest, model: Model) -> bool:

@@ -69,7 +69,7 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
         parts.append(f"{schedule.passes.rows} rows at a time above {schedule.passes.columns} columns")
     if short is not None:
         parts += ["elements of rows in a loop"] if any(short.looped) else []
-        parts += [f"{_listed('v', [s.out for s in short.shared])} for {short.rows} rows"] if short.shared else []
+        parts += [f"{_listed('v', [s.out for s in short.shared])} kept for {short.rows} points"] if short.shared else []
     return parts
 
 

@@ -24,7 +24,7 @@ class Model(Record):
     registers: int  # for vectors
     register_bytes: int
     masks: bool  # registers for masks, by which every instruction can be masked
-    kept_bytes: int  # of what a tile carries from row to row
+    tile: int  # vectors of a reducing tile: each row touches 256 contiguous bytes
     # instructions
     test: float = 2.0  # whether any lane is set, and a branch that is predicted
     masked_store: float = 1.0
@@ -43,6 +43,11 @@ class Model(Record):
     run_bytes: int = 256  # of one row, read before the next: four lines
     second_cache: int = 1 << 20
     third_cache: int = 32 << 20
+
+    @property
+    def kept_bytes(self) -> int:
+        """What a tile may carry from row to row: half of the registers."""
+        return self.registers * self.register_bytes // 2
 
     @property
     def tests_masks(self) -> bool:
@@ -74,10 +79,10 @@ class Model(Record):
 
 
 FAMILIES = {
-    "x86-64-v4": Model(registers=32, register_bytes=64, masks=True, kept_bytes=1024, waits=True),
+    "x86-64-v4": Model(registers=32, register_bytes=64, masks=True, tile=4, waits=True),
     # masked stores are microcoded on AMD: 26 ns on Zen 3
-    "x86-64-v3": Model(registers=16, register_bytes=32, masks=False, kept_bytes=1024, masked_store=40.0),
-    "aarch64": Model(registers=32, register_bytes=16, masks=False, kept_bytes=1024),
+    "x86-64-v3": Model(registers=16, register_bytes=32, masks=False, tile=8, masked_store=40.0),
+    "aarch64": Model(registers=32, register_bytes=16, masks=False, tile=4),
 }
 
 
