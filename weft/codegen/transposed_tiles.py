@@ -13,6 +13,7 @@ line that starts before the block.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from weft._base.record import Record
 from weft.codegen import instances, register_transpose
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
-from weft.codegen.memory import lanes_below, whole
+from weft.codegen.memory import first_lanes, lanes_below, whole
 from weft.codegen.nontemporal_stores import bytes_of
 from weft.loops import elements, ir
 
@@ -137,7 +138,12 @@ class Transposer:
     def _any_row(self, place: Position, base: Instance, block: Block, last: str, row: str) -> None:
         """The body along the lanes of a block that exist, or from the start of the cache line of its first lane."""
         writer, width = self.writer, self.width
-        shift = block.shift.lanes(place, block.first) if block.shift is not None else "0"
+        shift = "0"
+        if block.shift is not None:
+            shift = block.shift.lanes(place, block.first)
+            if self.lead > width:  # the first block has no whole vectors before it
+                is_first = writer.compare_index("eq", block.first, block.low)
+                shift = writer.choose_index(is_first, writer.index("and", shift, str(width - 1)), shift)
         end = writer.minimum_index(writer.index("sub", last, shift), block.high)
 
         def vector(aligned: str, _: list[str]) -> list[str]:
@@ -207,8 +213,11 @@ class Transposer:
         return self.writer.minimum_index(self.writer.index("sub", size, start), str(side))
 
     def _write_block(self, operand: int, at: tuple[str, str], stride: str, size: tuple[str, str], full: str) -> None:
-        """One block from ``at[0]`` to ``at[1]`` in the buffer: in registers if it is ``full``."""
+        """One block from ``at[0]`` to ``at[1]`` in the buffer: in registers if it is ``full`` or loads have masks."""
         writer, word, (source, sink) = self.writer, self.words[operand], at
+        if self.parent.model.masks and bytes_of(self.nest, operand) <= register_transpose.WIDEST:
+            self._shuffle(operand, source, stride, sink, (full, size))
+            return
         whole_block, part, done = (writer.fresh_label() for _ in range(3))
         writer.branch_if(full, whole_block, part)
         writer.label(whole_block)
@@ -236,16 +245,52 @@ class Transposer:
     def _align(self, operand: int) -> int:
         return elements.of(self.nest.operands[operand].dtype).bytes
 
-    def _shuffle(self, operand: int, source: str, stride: str, sink: str) -> None:
-        """Transpose one square block."""
+    def _shuffle(
+        self,
+        operand: int,
+        source: str,
+        stride: str,
+        sink: str,
+        part: tuple[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """Transpose one square block; with ``part`` (whether it is full, else its rows and columns) or part of one."""
         writer, word, side = self.writer, self.words[operand], self._side(operand)
-        size, align = bytes_of(self.nest, operand), self._align(operand)
-        rows, p = [], source
-        for k in range(side):
-            rows.append(writer.op(f"load {register_transpose.row_type(side, size)}, ptr {p}, align {align}"))
-            if k + 1 < side:
-                p = writer.element(word, p, stride)
-        type_, columns = register_transpose.columns(self.lanes, rows, size)
+        type_, align = register_transpose.row_type(side, bytes_of(self.nest, operand)), self._align(operand)
+
+        def plain() -> list[str]:
+            return self._rows(
+                word, source, [stride] * (side - 1), lambda p: writer.op(f"load {type_}, ptr {p}, align {align}")
+            )
+
+        if part is None:
+            rows = plain()
+        else:
+            full, (height, width) = part
+            whole_block, some, done = (writer.fresh_label() for _ in range(3))
+            writer.branch_if(full, whole_block, some)
+            writer.label(whole_block)
+            left = plain()
+            writer.branch(done)
+            writer.label(some)
+            lanes = Lanes(writer, side)
+            mask = first_lanes(lanes, width, few=True).lanes.text
+
+            def masked(p: str) -> str:
+                given = [(f"ptr align {align}", p), (lanes.type("i1"), mask), (type_, "zeroinitializer")]
+                return writer.call(f"llvm.masked.load.{lanes.suffix(word)}.p0", type_, given)
+
+            # the last row is loaded again for those that are not there
+            there = [writer.compare_index("sgt", height, str(k + 1)) for k in range(side - 1)]
+            right = self._rows(word, source, [writer.choose_index(yes, stride, "0") for yes in there], masked)
+            writer.branch(done)
+            writer.label(done)
+            rows = [writer.phi(type_, (a, whole_block), (b, some)) for a, b in zip(left, right, strict=True)]
+        type_, columns = register_transpose.columns(self.lanes, rows, bytes_of(self.nest, operand))
         for k, column in enumerate(columns):
             place = writer.element(word, sink, str(k * self.row))
             writer.line(f"store {type_} {column}, ptr {place}, align {align}")
+
+    def _rows(self, word: str, first: str, steps: Sequence[str], load: Callable[[str], str]) -> list[str]:
+        """A vector at ``first`` and one after each step."""
+        pointers = list(itertools.accumulate(steps, lambda p, step: self.writer.element(word, p, step), initial=first))
+        return [load(p) for p in pointers]
