@@ -18,7 +18,19 @@ from weft.loops import target_model
 
 DTYPES = ["bool", "int8", "int16", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
 TARGETS = [name for name, t in target.TARGETS.items() if t.triple == HOST.triple and t.lanes <= HOST.lanes]
-SHAPES = [(3, 5), (8, 70), (24, 33), (1, 50), (16, 16), (33, 65), (100, 7), (257, 255), (64, 128), (2, 3, 70), (5, 40, 24)]
+SHAPES = [
+    (3, 5),
+    (8, 70),
+    (24, 33),
+    (1, 50),
+    (16, 16),
+    (33, 65),
+    (100, 7),
+    (257, 255),
+    (64, 128),
+    (2, 3, 70),
+    (5, 40, 24),
+]
 LINE = 64
 NUMPY: Any = np
 
