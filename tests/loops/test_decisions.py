@@ -63,7 +63,11 @@ SCHEDULES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
         (jnp.zeros((64, 100), jnp.int8),),
         ["lanes i1 x64; 2 (then positions) in flight, last masked"],
     ),
-    "short rows": (lambda x: x.sum(1), (f32(5000, 6),), ["lanes i0 x16; 1 in flight, last masked; strides 6 shuffled"]),
+    "short rows": (
+        lambda x: x.sum(1),
+        (f32(5000, 6),),
+        ["lanes i0 x16; 1 in flight, last masked; blocks of in0 transposed; strides 6 shuffled"],
+    ),
     "neighbours": (
         heat,
         (f32(100, 100),),

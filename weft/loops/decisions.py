@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from weft._base.record import Record
 from weft._base.target import Target
 from weft.loops import column_tiles, costs, elements, ir, lane_width, target_model, two_halves, words
@@ -55,10 +57,13 @@ class RowPhase(Record):
 class ShortRows(Record):
     """Rows of a few elements, with lanes across rows. ``looped``: the phases whose elements are not unrolled.
 
-    ``shared``: loads that are the same for all ``rows`` rows of a block.
+    ``shared``: loads that are the same for all ``rows`` rows of a block. ``blocks``: operands of which whole vectors of
+    rows are transposed in registers, once for all phases; phases ``looped_blocks`` are loops nevertheless.
     """
 
     looped: tuple[bool, ...]
+    looped_blocks: tuple[bool, ...]
+    blocks: tuple[int, ...]
     shared: tuple[ir.Load, ...]
     rows: int
 
@@ -156,7 +161,7 @@ class _Decider:
             return Schedule(nest, form, self.lanes)
         transposed = self.transposed() if form == "columns" else None
         masked = self.maskable()
-        heavy = masked and form not in ("short rows", "collapsed") and column_tiles.is_heavy(nest, self.model)
+        heavy = masked and form == "columns" and column_tiles.is_heavy(nest, self.model)
         tiles = () if heavy else self.tiles(form)
         stencil = self.stencil() if form == "columns" and transposed is None and masked else None
         return Schedule(
@@ -257,8 +262,16 @@ class _Decider:
                 return False
             return strided(s) and not nest.operands[s.operand].strides[vector - 1]
 
-        def is_long(phase: ir.Phase) -> bool:
-            apart = sum(strided(s) and not is_shared(s) for s in phase.body)
+        dim = next(d for d, one in enumerate(nest.dims) if one.role == "reduced")
+        blocks = [
+            k
+            for k, o in enumerate(nest.operands)
+            if (o.strides[vector], o.strides[dim]) == (ir.RUNTIME, 1) and self.in_blocks(o.dtype, extent)
+        ]
+
+        def is_long(phase: ir.Phase, among: Sequence[int] = ()) -> bool:
+            accesses = [s for s in phase.body if isinstance(s, ir.Load | ir.Store) and s.operand not in among]
+            apart = sum(strided(s) and not is_shared(s) for s in accesses)
             each = costs.instructions(phase.body) + self.model.access_apart * extent * apart
             return extent * each > LONG_ROWS
 
@@ -266,7 +279,19 @@ class _Decider:
         unrolled = [
             s for phase, is_looped in zip(nest.phases, looped, strict=True) if not is_looped for s in phase.body
         ]
-        return ShortRows(looped, tuple([s for s in unrolled if isinstance(s, ir.Load) and is_shared(s)]), SHARED_ROWS)
+        shared = tuple([s for s in unrolled if isinstance(s, ir.Load) and is_shared(s)])
+        of_blocks = tuple([self.calls(phase) or is_long(phase, blocks) for phase in nest.phases])
+        return ShortRows(looped, of_blocks, tuple(blocks), shared, SHARED_ROWS)
+
+    def calls(self, phase: ir.Phase) -> bool:
+        """Whether there are functions, which take most of the time to compile."""
+        return any(isinstance(s, ir.Apply) and s.kind.cost >= self.model.function for s in phase.body)
+
+    def in_blocks(self, dtype: np.dtype, extent: int) -> bool:
+        """Whether rows of these elements are transposed in registers: words of four bytes."""
+        few = extent <= SMALL_STRIDES[-1]  # shuffles for each element by itself are faster
+        element = elements.of(dtype)
+        return not few and element.kind in "fiu" and element.size == 4 and self.lanes >= 4
 
     def stencil(self) -> Stencil | None:
         """Rows that share loads, if loads are a large part of the work."""

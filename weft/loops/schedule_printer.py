@@ -52,7 +52,7 @@ def _loop(run: RowPhase) -> str:
 def _columns(schedule: Schedule, target: Target) -> list[str]:
     masked = "masked, stores tested" if target_model.of(target).tests_masks else "masked"
     last = "last masked" if schedule.masked else "last lanes one by one"
-    stencil, transposed, short, halves = schedule.stencil, schedule.transposed, schedule.short, schedule.halves
+    stencil, transposed, halves = schedule.stencil, schedule.transposed, schedule.halves
     if schedule.form == "collapsed":
         return [f"digits' values from tables, {last}"]
     if transposed is not None:
@@ -67,9 +67,20 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
         parts.append(f"in halves, {_listed('v', [s.out for s in halves.carried]) or 'nothing'} carried")
     if schedule.passes is not None:
         parts.append(f"{schedule.passes.rows} rows at a time above {schedule.passes.columns} columns")
-    if short is not None:
-        parts += ["elements of rows in a loop"] if any(short.looped) else []
-        parts += [f"{_listed('v', [s.out for s in short.shared])} kept for {short.rows} points"] if short.shared else []
+    return [*parts, *_short(schedule)]
+
+
+def _short(schedule: Schedule) -> list[str]:
+    short, operands = schedule.short, schedule.nest.operands
+    if short is None:
+        return []
+    parts = []
+    if short.blocks:
+        parts.append(f"blocks of {' '.join([f'{operands[k].role}{k}' for k in short.blocks])} transposed")
+    if any(short.looped_blocks if short.blocks else short.looped):
+        parts.append("elements in a loop")
+    if short.shared:
+        parts.append(f"{_listed('v', [s.out for s in short.shared])} kept for {short.rows} points")
     return parts
 
 
