@@ -30,6 +30,7 @@ from weft.compiler import (
     fuse,
     instructions,
     link,
+    other_sizes,
     plan,
     progress,
     steps,
@@ -95,6 +96,10 @@ class Program:
     @property
     def lowered(self) -> list[Lowered | None]:
         return self.forms.lowered
+
+    def family(self, out_avals: Sequence[Any]) -> other_sizes.Family:
+        """What makes programs at other sizes, with results of such types, once it has learned this one."""
+        return other_sizes.Family(out_avals)
 
     def with_consts(self, closed: ClosedJaxpr) -> Program:
         """The same program for the constants of an equal jaxpr."""

@@ -26,7 +26,18 @@ from weft.core.jaxpr import DebugInfo
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
-from weft.dispatch import calls, devices, executables, identity, persistent, replay, signature, trace_cache, transfers
+from weft.dispatch import (
+    calls,
+    devices,
+    executables,
+    identity,
+    persistent,
+    replay,
+    signature,
+    sized_calls,
+    trace_cache,
+    transfers,
+)
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import key_reuse, number_checks
@@ -88,7 +99,7 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "__weakref__", "executables", "form", "function", "hits_before", "kernels", "milliseconds", "name", "options",
+        "__weakref__", "any_size", "executables", "form", "function", "hits_before", "kernels", "milliseconds", "name", "options",
         "own", "traces",
     )  # fmt: skip
 
@@ -98,6 +109,7 @@ class JitState:
         # stands for the options in keys
         self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)
         self.own: bool | None = None  # whether the function is weft's own; None: not yet computed
+        self.any_size = False  # whether what it records depends on sizes as ``sized_calls`` says
         self.name: str | None = None
         self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
         self.milliseconds: dict[str, float] | None = None  # in each stage
@@ -126,6 +138,8 @@ class JitState:
         try:
             if current is not tracing.EVAL:
                 return self._recorded(current, args, kwargs), None
+            if self.any_size and caller is not None:
+                return self._sized(args, kwargs, caller)
             return self._slow(args, kwargs, caller)
         except errors.ArrayHolderError as error:
             leaves, tree = runtime.tree_flatten((args, kwargs))
@@ -138,6 +152,16 @@ class JitState:
         except Exception as error:
             tracebacks.filter_exception(error)
             raise
+
+    def _sized(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
+        """The entry of a call that may differ from an earlier one in sizes only (``sized_calls``)."""
+        token = runtime.get_config_token()
+        call = sized_calls.classified(self, args, kwargs, token) if _flags(token).plain else None
+        found = None if call is None else sized_calls.entry(call)
+        if found is None:
+            return self._slow(args, kwargs, caller, call)
+        self.executables += 1
+        return found
 
     def _recorded(self, current: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call under a trace; replayed if the same call was recorded before."""
@@ -171,7 +195,9 @@ class JitState:
             return self.function(*args, **kwargs)
         return self._slow(args, kwargs, None)[0]
 
-    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
+    def _slow(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any, sized: sized_calls.Classified | None = None
+    ) -> Any:
         token = runtime.get_config_token()
         flags = _flags(token)
         if flags.disabled:
@@ -221,6 +247,8 @@ class JitState:
         compiled = self.compiled(trace, donated, place)
         if request is not None and errors.warnings_given() == warned:
             persistent.keep(request, trace, compiled)
+        if sized is not None:
+            sized_calls.learn(self, sized, compiled, trace)
         return self._answer(compiled, trace, prepared, caller)
 
     def place(self, prepared: Prepared) -> int:
@@ -542,6 +570,12 @@ class _Flags(NamedTuple):
     guard: str | None  # what happens to host values among the arguments: ``transfers.level``
     idle: bool  # nothing may be executed
     tracked: bool  # no random key may be used twice
+    logged: bool  # every compilation is told
+
+    @property
+    def plain(self) -> bool:
+        """Whether a call with arguments of a new size may be answered without looking at it closely."""
+        return not (self.disabled or self.checked or self.idle or self.tracked or self.logged) and self.guard is None
 
 
 _known_flags: dict[int, _Flags] = {}
@@ -559,5 +593,6 @@ def _flags(token: int) -> _Flags:
             transfers.level(),
             config.read("no_execution"),
             key_reuse.enabled(),
+            config.read("log_compiles"),
         )
     return found
