@@ -99,8 +99,8 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "__weakref__", "any_size", "executables", "form", "function", "hits_before", "kernels", "milliseconds", "name", "options",
-        "own", "traces",
+        "__weakref__", "any_size", "executables", "form", "function", "hits_before", "kernels", "milliseconds", "name",
+        "options", "own", "traces",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
