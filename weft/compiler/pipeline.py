@@ -287,8 +287,9 @@ def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
 
 def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
+    alone = len(drafts) == 1  # then the program may be of use at other sizes
     return [
-        schedule.schedule(step.kernel, draft, lanes) if step.kernel and draft else None
+        schedule.schedule(step.kernel, draft, lanes, alone) if step.kernel and draft else None
         for step, draft in zip(kernels.steps, drafts, strict=True)
     ]
 

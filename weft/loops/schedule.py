@@ -108,8 +108,8 @@ def scalar_words(scalars: Scalars) -> bytes:
     return words
 
 
-def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
-    """The nest of a draft, and the arguments of its call."""
+def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> Lowered:
+    """The nest of a draft, and the arguments of its call; ``sized``: with what gives them at other sizes."""
     free = [axis for axis in source.axes if axis.key not in source.reduced]
     parallel = _collapse(free, draft, ones=bool(source.tree))
     reduced, digits = _reduced_loops(source, draft)
@@ -117,7 +117,7 @@ def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
     rows = reduced if source.tree == "lanes" and not digits and _may_lie_across(draft) else []
-    asked = _asked(draft, outer, parallel, rows, lanes)
+    asked = _asked(draft, outer, parallel, rows, lanes) if sized else None
     found = _thresholds(draft, outer, parallel, rows, lanes)
     if source.tree is None:
         parallel, digits = _collapse_short(draft, parallel, found)
