@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from weft import config, core, runtime
+from weft._base import lazy
 from weft.compiler import pipeline
-from weft.core import avals, kinds
+from weft.core import avals, explicit, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
 from weft.dispatch import device_programs, devices, placement
@@ -46,12 +47,19 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     if config.keys_watched and key_reuse.enabled():
         use = key_reuse.use_operation(primitive, params, args)
     place = devices.place_of_call(args)
-    if 0 <= place <= 1:
-        program = _program(primitive, avals, params)
+    if devices.is_remote(place):
+        program = _program_on(primitive, avals, params, place)
     else:
-        program = _program_on(primitive, args, avals, params, place)
+        program = _program(primitive, avals, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
-    results = program.executable.run([*program.consts, *arrays])
+    if 0 <= place <= 1 or devices.is_remote(place):
+        results = program.executable.run([*program.consts, *arrays])
+    else:
+        out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
+        places = lazy.sharded_calls.places_of_operation(primitive.name, program.source, args, place, out)
+        results = program.executable.run([*program.consts, *arrays], None, places)
+    if explicit.is_used() and any(aval.explicit_sharding is not None for aval in avals):
+        results = _retyped(results, primitive, avals, params)
     if number_checks.enabled():
         number_checks.check_operation(primitive, params, arrays, results)
     if use is not None:
@@ -59,10 +67,18 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     return results if primitive.multiple_results else results[0]
 
 
-def _program_on(primitive: Any, args: Sequence[Any], avals: tuple[Any, ...], params: Any, place: int) -> Any:
-    """The program of an operation on the device of a plugin; -1: the operands are on several."""
-    if place < 0:
-        devices.check_same_device(primitive.name, args, [f"args[{index}]" for index in range(len(args))])
+def _retyped(results: Sequence[Any], primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> list[Any]:
+    """The results with types that say how they lie: those of compiled programs do not."""
+    out, _ = primitive.typed(avals, params)
+    types = out if primitive.multiple_results else (out,)
+    return [
+        x if x.aval is aval or not isinstance(x, runtime.Array) else runtime.array_alias(x, aval)
+        for x, aval in zip(results, types, strict=True)
+    ]
+
+
+def _program_on(primitive: Any, avals: tuple[Any, ...], params: Any, place: int) -> Any:
+    """The program of an operation on the device of a plugin."""
     key = ((primitive, avals, *params.items()), ("device", place >> 1), config.x64_enabled())
     try:
         found = PROGRAMS.find(key)

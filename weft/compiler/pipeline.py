@@ -39,12 +39,13 @@ from weft.compiler import (
 from weft.compiler.cache import BUILDER
 from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
-from weft.core import store
+from weft.core import explicit, store
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
+from weft.dispatch import devices
 from weft.loops import lower, printer, routine, routine_printer, schedule
 from weft.loops.schedule import Lowered
 
@@ -209,6 +210,7 @@ def compile_jaxpr(
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
     """
+    closed = explicit.erased(closed)
     copied = copied_results.copied_results(closed.jaxpr, shares)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
     found = PROGRAMS.find(key)
@@ -338,7 +340,7 @@ def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         const if isinstance(const, runtime.Array) else runtime.array_from_numpy(np.asarray(const, v.aval.dtype), v.aval)
         for const, v in zip(consts, variables, strict=True)
     ]
-    return [runtime.array_to_place(array, 0) if array.place > 1 else array for array in arrays]
+    return [runtime.array_to_place(array, 0) if devices.is_remote(array.place) else array for array in arrays]
 
 
 def stats() -> dict[str, Any]:

@@ -87,20 +87,22 @@ def to_bytes(compiled: Compiled) -> bytes:
 
 
 def _on_host(const: Any) -> Any:
-    return const if const.place <= 1 else const.to_device(devices.CPU)
+    return const if not devices.is_remote(const.place) else const.to_device(devices.CPU)
 
 
-def _device(place: int) -> tuple[str, int]:
+def _device(place: Any) -> tuple[str, int]:
     """(platform, number in it) of the device of a place."""
-    device: Any = devices.BY_NUMBER[place >> 1]
-    return ("cpu" if device is devices.CPU else device.client.platform), device.id
+    if type(place) is not int:
+        raise Refusal("its results lie on several devices")
+    device: Any = devices.device_at(place)
+    return ("cpu" if not devices.is_remote(place) else device.client.platform), device.id
 
 
-def _program(writer: _Writer, program: Any, place: int) -> Any:
+def _program(writer: _Writer, program: Any, place: Any) -> Any:
     if isinstance(program, pipeline.Program):
         return writer.program(program)
-    if place > 1:
-        backend: Any = devices.BY_NUMBER[place >> 1].client
+    if type(place) is int and devices.is_remote(place):
+        backend: Any = devices.device_at(place).client
         numbers = [[writer.aval(aval) for aval in avals] for avals in (program.in_avals, program.out_avals)]
         content = program.native.serialize()
         return ("plugin", *_device(place), backend.platform_version, content, program.name, *numbers)

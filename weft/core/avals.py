@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft import config, dtypes, errors, runtime
+from weft._base import lazy
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -223,6 +224,8 @@ def short_text(aval: Any) -> str:
     """``f32[3,4]``, as in printed jaxprs."""
     if type(aval) is not ShapedArray:
         return aval.str_short(short_dtypes=True)
+    if aval.explicit_sharding is not None:
+        return aval.str_short(short_dtypes=True)
     return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
 
 
@@ -230,6 +233,8 @@ def long_text(aval: Any) -> str:
     """``float32[3,4]``, as in error messages; weakness is not shown."""
     if type(aval) is not ShapedArray:
         return str(aval)
+    if aval.explicit_sharding is not None:
+        return aval.str_short(short_dtypes=False)
     return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
 
 
@@ -248,6 +253,7 @@ _JAX: dict[str, Any] = {
     "update_weak_type": lambda aval, weak_type: aval.update(weak_type=weak_type),
     "is_high": False,
     "vma": frozenset(),
+    "sharding": property(lambda aval: lazy.submodule("weft.core.explicit").of_type(aval)),
 }
 for _name, _value in _JAX.items():
     setattr(ShapedArray, _name, _value)

@@ -17,7 +17,7 @@ from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.tracer import Tracer
-from weft.dispatch import constants, placement, signature
+from weft.dispatch import constants, devices, placement, signature
 from weft.dispatch.trace_cache import Trace
 from weft.effects import number_checks
 
@@ -50,10 +50,10 @@ class Compiled(NamedTuple):
     donated: tuple[bool, ...]  # of the kept ones
     consts: tuple[Any, ...]  # hidden arguments, passed first
     entry: Any
-    place: int = 0  # of the results: see ``devices``
+    place: Any = 0  # of the results (see ``devices``): of all, or a tuple with that of each
 
 
-def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False, place: int = 0) -> Compiled:
+def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False, place: Any = 0) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 
     ``shares``: a result that is an argument is no copy of it.
@@ -75,12 +75,12 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: boo
     values = (*closed.consts, *inner)
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated
-    if place > 1:
+    if type(place) is int and devices.is_remote(place):
         program = lazy.device_programs.compile_on(ClosedJaxpr(jaxpr), place, name=trace.name, donated=flags)
         hidden = [runtime.array_to_place(value, place & ~1) for value in hidden]
     else:
         program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares)
-        hidden = [runtime.array_to_place(value, 0) if value.place > 1 else value for value in hidden]
+        hidden = [runtime.array_to_place(value, 0) if devices.is_remote(value.place) else value for value in hidden]
     return bound(program, kept, (*program.consts, *hidden), trace.out_tree, trace.out_avals, kept_donated, place)
 
 
@@ -91,7 +91,7 @@ def bound(
     out_tree: Any,
     out_avals: Any,
     donated: tuple[bool, ...],
-    place: int = 0,
+    place: Any = 0,
 ) -> Compiled:
     """A program bound to its hidden arguments, with results of these types and structure at a place."""
     entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated, place)

@@ -9,6 +9,7 @@ State is changed only after the last step that can fail, so that an exception le
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 import weakref
@@ -54,8 +55,10 @@ class Options(NamedTuple):
     keep_unused: bool = False
     inline: bool = False
     place: int = 0  # where it runs, if the user says so (``devices``)
+    shardings: Any = None  # in_shardings and out_shardings, if given: ``sharded_calls.Given``
 
 
+UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()  # an option not given
 PLAIN, INLINED = Options(), Options(inline=True)
 _forms: dict[Options, int] = {}
 _records, _traces = trace_cache.records, TRACES.entries  # read at every call under a trace
@@ -236,7 +239,7 @@ class JitState:
                 f"tried to execute function jit({trace.name}), but the no_execution config option is set"
             )
         if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
-            if place > 1:
+            if type(place) is not int or place > 1:
                 raise NotImplementedError(f"[jit] {trace.name} takes mutable array references, which live on the CPU")
             return lazy.ref_calls.run(self, trace, prepared), None
         donated = self.donated(prepared)
@@ -245,18 +248,21 @@ class JitState:
         if flags.checked:
             return self._run_checked(trace, prepared, donated, place), None
         compiled = self.compiled(trace, donated, place)
-        if request is not None and errors.warnings_given() == warned:
+        if request is not None and errors.warnings_given() == warned and compiled.place == 0:
             persistent.keep(request, trace, compiled)
         if sized is not None:
             sized_calls.learn(self, sized, compiled, trace)
         return self._answer(compiled, trace, prepared, caller)
 
-    def place(self, prepared: Prepared) -> int:
-        """Where a call runs: where the user said, else where its committed arguments are, else the default."""
-        place = self.options.place or devices.place_of_call(prepared.leaves)
-        if place < 0:
-            words = signature.leaf_paths(self.function, prepared.call)
-            devices.check_same_device(function_name(self.function), prepared.leaves, words)
+    def place(self, prepared: Prepared) -> Any:
+        """Where a call runs: where the user said, else where its committed arguments are, else the default.
+
+        A place; a ``sharded_calls.Lying`` for a call over several devices.
+        """
+        options = self.options
+        place = options.place or devices.place_of_call(prepared.leaves)
+        if place < 0 or place > devices.HOST or options.shardings is not None:
+            return place if options.place else lazy.sharded_calls.of_call(self, prepared)
         return place
 
     def _entry_of_equal(self, prepared: Prepared, token: int) -> Any:
@@ -490,13 +496,16 @@ class JitState:
         donated = self.donated(prepared) if self.options.roles.donates else ()
         return (donated if any(donated) else ()), self.options.keep_unused
 
-    def compiled(self, trace: Trace, donated: tuple[bool, ...], place: int = 0) -> executables.Compiled:
-        """Machine code for a trace at a place, made at its first use."""
+    def compiled(self, trace: Trace, donated: tuple[bool, ...], place: Any = 0) -> executables.Compiled:
+        """Machine code for a trace at a place (see ``place``), made at its first use."""
         keep = self.options.keep_unused
         code = (donated if any(donated) else (), keep, place) if place else (donated if any(donated) else (), keep)
         found = trace.calls.get(code)
         if found is None:
-            found = trace.calls[code] = executables.bind(trace, donated, keep, self.is_own(), place)
+            where = place
+            if type(place) is not int or names_shardings(trace.closed.jaxpr):
+                where = lazy.sharded_calls.places_of_results(trace, place)
+            found = trace.calls[code] = executables.bind(trace, donated, keep, self.is_own(), where)
             self._count(found.program, trace.name)
         return found
 
@@ -520,6 +529,11 @@ class JitState:
             spent[stage] = spent.get(stage, 0.0) + elapsed_ms
         before = self.kernels
         self.kernels = (before[0] + kernels[0], before[1] + kernels[1], before[2] + kernels[2])
+
+
+def names_shardings(jaxpr: Any) -> bool:
+    """Whether equations of a program name shardings."""
+    return "weft.dispatch.shardings" in sys.modules and bool(lazy.sharded_calls.constraints(jaxpr))
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:

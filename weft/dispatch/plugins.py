@@ -54,7 +54,8 @@ class PluginDevice(devices.Device):
     """A device of a plugin."""
 
     def __init__(self, backend: Backend, number: int, facts: tuple[int, int, int, str, str]) -> None:
-        self.number = number
+        self.number = number  # 0 for one of another process
+        self.is_local = number != 0
         self.id, self.process_index, self.local_hardware_id, self.device_kind, self._text = facts
         self.host_id = self.task_id = self.process_index
         self.platform = backend.device_platform

@@ -311,7 +311,7 @@ bool read_donated(PyObject* donated, Py_ssize_t count, std::unique_ptr<bool[]>* 
   return true;
 }
 
-PyObject* wrap_outputs(const Plan& plan, Buffer** outputs, uint32_t place) {
+PyObject* wrap_outputs(const Plan& plan, Buffer** outputs, const std::vector<uint32_t>& places) {
   Py_ssize_t count = Py_ssize_t(plan.outputs.size());
   Ref list = steal(PyList_New(count));
   Py_ssize_t i = 0;
@@ -323,11 +323,33 @@ PyObject* wrap_outputs(const Plan& plan, Buffer** outputs, uint32_t place) {
       break;
     }
     PyList_SET_ITEM(list.get(), i, array);
-    if (place != 0 && is_array(array)) reinterpret_cast<Array*>(array)->place = place;
+    if (is_array(array)) reinterpret_cast<Array*>(array)->place = places[places.size() > 1 ? size_t(i) : 0];
   }
   for (; i < count; ++i) buffer_release(outputs[i]);
   return list.release();
 }
+
+}  // namespace
+
+bool read_places(PyObject* given, size_t count, std::vector<uint32_t>* places) {
+  bool each = PyTuple_Check(given);
+  if (each && size_t(PyTuple_GET_SIZE(given)) != count) {
+    PyErr_Format(PyExc_ValueError, "[place] %zd places for %zd results", PyTuple_GET_SIZE(given), Py_ssize_t(count));
+    return false;
+  }
+  for (size_t i = 0; i < (each ? count : 1); ++i) {
+    unsigned long place = PyLong_AsUnsignedLong(each ? PyTuple_GET_ITEM(given, Py_ssize_t(i)) : given);
+    if (PyErr_Occurred()) return false;
+    if (place >= 1ul << 31) {
+      PyErr_Format(PyExc_ValueError, "[place] %lu is no place", place);
+      return false;
+    }
+    places->push_back(uint32_t(place));
+  }
+  return true;
+}
+
+namespace {
 
 // Copies on the host of those inputs that are on other devices, made before the others are read: the wait for them lets
 // other threads run, which may delete Arrays.
@@ -362,9 +384,8 @@ class Fetched {
 
 PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"args", "donated", "place", nullptr};
-  PyObject *arrays, *donated = nullptr;
-  int asked = -1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Oi", const_cast<char**>(names), &arrays, &donated, &asked))
+  PyObject *arrays, *donated = nullptr, *asked = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO", const_cast<char**>(names), &arrays, &donated, &asked))
     return nullptr;
   Executable* executable = reinterpret_cast<Executable*>(self);
   const Plan& plan = *executable->plan;
@@ -378,8 +399,11 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   std::unique_ptr<bool[]> flags;
   if (!read_donated(donated, plan.n_inputs, &flags)) return nullptr;
-  if (plan.device_program != nullptr) return run_on_device(executable, inputs.get(), flags.get(), asked);
-  uint32_t place = asked > 0 ? 1 : 0;
+  std::vector<uint32_t> places;
+  if (asked != nullptr && !read_places(asked, plan.outputs.size(), &places)) return nullptr;
+  if (plan.device_program != nullptr)
+    return run_on_device(executable, inputs.get(), flags.get(), places.empty() ? -1 : int(places[0]));
+  if (places.empty()) places.push_back(0);
   Small<Operand, kStackSlots> operands(plan.n_inputs);
   Fetched fetched;
   if (!fetched.fetch(inputs.get())) return nullptr;
@@ -393,7 +417,7 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (executable_check_input(executable, i, array) < 0) return nullptr;
     Buffer* buffer = array->remote == nullptr ? array->buffer : fetched.at(i);
     operands[i] = {buffer->data, buffer};
-    if (asked < 0) place |= array->place & 1;
+    if (asked == nullptr) places[0] |= array->place & 1;
   }
   Small<Buffer*, kStackSlots> outputs(int32_t(plan.outputs.size()));
   Donation donation;
@@ -410,7 +434,7 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   int status = executable_run(executable, operands.data(), flags.get(), outputs.data());
   if (status == kNotStarted) donation.give_back();
-  return status < 0 ? nullptr : wrap_outputs(plan, outputs.data(), place);
+  return status < 0 ? nullptr : wrap_outputs(plan, outputs.data(), places);
 }
 
 const Plan& plan_of(PyObject* self) { return *reinterpret_cast<Executable*>(self)->plan; }
@@ -422,8 +446,8 @@ PyObject* get_cost_ns(PyObject* self, void*) { return PyFloat_FromDouble(plan_of
 
 PyMethodDef kMethods[] = {
     {"run", reinterpret_cast<PyCFunction>(entry_point<run_from_python>), METH_VARARGS | METH_KEYWORDS,
-     "run(args, donated=None, place=-1) -> list of Arrays. Donated Arrays are deleted. place: where the results are; "
-     "without it they are committed if an operand is."},
+     "run(args, donated=None, place) -> list of Arrays. Donated Arrays are deleted. place: where the results are, or a "
+     "tuple with the place of each; without it they are committed if an operand is."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef kMembers[] = {

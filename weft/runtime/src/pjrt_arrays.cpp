@@ -164,7 +164,7 @@ PyObject* array_to_place(PyObject*, PyObject* args) {
   unsigned int place;
   Array* array;
   if (!PyArg_ParseTuple(args, "OI:array_to_place", &object, &place) || !read_array(object, &array)) return nullptr;
-  if (place > 1) {
+  if (!is_host_place(place)) {
     if (device_of_place(place) == nullptr) return nullptr;
     Remote* remote = remote_of_array(place >> 1, array);
     if (remote == nullptr) return nullptr;
