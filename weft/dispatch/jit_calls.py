@@ -28,6 +28,7 @@ from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
 from weft.dispatch import (
+    call_flags,
     calls,
     devices,
     executables,
@@ -41,7 +42,7 @@ from weft.dispatch import (
 )
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
-from weft.effects import key_reuse, number_checks
+from weft.effects import key_reuse
 
 _LOOKED_AT = 256  # calls of equal functions between two checks of the memory of their tables
 _Code = tuple[Any, ...]  # which leaves are donated (empty: none), keep_unused; the place, if it is not 0
@@ -159,7 +160,7 @@ class JitState:
     def _sized(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
         """The entry of a call that may differ from an earlier one in sizes only (``sized_calls``)."""
         token = runtime.get_config_token()
-        call = sized_calls.classified(self, args, kwargs, token) if _flags(token).plain else None
+        call = sized_calls.classified(self, args, kwargs, token) if call_flags.flags(token).plain else None
         found = None if call is None else sized_calls.entry(call)
         if found is None:
             return self._slow(args, kwargs, caller, call)
@@ -187,7 +188,7 @@ class JitState:
         template.times += 1
         if template.steps is not None:
             return template.record(current, operands)
-        if template.times == replay.WATCHED and _flags(token).replays:
+        if template.times == replay.WATCHED and call_flags.flags(token).replays:
             run = functools.partial(self._traced, args, kwargs)
             return replay.watch(template, current, operands, run, not self.is_own())
         return self._traced(args, kwargs)
@@ -202,7 +203,7 @@ class JitState:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any, sized: sized_calls.Classified | None = None
     ) -> Any:
         token = runtime.get_config_token()
-        flags = _flags(token)
+        flags = call_flags.flags(token)
         if flags.disabled:
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
@@ -573,40 +574,3 @@ def debug_info(function: Callable[..., Any], prepared: Prepared, out: list[Any])
 
 def _same(value: Any) -> Any:
     return value
-
-
-class _Flags(NamedTuple):
-    """The options that matter for calls."""
-
-    disabled: bool  # jit is
-    replays: bool
-    checked: bool  # results are checked for NaN or infinity
-    guard: str | None  # what happens to host values among the arguments: ``transfers.level``
-    idle: bool  # nothing may be executed
-    tracked: bool  # no random key may be used twice
-    logged: bool  # every compilation is told
-
-    @property
-    def plain(self) -> bool:
-        """Whether a call with arguments of a new size may be answered without looking at it closely."""
-        return not (self.disabled or self.checked or self.idle or self.tracked or self.logged) and self.guard is None
-
-
-_known_flags: dict[int, _Flags] = {}
-
-
-def _flags(token: int) -> _Flags:
-    found = _known_flags.get(token)
-    if found is None:
-        disabled = config.read("disable_jit")
-        replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
-        found = _known_flags[token] = _Flags(
-            disabled,
-            replays,
-            number_checks.enabled(),
-            transfers.level(),
-            config.read("no_execution"),
-            key_reuse.enabled(),
-            config.read("log_compiles"),
-        )
-    return found

@@ -15,7 +15,7 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.loops.index_math import UNIT, Product, Stride
-from weft.loops.thresholds import Thresholds, thresholds
+from weft.loops.thresholds import NOTHING_ASKED, Thresholds, thresholds
 
 Term = tuple[int, Product]  # a factor, and symbols it is multiplied with
 
@@ -72,16 +72,22 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
             of(sizing.strides),
             tuple(map(of, sizing.around)),
             sizing.scalars,
-            Asked(*[tuple(map(product, p)) for p in asked[:3]], of(asked.along), asked.lanes),
+            Asked(
+                outer=tuple(map(product, asked.outer)),
+                parallel=tuple(map(product, asked.parallel)),
+                rows=tuple(map(product, asked.rows)),
+                along=of(asked.along),
+                lanes=asked.lanes,
+            ),
         )
     except (KeyError, TypeError):  # an extent that is none of the operands', a stride that is no product
         return None
 
 
-def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds | None:
-    """What ``thresholds`` says at these sizes; None where there is nothing to ask: one loop over everything."""
+def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
+    """What ``thresholds`` says at these sizes."""
     if len(asked.parallel) < 2 and not asked.rows:
-        return None
+        return NOTHING_ASKED
     outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
     along = [factor * _value(product, sizes) for factor, product in asked.along]  # type: ignore[misc] - placed: none is None
     return thresholds(outer, parallel, rows, along, asked.lanes)

@@ -21,7 +21,7 @@ from weft._base.record import NamedTuple, Record, field
 from weft.loops import ir, neighbours, printer
 from weft.loops.index_math import ZERO, Product, Stride, follows
 from weft.loops.resize import Asked, Sizing, term
-from weft.loops.thresholds import Thresholds, thresholds
+from weft.loops.thresholds import NOTHING_ASKED, Thresholds, thresholds
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel
@@ -118,7 +118,7 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
     outer, parallel = _split_outer(parallel, draft)
     rows = reduced if source.tree == "lanes" and not digits and _may_lie_across(draft) else []
     asked = _asked(draft, outer, parallel, rows, lanes) if sized else None
-    found = _thresholds(draft, outer, parallel, rows, lanes)
+    found = _thresholds(draft, outer, parallel, rows, lanes) if len(parallel) > 1 or rows else NOTHING_ASKED
     if source.tree is None:
         parallel, digits = _collapse_short(draft, parallel, found)
     narrow = found.narrow and not digits
@@ -155,8 +155,8 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
 def _asked(draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int) -> Asked:
     """What ``thresholds`` is asked, for any sizes."""
     along = [term(parallel[-1].stride(operand)) for operand in draft.operands] if len(parallel) > 1 else []
-    products = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
-    return Asked(*products, tuple(along), lanes)
+    around, lying, summed = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
+    return Asked(around, lying, summed, tuple(along), lanes)
 
 
 def _thresholds(
@@ -164,7 +164,8 @@ def _thresholds(
 ) -> Thresholds:
     """What ``thresholds`` says at the present sizes."""
     along = [parallel[-1].stride(operand).elems for operand in draft.operands] if len(parallel) > 1 else []
-    return thresholds(*[[loop.extent for loop in loops] for loops in (outer, parallel, rows)], along, lanes)
+    around, lying, summed = [[loop.extent for loop in loops] for loops in (outer, parallel, rows)]
+    return thresholds(around, lying, summed, along, lanes)
 
 
 def _call(

@@ -34,6 +34,9 @@ class Thresholds(NamedTuple):
     short: int | None  # the extent of rows that are reduced with lanes across them
 
 
+NOTHING_ASKED = Thresholds(None, False, (False, False), (), None)  # one loop over everything
+
+
 def thresholds(
     outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], along: Sequence[int], lanes: int
 ) -> Thresholds:
