@@ -199,11 +199,11 @@ def _shapes(program: Program, places: dict[int, int | None]) -> list[Shape] | No
 
 
 def _is_general(jaxpr: Jaxpr) -> bool:
-    """Whether the compiler treats a program alike at all sizes of a class: see the module."""
-    return not jaxpr.effects and all(map(_is_general_equation, jaxpr.eqns))
+    return not jaxpr.effects and all(map(is_general, jaxpr.eqns))
 
 
-def _is_general_equation(equation: JaxprEqn) -> bool:
+def is_general(equation: JaxprEqn) -> bool:
+    """Whether the compiler treats an equation alike at all sizes of a class: see the module."""
     kind = equation.primitive.kind
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(equation.params)

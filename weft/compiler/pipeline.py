@@ -289,9 +289,10 @@ def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
 
 def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
-    alone = len(drafts) == 1  # then the program may be of use at other sizes
+    alone = kernels.steps[0].kernel if len(drafts) == 1 else None
+    sized = alone is not None and all(map(other_sizes.is_general, alone.equations))
     return [
-        schedule.schedule(step.kernel, draft, lanes, alone) if step.kernel and draft else None
+        schedule.schedule(step.kernel, draft, lanes, sized) if step.kernel and draft else None
         for step, draft in zip(kernels.steps, drafts, strict=True)
     ]
 
