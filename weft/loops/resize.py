@@ -89,8 +89,7 @@ def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
     if len(asked.parallel) < 2 and not asked.rows:
         return NOTHING_ASKED
     outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
-    along = [factor * _value(product, sizes) for factor, product in asked.along]  # type: ignore[misc] - placed: none is None
-    return thresholds(outer, parallel, rows, along, asked.lanes)
+    return thresholds(outer, parallel, rows, lambda: _values(asked.along, sizes), asked.lanes)
 
 
 def numbers(sizing: Sizing, sizes: Sequence[int]) -> Numbers:

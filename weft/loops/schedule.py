@@ -163,9 +163,11 @@ def _thresholds(
     draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int
 ) -> Thresholds:
     """What ``thresholds`` says at the present sizes."""
-    along = [parallel[-1].stride(operand).elems for operand in draft.operands] if len(parallel) > 1 else []
-    around, lying, summed = [[loop.extent for loop in loops] for loops in (outer, parallel, rows)]
-    return thresholds(around, lying, summed, along, lanes)
+    around, lying = [loop.extent for loop in outer], [loop.extent for loop in parallel]
+    summed = [loop.extent for loop in rows]
+    return thresholds(
+        around, lying, summed, lambda: [parallel[-1].stride(operand).elems for operand in draft.operands], lanes
+    )
 
 
 def _call(

@@ -7,7 +7,7 @@ have the same nest, so that ``resize`` asks these questions again, and nothing e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from weft._base.record import NamedTuple
 from weft.loops import ir
@@ -38,17 +38,17 @@ NOTHING_ASKED = Thresholds(None, False, (False, False), (), None)  # one loop ov
 
 
 def thresholds(
-    outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], along: Sequence[int], lanes: int
+    outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], along: Callable[[], Sequence[int]], lanes: int
 ) -> Thresholds:
     """The answers for extents of dimensions around the nest, of parallel ones, and of rows that lanes reduce.
 
-    ``along``: the strides of the operands along the last parallel dimension.
+    ``along`` gives the strides of the operands along the last parallel dimension.
     """
     first = _first(parallel)
     fills, near = (False, False), ()
     if first is not None:
         fills = (parallel[-1] % lanes == 0, 2 * parallel[-1] >= lanes)
-        near = tuple([abs(stride) <= NARROW for stride in along])
+        near = tuple([abs(stride) <= NARROW for stride in along()])
     return Thresholds(first, is_narrow(parallel), fills, near, _short(outer, parallel, rows))
 
 
