@@ -23,6 +23,7 @@ struct SizeClass {
   // False: arrays without elements, of extended dtypes, or elsewhere than usual are in no class.
   bool add(ShapedArray* aval) {
     if (aval->type_number == kExtendedType || aval->sharding != Py_None || aval->memory_space != Py_None) return false;
+    if (aval->varying != nullptr && PyTuple_GET_SIZE(aval->varying) != 0) return false;
     pattern += aval->weak_type ? kWeakArray : kArray;
     pattern += char(aval->ndim);
     types.push_back(aval->dtype);
