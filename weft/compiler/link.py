@@ -16,7 +16,7 @@ from weft.compiler.instructions import Instruction, Kernel, Nested, Routine
 from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run
 from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import costs, ir
-from weft.loops.parallel import partial_bytes, split_of
+from weft.loops.parallel import partial_bytes, split_at, split_of
 from weft.loops.schedule import Lowered
 
 UNKNOWN_TRIPS = 1000  # assumed iterations of a loop that ends by a condition
@@ -35,13 +35,13 @@ def instructions(
         if isinstance(entry, Run):
             low, kernel = entry.lowered, next(compiled)
             if kernel is not latest[0] or low.extents is not latest[1] or low.outer is not latest[2]:
-                latest = kernel, low.extents, low.outer, _split(low, kernel)  # equal calls follow each other
+                latest = kernel, low.extents, low.outer, _split_call(low, kernel)  # equal calls follow each other
             made.append(_kernel(entry, kernel, latest[3]))
         elif isinstance(entry, Chain):
             made.append(_chain(entry, next(compiled).kernel))
         elif isinstance(entry, FusedEpilogue):
             kernel = next(compiled)
-            epilogue = _kernel(entry.run, kernel, _split(entry.run.lowered, kernel))
+            epilogue = _kernel(entry.run, kernel, _split_call(entry.run.lowered, kernel))
             made.append(entry.product._replace(form=entry.form, epilogue=epilogue))
         elif isinstance(entry, Native):
             made.append(_routine(entry, next(compiled)))
@@ -64,16 +64,19 @@ def _kernel(entry: Run, compiled: cache.Compiled, split: Split) -> Kernel:
     return Kernel(compiled.kernel, entry.operands, entry.lowered.params, entry.outer, *split)
 
 
-def _split(low: Lowered, compiled: cache.Compiled) -> Split:
+def _split_call(low: Lowered, compiled: cache.Compiled) -> Split:
+    return split_call(low.nest, low.extents, low.points, compiled.ns_per_point)
+
+
+def split_call(nest: ir.Nest, extents: Sequence[int], points: int, ns_per_point: float) -> Split:
     """How the runtime may split a call of a kernel, its cost, and its scratch memory."""
-    nest, extents = low.nest, low.extents
-    split, extent, grain = split_of(low)
+    split, extent, grain = split_at(nest, extents)
     first = extents[0] if extents else 1
     vector = extents[nest.vector] if nest.vector is not None else 1
     blocks = extent if split == "blocks" else 0
     return (
-        split, extent, grain, low.points * compiled.ns_per_point, costs.scratch_bytes(nest, extents),
-        partial_bytes(low, blocks), first, vector,
+        split, extent, grain, points * ns_per_point, costs.scratch_bytes(nest, extents),
+        partial_bytes(nest, extents, blocks), first, vector,
     )  # fmt: skip
 
 
@@ -92,7 +95,7 @@ def _chain(entry: Chain, kernel: Any) -> Kernel:
         whole = (0, low.extents[0] if low.extents else 1, 0, n_blocks or vector)
         words += [begins + len(blocks) // 8, factor, *whole, partial_at]
         blocks += low.params
-        partial = max(partial, partial_bytes(low, n_blocks))
+        partial = max(partial, partial_bytes(low.nest, low.extents, n_blocks))
     params = struct.pack(f"<{len(words)}q", *words) + blocks
     places = tuple([place for run in entry.runs for place in run.operands])
     cost = math.fsum([nanoseconds(run) for run in entry.runs])

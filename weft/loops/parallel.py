@@ -6,6 +6,8 @@ cost (``runtime/src/pool.h``). Bits do not depend on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft.loops import ir
 from weft.loops.schedule import BLOCK, BLOCK_ROWS, Lowered
 
@@ -19,7 +21,11 @@ ENOUGH_CHUNKS = 16  # points of the first dimension from which it is split inste
 
 def split_of(low: Lowered) -> tuple[str, int, int]:
     """(the dimension that the runtime may split, its extent, the grain of chunks)."""
-    nest, extents = low.nest, low.extents
+    return split_at(low.nest, low.extents)
+
+
+def split_at(nest: ir.Nest, extents: Sequence[int]) -> tuple[str, int, int]:
+    """The same of a nest whose dimensions have these extents."""
     if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
         return "blocks", -(-extents[0] // BLOCK), 1
     if nest.split:  # split rows if there are few columns, or many with a body so cheap that whole rows are read as fast
@@ -43,11 +49,10 @@ def _is_light(nest: ir.Nest) -> bool:
     return sum(s.kind.cost for s in statements if isinstance(s, ir.Apply)) <= LIGHT
 
 
-def partial_bytes(low: Lowered, blocks: int) -> int:
+def partial_bytes(nest: ir.Nest, extents: Sequence[int], blocks: int) -> int:
     """Bytes of the accumulators that a split nest leaves between its two passes."""
-    nest = low.nest
     if not nest.split:
         return 0
     count = sum(len(reduce.accumulators) for phase in nest.phases for reduce in phase.reductions)
-    columns = low.extents[0] if nest.dims[0].role == "parallel" else 1
+    columns = extents[0] if nest.dims[0].role == "parallel" else 1
     return count * blocks * columns * 16
