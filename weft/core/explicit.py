@@ -23,13 +23,10 @@ from weft.core.effects import no_effects
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.meshes import AxisType, get_abstract_mesh
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
-from weft.core.primitive import ALL, Primitive
+from weft.core.primitive import ALL, PROGRAMS, Primitive
 from weft.core.shardings import NamedSharding
 from weft.core.trace import trace_to_jaxpr
 
-# Kinds whose results are typed by the programs inside.
-# Kinds whose results are typed by the programs inside.
-PROGRAMS = (kinds.Loop, kinds.Branch, kinds.Higher, kinds.Routine, kinds.Opaque, kinds.Effect)
 # Kinds whose results have the dimensions of their operand, shorter or longer: such a dimension lies as before.
 _SAME_DIMENSIONS = (
     kinds.View, kinds.Assemble, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
@@ -52,7 +49,7 @@ mesh_cast_p.transpose = lambda ct, x: (ct,)
 
 def _cast_operands(trace: Any, primitive: Any, atoms: Sequence[Any], avals: Sequence[Any]) -> Any:
     """Operands of an operation in a relaxed context: those with a sharding in their type are cast."""
-    if primitive is mesh_cast_p or primitive.types_shardings or isinstance(primitive.kind, PROGRAMS):
+    if primitive is mesh_cast_p or primitive.types_shardings or type(primitive.kind) in PROGRAMS:
         return atoms, avals
     if not any(map(_has_sharding, atoms)):
         return atoms, avals

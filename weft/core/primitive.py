@@ -241,7 +241,7 @@ class Primitive:
     def _type(self, in_avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         if self.refuses_refs and any(hasattr(aval, "inner_aval") for aval in in_avals):
             raise TypeError(f"{self.name} takes arrays, got a mutable array reference: read it, as in ref[...]")
-        if not self.types_shardings and type(self.kind) not in _PROGRAMS and any(map(_lies, in_avals)):
+        if not self.types_shardings and type(self.kind) not in PROGRAMS and any(map(_lies, in_avals)):
             return lazy.submodule("weft.core.explicit").typed(self, in_avals, params)
         if self._abstract_eval is None:
             raise NotImplementedError(
@@ -288,7 +288,7 @@ class Primitive:
         return (_lookup, (self.name,)) if registry.get(self.name) is self else super().__reduce_ex__(protocol)
 
 
-_PROGRAMS = frozenset(
+PROGRAMS = frozenset(
     (kinds.Loop, kinds.Branch, kinds.Higher, kinds.Routine, kinds.Opaque, kinds.Effect)
 )  # whose results are typed by the programs inside
 
