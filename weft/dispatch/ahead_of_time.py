@@ -116,8 +116,13 @@ class Stage:
         return self._arguments.trace.name
 
     def _text(self, form: str) -> str:
+        if form == "sharding":
+            arguments = self._arguments
+            return lazy.submodule("weft.dispatch.sharding_text").report(
+                arguments.trace, arguments.place, arguments.paths()
+            )
         if form not in FORMS:
-            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}")
+            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}, sharding")
         if form == "jaxpr" and self._arguments.trace.closed is not None:
             return str(self._arguments.trace.closed)
         return self._program().text(form)
@@ -155,7 +160,8 @@ class Lowered(Stage):
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program as ``"stablehlo"`` (default, as in JAX), or in one of weft's forms.
 
-        These are jaxpr, kernel, loops, llvm, asm and plan. ``debug_info``: operations of StableHLO carry the user's
+        These are jaxpr, kernel, loops, llvm, asm and plan, and sharding: how values lie on a mesh, and each collective
+        with its reason. ``debug_info``: operations of StableHLO carry the user's
         lines.
         """
         if dialect in (None, "stablehlo"):

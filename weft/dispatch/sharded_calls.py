@@ -183,16 +183,11 @@ _Lies = Sequence[Sharding | None]
 
 def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     """A place for each result of a program, if the call or the program names several devices; else ``place``."""
-    named = constraints(trace.closed.jaxpr)
-    if isinstance(place, Lying):
-        lying = place
-    elif named:
-        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
-    else:
-        _tell(trace.closed.jaxpr, lambda variable: devices.sharding_at(place))
-        return place
-    ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    outs = _given_results(trace, lying)
+    known = known_shardings(trace, place)
+    if known is None:
+        _tell(trace.closed.jaxpr, lambda variable: devices.sharding_at(place))  # type: ignore[arg-type] - one device
+        return place  # type: ignore[return-value] - one device
+    ins, outs, named = known
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
     _check_devices(trace, ins, outs, named)
     if not everything:
@@ -202,7 +197,7 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
     if mesh is None:
         return devices.place_on(everything[0])
-    typed = [_of_type(aval, mesh) for aval in trace.out_avals]
+    typed = [said_by_type(aval, mesh) for aval in trace.out_avals]
     wanted = [given or own for given, own in zip(outs, typed, strict=True)]
     if None in wanted or _inspects(trace.closed.jaxpr):
         given = [[s if isinstance(s, NamedSharding) else None for s in each] for each in (ins, wanted)]
@@ -212,7 +207,20 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     return tuple([devices.place_on(sharding or whole) for sharding in wanted])
 
 
-def _of_type(aval: Any, mesh: Any) -> NamedSharding | None:
+def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Sharding | None], _Lies] | None:
+    """What is said of arguments, results and values inside; None if nothing lies on several devices."""
+    named = constraints(trace.closed.jaxpr)
+    if isinstance(place, Lying):
+        lying = place
+    elif named:
+        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
+    else:
+        return None
+    ins = [devices.sharding_at(each) if each else None for each in lying.places]
+    return ins, _given_results(trace, lying), named
+
+
+def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
     """What the type of a result says, where all axes of the mesh are explicit."""
     sharding = aval.explicit_sharding
     if sharding is not None and sharding.mesh.axis_names == mesh.axis_names:
@@ -357,7 +365,7 @@ def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list
     """The sharding of each result, found from those of arguments, of constraints and of given results."""
     partitioning = lazy.submodule("weft.partitioning")
     sizes = dict(mesh.shape_tuple)
-    given = [[_plain(sharding, sizes) for sharding in each] for each in (ins, outs)]
+    given = [[plain_spec(sharding, sizes) for sharding in each] for each in (ins, outs)]
     shown = sys.modules.get("weft.dispatch.shown_shardings")
     with nullcontext() if shown is None else shown.kept():
         program, known = partitioning.propagated(closed, sizes, *given)
@@ -369,7 +377,7 @@ def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list
     return found
 
 
-def _plain(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
+def plain_spec(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
     """A spec as plain data; None for a sharding of other axes."""
     if sharding is None or any(sizes.get(axis) != size for axis, size in sharding.mesh.shape_tuple):
         return None

@@ -45,4 +45,4 @@ def _stays(eqn: JaxprEqn, kind: kinds.Kind) -> bool:
     if not isinstance(kind, kinds.Resolve) or kind.factors is None:
         return False
     avals = [[atom.aval for atom in atoms] for atoms in (eqn.invars, eqn.outvars)]
-    return kind.factors(*avals, eqn.params) is not None
+    return kind.factors(avals[0], avals[1], eqn.params) is not None

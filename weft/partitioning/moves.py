@@ -151,10 +151,12 @@ def received_and_size(step: Move, size: float, sizes: Sizes) -> tuple[float, flo
         return size * (count - 1), size * count
     if kind is SumPart:
         return size * (1 - 1 / count), size / count
+    if step.combiner == "again":  # type: ignore[union-attr] - the kind is known
+        return size * (count - 1), size
     return 2 * size * (1 - 1 / count), size
 
 
-# -- steps as programs --------------------------------------------------------------------------------------------------
+# -- steps as programs -------------------------------------------------------------------------------------------------
 
 
 def program(steps: tuple[Move, ...], aval: Any, sizes: Sizes, again: Callable[[Any], Any] | None = None) -> ClosedJaxpr:
@@ -190,5 +192,10 @@ def _step(step: Move, x: Any, sizes: Sizes, again: Callable[[Any], Any] | None) 
 
 def first_index(axes: Axes, extent: int) -> Any:
     """Where the part of this device begins, in a dimension that is cut along these axes into parts of this extent."""
-    place = collectives.axis_index(axes if len(axes) > 1 else axes[0])
-    return arithmetic.mul(place, np.int32(extent))
+    return arithmetic.mul(place_along(axes), np.int32(extent))
+
+
+def place_along(axes: Axes) -> Any:
+    """The number of this device along these axes together."""
+    names = list(axes)
+    return collectives.axis_index(names if len(names) > 1 else names[0])

@@ -79,7 +79,7 @@ def text(spec: Spec) -> str:
     return f"P({', '.join(map(repr, entries))})"
 
 
-# -- axes of dimensions, and of factors ---------------------------------------------------------------------------------
+# -- axes of dimensions, and of factors --------------------------------------------------------------------------------
 
 Assigned = dict[int, Axes]  # the axes along which a factor is cut
 
