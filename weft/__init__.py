@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     )
     from weft.dispatch.devices import PartitionSpec as P
     from weft.dispatch.placement import block_until_ready, copy_to_host_async, device_get, device_put, effects_barrier
+    from weft.dispatch.resharding import reshard
     from weft.dispatch.shardings import (
         NamedSharding,
         make_array_from_callback,
         make_array_from_process_local_data,
         make_array_from_single_device_arrays,
         make_mesh,
-        reshard,
         set_mesh,
     )
     from weft.dispatch.shards import Shard
@@ -136,7 +136,8 @@ _NAMES = lazy.Names(
         "batching.vmap": "vmap",
         "dispatch.shardings": """
             NamedSharding make_array_from_callback make_array_from_process_local_data
-            make_array_from_single_device_arrays make_mesh reshard set_mesh""",
+            make_array_from_single_device_arrays make_mesh set_mesh""",
+        "dispatch.resharding": "reshard",
         "effects.ref_indexing": "ds",
         "ref": "Ref empty_ref free_ref freeze new_ref",
     },

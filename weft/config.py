@@ -169,6 +169,7 @@ class MeshState(Record):
     abstract: Any = None
     concrete: Any = None
     entered: tuple[Any, ...] = ()
+    relaxed: bool = False  # results have no shardings in their types: ``core.explicit.relaxed``
 
 
 NO_MESH = MeshState()

@@ -13,7 +13,8 @@ from weft.core.meshes import (
 )
 from weft.core.partition_specs import PartitionSpec
 from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding
-from weft.dispatch.shardings import get_mesh, reshard, set_mesh
+from weft.dispatch.resharding import auto_axes, explicit_axes, reshard
+from weft.dispatch.shardings import get_mesh, make_single_device_sharding, set_mesh
 
 __all__ = [
     "AbstractDevice",
@@ -24,8 +25,11 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
     "get_abstract_mesh",
     "get_mesh",
+    "make_single_device_sharding",
     "reshard",
     "set_mesh",
     "use_abstract_mesh",

@@ -19,8 +19,7 @@ from weft.core import trace as tracing
 from weft.core.jaxpr import DebugInfo
 from weft.core.meshes import AxisType, BaseMesh, Mesh, get_abstract_mesh
 from weft.core.partition_specs import PartitionSpec
-from weft.core.shardings import NamedSharding, check_unique
-from weft.core.tracer import Tracer
+from weft.core.shardings import check_unique
 from weft.dispatch import flat_functions, function_names, signature
 from weft.dispatch import jit as jit_module
 
@@ -206,6 +205,7 @@ def _call(settings: _Settings, args: tuple[Any, ...]) -> Any:
     paths = signature.leaf_paths(fun, signature.Call(args, {}, (), len(args)))
     words = [path for path, has in zip(paths, cut, strict=True) if has]
     _check_operands(settings, in_avals, in_specs, words)
+    _check_explicit(settings, operands, in_specs, words)
     out_tree: Any = None
     wanted: list[PartitionSpec] = []
 
@@ -219,10 +219,7 @@ def _call(settings: _Settings, args: tuple[Any, ...]) -> Any:
         _check_rank(settings, result, outs, wanted)
         return [varying.widened(out, axes_of_spec(spec)) for out, spec in zip(outs, wanted, strict=True)]
 
-    local = [
-        shard_type(aval, spec, settings.mesh, settings.check_vma)
-        for aval, spec in zip(in_avals, in_specs, strict=True)
-    ]
+    local = [shard_type(aval, spec, params) for aval, spec in zip(in_avals, in_specs, strict=True)]
     info = DebugInfo("shard_map", function_names.source_of(fun), words)
     with inside(params):
         closed, out_avals = tracing.trace_to_jaxpr(flat, local, info)
@@ -236,20 +233,19 @@ def _specs_of_arguments(settings: _Settings, args: tuple[Any, ...], leaves: list
     """The spec of each argument leaf; None for one that is passed as it is."""
     if settings.in_specs is not INFER:
         return spread(settings.in_specs, args, "shard_map in_specs")
-    found: list[Any] = []
-    for leaf in leaves:
-        sharding = avals.get_aval(leaf).sharding if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
-        if not isinstance(sharding, NamedSharding):
-            if isinstance(leaf, Tracer):
-                raise NotImplementedError("[shard_map] without in_specs, for a traced argument: give in_specs")
-            found.append(PartitionSpec())
-            continue
-        entries = [
-            tuple([name for name in axes_of_dimension(sharding.spec, d) if name in settings.names]) or None
-            for d in range(len(sharding.spec))
-        ]
-        found.append(PartitionSpec(*entries))
-    return found
+    return [_own_spec(leaf, settings) for leaf in leaves]
+
+
+def _own_spec(leaf: Any, settings: _Settings) -> PartitionSpec:
+    """How an argument lies along the axes over which the function is mapped, as its type says it."""
+    own = getattr(avals.get_aval(leaf), "explicit_sharding", None)
+    if own is None:
+        return PartitionSpec()
+    entries = [
+        tuple([name for name in axes_of_dimension(own.spec, d) if name in settings.names]) or None
+        for d in range(len(own.spec))
+    ]
+    return PartitionSpec(*entries)
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------
@@ -277,6 +273,23 @@ def _check_operands(
                     f"size {extent}, which cannot be cut into {count} equal parts; its spec in in_specs is {spec}, with "
                     f"the mesh axes {sizes}. Pad the array, or choose other mesh axes"
                 )
+
+
+def _check_explicit(
+    settings: _Settings, operands: Sequence[Any], in_specs: Sequence[PartitionSpec], words: Sequence[str]
+) -> None:
+    """ValueError for a spec that is not what the type of an argument says, on a mesh all of whose axes are explicit."""
+    mesh = settings.mesh
+    if settings.names != frozenset(mesh.axis_names) or len(mesh.explicit_axes) < len(mesh.axis_names):
+        return
+    for leaf, spec, word in zip(operands, in_specs, words, strict=True):
+        own = _own_spec(leaf, settings)
+        rank = avals.get_aval(leaf).ndim
+        if any(axes_of_dimension(own, d) != axes_of_dimension(spec, d) for d in range(rank)):
+            raise ValueError(
+                f"[shard_map] the argument {word} lies as {own}, as its type says, and its spec in in_specs is {spec}: "
+                "leave out in_specs, which are then taken from the types, or move it by weft.reshard"
+            )
 
 
 def _check_rank(settings: _Settings, result: Any, outs: Sequence[Any], wanted: Sequence[PartitionSpec]) -> None:

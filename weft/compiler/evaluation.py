@@ -13,7 +13,7 @@ import numpy as np
 from weft import config, core, runtime
 from weft._base import lazy
 from weft.compiler import pipeline
-from weft.core import avals, kinds
+from weft.core import avals, explicit, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
 from weft.dispatch import device_programs, devices, placement
@@ -48,16 +48,29 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     else:
         program = _program(primitive, avals, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
-    if 0 <= place <= 1 or devices.is_remote(place):
+    if devices.is_remote(place) or (0 <= place <= 1 and primitive.result_shardings is None):
         results = program.executable.run([*program.consts, *arrays])
     else:
-        places = lazy.sharded_calls.places_of_operation(primitive.name, program.source, args, place)
+        out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
+        places = lazy.sharded_calls.places_of_operation(primitive.name, program.source, args, place, out)
         results = program.executable.run([*program.consts, *arrays], None, places)
+    if explicit.is_used() and any(aval.explicit_sharding is not None for aval in avals):
+        results = _retyped(results, primitive, avals, params)
     if number_checks.enabled():
         number_checks.check_operation(primitive, params, arrays, results)
     if use is not None:
         use.done(results)
     return results if primitive.multiple_results else results[0]
+
+
+def _retyped(results: Sequence[Any], primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> list[Any]:
+    """The results with types that say how they lie: those of compiled programs do not."""
+    out, _ = primitive.typed(avals, params)
+    types = out if primitive.multiple_results else (out,)
+    return [
+        x if x.aval is aval or not isinstance(x, runtime.Array) else runtime.array_alias(x, aval)
+        for x, aval in zip(results, types, strict=True)
+    ]
 
 
 def _program_on(primitive: Any, avals: tuple[Any, ...], params: Any, place: int) -> Any:
@@ -127,7 +140,7 @@ def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> An
 def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[ClosedJaxpr, str]:
     """The program of one equation (or that which the equation calls), and its name."""
     kind = primitive.kind
-    if isinstance(kind, kinds.Higher):
+    if isinstance(kind, kinds.Higher) and primitive.result_shardings is None:
         inner = kind.inline(params)
         if inner is not None:
             return inner, params.get("name", primitive.name)

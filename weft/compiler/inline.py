@@ -22,7 +22,7 @@ INLINED = (kinds.Higher, kinds.Opaque, kinds.Effect, kinds.Identity, kinds.Resol
 
 def inline(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program, flat."""
-    made = Splicer(closed, _inlined, INLINED).run()
+    made = Splicer(closed, inlined_equation, INLINED).run()
     effects = closed.effects if made is closed else joined_effects(made.eqns)
     if effects <= made.effects:
         return made
@@ -30,7 +30,8 @@ def inline(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(made.jaxpr.replace(effects=made.effects | effects), made.consts)
 
 
-def _inlined(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+    """What stands for the results of an equation that is inlined; None if it stays."""
     kind, params = eqn.primitive.kind, eqn.params
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)

@@ -38,7 +38,7 @@ from weft.compiler import (
 from weft.compiler.cache import BUILDER
 from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
-from weft.core import store
+from weft.core import explicit, store
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
@@ -205,6 +205,7 @@ def compile_jaxpr(
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
     """
+    closed = explicit.erased(closed)
     copied = copied_results.copied_results(closed.jaxpr, shares)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
     found = PROGRAMS.find(key)

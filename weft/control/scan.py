@@ -16,7 +16,7 @@ from typing import Any
 from weft import config, errors, runtime
 from weft.control import bodies, carry
 from weft.control.bodies import Body
-from weft.core import kinds
+from weft.core import explicit, kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
@@ -67,10 +67,14 @@ def element_aval(aval: Any, length: int) -> Any:
     """The type of one element along the leading axis; None if there is no axis of that length."""
     if not aval.shape or aval.shape[0] != length:
         return None
+    if aval.explicit_sharding is not None:
+        return explicit.without_dimension(aval, 0)
     return aval.update(shape=aval.shape[1:])
 
 
 def stacked_aval(aval: Any, length: int) -> Any:
+    if aval.explicit_sharding is not None:
+        return explicit.with_dimension(aval, 0, length)
     return aval.update(shape=(length, *aval.shape))
 
 

@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 
 from weft import config, errors
+from weft._base import lazy
+from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
 from weft.core import kinds, varying
 from weft.core import trace as trace_module
@@ -56,6 +58,15 @@ FIRST = slice(0, 1)
 _state = trace_module.state
 
 
+class Extents(NamedTuple):
+    """The shape of the first operand (None without one) and of the result, before and after both have changed."""
+
+    old_operand: tuple[int, ...] | None
+    operand: tuple[int, ...] | None
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
 class Primitive:
     """One operation. See ``def_abstract_eval`` for what makes it usable.
 
@@ -71,7 +82,10 @@ class Primitive:
     call_primitive = False
     always_batched = False  # True if the batching rule runs even for operands that are not mapped
     lowering: Callable[..., Any] | None = None
+    # How results lie on the devices of a mesh, if the parameters say so: ``(params) -> shardings``, None where not said
+    result_shardings: Callable[[dict[str, Any]], Sequence[Any]] | None = None
     inside: Callable[[dict[str, Any]], Any] = staticmethod(lambda params: contextlib.nullcontext())
+    types_shardings = False  # True if the abstract evaluation says how results lie on explicit mesh axes
     # JAX's words for what no primitive of weft's has
     ref_primitive = skip_canonicalization = ref_allocating = False
 
@@ -102,6 +116,8 @@ class Primitive:
         self.batch_axis: Any = None  # used instead of ``batch`` where the name of the mapped axis matters
         self.axis_names: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None  # params -> the names it refers to
         self.varying: Callable[..., Any] | None = None  # (axes of an operand, params) -> those of the result
+        # the parameters that hold extents, for operands of other shapes; None: none do
+        self.extents: Callable[[dict[str, Any], Extents], dict[str, Any]] | None = None
         self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
         self._abstract_eval: Callable[..., Any] | None = None
         self._effectful = False
@@ -200,7 +216,7 @@ class Primitive:
     def typed(self, in_avals: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Effects]:
         """(result aval or tuple of them, effects), memoised."""
         memo = self._memo
-        if memo is None:
+        if memo is None or (config.mesh_state().relaxed and any(map(_lies, in_avals))):
             return self._type(in_avals, params)
         key = (in_avals, config.x64_enabled(), *params.items()) if params else (in_avals, config.x64_enabled())
         try:
@@ -217,6 +233,8 @@ class Primitive:
     def _type(self, in_avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         if self.refuses_refs and any(hasattr(aval, "inner_aval") for aval in in_avals):
             raise TypeError(f"{self.name} takes arrays, got a mutable array reference: read it, as in ref[...]")
+        if not self.types_shardings and type(self.kind) not in _PROGRAMS and any(map(_lies, in_avals)):
+            return lazy.submodule("weft.core.explicit").typed(self, in_avals, params)
         if self._abstract_eval is None:
             raise NotImplementedError(
                 f"Abstract evaluation for '{self.name}' not implemented: the types of its results are unknown. Give "
@@ -260,6 +278,16 @@ class Primitive:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return (_lookup, (self.name,)) if registry.get(self.name) is self else super().__reduce_ex__(protocol)
+
+
+_PROGRAMS = frozenset(
+    (kinds.Loop, kinds.Branch, kinds.Higher, kinds.Routine, kinds.Opaque, kinds.Effect)
+)  # whose results are typed by the programs inside
+
+
+def _lies(aval: Any) -> bool:
+    """Whether a type says how values lie on a mesh."""
+    return getattr(aval, "explicit_sharding", None) is not None
 
 
 def missing_rule(primitive: Primitive, text: str, how: str) -> NotImplementedError:

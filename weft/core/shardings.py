@@ -263,6 +263,11 @@ class NamedSharding(Sharding):
         partial = tuple(sorted(map(str, self.spec.unreduced)))
         return (self.memory_kind, devices, (*parts, partial) if partial else parts)
 
+    def dimension_text(self, dim: int) -> str:
+        """How a dimension is printed behind its extent: ``@x``, ``@(x,y)``, or nothing."""
+        names = names_of(self.spec.partitions[dim]) if dim < len(self.spec) else ()
+        return f"@{names[0]}" if len(names) == 1 else f"@({','.join(map(str, names))})" if names else ""
+
     def with_memory_kind(self, kind: str) -> NamedSharding:
         return self.update(memory_kind=kind)
 

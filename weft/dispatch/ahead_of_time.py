@@ -60,7 +60,7 @@ class Arguments(NamedTuple):
     avals: tuple[Any, ...]
     donated: tuple[bool, ...]
     paths: Callable[[], list[str]]
-    place: int  # where it runs: see ``dispatch.devices``
+    place: Any  # where it runs: see ``JitState.place``
 
 
 class MemoryAnalysis(dict[str, int]):
@@ -208,6 +208,30 @@ class Compiled(Stage):
         """Bytes of arguments, results and temporaries, by name or as attributes."""
         return MemoryAnalysis(self._compiled.program.memory_analysis())
 
+    @property
+    def input_shardings(self) -> Any:
+        """How the arguments lie: (those by position, those by name), each in the arguments' structure."""
+        found = lazy.sharded_calls.input_shardings(self._arguments)
+        return runtime.tree_unflatten(self.in_tree, found)
+
+    @property
+    def output_shardings(self) -> Any:
+        """How the results lie, in the result's structure."""
+        found = lazy.sharded_calls.output_shardings(self._arguments.trace, self._compiled.place)
+        return runtime.tree_unflatten(self.out_tree, found)
+
+    @property
+    def input_formats(self) -> Any:
+        """``input_shardings`` with the one layout there is (``weft.experimental.layout``)."""
+        formats = lazy.submodule("weft.experimental.layout")
+        return runtime.tree_map(formats.dense, self.input_shardings)
+
+    @property
+    def output_formats(self) -> Any:
+        """``output_shardings`` with the one layout there is."""
+        formats = lazy.submodule("weft.experimental.layout")
+        return runtime.tree_map(formats.dense, self.output_shardings)
+
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
 
@@ -226,7 +250,8 @@ class Compiled(Stage):
         if hasattr(found.program, "source") or arguments.trace.closed is None:
             return self
         keep = arguments.state.options.keep_unused
-        bound = executables.bind(arguments.trace, arguments.donated, keep, place=arguments.place)
+        place = lazy.sharded_calls.places_of_results(arguments.trace, arguments.place)
+        bound = executables.bind(arguments.trace, arguments.donated, keep, place=place)
         return Compiled(arguments, bound)
 
     def parts(self) -> tuple[Arguments, executables.Compiled]:
@@ -256,6 +281,9 @@ class Compiled(Stage):
         call = signature.Call(args, kwargs, (), len(args))
         avals = signature.leaf_avals(arguments.state.function, call, leaves, accept_structs=False)
         self._check_types(avals)
+        place = arguments.place
+        if type(place) is not int or runtime.committed_place(leaves) not in (0, place):
+            lazy.sharded_calls.check_arguments(arguments, leaves)
         return executables.run(self._compiled, arguments.trace, leaves, arguments.avals)
 
     __call__ = call
@@ -335,7 +363,7 @@ def _node_text(kind: type | None) -> str:
 def out_structs(trace: trace_cache.Trace) -> Any:
     """ShapeDtypeStructs in the structure of the result."""
     structs = [
-        struct.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=aval.sharding, weak_type=aval.weak_type)
+        struct.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=aval.explicit_sharding, weak_type=aval.weak_type)
         for aval in trace.out_avals
     ]
     return runtime.tree_unflatten(trace.out_tree, structs)
@@ -352,7 +380,9 @@ def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
     trace = state.trace(prepared)
     names = jit_calls.debug_info(state.function, prepared, [None])
     paths = functools.partial(_paths, names)
-    donated, place = state.donated(prepared), state.place(prepared)
+    donated = state.donated(prepared)
+    described = any(getattr(leaf, "sharding", None) is not None for leaf in prepared.leaves)
+    place = lazy.sharded_calls.of_call(state, prepared) if described else state.place(prepared)
     return Traced(Arguments(state, trace, prepared.in_tree, prepared.avals, donated, paths, place))
 
 

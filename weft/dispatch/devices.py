@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import config, runtime
@@ -105,6 +105,15 @@ def number_of(sharding: Sharding) -> int:
         raise NotImplementedError(f"[sharding] arrays over several devices of a plugin: {sharding}")
     check_memory(sharding)
     return _new_number(sharding)
+
+
+def mesh_like(mesh: Any) -> Any:
+    """The latest mesh of devices with the axes of an abstract one, on which an array lies; None if there is none."""
+    for sharding in reversed(_by_number):
+        own = getattr(sharding, "mesh", None)
+        if own is not None and own.abstract_mesh == mesh:
+            return own
+    return None
 
 
 def sharding_at(place: int) -> Sharding:
@@ -259,21 +268,13 @@ def as_device(target: Any) -> Device | None:
     return found.device_list[0] if isinstance(found, Sharding) else found
 
 
-def check_placement(device: Any = None, out_sharding: Any = None) -> None:
-    """Accept what stands for the one CPU device: None, a device, a sharding or a PartitionSpec; no strings."""
-    for name, value in (("device", device), ("out_sharding", out_sharding)):
-        named = {value} if isinstance(value, Device) else value.device_set if isinstance(value, Sharding) else {CPU}
-        if named != {CPU}:
-            raise NotImplementedError(
-                f"[placement] {name} names other devices, and this function makes arrays on one device, the CPU: "
-                f"{value!r}. Make the array with weft.device_put(x, device), or inside "
-                "`with weft.default_device(device)`"
-            )
-        if value is None or isinstance(value, Device | Sharding | PartitionSpec):
-            continue
-        raise ValueError(
-            f"[placement] {name} is None, a device such as weft.devices()[0] or a SingleDeviceSharding, got {value!r}"
-        )
+def placed(make: Callable[[], Any], *, device: Any = None, out_sharding: Any = None) -> Any:
+    """What ``make()`` gives, on the device or with the sharding that an argument of this name asks for."""
+    if device is not None and out_sharding is not None:
+        raise ValueError(f"Only one of `device` or `out_sharding` can be set. Got {device=} and {out_sharding=}")
+    if device is not None:
+        return lazy.out_shardings.on_device(make, device)
+    return lazy.out_shardings.placed(make, out_sharding, "the function", "out_sharding")
 
 
 def devices(backend: str | None = None) -> list[Device]:

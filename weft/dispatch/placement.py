@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.core import avals, kinds, tracebacks
+from weft._base import lazy
+from weft.core import avals, explicit, kinds, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import Jaxpr, subjaxprs
 from weft.core.meshes import chosen_mesh
@@ -36,8 +37,8 @@ class ArrayCopySemantics(enum.Enum):
         return str(self)
 
 
-def _same_type(x: Any, **params: Any) -> Any:
-    return x
+def _put_type(x: Any, *, devices: Sequence[Any], **_: Any) -> Any:
+    return x if devices[0] is None else explicit.sharded(x, devices[0])
 
 
 def _eager(params: dict[str, Any]) -> Callable[[Any], Any] | None:
@@ -46,8 +47,14 @@ def _eager(params: dict[str, Any]) -> Callable[[Any], Any] | None:
     return None if device is None else lambda x: device_put(x, device)
 
 
-device_put_p = Primitive("device_put", kind=kinds.Identity(eager=_eager))
-device_put_p.def_abstract_eval(_same_type)
+def _asked(params: dict[str, Any]) -> Any:
+    (device,) = params["devices"]
+    return lazy.submodule("weft.dispatch.shardings").axes_asked(device)
+
+
+device_put_p = Primitive("device_put", kind=kinds.Identity(eager=_eager, constraint=_asked))
+device_put_p.def_abstract_eval(_put_type)
+device_put_p.types_shardings = True
 device_put_p.linear = ALL
 device_put_p.transpose = lambda ct, x, *, srcs, devices, **_: (
     device_put_p.bind(ct, copy_semantics=(ArrayCopySemantics.ALWAYS_COPY,) * len(srcs), devices=srcs, srcs=devices),
@@ -169,7 +176,7 @@ def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> A
         check_fits("device_put args", target, leaf.shape)
         copies = may_alias is False and place >> 1 == leaf.place >> 1
         held = runtime.array_from_numpy(np.asarray(leaf), leaf.aval) if copies else leaf
-        moved = runtime.array_to_place(held, place)
+        moved = _typed(runtime.array_to_place(held, place), target)
         if donate:
             leaf.delete()
         return moved
@@ -179,7 +186,19 @@ def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> A
         raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from error
     check_fits("device_put args", target, aval.shape)
     made = signature.to_array(leaf, aval)
-    return devices.at_default(made) if target is None else runtime.array_to_place(made, devices.place_on(target))
+    return (
+        devices.at_default(made)
+        if target is None
+        else _typed(runtime.array_to_place(made, devices.place_on(target)), target)
+    )
+
+
+def _typed(array: Any, target: Any) -> Any:
+    """The array with the type that says how it lies along explicit axes of a mesh."""
+    if target is None or (array.aval.explicit_sharding is None and not isinstance(target, NamedSharding)):
+        return array
+    aval = explicit.sharded(array.aval, target)
+    return array if aval is array.aval else runtime.array_alias(array, aval)
 
 
 def device_get(x: Any) -> Any:

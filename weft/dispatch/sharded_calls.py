@@ -2,24 +2,25 @@
 
 In: the shardings of the arguments of one call, those that the user gave to ``jit``, and those that the program names
 (``sharding_constraint``, ``device_put``). Out: a place for each result, which the dispatch entry keeps, so that a warm
-call asks nothing. The program itself is the same as on one device. What nobody said is found by ``propagate``
-(``install_propagation``).
+call asks nothing. The program itself is the same as on one device. What nobody said is found by
+propagation (``weft.partitioning``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import avals as avals_module
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from weft.dispatch import devices, jit_calls, placement, shardings, signature
 from weft.dispatch.function_names import function_name
+from weft.dispatch.struct import ShapeDtypeStruct
 
 UNSPECIFIED = jit_calls.UNSPECIFIED
 
@@ -62,18 +63,32 @@ def of_call(state: Any, prepared: Any) -> int | Lying:
     given: Given | None = state.options.shardings
     if given is not None:
         return _given(state, prepared, given)
-    place = devices.place_of_call(prepared.leaves)
-    if place < 0:
-        devices.check_same_device(
-            function_name(state.function), prepared.leaves, signature.leaf_paths(state.function, prepared.call)
-        )
-    elif isinstance(devices.sharding_at(place), SingleDeviceSharding):
+    place = state.options.place or devices.place_of_call(prepared.leaves)
+    places = _committed(prepared.leaves)
+    lists = {devices.sharding_at(each).device_list for each in places if each}
+    if len(lists) > 1 and not state.options.place:
+        words = signature.leaf_paths(state.function, prepared.call)
+        devices.check_same_device(function_name(state.function), prepared.leaves, words)
+    if state.options.place or not any(places):
         return place
-    return Lying(_committed(prepared.leaves))
+    one = next(filter(None, places))
+    if set(places) <= {0, one} and isinstance(devices.sharding_at(one), SingleDeviceSharding):
+        return one
+    return Lying(places)
 
 
 def _committed(leaves: Sequence[Any]) -> tuple[int, ...]:
-    return tuple([x.place if type(x) is runtime.Array and x.place & 1 else 0 for x in leaves])
+    """The place of each leaf that is committed to one, or described with a sharding; 0 of others."""
+    return tuple([_place_of(x) for x in leaves])
+
+
+def _place_of(x: Any) -> int:
+    if type(x) is runtime.Array:
+        return x.place if x.place & 1 else 0
+    sharding = getattr(x, "sharding", None) if isinstance(x, ShapeDtypeStruct) else None
+    if sharding is None or not _has_devices(shardings.concrete(sharding, "jit")):
+        return 0
+    return devices.place_on(shardings.concrete(sharding, "jit"))
 
 
 def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
@@ -155,7 +170,9 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     else:
         return place
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    outs = _given_results(trace, lying)
+    outs = [
+        given or said for given, said in zip(_given_results(trace, lying), _said(trace.closed.jaxpr), strict=True)
+    ]
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
     _check_devices(trace, ins, outs, named)
     if not everything:
@@ -163,32 +180,45 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
     if mesh is None:
         return devices.place_on(everything[0])
-    found = _hooks["propagate"](
-        trace.closed, [s if isinstance(s, NamedSharding) else None for s in ins], mesh,
-        [s if isinstance(s, NamedSharding) else None for s in outs],
-    )  # fmt: skip
-    return tuple(
-        [
-            devices.place_on(given or sharding or NamedSharding(mesh, PartitionSpec()))
-            for given, sharding in zip(outs, found, strict=True)
-        ]
-    )
+    typed = [_of_type(aval, mesh) for aval in trace.out_avals]
+    wanted = [given or own for given, own in zip(outs, typed, strict=True)]
+    if None in wanted:
+        given = [[s if isinstance(s, NamedSharding) else None for s in each] for each in (ins, wanted)]
+        found = _propagated(trace.closed, given[0], mesh, given[1])
+        wanted = [known or other for known, other in zip(wanted, found, strict=True)]
+    whole = NamedSharding(mesh, PartitionSpec())
+    return tuple([devices.place_on(sharding or whole) for sharding in wanted])
 
 
-def places_of_operation(name: str, closed: ClosedJaxpr, args: Sequence[Any], place: int) -> int | tuple[int, ...]:
-    """A place for each result of an operation outside of jit, whose operands ask for ``place`` (-1: for several)."""
+def _of_type(aval: Any, mesh: Any) -> NamedSharding | None:
+    """What the type of a result says, where all axes of the mesh are explicit."""
+    sharding = aval.explicit_sharding
+    if sharding is not None and sharding.mesh.axis_names == mesh.axis_names:
+        return NamedSharding(mesh, sharding.spec)
+    return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim)) if mesh.are_all_axes_explicit else None
+
+
+def places_of_operation(
+    name: str, closed: ClosedJaxpr, args: Sequence[Any], place: int, out: Any = None
+) -> int | tuple[int, ...]:
+    """A place for each result of an operation outside of jit, whose operands ask for ``place`` (-1: for several).
+
+    ``out``: the types of the results, if these may say how they lie.
+    """
     if place < 0:
         devices.check_same_device(name, args, [f"args[{index}]" for index in range(len(args))])
-    elif isinstance(devices.sharding_at(place), SingleDeviceSharding):
+    elif isinstance(devices.sharding_at(place), SingleDeviceSharding) and not constraints(closed.jaxpr):
         return place
     places = _committed(args)
     hidden = len(closed.jaxpr.invars) - len(args)
     lying = Lying((0,) * hidden + places)
 
-    def find(jaxpr: Jaxpr) -> Any:
-        return places_of_results(_Operation(name, closed, tuple([v.aval for v in jaxpr.outvars])), lying)
+    types = tuple([v.aval for v in closed.jaxpr.outvars]) if out is None else out if type(out) is tuple else (out,)
 
-    found: int | tuple[int, ...] = closed.jaxpr.memoize(("lying", lying), find)
+    def find(jaxpr: Jaxpr) -> Any:
+        return places_of_results(_Operation(name, closed, types), lying)
+
+    found: int | tuple[int, ...] = closed.jaxpr.memoize(("lying", lying, types), find)
     return found
 
 
@@ -239,54 +269,95 @@ def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
 def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
     found = [eqn.params["sharding"] for eqn in jaxpr.eqns if eqn.primitive is shardings.sharding_constraint_p]
     found += [t for t in placement.named_targets(jaxpr) if isinstance(t, NamedSharding) and not t.mesh.empty]
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.result_shardings is not None:
+            found += [sharding for sharding in eqn.primitive.result_shardings(eqn.params) if sharding is not None]
     for inner in subjaxprs(jaxpr):
         found += constraints(inner)
     return tuple(dict.fromkeys([s for s in found if _has_devices(s)]))
+
+
+def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
+    """For each result the sharding that the equation that makes it says; also inside calls."""
+    known: dict[Any, Sharding | None] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.result_shardings is not None:
+            said = list(eqn.primitive.result_shardings(eqn.params))
+        else:
+            held = eqn.params.get("jaxpr") if eqn.primitive.linearize is not None else None
+            said = _said(held.jaxpr) if isinstance(held, ClosedJaxpr) else []
+        known.update(zip(eqn.outvars, said) if len(said) == len(eqn.outvars) else ())
+    return [known.get(atom) if isinstance(atom, Var) else None for atom in jaxpr.outvars]
 
 
 def _has_devices(sharding: Sharding) -> bool:
     return not isinstance(sharding, NamedSharding) or hasattr(sharding.mesh, "flat_devices")
 
 
+# -- programs compiled ahead of time ----------------------------------------------------------------------------------
+
+
+def _mesh_of(everything: Sequence[Sharding | None]) -> Any:
+    return next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
+
+
+def input_shardings(arguments: Any) -> list[Sharding]:
+    """How the argument leaves of a compiled program lie."""
+    if not isinstance(arguments.place, Lying):
+        return [devices.sharding_at(arguments.place)] * len(arguments.avals)
+    found = [devices.sharding_at(place) if place else None for place in arguments.place.places]
+    mesh = _mesh_of(found)
+    other = devices.sharding_at(0) if mesh is None else NamedSharding(mesh, PartitionSpec())
+    return [other if sharding is None else sharding for sharding in found]
+
+
+def output_shardings(trace: Any, place: int | tuple[int, ...]) -> list[Sharding]:
+    """How the results of a compiled program lie."""
+    places = place if isinstance(place, tuple) else (place,) * len(trace.out_avals)
+    return [devices.sharding_at(each) for each in places]
+
+
+def check_arguments(arguments: Any, leaves: Sequence[Any]) -> None:
+    """ValueError if committed arguments lie otherwise than those that a program was compiled for."""
+    lines = []
+    for path, leaf, wanted in zip(arguments.paths(), leaves, input_shardings(arguments), strict=True):
+        place = _place_of(leaf)
+        own = devices.sharding_at(place)
+        if place and not own.is_equivalent_to(wanted, leaf.ndim):
+            text = leaf.aval.strip_weak_type().str_short(short_dtypes=False)
+            lines.append(f"Argument {path} with shape {text}:\n  Passed sharding: {own}\n  Required sharding: {wanted}")
+    if lines:
+        raise ValueError(
+            "Computation was compiled for input shardings that disagree with the shardings of arguments passed to it. "
+            f"Here are the {len(lines)} mismatches:\n" + "\n".join(lines)
+        )
+
+
 # -- propagation ------------------------------------------------------------------------------------------------------
 
 
-def _alike(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list[NamedSharding | None]:
-    """The least that can be said: a result with the shape of an operand lies as it does."""
-    return _walk(closed.jaxpr, ins)
+def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list[NamedSharding | None]:
+    """The sharding of each result, found from those of arguments, of constraints and of given results."""
+    partitioning = lazy.submodule("weft.partitioning")
+    sizes = dict(mesh.shape_tuple)
+    program, known = partitioning.propagated(
+        closed, sizes, [_plain(s, sizes) for s in ins], [_plain(s, sizes) for s in outs]
+    )
+    found = []
+    for atom, given in zip(program.closed.jaxpr.outvars, closed.out_avals, strict=True):
+        found.append(None if isinstance(atom, Literal) else _named(mesh, known.of(atom)[: given.ndim]))
+    return found
 
 
-def _walk(jaxpr: Jaxpr, ins: Specs) -> list[NamedSharding | None]:
-    known: dict[Any, NamedSharding | None] = dict(zip(jaxpr.invars, ins, strict=True))
-    for eqn in jaxpr.eqns:
-        operands = [known.get(atom) if atom.__class__.__name__ == "Var" else None for atom in eqn.invars]
-        inner = eqn.primitive.kind.inline(eqn.params) if hasattr(eqn.primitive.kind, "inline") else None
-        if "sharding" in eqn.params and isinstance(eqn.params["sharding"], NamedSharding):
-            results = [eqn.params["sharding"]]
-        elif inner is not None and len(inner.jaxpr.invars) == len(operands):
-            results = _walk(inner.jaxpr, operands)
-        else:
-            results = [_like(out.aval, eqn.invars, operands) for out in eqn.outvars]
-        known.update(zip(eqn.outvars, results, strict=True))
-    return [known.get(atom) if atom.__class__.__name__ == "Var" else None for atom in jaxpr.outvars]
+def _plain(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
+    """A spec as plain data; None for a sharding of other axes."""
+    if sharding is None or any(sizes.get(axis) != size for axis, size in sharding.mesh.shape_tuple):
+        return None
+    return sharding.spec.partitions
 
 
-def _like(aval: Any, atoms: Sequence[Any], operands: Specs) -> NamedSharding | None:
-    shape = avals_module.get_aval(aval).shape if not hasattr(aval, "shape") else aval.shape
-    for atom, sharding in zip(atoms, operands, strict=True):
-        if sharding is not None and atom.aval.shape == shape and sharding.spec.axes():
-            return sharding
-    return None
-
-
-_hooks: dict[str, Callable[..., Any]] = {"propagate": _alike}
-
-
-def install_propagation(propagate: Callable[..., Any]) -> None:
-    """Set the function that says how results lie.
-
-    ``propagate(closed, ins, mesh, outs)`` gets a program, the sharding of each argument (None: not said), the mesh, and
-    the sharding that the user gave for each result; it gives a NamedSharding of the mesh for each result, or None for
-    one that is whole on every device.
-    """
-    _hooks["propagate"] = propagate
+def _named(mesh: Any, spec: Any) -> NamedSharding | None:
+    entries = [axes or None for axes in spec]
+    while entries and entries[-1] is None:
+        entries.pop()
+    return NamedSharding(mesh, PartitionSpec(*entries)) if entries else None

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft import config, runtime
-from weft.core import kinds, tracebacks
+from weft.core import avals, explicit, kinds, tracebacks
 from weft.core import trace as tracing
 from weft.core.meshes import (
-    EMPTY_ABSTRACT_MESH,
     EMPTY_MESH,
     AbstractDevice,
     AbstractMesh,
@@ -27,7 +26,7 @@ from weft.core.meshes import (
     get_abstract_mesh,
     use_abstract_mesh,
 )
-from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
+from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
 from weft.core.primitive import ALL, Primitive
 from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_unique
 from weft.core.tracer import Tracer
@@ -43,6 +42,15 @@ __all__ = [
     "SingleDeviceSharding", "get_abstract_mesh", "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "use_abstract_mesh",
 ]  # fmt: skip
+
+
+def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:
+    """The sharding that has all of an array on one device.
+
+    >>> weft.sharding.make_single_device_sharding(weft.devices()[0]).num_devices
+    1
+    """
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
 def get_mesh() -> Mesh:
@@ -128,8 +136,20 @@ def _eager(params: dict[str, Any]) -> Any:
     return lambda x: _constrain(x, params["sharding"])
 
 
-sharding_constraint_p = Primitive("sharding_constraint", kind=kinds.Identity(eager=_eager))
+def axes_asked(sharding: Any) -> Any:
+    """For each dimension that a sharding names the axes along which it is cut; None for one that is left open."""
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.empty:
+        return None
+    return tuple([None if entry is UNCONSTRAINED else names_of(entry) for entry in sharding.spec.partitions])
+
+
+def _asked(params: dict[str, Any]) -> Any:
+    return axes_asked(params["sharding"])
+
+
+sharding_constraint_p = Primitive("sharding_constraint", kind=kinds.Identity(eager=_eager, constraint=_asked))
 sharding_constraint_p.def_abstract_eval(_same_type)
+sharding_constraint_p.types_shardings = True
 sharding_constraint_p.linear = ALL
 sharding_constraint_p.transpose = lambda ct, x, **params: (sharding_constraint_p.bind(ct, **params),)
 
@@ -250,33 +270,23 @@ def _constrained(leaf: Any, target: Any) -> Any:
         return leaf if isinstance(leaf, Tracer) else placement.device_put(leaf)
     shape = np.shape(leaf)
     placement.check_fits("with_sharding_constraint arguments", sharding, shape)
+    _check_explicit(leaf, sharding)
     if isinstance(leaf, Tracer) or tracing.is_tracing():
         return sharding_constraint_p.bind(leaf, **_params(sharding))
     return _constrain(leaf, sharding)
 
 
-def reshard(xs: Any, out_shardings: Any) -> Any:
-    """``xs`` (a tree of arrays) moved to other shardings of the same devices or of others.
-
-    >>> mesh = weft.make_mesh((1,), ("data",))
-    >>> weft.reshard(jnp.arange(3), weft.sharding.NamedSharding(mesh, weft.sharding.PartitionSpec("data")))
-    Array([0, 1, 2], dtype=int32)
-    """
-    leaves, treedef = runtime.tree_flatten(xs)
-    targets = spread(out_shardings, treedef, "reshard", "out_shardings", "the corresponding value")
-    return runtime.tree_unflatten(
-        treedef, [_resharded(leaf, target) for leaf, target in zip(leaves, targets, strict=True)]
-    )
-
-
-def _resharded(leaf: Any, target: Any) -> Any:
-    if target is None:
-        raise ValueError("[reshard] out_shardings are shardings or specs, not None")
-    sharding = concrete(target, "reshard", "out_shardings")
-    placement.check_fits("reshard arguments", sharding, np.shape(leaf))
-    if isinstance(leaf, Tracer) or tracing.is_tracing():
-        return sharding_constraint_p.bind(leaf, **_params(sharding))
-    return placement.device_put(leaf, sharding)
+def _check_explicit(leaf: Any, sharding: Sharding) -> None:
+    """Along explicit axes a constraint moves nothing: AssertionError if the value lies otherwise."""
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.are_all_axes_explicit:
+        return
+    own, asked = explicit.of_type(avals.get_aval(leaf)).spec, sharding.spec.padded(np.ndim(leaf))
+    if own != asked:
+        raise AssertionError(
+            "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
+            f"sharding: {own} did not match the sharding provided: {asked}. Please use `weft.sharding.reshard` to "
+            "shard your input to the sharding you want."
+        )
 
 
 def create_device_mesh(
@@ -300,13 +310,3 @@ def create_device_mesh(
 
 def _all_devices() -> list[Any]:
     return devices.devices()
-
-
-def abstract(sharding: NamedSharding) -> NamedSharding:
-    """A sharding as types of programs have it: without devices."""
-    return NamedSharding(sharding.mesh.abstract_mesh, sharding.spec)
-
-
-def empty_of(ndim: int) -> NamedSharding:
-    """What a type without a sharding answers."""
-    return NamedSharding(EMPTY_ABSTRACT_MESH, PartitionSpec(*[None] * ndim))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes, runtime
-from weft.core import avals
+from weft.core import avals, explicit
 from weft.core.shardings import Index, Sharding
 from weft.dispatch import devices, placement
 
@@ -93,7 +93,9 @@ def part_on(array: Any, index: Index, device: Any) -> Any:
     """Some elements of an array as an Array on a device: on the same memory if they lie in one piece."""
     place = devices.place_on(device)
     if all(part == slice(None) for part in index):
-        whole = array if array.aval.sharding is None else runtime.array_alias(array, array.aval.update(sharding=None))
+        whole = (
+            array if array.aval.explicit_sharding is None else runtime.array_alias(array, explicit.plain(array.aval))
+        )
         return runtime.array_to_place(whole, place)
     if dtypes.is_extended(array.dtype):
         words = avals.key_words(array)[index]

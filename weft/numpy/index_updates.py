@@ -88,7 +88,17 @@ class IndexUpdate:
         >>> weft.numpy.arange(3).at[5].get(mode="fill", fill_value=-1).item()
         -1
         """
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(
+                lambda: self.get(
+                    indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices,
+                    mode=mode,
+                    fill_value=fill_value,
+                    wrap_negative_indices=wrap_negative_indices,
+                ),
+                out_sharding=out_sharding,
+            )
         return indexing.get(
             self.array,
             self.index,
@@ -168,6 +178,9 @@ def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> 
             layout, sources = route
             operands = [whole[source] if type(source) is indexing.Slot else source for source in sources]
             return _apply(x, values, *operands, op=op, layout=layout, **_DEFAULTS)
+    if options.get("out_sharding") is not None:
+        others = {name: value for name, value in options.items() if name != "out_sharding"}
+        return devices.placed(lambda: _update(op, ref, values, others), out_sharding=options["out_sharding"])
     scatter_options, wrap = _checked(**options)
     func = options.get("func")
     values = values if promotion.is_arraylike(values) else creation.asarray(values)
@@ -224,12 +237,11 @@ def _checked(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: Any = None,
-    out_sharding: Any = None,
+    out_sharding: None = None,
     wrap_negative_indices: bool = True,
     func: Any = None,
 ) -> tuple[dict[str, Any], bool]:
     """The options of an update as ``lax.scatter`` takes them, and whether negative indices wrap."""
-    devices.check_placement(out_sharding=out_sharding)
     parsed = lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
     options = {
         "indices_are_sorted": bool(indices_are_sorted),

@@ -53,7 +53,8 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
     >>> sorted(permutation(keys.key(0), 4).tolist())
     [0, 1, 2, 3]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: permutation(key, x, axis, independent), out_sharding=out_sharding)
     typed = keys.single("permutation", key)
     promotion.check_arraylike("permutation", x)
     rank = len(promotion.shape_of(x))
@@ -145,7 +146,8 @@ def categorical(
     >>> categorical(keys.key(0), np.zeros(3, np.float32)).shape
     ()
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: categorical(key, logits, axis, shape, replace, mode), out_sharding=out_sharding)
     typed = keys.single("categorical", key)
     promotion.check_arraylike("categorical", logits)
     if promotion.dtype_of(logits) == np.bool_:

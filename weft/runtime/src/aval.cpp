@@ -280,6 +280,10 @@ PyObject* aval_update(PyObject* self, PyObject* args, PyObject* kwargs) {
                                    aval->memory_space, "varying", aval->varying));
   Ref empty = steal(PyTuple_New(0));
   if (!fields || !empty || (kwargs != nullptr && PyDict_Update(fields.get(), kwargs) < 0)) return nullptr;
+  // A sharding belongs to a shape: with another one nothing is known of it.
+  if (kwargs != nullptr && PyDict_GetItemString(kwargs, "shape") != nullptr &&
+      PyDict_GetItemString(kwargs, "sharding") == nullptr && PyDict_SetItemString(fields.get(), "sharding", Py_None) < 0)
+    return nullptr;
   return aval_new(ShapedArrayType, empty.get(), fields.get());
 }
 
@@ -340,7 +344,7 @@ PyObject* aval_nbytes(PyObject* self, void*) {
 PyMemberDef kMembers[] = {
     {"shape", T_OBJECT, offsetof(ShapedArray, shape), READONLY, nullptr},
     {"dtype", T_OBJECT, offsetof(ShapedArray, dtype), READONLY, nullptr},
-    {"sharding", T_OBJECT, offsetof(ShapedArray, sharding), READONLY, nullptr},
+    {"explicit_sharding", T_OBJECT, offsetof(ShapedArray, sharding), READONLY, nullptr},
     {"memory_space", T_OBJECT, offsetof(ShapedArray, memory_space), READONLY, nullptr},
     {"varying", T_OBJECT, offsetof(ShapedArray, varying), READONLY, nullptr},
     {"ndim", T_INT, offsetof(ShapedArray, ndim), READONLY, nullptr},
@@ -440,6 +444,14 @@ ShapedArray* aval_intern(int ndim, const int64_t* extents, PyObject* dtype, bool
   return intern(Key{ndim, extents, dtype, Py_None, Py_None, no_axes, weak_type});
 }
 
+// Appends the mesh axes along which dimension i lies ("@x"); false with an error set.
+static bool append_axes(ShapedArray* aval, int i, std::string* text) {
+  Ref axes = steal(in_python<PyObject_CallMethod>(aval->sharding, "dimension_text", "i", i));
+  const char* characters = axes ? PyUnicode_AsUTF8(axes.get()) : nullptr;
+  if (characters != nullptr) *text += characters;
+  return characters != nullptr;
+}
+
 PyObject* aval_text(ShapedArray* aval, bool short_names) {
   std::string text;
   if (aval->type_number == NPY_VOID) {
@@ -455,6 +467,7 @@ PyObject* aval_text(ShapedArray* aval, bool short_names) {
   for (int i = 0; i < aval->ndim; ++i) {
     if (i > 0) text += ',';
     text += std::to_string(aval->extents[i]);
+    if (aval->sharding != Py_None && !append_axes(aval, i, &text)) return nullptr;
   }
   text += ']';
   Py_ssize_t axes = PyTuple_GET_SIZE(aval->varying);

@@ -1,0 +1,50 @@
+"""Makes a program flat for propagation: calls are inlined, and each loop and branch has variables of its own.
+
+Compound operations that have factors (a convolution) stay as they are, others become simple ones; keys become words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.compiler.dead_code import dead_code
+from weft.compiler.inline import INLINED, inlined_equation
+from weft.compiler.lower_prng_keys import lower_prng_keys
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
+from weft.core.rewrite import Splicer
+
+_ASKED = (*INLINED, kinds.Branch)
+
+
+def flat(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program, flat; no jaxpr inside it is shared by two equations."""
+    return _flat(lower_prng_keys(closed), set())
+
+
+def _flat(closed: ClosedJaxpr, seen: set[int]) -> ClosedJaxpr:
+    if id(closed.jaxpr) in seen:
+        closed = ClosedJaxpr(rewrite.rewrite(closed.jaxpr, lambda builder, eqn, operands: None), closed.consts)
+    seen.add(id(closed.jaxpr))
+
+    def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        kind = eqn.primitive.kind
+        if _stays(eqn, kind):
+            return None
+        if isinstance(kind, kinds.Loop) and (made := inlined_equation(eqn, splicer)) is not None:
+            return made  # a loop without steps
+        if isinstance(kind, (kinds.Loop, kinds.Branch)):
+            return splicer.emit(eqn.replace(params=kind.mapped(eqn.params, lambda inner: _flat(inner, seen))))
+        return inlined_equation(eqn, splicer)
+
+    return dead_code(Splicer(closed, rule, _ASKED).run())
+
+
+def _stays(eqn: JaxprEqn, kind: kinds.Kind) -> bool:
+    """Whether an equation that compilation would inline has factors, or asks for a sharding."""
+    if isinstance(kind, kinds.Identity):
+        return kind.constraint is not None
+    if not isinstance(kind, kinds.Resolve) or kind.factors is None:
+        return False
+    avals = [[atom.aval for atom in atoms] for atoms in (eqn.invars, eqn.outvars)]
+    return kind.factors(*avals, eqn.params) is not None
