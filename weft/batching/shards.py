@@ -21,8 +21,8 @@ from weft._base.record import NamedTuple
 from weft.batching.batch_trace import map_flat
 from weft.core import axis_names, explicit, kinds, varying
 from weft.core import trace as tracing
-from weft.core.axis_names import Axis, ManualExtent, NamedAxis
 from weft.core.avals import get_aval
+from weft.core.axis_names import Axis, ManualExtent, NamedAxis
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.meshes import AbstractMesh, AxisType, Mesh, use_abstract_mesh
@@ -56,7 +56,7 @@ def parts(mesh: Any, names: Sequence[Any]) -> int:
 
 
 def shard_type(aval: Any, spec: PartitionSpec, params: dict[str, Any]) -> Any:
-    """The type of a shard of a value of type ``aval``; axes of explicit mode over which the program is not mapped stay."""
+    """The type of a shard of a value of type ``aval``; it lies along explicit axes that are not mapped as before."""
     mesh, manual = params["mesh"], params["newly_manual_axes"]
     sizes = [n // parts(mesh, axes_of_dimension(spec, d)) for d, n in enumerate(aval.shape)]
     differs = (*aval.varying, *(axes_of_spec(spec) if params["check_vma"] else ()))

@@ -240,7 +240,7 @@ class Primitive:
                 f"Abstract evaluation for '{self.name}' not implemented: the types of its results are unknown. Give "
                 f"it a rule: {self.name}_p.def_abstract_eval(lambda *avals, **params: ShapedArray(shape, dtype))"
             )
-        if any([getattr(aval, "varying", ()) for aval in in_avals]) and type(self.kind) not in varying.PROGRAMS:
+        if any(map(_varies, in_avals)) and type(self.kind) not in varying.PROGRAMS:
             return varying.typed(self, in_avals, params)
         if type(self.kind) is not kinds.Opaque:
             out = self._abstract_eval(*in_avals, **params)
@@ -288,6 +288,10 @@ _PROGRAMS = frozenset(
 def _lies(aval: Any) -> bool:
     """Whether a type says how values lie on a mesh."""
     return getattr(aval, "explicit_sharding", None) is not None
+
+
+def _varies(aval: Any) -> bool:
+    return bool(getattr(aval, "varying", ()))
 
 
 def missing_rule(primitive: Primitive, text: str, how: str) -> NotImplementedError:

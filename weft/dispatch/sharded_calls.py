@@ -170,9 +170,7 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     else:
         return place
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    outs = [
-        given or said for given, said in zip(_given_results(trace, lying), _said(trace.closed.jaxpr), strict=True)
-    ]
+    outs = [given or said for given, said in zip(_given_results(trace, lying), _said(trace.closed.jaxpr), strict=True)]
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
     _check_devices(trace, ins, outs, named)
     if not everything:

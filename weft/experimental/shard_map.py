@@ -15,6 +15,4 @@ def shard_map(
 ) -> Callable[..., Any]:
     """``weft.shard_map`` with the mesh and the specs by position; ``auto`` are axes that ``f`` does not see."""
     names = frozenset(mesh.axis_names) - frozenset(auto)
-    return over_mesh(
-        f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=names, check_vma=check_rep
-    )
+    return over_mesh(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=names, check_vma=check_rep)

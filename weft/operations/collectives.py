@@ -217,7 +217,9 @@ def _pvary_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> tuple[Any]:
 psum_invariant_p = collective("psum_invariant", lambda x, *, axes: x, _psum_invariant_batch)
 psum_invariant_p.varying = functools.partial(same_after, "psum_invariant")
 psum_invariant_p.linear, psum_invariant_p.transpose = ALL, _psum_invariant_transpose
-pvary_p = collective("pvary", lambda x, *, axes: x.update(varying=_more_varying(x.varying, {"axes": axes})), _pvary_batch)
+pvary_p = collective(
+    "pvary", lambda x, *, axes: x.update(varying=_more_varying(x.varying, {"axes": axes})), _pvary_batch
+)
 pvary_p.varying = _more_varying
 pvary_p.linear, pvary_p.transpose = ALL, _pvary_transpose
 AGREEMENT = varying.Agreement(lambda x, axes: pvary_p.bind(x, axes=axes))
