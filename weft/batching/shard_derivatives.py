@@ -164,7 +164,7 @@ def _batched_spec(spec: PartitionSpec, dim: Dim, axis: Axis) -> PartitionSpec:
     if dim is None:
         return spec
     entries = [*spec, *[None] * (dim - len(spec))]
-    names = axis.spmd_name
+    names: Any = axis.spmd_name
     entries.insert(dim, None if names is None else names if len(names) > 1 else names[0])
     return PartitionSpec(*entries)
 
