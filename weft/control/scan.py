@@ -21,7 +21,7 @@ from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
-from weft.dispatch import flat_functions
+from weft.dispatch import flat_functions, function_names
 from weft.operations import assemble, shape
 
 
@@ -132,7 +132,7 @@ def scan_named(
         return body, state_tree, body.out_avals[: state_tree.num_leaves]
 
     names = shown or carry.argument_paths(f, (tree, xs_tree), 0)
-    body, values = carry.settled(trace, values, avals, tree, "scan body function", names)
+    body, values = carry.settled(trace, values, avals, tree, "scan body function", names, function_names.is_own(f))
     outs = _bind(body, values, inputs, length, reverse, unroll)
     ys_tree = body.out_tree.children()[1]
     state = runtime.tree_unflatten(tree, outs[: len(values)])

@@ -18,7 +18,7 @@ import numpy as np
 from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, subjaxprs
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from weft.dispatch import devices, jit_calls, placement, shardings, signature
 from weft.dispatch.function_names import function_name
@@ -217,7 +217,8 @@ def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Shardin
     else:
         return None
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    return ins, _given_results(trace, lying), named
+    given = zip(_given_results(trace, lying), _said(trace.closed.jaxpr), strict=True)
+    return ins, [asked or said for asked, said in given], named
 
 
 def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
@@ -237,7 +238,7 @@ def places_of_operation(
     """
     if place < 0:
         devices.check_same_device(name, args, [f"args[{index}]" for index in range(len(args))])
-    elif isinstance(devices.sharding_at(place), SingleDeviceSharding):
+    elif isinstance(devices.sharding_at(place), SingleDeviceSharding) and not constraints(closed.jaxpr):
         return place
     places = _committed(args)
     hidden = len(closed.jaxpr.invars) - len(args)
@@ -310,9 +311,25 @@ def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
 def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
     found = [eqn.params["sharding"] for eqn in jaxpr.eqns if eqn.primitive is shardings.sharding_constraint_p]
     found += [t for t in placement.named_targets(jaxpr) if isinstance(t, NamedSharding) and not t.mesh.empty]
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.result_shardings is not None:
+            found += [sharding for sharding in eqn.primitive.result_shardings(eqn.params) if sharding is not None]
     for inner in subjaxprs(jaxpr):
         found += constraints(inner)
     return tuple(dict.fromkeys([s for s in found if _has_devices(s)]))
+
+
+def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
+    """For each result the sharding that the equation that makes it says; also inside calls."""
+    known: dict[Any, Sharding | None] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.result_shardings is not None:
+            said = list(eqn.primitive.result_shardings(eqn.params))
+        else:
+            held = eqn.params.get("jaxpr") if eqn.primitive.linearize is not None else None
+            said = _said(held.jaxpr) if isinstance(held, ClosedJaxpr) else []
+        known.update(zip(eqn.outvars, said) if len(said) == len(eqn.outvars) else ())
+    return [known.get(atom) if isinstance(atom, Var) else None for atom in jaxpr.outvars]
 
 
 def _has_devices(sharding: Sharding) -> bool:

@@ -93,9 +93,11 @@ def named(params: dict[str, Any]) -> tuple[Any, ...]:
     return axis_names.as_tuple(params["axis_name"])
 
 
-def collective(name: str, typing: Callable[..., Any], batch: Callable[..., Any], expand: Any = None) -> Primitive:
+def collective(
+    name: str, typing: Callable[..., Any], batch: Callable[..., Any], expand: Any = None, cls: type = Primitive
+) -> Primitive:
     """A primitive whose axes are in its parameter ``axes`` or ``axis_name``. ``typing(*avals, **params) -> aval``."""
-    primitive = Primitive(name, kinds.Resolve(expand=expand or unresolved(name)), memoize=False)
+    primitive = cls(name, kinds.Resolve(expand=expand or unresolved(name)), memoize=False)
 
     def typed(*in_avals: Any, **params: Any) -> tuple[Any, Any]:
         names = named(params)
@@ -199,10 +201,15 @@ def _pvary_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axes: tuple[
     return (pvary_p.bind(*values, axes=others) if others else values[0]), dims[0]
 
 
+class _Cast(Primitive):
+    """``pvary``, which is nothing along axes along which the operand differs already, as in a program on other operands."""
+
+    def bind(self, *args: Any, axes: tuple[Any, ...], **params: Any) -> Any:
+        others = tuple([axis for axis in axes if axis not in get_aval(args[0]).varying])
+        return super().bind(*args, axes=others, **params) if others else args[0]
+
+
 def _more_varying(axes: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
-    twice = [axis for axis in params["axes"] if axis in axes]
-    if twice:
-        raise ValueError(f"[pvary] the operand differs along the mesh axes {twice} already")
     return varying.ordered([*axes, *params["axes"]])
 
 
@@ -217,7 +224,9 @@ def _pvary_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> tuple[Any]:
 psum_invariant_p = collective("psum_invariant", lambda x, *, axes: x, _psum_invariant_batch)
 psum_invariant_p.varying = functools.partial(same_after, "psum_invariant")
 psum_invariant_p.linear, psum_invariant_p.transpose = ALL, _psum_invariant_transpose
-pvary_p = collective("pvary", lambda x, *, axes: x.update(varying=_more_varying(x.varying, {"axes": axes})), _pvary_batch)
+pvary_p = collective(
+    "pvary", lambda x, *, axes: x.update(varying=_more_varying(x.varying, {"axes": axes})), _pvary_batch, cls=_Cast
+)
 pvary_p.varying = _more_varying
 pvary_p.linear, pvary_p.transpose = ALL, _pvary_transpose
 AGREEMENT = varying.Agreement(lambda x, axes: pvary_p.bind(x, axes=axes))
