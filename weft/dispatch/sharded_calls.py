@@ -20,7 +20,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
-from weft.dispatch import devices, jit_calls, placement, shardings, signature
+from weft.dispatch import devices, jit_calls, placement, resharding, shardings, signature
 from weft.dispatch.function_names import function_name
 from weft.dispatch.struct import ShapeDtypeStruct
 
@@ -283,24 +283,27 @@ def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
 
 def _check_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
     """ValueError if a program would run on several sets of devices."""
-    names = trace.closed.jaxpr.debug_info.arg_names if trace.closed.jaxpr.debug_info else None
+    lists = [sharding.device_list for sharding in (*ins, *outs, *named) if sharding is not None]
+    if any(each != lists[0] for each in lists):
+        _refuse_devices(trace, ins, outs, named)
+
+
+def _refuse_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
+    info, types = trace.closed.jaxpr.debug_info, trace.closed.in_avals
+    names = (info.arg_names if info else None) or ()
+    words = names if len(names) == len(types) else range(len(types))
     labelled = [
-        (
-            f"argument {names[at] if names else at} of {trace.name} with shape {aval.str_short(short_dtypes=False)}",
-            s,
-        )
-        for at, (s, aval) in enumerate(zip(ins, trace.closed.in_avals, strict=True))
+        (f"argument {word} of {trace.name} with shape {aval.str_short(short_dtypes=False)}", sharding)
+        for word, aval, sharding in zip(words, types, ins, strict=True)
     ]
-    labelled += [("explicit output sharding", s) for s in outs]
-    labelled += [(f"sharding_constraint inside {trace.name}", s) for s in named]
-    known = [(text, s.device_list) for text, s in labelled if s is not None]
-    other = next((pair for pair in known if pair[1] != known[0][1]), None)
-    if other is not None:
-        (first, one), (second, two) = known[0], other
-        raise ValueError(
-            f"Received incompatible devices for jitted computation. Got {first} and with {devices.on_devices(one)} and "
-            f"{second} and with {devices.on_devices(two)}"
-        )
+    labelled += [("explicit output sharding", sharding) for sharding in outs]
+    labelled += [(f"sharding_constraint inside {trace.name}", sharding) for sharding in named]
+    known = [(text, sharding.device_list) for text, sharding in labelled if sharding is not None]
+    (first, one), (second, two) = known[0], next(pair for pair in known if pair[1] != known[0][1])
+    raise ValueError(
+        f"Received incompatible devices for jitted computation. Got {first} and with {devices.on_devices(one)} and "
+        f"{second} and with {devices.on_devices(two)}"
+    )
 
 
 def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
@@ -310,6 +313,7 @@ def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
 
 def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
     found = [eqn.params["sharding"] for eqn in jaxpr.eqns if eqn.primitive is shardings.sharding_constraint_p]
+    found += [resharding.on_mesh(eqn.params) for eqn in jaxpr.eqns if eqn.primitive is resharding.reshard_p]
     found += [t for t in placement.named_targets(jaxpr) if isinstance(t, NamedSharding) and not t.mesh.empty]
     for eqn in jaxpr.eqns:
         if eqn.primitive.result_shardings is not None:
