@@ -251,7 +251,7 @@ GROUPS: dict[str, str] = {
         ty(lax.while_loop(lambda s: s.sum() < 1e4, lambda s: s * 2, x))
         ty(jax.jit(jax.grad(lambda v: lax.scan(lambda s, w: (jnp.sin(s * w), None), v, W)[0].sum()))(x))
         ty(jax.jvp(jax.grad(lambda v: (v ** 3).sum()), (x,), (x,))[1]), ty(jax.grad(lambda v: jnp.sum(once(v)))(x))
-        [ty(g) for g in jax.jit(jax.grad(lambda u, v: ((v @ u[0]) @ u[1]).mean()))([r.T, r], a[:, :8])]
+        [ty(g) for g in jax.jit(jax.grad(lambda u, v: ((v @ u[0]) @ u[1]).mean()))([r, r.T], a[:, :8])]
         ty(jax.jit(lambda v: reshard(v, P('x')))(jnp.ones(8))), jax.jit(lambda v: reshard(v, P('y')))(r).sharding
         ty(jax.jit(jax.grad(lambda v: jax.nn.log_softmax(v).sum()))(reshard(x, P('x', None)))), ty(x + N)
         ty(jax.shard_map(lambda v: v * 2, out_specs=P('x', 'y'))(x))
