@@ -135,7 +135,22 @@ def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
     return params["jaxpr"].memoize(key, lambda jaxpr: _on_whole(**params))
 
 
-shard_map_p = ProgramPrimitive("shard_map", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
+def _shards(params: dict[str, Any]) -> kinds.Shards:
+    """The program of one device, where each has a process of its own."""
+    jaxpr = plain_program(params["jaxpr"])
+    pairs = (jaxpr.invars, params["in_specs"]), (jaxpr.outvars, params["out_specs"])
+    ins, outs = (
+        tuple([
+            tuple([axes_of_dimension(spec, d) for d in range(atom.aval.ndim)])
+            for atom, spec in zip(atoms, specs, strict=True)
+        ])
+        for atoms, specs in pairs
+    )  # fmt: skip
+    return kinds.Shards(jaxpr, params["newly_manual_axes"], ins, outs)
+
+
+_KIND = kinds.Higher(inline=_inlined, shards=_shards)
+shard_map_p = ProgramPrimitive("shard_map", _KIND, multiple_results=True, memoize=False)
 shard_map_p.def_effectful_abstract_eval(_type_shard_map)
 shard_map_p.inside = inside
 
