@@ -8,14 +8,10 @@ the error.
 from __future__ import annotations
 
 import importlib
-import os
 import pickle
 import sys
 from types import SimpleNamespace
 from typing import Any
-
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-os.environ["JAX_PLATFORMS"] = "cpu"
 
 import numpy as np
 

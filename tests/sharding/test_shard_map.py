@@ -27,7 +27,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], d
     """(weft's, JAX's) results of all cases, each from one process."""
     folder = tmp_path_factory.mktemp("shard_map")
     program = ROOT / "tests" / "sharding" / "shard_map_cases.py"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, **devices, "PYTHONPATH": str(ROOT)}
     running = [
         subprocess.Popen([sys.executable, str(program), name, str(folder / name)], env=environment)
         for name in ("weft", "jax")

@@ -141,10 +141,11 @@ def converted_outputs(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
 
 
 def same_type(left: Any, right: Any) -> bool:
-    """Equal shapes, dtypes and axes along which values vary; weakness does not count."""
+    """Equal shapes, dtypes, shardings and axes along which values vary; weakness does not count."""
     if left is right:
         return True
-    return left.shape == right.shape and left.dtype == right.dtype and varying_axes(left) == varying_axes(right)
+    same = left.shape == right.shape and left.dtype == right.dtype and varying_axes(left) == varying_axes(right)
+    return same and getattr(left, "explicit_sharding", None) is getattr(right, "explicit_sharding", None)
 
 
 def varying_axes(aval: Any) -> tuple[Any, ...]:

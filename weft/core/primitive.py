@@ -67,6 +67,16 @@ class Extents(NamedTuple):
     new: tuple[int, ...]
 
 
+def taken_whole(name: str) -> Callable[[dict[str, Any], Extents], dict[str, Any]]:
+    """A rule for ``Primitive.extents``: where the parameter has the operand's extent, it has the new one."""
+
+    def rule(params: dict[str, Any], shapes: Extents) -> dict[str, Any]:
+        rows = zip(params[name], shapes.old_operand or (), shapes.operand or (), strict=True)
+        return {name: tuple([new if entry == old else entry for entry, old, new in rows])}
+
+    return rule
+
+
 class Primitive:
     """One operation. See ``def_abstract_eval`` for what makes it usable.
 
@@ -216,7 +226,7 @@ class Primitive:
     def typed(self, in_avals: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Effects]:
         """(result aval or tuple of them, effects), memoised."""
         memo = self._memo
-        if memo is None or (config.mesh_state().relaxed and any(map(_lies, in_avals))):
+        if memo is None or (trace_module.explicit_types and config.mesh_state().relaxed and any(map(_lies, in_avals))):
             return self._type(in_avals, params)
         key = (in_avals, config.x64_enabled(), *params.items()) if params else (in_avals, config.x64_enabled())
         try:

@@ -246,6 +246,8 @@ class DynamicJaxprTrace(Trace):
         except TypeError as error:
             _explain_operand(primitive, args, error)
             raise
+        if explicit_types and config.mesh_state().relaxed:
+            invars, in_avals = explicit_types[0](self, primitive, invars, in_avals)
         shortcut = primitive.shortcut
         if shortcut is not None:
             atom = shortcut(invars, params)
@@ -269,6 +271,8 @@ class DynamicJaxprTrace(Trace):
 
 
 runtime.install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer)
+# What gives operands without shardings in their types; empty until there are such types (``core.explicit``).
+explicit_types: list[Callable[..., Any]] = []
 tracer_types: dict[type, type[DynamicJaxprTracer]] = {}  # of avals that are no arrays' (references)
 
 

@@ -116,8 +116,13 @@ class Stage:
         return self._arguments.trace.name
 
     def _text(self, form: str) -> str:
+        if form == "sharding":
+            arguments = self._arguments
+            return lazy.submodule("weft.dispatch.sharding_text").report(
+                arguments.trace, arguments.place, arguments.paths()
+            )
         if form not in FORMS:
-            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}")
+            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}, sharding")
         if form == "jaxpr" and self._arguments.trace.closed is not None:
             return str(self._arguments.trace.closed)
         return self._program().text(form)
@@ -155,7 +160,8 @@ class Lowered(Stage):
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program as ``"stablehlo"`` (default, as in JAX), or in one of weft's forms.
 
-        These are jaxpr, kernel, loops, llvm, asm and plan. ``debug_info``: operations of StableHLO carry the user's
+        These are jaxpr, kernel, loops, llvm, asm and plan, and sharding: how values lie on a mesh, and each collective
+        with its reason. ``debug_info``: operations of StableHLO carry the user's
         lines.
         """
         if dialect in (None, "stablehlo"):
@@ -223,14 +229,14 @@ class Compiled(Stage):
     @property
     def input_formats(self) -> Any:
         """``input_shardings`` with the one layout there is (``weft.experimental.layout``)."""
-        formats = lazy.submodule("weft.experimental.layout")
-        return runtime.tree_map(formats.dense, self.input_shardings)
+        avals = runtime.tree_unflatten(self.in_tree, list(self._arguments.avals))
+        return runtime.tree_map(_format, self.input_shardings, avals)
 
     @property
     def output_formats(self) -> Any:
         """``output_shardings`` with the one layout there is."""
-        formats = lazy.submodule("weft.experimental.layout")
-        return runtime.tree_map(formats.dense, self.output_shardings)
+        avals = runtime.tree_unflatten(self.out_tree, list(self._arguments.trace.out_avals))
+        return runtime.tree_map(_format, self.output_shardings, avals)
 
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
@@ -302,6 +308,10 @@ class Compiled(Stage):
             "compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches are:\n"
             + "\n".join(lines)
         )
+
+
+def _format(sharding: Any, aval: Any) -> Any:
+    return lazy.submodule("weft.experimental.layout").dense(sharding, aval.ndim)
 
 
 def _long(aval: Any) -> str:

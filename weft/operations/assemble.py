@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, runtime
+from weft._base import lazy
 from weft.core import kinds, varying
 from weft.core.index_maps import Affine, Piece, Region, identity
 from weft.core.primitive import ALL
