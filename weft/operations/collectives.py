@@ -264,7 +264,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     differs along one of the axes already, TypeError for a set of axes; NotImplementedError for partial sums
     (``to="unreduced"`` and "reduced").
 
-    >>> mesh = weft.sharding.AbstractMesh((2,), ("i",))
+    >>> mesh, P = weft.sharding.AbstractMesh((2,), ("i",)), weft.sharding.PartitionSpec
     >>> f = weft.shard_map(lambda x: lax.pcast(x, "i", to="varying"), mesh=mesh, in_specs=P(), out_specs=P("i"))
     >>> f(jnp.float32([1])).tolist()
     [1.0, 1.0]
