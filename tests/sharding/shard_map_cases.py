@@ -343,6 +343,44 @@ def keys(m):
     return lambda x: m.sh(f, (m.P(), m.P("i")), m.P("i"))(m.jax.random.key(3), x), X
 
 
+@case()
+def groups(m):
+    def f(x):
+        own = {"axis_index_groups": [[0, 2], [3, 1]]}
+        return (
+            m.lax.psum(x, "i", **own),
+            m.lax.pmax(x, "i", **own),
+            m.lax.all_gather(x, "i", tiled=True, **own),
+            m.lax.psum_scatter(x, "i", tiled=True, **own),
+            m.lax.all_to_all(x, "i", 1, 0, tiled=True, **own),
+        )
+
+    return m.sh(f, m.P("i"), m.P("i"), check_vma=False), XX
+
+
+@case()
+def explicit_mesh(m):
+    mesh = m.jax.make_mesh((4, 2), ("i", "j"), axis_types=(m.sharding.AxisType.Explicit,) * 2)
+    x = m.jax.device_put(XX, m.sharding.NamedSharding(mesh, m.P("i", "j")))
+    f = m.jax.shard_map(lambda x: m.lax.psum(x, "i"), mesh=mesh, out_specs=m.P(None, "j"))
+
+    def both(x):
+        return f(x), m.jax.grad(lambda x: m.jnp.sum(m.jnp.sin(f(x))))(x)
+
+    return lambda: m.jax.jit(both)(x)
+
+
+@case()
+def error_explicit_mesh_and_other_specs(m):
+    mesh = m.jax.make_mesh((8,), ("d",), axis_types=(m.sharding.AxisType.Explicit,))
+    return m.sh(lambda x: x, m.P("d"), m.P("d"), over=mesh), X
+
+
+@case()
+def error_inferred_on_automatic_axes(m):
+    return m.jax.shard_map(lambda x: x, mesh=m.mesh, out_specs=m.P("i")), X
+
+
 # -- gradients --------------------------------------------------------------------------------------------------------
 
 
@@ -570,7 +608,8 @@ def run(name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"types": types_seen(m)}
     for word, make in CASES.items():
         try:
-            f, *args = make(m)
+            made = make(m)
+            f, *args = made if isinstance(made, tuple) else (made,)
             run = [_jitted(m, word, f)] if name == "jax" else [f, _jitted(m, word, f)]
             values = [m.jax.tree_util.tree_leaves(g(*args)) for g in run]
             found[word] = [[np.asarray(x, np.float32) for x in leaves] for leaves in values]
@@ -584,7 +623,12 @@ def run(name: str) -> dict[str, Any]:
 
 
 def _jitted(m: SimpleNamespace, word: str, f: Any) -> Any:
-    if word in ("static_argument", "mesh_of_context", "smap"):  # arguments that are no arrays, contexts
+    if word in (
+        "static_argument",
+        "mesh_of_context",
+        "smap",
+        "explicit_mesh",
+    ):  # no arrays, contexts
         return f
     return m.jax.jit(f)
 

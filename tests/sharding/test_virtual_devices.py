@@ -29,8 +29,12 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     others = {name: value for name, value in os.environ.items() if not name.endswith(("NUM_CPU_DEVICES", "XLA_FLAGS"))}
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**others, **environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        env={**others, **environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -134,7 +134,7 @@ def shard_map(
     ``out_specs`` claims to be the same everywhere is an error unless its type says so. ValueError for sizes that a mesh
     does not divide, specs longer than the rank, and unknown axes; TypeError for what is no spec.
 
-    >>> mesh = weft.sharding.AbstractMesh((2,), ("i",))
+    >>> mesh, P = weft.sharding.AbstractMesh((2,), ("i",)), weft.sharding.PartitionSpec
     >>> f = weft.shard_map(lambda x: weft.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
     >>> f(jnp.arange(4.0)).tolist()
     [2.0, 4.0]
@@ -166,7 +166,7 @@ def smap(f: Callable[..., Any] | None = None, /, *, in_axes: Any = INFER, out_ax
     ``in_axes``: an int (the array axis that is cut), None (not cut), or a tuple with one for each argument;
     ``out_axes`` is a tree of them for the result. TypeError for anything else.
 
-    >>> with weft.set_mesh(weft.make_mesh((1,), ("i",))):
+    >>> with weft.set_mesh(weft.make_mesh((1,), ("i",), axis_types=(weft.sharding.AxisType.Auto,))):
     ...     weft.smap(lambda x: weft.lax.psum(x, "i"), in_axes=0, out_axes=None, axis_name="i")(jnp.ones(2)).tolist()
     [1.0, 1.0]
     """

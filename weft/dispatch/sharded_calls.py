@@ -217,8 +217,9 @@ def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Shardin
     else:
         return None
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    given = zip(_given_results(trace, lying), _said(trace.closed.jaxpr), strict=True)
-    return ins, [asked or said for asked, said in given], named
+    said = _said(trace.closed.jaxpr)
+    outs = [given or own for given, own in zip(_given_results(trace, lying), said, strict=True)]
+    return ins, outs, named
 
 
 def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
