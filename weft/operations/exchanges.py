@@ -19,7 +19,7 @@ from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
 from weft.core.primitive import ALL
 from weft.operations import arithmetic, assemble, collectives, index, reductions, shape
-from weft.operations.collectives import Groups, checked_groups, collective, each_leaf, extent, no_groups
+from weft.operations.collectives import Groups, by_groups, checked_groups, collective, each_leaf, extent
 from weft.operations.gather import GatherDimensionNumbers, gather
 from weft.operations.mapped import Dim, at, in_front
 from weft.operations.static import canonical_axis
@@ -96,7 +96,11 @@ def _all_gather_batch(
             axis_size=axis_size, tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("all_gather", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _all_gather_batch, axis, x, dim, axis_index_groups, all_gather_dimension=place, axis_name=axis_name,
+            axis_size=axis_size, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(axis_name, axis.name)
     x = at(in_front(axis.size, x, dim), 0, place)
     if after:
@@ -214,7 +218,11 @@ def _reduce_scatter_batch(
             tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("psum_scatter", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _reduce_scatter_batch, axis, x, dim, axis_index_groups, scatter_dimension=place, axis_name=axis_name,
+            axis_size=axis_size, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(axis_name, axis.name)
     total = collectives.times(x, axis.size) if dim is None else reductions.reduce_sum(x, (dim,))
     rest = get_aval(total).shape[place] // (extent(before) * axis.size)
@@ -446,7 +454,11 @@ def _all_to_all_batch(
             axis_index_groups=axis_index_groups, tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("all_to_all", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _all_to_all_batch, axis, x, dim, axis_index_groups, axis_name=axis_name, split_axis=split_axis,
+            concat_axis=concat_axis, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(names, axis.name)
     # x[source, ..., target part of split_axis, ...]: the target's digit becomes the mapped dimension.
     x = in_front(axis.size, x, dim)
