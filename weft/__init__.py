@@ -68,8 +68,12 @@ if TYPE_CHECKING:
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
     from weft.effects.ref_indexing import ds
+    from weft.inspect import Inspect
+    from weft.inspect.profiling import profile
     from weft.launch.install import install_as_jax, load_ipython_extension
     from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
+
+    inspect: Inspect
 
 __version__ = api.VERSION
 
@@ -133,6 +137,7 @@ _NAMES = lazy.Names(
         "launch.install": "install_as_jax load_ipython_extension",
         "batching.pmap": "pmap",
         "batching.shard_map": "shard_map smap",
+        "inspect.profiling": "profile",
         "batching.vmap": "vmap",
         "dispatch.shardings": """
             NamedSharding make_array_from_callback make_array_from_process_local_data

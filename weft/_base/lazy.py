@@ -90,6 +90,11 @@ def lapack_files() -> list[str]:
     return found
 
 
+def loaded(name: str) -> Any:
+    """A module of weft if it has been loaded, else None."""
+    return sys.modules.get(name)
+
+
 def submodule(name: str) -> Any:
     """A module of weft that is loaded when first used."""
     return importlib.import_module(name)

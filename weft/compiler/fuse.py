@@ -156,7 +156,7 @@ class _Fusion:
         if reason is None:
             self._note_users(group, equation)
             return True
-        group.reasons.append(f"{equation.primitive.name} stays outside: {reason}")
+        group.refusals.append((equation, reason))
         return False
 
     # fusable equations

@@ -199,14 +199,22 @@ def operations_per_point(low: Lowered) -> float:
 
 
 def compile_jaxpr(
-    closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = (), shares: bool = False
+    closed: ClosedJaxpr,
+    *,
+    name: str = "program",
+    donated: tuple[bool, ...] = (),
+    shares: bool = False,
+    anew: bool = False,
 ) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters.
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
+    ``anew``: compile even what was compiled before, for a report that shows the lines of this program.
     """
     closed = explicit.erased(closed)
     copied = copied_results.copied_results(closed.jaxpr, shares)
+    if anew:
+        return compile_new(closed, name, donated, copied).with_consts(closed)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
     found = PROGRAMS.find(key)
     if found is not None:

@@ -27,7 +27,18 @@ from weft.core.jaxpr import DebugInfo
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
-from weft.dispatch import calls, devices, executables, identity, persistent, replay, signature, trace_cache, transfers
+from weft.dispatch import (
+    calls,
+    devices,
+    executables,
+    history,
+    identity,
+    persistent,
+    replay,
+    signature,
+    trace_cache,
+    transfers,
+)
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import key_reuse, number_checks
@@ -45,6 +56,7 @@ class Options(NamedTuple):
     inline: bool = False
     place: int = 0  # where it runs, if the user says so (``devices``)
     shardings: Any = None  # in_shardings and out_shardings, if given: ``sharded_calls.Given``
+    required: bool = False  # whether all donations must be used
 
 
 UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()  # an option not given
@@ -258,7 +270,7 @@ class JitState:
         return compiled.entry
 
     def _answer(self, compiled: executables.Compiled, trace: Trace, prepared: Prepared, caller: Any) -> Any:
-        if caller is not None and trace.keys:
+        if caller is not None and trace.keys and compiled.entry is not None:
             return compiled.entry
         return executables.run(compiled, trace, prepared.leaves, prepared.avals), None
 
@@ -348,14 +360,19 @@ class JitState:
         record, key, who, shared, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
             lazy.misses.report(self.function, record, key, prepared.call, who)
-        found = self._trace_anew(prepared, key)
+        causes = (
+            None
+            if self.is_own()
+            else history.causes_of(self.function, record, key, prepared.call.count, who, sought.trace is not None)
+        )
+        found = self._trace_anew(prepared, key, causes)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
             if who is not None and shared is not None:
                 trace_cache.share(who, shared, found)
         return found
 
-    def _trace_anew(self, prepared: Prepared, key: TraceKey) -> Trace:
+    def _trace_anew(self, prepared: Prepared, key: TraceKey, causes: Any = None) -> Trace:
         name = self.name = self.name or function_name(self.function)
         active = (id(self.function), key)
         if active in _active.keys:
@@ -380,6 +397,7 @@ class JitState:
             key_reuse.check(closed)
         self.traces += 1
         self._spend({"trace": elapsed_ms})
+        history.add("trace", name, prepared.avals, elapsed_ms, causes)
         if config.read("log_compiles"):
             lazy.misses.log_traced(name, closed, elapsed_ms)
         return Trace(closed, out[0], out_avals, name)
@@ -406,7 +424,7 @@ class JitState:
 
     def _untraced(self, prepared: Prepared, sought: Sought) -> tuple[Trace | None, persistent.Request | None]:
         """The program of a call, from disk, or the request under which to store the program that this process makes."""
-        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only():
+        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only() or self.options.required:
             return None, None
         if config.mesh_state() is not config.NO_MESH:  # which is no part of what is on disk
             return None, None
@@ -457,7 +475,9 @@ class JitState:
         elapsed_ms = (time.perf_counter() - start) * 1e3
         program = found.calls[code].program
         self.executables += 1
-        self._spend({"load": elapsed_ms}, (0, program.kernels_loaded, program.kernels_reused))
+        kernels = (0, program.kernels_loaded, program.kernels_reused)
+        self._spend({"load": elapsed_ms}, kernels)
+        history.add("load", found.name, prepared.avals, elapsed_ms, kernels=kernels)
         if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
             lazy.misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
         return found
@@ -485,6 +505,8 @@ class JitState:
                 where = lazy.sharded_calls.places_of_results(trace, place)
             found = trace.calls[code] = executables.bind(trace, donated, keep, self.is_own(), where)
             self._count(found.program, trace.name)
+        if self.options.required:
+            lazy.donations.check_used(trace, donated, found)
         return found
 
     def _count(self, program: Any, name: str) -> None:
@@ -499,6 +521,8 @@ class JitState:
             return
         program.counted = True
         self._spend(stats["milliseconds"], (built, loaded, reused))
+        spent = stats["milliseconds"]
+        history.add("compile", name, program.in_avals, sum(spent.values()), None, spent, (built, loaded, reused))
 
     def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Add times of stages, and numbers of kernels built, loaded and reused."""

@@ -79,6 +79,15 @@ def _memory(place: Any) -> int:
     return one >> 1 if devices.is_remote(one) else 0
 
 
+def check_target(jaxpr: Jaxpr, target: devices.Device, name: str) -> None:
+    """NotImplementedError if a ``device_put`` inside a program names another device than the one compiled for."""
+    other = next((device for device in named_targets(jaxpr) if device is not target), None)
+    if other is not None:
+        raise NotImplementedError(
+            f"[device_put] {name} is compiled for {target}, and a device_put inside of it names {other}"
+        )
+
+
 def named_targets(jaxpr: Jaxpr) -> tuple[Any, ...]:
     """The devices and shardings that ``device_put`` names anywhere in a program."""
     return jaxpr.memoize("named_devices", _find_named)
@@ -197,6 +206,14 @@ def _typed(array: Any, target: Any) -> Any:
         return array
     aval = explicit.sharded(array.aval, target)
     return array if aval is array.aval else runtime.array_alias(array, aval)
+
+
+def lent(array: Any, device: Any) -> Any:
+    """An Array on a plugin's device on the memory of one of the host; None if the device takes no such memory."""
+    if not isinstance(device, devices.Device | devices.Sharding):
+        return None
+    place = devices.place_on(device)
+    return runtime.array_lent(array, place) if devices.is_remote(place) else None
 
 
 def device_get(x: Any) -> Any:

@@ -19,6 +19,7 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     >>> print(weft.inspect.explain(f, jnp.ones(4)))
     <lambda> would be traced:
       * different input shape at x, now f32[4] and before f32[3]
+        cure: pad to a few sizes, or pass arrays of one shape; a new shape costs a trace but reuses machine code
     """
     state: jit_calls.JitState = jitted._state
     prepared = state.prepare(args, kwargs, accept_structs=True)
@@ -30,7 +31,9 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     if sought.trace is not None:
         return f"{name} is a new function object, equal to one traced before: the call shares its trace"
     found = cache_diagnostics.reasons(state.function, sought.record, sought.key, prepared.call, sought.who)
-    return "\n".join([f"{name} would be traced:", *[f"  * {reason}" for reason in found]])
+    lines = [f"  * {cause.text}\n    cure: {cause.cure}" for cause in found]
+    return "\n".join([f"{name} would be traced:", *lines])
+
 
 
 def _moved(trace: Any, place: Any) -> list[str]:
