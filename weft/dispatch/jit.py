@@ -106,6 +106,16 @@ def _check_donate(donate: str, roles: signature.Roles) -> None:
         raise ValueError("[jit] donate='require' needs donate_argnums or donate_argnames")
 
 
+def any_size(fun: Callable[..., Any], **options: Any) -> Any:
+    """``jit`` for a function of weft's own that asks of extents only which are 1, and which are equal.
+
+    Its programs at other sizes are then made without tracing it again (``dispatch.sized_calls``).
+    """
+    jitted = jit(fun, **options)
+    jitted._state.any_size = True
+    return jitted
+
+
 def _attributes(fun: Callable[..., Any], state: JitState) -> dict[str, Any]:
     """The attributes of a jitted function: those of its function, and its own."""
     own = getattr(fun, "__dict__", None)
