@@ -328,3 +328,10 @@ def test_results_of_float0(device: Any) -> None:
     for found in (weft.jit(direct)(x), twice(x)[0], twice(x)[0], compiled(x)[0]):
         assert isinstance(found, np.ndarray) and found.dtype == weft.dtypes.float0 and found.shape == ()
     assert int(compiled(x)[1]) == int(twice(x)[1]) == 4
+
+
+def test_largest_and_smallest_of_nan_are_nan(device: Any) -> None:
+    x, y = np.float32([0, np.nan, 1, 2]), np.float32([np.nan, 0, 3, np.nan])
+    largest, smallest = weft.jit(lambda x, y: (lax.max(x, y), lax.min(x, y)), device=device)(x, y)
+    np.testing.assert_array_equal(largest, [np.nan, np.nan, 3, np.nan])
+    np.testing.assert_array_equal(smallest, [np.nan, np.nan, 1, np.nan])
