@@ -135,7 +135,7 @@ def _spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
 
 
 def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> Any:
-    if isinstance(leaf, Tracer):
+    if isinstance(leaf, Tracer) or (device is not None and tracing.recorder() is not None):
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
         return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(device,), srcs=(None,))
     target = devices.as_device(device)
