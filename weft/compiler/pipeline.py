@@ -30,6 +30,7 @@ from weft.compiler import (
     fuse,
     instructions,
     link,
+    other_sizes,
     plan,
     progress,
     steps,
@@ -96,6 +97,10 @@ class Program:
     @property
     def lowered(self) -> list[Lowered | None]:
         return self.forms.lowered
+
+    def family(self, out_avals: Sequence[Any]) -> other_sizes.Family:
+        """What makes programs at other sizes, with results of such types, once it has learned this one."""
+        return other_sizes.Family(out_avals)
 
     def with_consts(self, closed: ClosedJaxpr) -> Program:
         """The same program for the constants of an equal jaxpr."""
@@ -199,14 +204,22 @@ def operations_per_point(low: Lowered) -> float:
 
 
 def compile_jaxpr(
-    closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = (), shares: bool = False
+    closed: ClosedJaxpr,
+    *,
+    name: str = "program",
+    donated: tuple[bool, ...] = (),
+    shares: bool = False,
+    anew: bool = False,
 ) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters.
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
+    ``anew``: compile even what was compiled before, for a report that shows the lines of this program.
     """
     closed = explicit.erased(closed)
     copied = copied_results.copied_results(closed.jaxpr, shares)
+    if anew:
+        return compile_new(closed, name, donated, copied).with_consts(closed)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
     found = PROGRAMS.find(key)
     if found is not None:
@@ -284,8 +297,10 @@ def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
 
 def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
+    alone = kernels.steps[0].kernel if len(drafts) == 1 else None
+    sized = alone is not None and all(map(other_sizes.is_general, alone.equations))
     return [
-        schedule.schedule(step.kernel, draft, lanes) if step.kernel and draft else None
+        schedule.schedule(step.kernel, draft, lanes, sized) if step.kernel and draft else None
         for step, draft in zip(kernels.steps, drafts, strict=True)
     ]
 

@@ -117,8 +117,13 @@ class Stage:
         return self._arguments.trace.name
 
     def _text(self, form: str) -> str:
+        if form == "sharding":
+            arguments = self._arguments
+            return lazy.submodule("weft.dispatch.sharding_text").report(
+                arguments.trace, arguments.place, arguments.paths()
+            )
         if form not in FORMS:
-            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}")
+            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}, sharding")
         if form == "jaxpr" and self._arguments.trace.closed is not None:
             return str(self._arguments.trace.closed)
         return self._program().text(form)
@@ -166,7 +171,8 @@ class Lowered(Stage):
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program as ``"stablehlo"`` (default, as in JAX), or in one of weft's forms.
 
-        These are jaxpr, kernel, loops, llvm, asm and plan. ``debug_info``: operations of StableHLO carry the user's
+        These are jaxpr, kernel, loops, llvm, asm and plan, and sharding: how values lie on a mesh, and each collective
+        with its reason. ``debug_info``: operations of StableHLO carry the user's
         lines.
         """
         if dialect in (None, "stablehlo"):
@@ -242,17 +248,21 @@ class Compiled(Stage):
     @property
     def input_formats(self) -> Any:
         """``input_shardings`` with the one layout there is (``weft.experimental.layout``)."""
-        formats = lazy.submodule("weft.experimental.layout")
-        return runtime.tree_map(formats.dense, self.input_shardings)
+        avals = runtime.tree_unflatten(self.in_tree, list(self._arguments.avals))
+        return runtime.tree_map(_format, self.input_shardings, avals)
 
     @property
     def output_formats(self) -> Any:
         """``output_shardings`` with the one layout there is."""
-        formats = lazy.submodule("weft.experimental.layout")
-        return runtime.tree_map(formats.dense, self.output_shardings)
+        avals = runtime.tree_unflatten(self.out_tree, list(self._arguments.trace.out_avals))
+        return runtime.tree_map(_format, self.output_shardings, avals)
 
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
+
+    def report(self, *args: Any, **kwargs: Any) -> Any:
+        """What ``weft.inspect`` gives: all forms linked, as a page. With arguments it is run, and measured."""
+        return lazy.submodule("weft.inspect.report").of_compiled(self, None, *args, **kwargs)
 
     def save(self, path: Any) -> None:
         """Write the program to a file, with its kernels and captured arrays, for ``weft.load`` in another process.
@@ -268,9 +278,14 @@ class Compiled(Stage):
         arguments = self._arguments
         if hasattr(found.program, "source") or arguments.trace.closed is None:
             return self
+        return self.compiled_anew()
+
+    def compiled_anew(self) -> Compiled:
+        """The same, compiled once more and not shared with equal programs, so that lines and names are its own."""
+        arguments = self._arguments
         keep = arguments.state.options.keep_unused
         place = lazy.sharded_calls.places_of_results(arguments.trace, arguments.place)
-        bound = executables.bind(arguments.trace, arguments.donated, keep, place=place)
+        bound = executables.bind(arguments.trace, arguments.donated, keep, place=place, anew=True)
         return Compiled(arguments, bound)
 
     def parts(self) -> tuple[Arguments, executables.Compiled]:
@@ -321,6 +336,10 @@ class Compiled(Stage):
             "compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches are:\n"
             + "\n".join(lines)
         )
+
+
+def _format(sharding: Any, aval: Any) -> Any:
+    return lazy.submodule("weft.experimental.layout").dense(sharding, aval.ndim)
 
 
 def _long(aval: Any) -> str:

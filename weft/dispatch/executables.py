@@ -17,7 +17,7 @@ from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.tracer import Tracer
-from weft.dispatch import constants, devices, placement, signature
+from weft.dispatch import constants, devices, in_place, placement, signature
 from weft.dispatch.trace_cache import Trace
 from weft.effects import number_checks
 
@@ -53,10 +53,17 @@ class Compiled(NamedTuple):
     place: Any = 0  # of the results (see ``devices``): of all, or a tuple with that of each
 
 
-def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False, place: Any = 0) -> Compiled:
+def bind(
+    trace: Trace,
+    donated: tuple[bool, ...],
+    keep_unused: bool,
+    shares: bool = False,
+    place: Any = 0,
+    anew: bool = False,
+) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 
-    ``shares``: a result that is an argument is no copy of it.
+    ``shares``: a result that is an argument is no copy of it. ``anew``: an equal program compiled before is not used.
     """
     parts = parameters(trace, donated, keep_unused)
     placement.check_program(parts.closed.jaxpr, place, trace.name)
@@ -64,7 +71,12 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: boo
         program = lazy.device_programs.compile_on(parts.closed, place, name=trace.name, donated=parts.flags)
         hidden = [runtime.array_to_place(value, place & ~1) for value in parts.hidden]
     else:
-        program = _hooks["compile"](parts.closed, name=trace.name, donated=parts.flags, shares=shares)
+        asked = in_place.watched and in_place.asked(parts.closed.jaxpr)
+        program = _hooks["compile"](
+            parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew or asked
+        )
+        if asked:
+            lazy.submodule("weft.compiler.requirements").check_updates(program)
         hidden = [runtime.array_to_place(x, 0) if devices.is_remote(x.place) else x for x in parts.hidden]
     consts = (*program.consts, *hidden)
     return bound(program, parts.kept, consts, trace.out_tree, trace.out_avals, parts.donated, place)

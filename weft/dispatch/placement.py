@@ -195,11 +195,9 @@ def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> A
         raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from error
     check_fits("device_put args", target, aval.shape)
     made = signature.to_array(leaf, aval)
-    return (
-        devices.at_default(made)
-        if target is None
-        else _typed(runtime.array_to_place(made, devices.place_on(target)), target)
-    )
+    if target is None:
+        return devices.at_default(made)
+    return _typed(runtime.array_to_place(made, devices.place_on(target)), target)
 
 
 def _typed(array: Any, target: Any) -> Any:

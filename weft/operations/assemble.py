@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft._base import lazy
-from weft.core import kinds
+from weft.core import kinds, varying
 from weft.core.index_maps import Affine, Piece, Region, identity
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_undefined
@@ -503,9 +503,8 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = Non
     if isinstance(dtype, core.Tracer):  # stands for its type, as in JAX
         dtype = dtype.dtype
     wanted = like.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
-    return _filled(
-        "full_like", sizes, fill_value, dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True), weak_type
-    )
+    dtype = dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True)
+    return varying.like(_filled("full_like", sizes, fill_value, dtype, weak_type), x)
 
 
 def _empty_typing(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None) -> Any:
