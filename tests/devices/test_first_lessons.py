@@ -190,6 +190,6 @@ def test_results_are_those_of_the_cpu(name: str, device: Any, capfd: pytest.Capt
         found = PROGRAMS[name]()
     weft.effects_barrier()
     assert capfd.readouterr().out == printed
-    arrays = [leaf for leaf in weft.tree.leaves(found) if isinstance(leaf, weft.Array)]
+    arrays: list[Any] = [leaf for leaf in weft.tree.leaves(found) if isinstance(leaf, weft.Array)]
     assert arrays and all(x.devices() == {device} for x in arrays)
     weft.tree.map(lambda a, b: np.testing.assert_allclose(np.asarray(a), np.asarray(b), 2e-5, 5e-5), found, expected)
