@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from weft.autodiff.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
     from weft.autodiff.gradients import grad, value_and_grad
     from weft.autodiff.jacobians import hessian, jacfwd, jacobian, jacrev
-    from weft.batching.one_device import pmap, shard_map
+    from weft.batching.pmap import pmap
+    from weft.batching.shard_map import shard_map, smap
     from weft.batching.vmap import vmap
     from weft.compiler.saved import load
     from weft.dispatch.calls import named_call, named_scope
@@ -134,8 +135,9 @@ _NAMES = lazy.Names(
         "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
         "dispatch.struct": "ShapeDtypeStruct",
         "launch.install": "install_as_jax load_ipython_extension",
+        "batching.pmap": "pmap",
+        "batching.shard_map": "shard_map smap",
         "inspect.profiling": "profile",
-        "batching.one_device": "pmap shard_map",
         "batching.vmap": "vmap",
         "dispatch.shardings": """
             NamedSharding make_array_from_callback make_array_from_process_local_data

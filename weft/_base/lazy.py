@@ -23,6 +23,7 @@ MODULES = {
     "compiler": "weft.compiler",
     "custom_calls": "weft.extend.core.custom_calls",
     "discharge": "weft.effects.discharge",
+    "discharge_rules": "weft.effects.discharge_rules",
     "device_programs": "weft.dispatch.device_programs",
     "donations": "weft.dispatch.donations",
     "misses": "weft.dispatch.cache_diagnostics",

@@ -77,7 +77,6 @@ FUNCTIONS: dict[str, str] = {
         coo_matvec coo_todense csr_fromdense csr_matmat csr_matvec csr_todense empty eye grad random_bcoo sparsify
         todense value_and_grad""",
     "weft.experimental.sparse.linalg": "lobpcg_standard spsolve",
-    "weft.experimental.topologies": "get_topology_desc",
     "weft.experimental.xla_metadata": "set_xla_metadata",
     "weft.export": """
         default_export_platform deserialize export is_symbolic_dim register_namedtuple_serialization

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import runtime
 from weft._base.record import Record
-from weft.control.bodies import Body, same_type
+from weft.control.bodies import Body, same_type, varying_axes
 from weft.core import avals as avals_module
 from weft.dispatch import signature
 from weft.operations import convert
@@ -51,11 +51,11 @@ def settled(
 
 def _promoted(before: Any, after: Any) -> Any:
     """The type of a weakly typed initial value for which the body returned another dtype."""
-    if same_type(before, after) or not before.weak_type or before.shape != after.shape:
+    if same_type(before, after) or not before.weak_type or before.shape != after.shape or before.dtype == after.dtype:
         return before
     if _CATEGORIES.index(before.dtype.kind) > _CATEGORIES.index(after.dtype.kind):
         return before
-    return runtime.ShapedArray(before.shape, after.dtype)
+    return before.update(dtype=after.dtype, weak_type=False)
 
 
 def check_structure(before: Any, after: Any, what: str, names: Callable[[], list[str]]) -> None:
@@ -151,8 +151,13 @@ def check_types(before: Sequence[Any], after: Sequence[Any], what: str, names: C
             f"The input carry {named} has type {_long(old)} but the corresponding output carry component has type "
             f"{_long(new)}, so {difference(old, new)}."
         )
+    cure = TYPE_CURE
+    for _, old, new in changed:
+        missing = tuple([name for name in varying_axes(new) if name not in varying_axes(old)])
+        if missing:
+            cure = f"Apply lax.pcast(..., {missing}, to='varying') to the initial value of that part of the carry."
     raise TypeError(
-        f"{what} carry input and carry output must have equal types, but they differ:\n\n{listed(lines)}\n\n{TYPE_CURE}"
+        f"{what} carry input and carry output must have equal types, but they differ:\n\n{listed(lines)}\n\n{cure}"
     )
 
 
@@ -163,6 +168,8 @@ def difference(old: Any, new: Any) -> str:
         parts.append("the dtypes do not match")
     if old.shape != new.shape:
         parts.append("the shapes do not match")
+    if varying_axes(old) != varying_axes(new):
+        parts.append("the mesh axes along which they vary do not match")
     return " and ".join(parts)
 
 

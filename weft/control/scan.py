@@ -75,7 +75,7 @@ def element_aval(aval: Any, length: int) -> Any:
 def stacked_aval(aval: Any, length: int) -> Any:
     if aval.explicit_sharding is not None:
         return explicit.with_dimension(aval, 0, length)
-    return runtime.ShapedArray((length, *aval.shape), aval.dtype, aval.weak_type)
+    return aval.update(shape=(length, *aval.shape))
 
 
 def scan(

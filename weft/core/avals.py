@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import config, dtypes, errors, runtime
 from weft._base import lazy
+from weft._base.record import NamedTuple
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -226,7 +227,7 @@ def short_text(aval: Any) -> str:
         return aval.str_short(short_dtypes=True)
     if aval.explicit_sharding is not None:
         return aval.str_short(short_dtypes=True)
-    return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
+    return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]{_varying_text(aval)}"
 
 
 def long_text(aval: Any) -> str:
@@ -235,7 +236,15 @@ def long_text(aval: Any) -> str:
         return str(aval)
     if aval.explicit_sharding is not None:
         return aval.str_short(short_dtypes=False)
-    return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
+    return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]{_varying_text(aval)}"
+
+
+def _varying_text(aval: ShapedArray) -> str:
+    """``{V:i}``, the mesh axes along which values differ; nothing if there are none."""
+    names = aval.varying
+    if not names:
+        return ""
+    return f"{{V:({','.join(map(str, names))})}}" if len(names) > 1 else f"{{V:{names[0]}}}"
 
 
 class _ShortNames(dict[Any, str]):
@@ -247,12 +256,21 @@ class _ShortNames(dict[Any, str]):
 _short_dtype_names = _ShortNames()
 
 
+class ManualAxisType(NamedTuple):
+    """JAX's description of how values differ between devices; weft has no types of partial sums."""
+
+    varying: frozenset[Any]
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
+
+
 # JAX's methods and attributes of types; those of tangents are set by core.tangents
 _JAX: dict[str, Any] = {
     "normalize": lambda aval: aval.strip_weak_type(),
     "update_weak_type": lambda aval, weak_type: aval.update(weak_type=weak_type),
     "is_high": False,
-    "vma": frozenset(),
+    "vma": property(lambda aval: frozenset(aval.varying)),
+    "mat": property(lambda aval: ManualAxisType(frozenset(aval.varying))),
     "sharding": property(lambda aval: lazy.submodule("weft.core.explicit").of_type(aval)),
 }
 for _name, _value in _JAX.items():

@@ -17,11 +17,13 @@ from typing import Any
 
 from weft import config, errors, runtime
 from weft._base import lazy
-from weft.core import kinds
+from weft.core import kinds, source_info
+from weft.core import trace as tracing
 from weft.core.effects import no_effects
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.meshes import AxisType, get_abstract_mesh
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core.primitive import ALL, Primitive
 from weft.core.shardings import NamedSharding
 from weft.core.trace import trace_to_jaxpr
 
@@ -32,12 +34,38 @@ PROGRAMS = (kinds.Loop, kinds.Branch, kinds.Higher, kinds.Routine, kinds.Opaque,
 _SAME_DIMENSIONS = (
     kinds.View, kinds.Assemble, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
 )  # fmt: skip
-_used: list[bool] = []  # has an element once a type with a sharding was made
+_used = tracing.explicit_types  # has an element once a type with a sharding was made
 
 
 def is_used() -> bool:
     """Whether there ever was a type with a sharding in this process."""
     return bool(_used)
+
+
+# A value without its sharding in the type: what is computed from it is typed as on one device.
+mesh_cast_p = Primitive("mesh_cast", kind=kinds.Identity(eager=lambda params: None))
+mesh_cast_p.def_abstract_eval(lambda x: plain(x))
+mesh_cast_p.types_shardings = True
+mesh_cast_p.linear = ALL
+mesh_cast_p.transpose = lambda ct, x: (ct,)
+
+
+def _cast_operands(trace: Any, primitive: Any, atoms: Sequence[Any], avals: Sequence[Any]) -> Any:
+    """Operands of an operation in a relaxed context: those with a sharding in their type are cast."""
+    if primitive is mesh_cast_p or primitive.types_shardings or isinstance(primitive.kind, PROGRAMS):
+        return atoms, avals
+    if not any(map(_has_sharding, atoms)):
+        return atoms, avals
+    cast = [atom if not _has_sharding(atom) else _cast(trace, atom) for atom in atoms]
+    return cast, tuple([atom.aval for atom in cast])
+
+
+def _cast(trace: Any, atom: Any) -> Any:
+    if isinstance(atom, Literal):
+        return Literal(atom.val, plain(atom.aval))
+    out = Var(plain(atom.aval))
+    trace.eqns.append(JaxprEqn([atom], [out], mesh_cast_p, {}, no_effects, source_info.capture(2)))
+    return out
 
 
 @contextmanager
@@ -60,7 +88,7 @@ def sharded(aval: Any, sharding: Any) -> Any:
     if aval.explicit_sharding is explicit:
         return aval
     if explicit is not None and not _used:
-        _used.append(True)
+        _used.append(_cast_operands)
     return aval.update(sharding=explicit)
 
 

@@ -116,7 +116,8 @@ class Scatter(Record):
     Updates are made in row-major order of b: of several updates of one element the last wins, and sums are taken in
     order. ``update`` gives the jaxpr of (old, update) -> new, or None if the update replaces the old element. A window
     that is not inside the array is skipped, or with ``clips`` moved inside. ``unique`` promises that no element is
-    updated twice, ``ordered`` that the starts are sorted.
+    updated twice, ``ordered`` that the starts are sorted. ``combiner``: how the results of parts of the updates give
+    that of all ("sum", of which one part begins with the array and the others with zeros, "max", "min"), or None.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -125,6 +126,7 @@ class Scatter(Record):
     unique: Callable[[Params], bool]
     ordered: Callable[[Params], bool]
     reference: Callable[..., Any]
+    combiner: str | None = None
 
 
 class Reduction(Record):

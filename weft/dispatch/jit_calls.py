@@ -270,7 +270,7 @@ class JitState:
         return compiled.entry
 
     def _answer(self, compiled: executables.Compiled, trace: Trace, prepared: Prepared, caller: Any) -> Any:
-        if caller is not None and trace.keys:
+        if caller is not None and trace.keys and compiled.entry is not None:
             return compiled.entry
         return executables.run(compiled, trace, prepared.leaves, prepared.avals), None
 
@@ -406,14 +406,18 @@ class JitState:
         """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
         if uses_refs(trace.closed.jaxpr):
             lazy.ref_calls.check_distinct(self.function, trace, prepared)
+        lying = self.options.shardings
+        leaves = prepared.leaves if lying is None else lazy.sharded_calls.constrained_arguments(self, prepared)
         outs = calls.call(
             trace.closed,
-            prepared.leaves,
+            leaves,
             name=trace.name,
             donated_invars=self.donated(prepared),
             keep_unused=self.options.keep_unused,
             inline=self.options.inline,
         )
+        if lying is not None:
+            outs = lazy.sharded_calls.constrained_results(lying, trace, outs)
         return runtime.tree_unflatten(trace.out_tree, outs)
 
     # -- programs on disk ---------------------------------------------------------------------------------------------
@@ -421,6 +425,8 @@ class JitState:
     def _untraced(self, prepared: Prepared, sought: Sought) -> tuple[Trace | None, persistent.Request | None]:
         """The program of a call, from disk, or the request under which to store the program that this process makes."""
         if tracing.is_tracing() or not persistent.usable() or self.calls_own_only() or self.options.required:
+            return None, None
+        if config.mesh_state() is not config.NO_MESH:  # which is no part of what is on disk
             return None, None
         record, key, who, shared, found = sought
         code = self._code(prepared)
@@ -528,8 +534,11 @@ class JitState:
 
 
 def names_shardings(jaxpr: Any) -> bool:
-    """Whether equations of a program name shardings."""
-    return "weft.dispatch.shardings" in sys.modules and bool(lazy.sharded_calls.constraints(jaxpr))
+    """Whether equations of a program name shardings, or ask for those of values."""
+    if "weft.dispatch.shardings" in sys.modules and lazy.sharded_calls.constraints(jaxpr):
+        return True
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    return shown is not None and shown.inspects(jaxpr)
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:

@@ -79,6 +79,15 @@ def _memory(place: Any) -> int:
     return one >> 1 if devices.is_remote(one) else 0
 
 
+def check_target(jaxpr: Jaxpr, target: devices.Device, name: str) -> None:
+    """NotImplementedError if a ``device_put`` inside a program names another device than the one compiled for."""
+    other = next((device for device in named_targets(jaxpr) if device is not target), None)
+    if other is not None:
+        raise NotImplementedError(
+            f"[device_put] {name} is compiled for {target}, and a device_put inside of it names {other}"
+        )
+
+
 def named_targets(jaxpr: Jaxpr) -> tuple[Any, ...]:
     """The devices and shardings that ``device_put`` names anywhere in a program."""
     return jaxpr.memoize("named_devices", _find_named)
@@ -186,11 +195,9 @@ def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> A
         raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from error
     check_fits("device_put args", target, aval.shape)
     made = signature.to_array(leaf, aval)
-    return (
-        devices.at_default(made)
-        if target is None
-        else _typed(runtime.array_to_place(made, devices.place_on(target)), target)
-    )
+    if target is None:
+        return devices.at_default(made)
+    return _typed(runtime.array_to_place(made, devices.place_on(target)), target)
 
 
 def _typed(array: Any, target: Any) -> Any:
@@ -199,6 +206,14 @@ def _typed(array: Any, target: Any) -> Any:
         return array
     aval = explicit.sharded(array.aval, target)
     return array if aval is array.aval else runtime.array_alias(array, aval)
+
+
+def lent(array: Any, device: Any) -> Any:
+    """An Array on a plugin's device on the memory of one of the host; None if the device takes no such memory."""
+    if not isinstance(device, devices.Device | devices.Sharding):
+        return None
+    place = devices.place_on(device)
+    return runtime.array_lent(array, place) if devices.is_remote(place) else None
 
 
 def device_get(x: Any) -> Any:

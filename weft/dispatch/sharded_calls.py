@@ -8,7 +8,9 @@ propagation (``weft.partitioning``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -107,11 +109,15 @@ def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
                 f"{sharding},\narg sharding: {devices.sharding_at(places[at])} for arg type: {text}"
             )
         places[at] = devices.place_on(sharding)
-    outs = given.outs
-    if outs is not UNSPECIFIED:
-        leaves, tree = runtime.tree_flatten(outs, shardings.is_spec)
-        outs = runtime.tree_unflatten(tree, [_resolved(leaf, "out_shardings") for leaf in leaves])
-    return Lying(tuple(places), outs if outs is UNSPECIFIED else _Tree(outs))
+    return Lying(tuple(places), _out_tree(given))
+
+
+def _out_tree(given: Given) -> Any:
+    """The tree of ``out_shardings``, specs made shardings, as part of a key."""
+    if given.outs is UNSPECIFIED:
+        return UNSPECIFIED
+    leaves, tree = runtime.tree_flatten(given.outs, shardings.is_spec)
+    return _Tree(runtime.tree_unflatten(tree, [_resolved(leaf, "out_shardings") for leaf in leaves]))
 
 
 class _Tree:
@@ -154,6 +160,21 @@ def _wanted(prepared: Any, ins: Any) -> list[Sharding | None]:
     return [_resolved(value, "in_shardings") for value in found]
 
 
+def constrained_arguments(state: Any, prepared: Any) -> list[Any]:
+    """The arguments of a call that is recorded in another program, lying as ``in_shardings`` says."""
+    wanted = _wanted(prepared, state.options.shardings.ins)
+    words = signature.leaf_paths(state.function, prepared.call)
+    for leaf, sharding, word in zip(prepared.leaves, wanted, words, strict=True):
+        placement.check_fits(f"pjit arguments with pytree key path {word}", sharding, np.shape(leaf))
+    return [shardings.constrained(leaf, sharding) for leaf, sharding in zip(prepared.leaves, wanted, strict=True)]
+
+
+def constrained_results(given: Given, trace: Any, outs: Sequence[Any]) -> list[Any]:
+    """The results of a call that is recorded in another program, lying as ``out_shardings`` says."""
+    wanted = _given_results(trace, Lying((), _out_tree(given)))
+    return [shardings.constrained(out, sharding) for out, sharding in zip(outs, wanted, strict=True)]
+
+
 # -- results ----------------------------------------------------------------------------------------------------------
 
 Specs = Sequence[NamedSharding | None]
@@ -162,25 +183,23 @@ _Lies = Sequence[Sharding | None]
 
 def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     """A place for each result of a program, if the call or the program names several devices; else ``place``."""
-    named = constraints(trace.closed.jaxpr)
-    if isinstance(place, Lying):
-        lying = place
-    elif named:
-        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
-    else:
-        return place
-    ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    outs = _given_results(trace, lying)
+    known = known_shardings(trace, place)
+    if known is None:
+        _tell(trace.closed.jaxpr, lambda variable: devices.sharding_at(place))  # type: ignore[arg-type] - one device
+        return place  # type: ignore[return-value] - one device
+    ins, outs, named = known
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
     _check_devices(trace, ins, outs, named)
     if not everything:
         return 0
+    if _mesh_of(everything) is None:
+        _tell(trace.closed.jaxpr, lambda variable: everything[0])
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
     if mesh is None:
         return devices.place_on(everything[0])
-    typed = [_of_type(aval, mesh) for aval in trace.out_avals]
+    typed = [said_by_type(aval, mesh) for aval in trace.out_avals]
     wanted = [given or own for given, own in zip(outs, typed, strict=True)]
-    if None in wanted:
+    if None in wanted or _inspects(trace.closed.jaxpr):
         given = [[s if isinstance(s, NamedSharding) else None for s in each] for each in (ins, wanted)]
         found = _propagated(trace.closed, given[0], mesh, given[1])
         wanted = [known or other for known, other in zip(wanted, found, strict=True)]
@@ -188,7 +207,20 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     return tuple([devices.place_on(sharding or whole) for sharding in wanted])
 
 
-def _of_type(aval: Any, mesh: Any) -> NamedSharding | None:
+def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Sharding | None], _Lies] | None:
+    """What is said of arguments, results and values inside; None if nothing lies on several devices."""
+    named = constraints(trace.closed.jaxpr)
+    if isinstance(place, Lying):
+        lying = place
+    elif named:
+        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
+    else:
+        return None
+    ins = [devices.sharding_at(each) if each else None for each in lying.places]
+    return ins, _given_results(trace, lying), named
+
+
+def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
     """What the type of a result says, where all axes of the mesh are explicit."""
     sharding = aval.explicit_sharding
     if sharding is not None and sharding.mesh.axis_names == mesh.axis_names:
@@ -226,6 +258,17 @@ class _Operation(NamedTuple):
     name: str
     closed: ClosedJaxpr
     out_avals: tuple[Any, ...]
+
+
+def _inspects(jaxpr: Jaxpr) -> bool:
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    return shown is not None and shown.inspects(jaxpr)
+
+
+def _tell(jaxpr: Jaxpr, sharding_of: Callable[[Any], Sharding]) -> None:
+    """Tell those who asked (``debug.inspect_array_sharding``) how values of a program lie."""
+    if _inspects(jaxpr):
+        sys.modules["weft.dispatch.shown_shardings"].tell(jaxpr, sharding_of)
 
 
 def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
@@ -322,16 +365,19 @@ def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list
     """The sharding of each result, found from those of arguments, of constraints and of given results."""
     partitioning = lazy.submodule("weft.partitioning")
     sizes = dict(mesh.shape_tuple)
-    program, known = partitioning.propagated(
-        closed, sizes, [_plain(s, sizes) for s in ins], [_plain(s, sizes) for s in outs]
-    )
+    given = [[plain_spec(sharding, sizes) for sharding in each] for each in (ins, outs)]
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    with nullcontext() if shown is None else shown.kept():
+        program, known = partitioning.propagated(closed, sizes, *given)
+    whole = NamedSharding(mesh, PartitionSpec())
+    _tell(program.closed.jaxpr, lambda v: whole if isinstance(v, Literal) else _named(mesh, known.of(v)) or whole)
     found = []
     for atom, given in zip(program.closed.jaxpr.outvars, closed.out_avals, strict=True):
         found.append(None if isinstance(atom, Literal) else _named(mesh, known.of(atom)[: given.ndim]))
     return found
 
 
-def _plain(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
+def plain_spec(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
     """A spec as plain data; None for a sharding of other axes."""
     if sharding is None or any(sizes.get(axis) != size for axis, size in sharding.mesh.shape_tuple):
         return None

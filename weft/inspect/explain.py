@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft._base import lazy
 from weft.dispatch import cache_diagnostics, function_names, jit_calls
 
 
@@ -25,9 +26,19 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     name = function_names.function_name(state.function)
     sought = state.seek(prepared)
     if sought.trace is not None and sought.shared is None:
-        return f"{name} was traced for these arguments: the call reuses its trace and machine code"
+        text = f"{name} was traced for these arguments: the call reuses its trace and machine code"
+        return "\n".join([text, *_moved(sought.trace, state.place(prepared))])
     if sought.trace is not None:
         return f"{name} is a new function object, equal to one traced before: the call shares its trace"
     found = cache_diagnostics.reasons(state.function, sought.record, sought.key, prepared.call, sought.who)
     lines = [f"  * {cause.text}\n    cure: {cause.cure}" for cause in found]
     return "\n".join([f"{name} would be traced:", *lines])
+
+
+
+def _moved(trace: Any, place: Any) -> list[str]:
+    """The collectives of a program over several devices; what is run in one process needs none."""
+    if trace.closed is None:
+        return []
+    lines = lazy.submodule("weft.dispatch.sharding_text").collectives(trace, place)
+    return ["cut among the devices of its mesh:", *lines] if lines else []

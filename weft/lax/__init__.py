@@ -49,6 +49,7 @@ from weft.operations.window_padding import *
 from weft.operations.window_selection import *
 from weft.operations.windows import *
 from weft.random.bit_generator import rng_bit_generator
+from weft.random.unkeyed import rng_uniform, rng_uniform_p
 
 if _typing.TYPE_CHECKING:
     from weft.lax import linalg

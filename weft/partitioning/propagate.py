@@ -18,7 +18,7 @@ from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.factors import Dims
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from weft.partitioning import rules
+from weft.partitioning import rows, rules
 from weft.partitioning.specs import Axes, Sizes, Spec, assigned_by, of_dimension, parts, replicated
 
 OPEN = None  # a dimension whose axes are left to propagation
@@ -41,11 +41,12 @@ class Program(NamedTuple):
     factors: dict[JaxprEqn, Any]
     nodes: list[_Node]
     constraints: list[JaxprEqn]
+    equal: dict[Any, Any]  # equal factors are one object
 
 
 def analysed(closed: ClosedJaxpr) -> Program:
     """The factors of a flat program."""
-    program = Program(closed, {}, [], [])
+    program = Program(closed, {}, [], [], {})
     _analyse(closed.jaxpr, program)
     return program
 
@@ -56,7 +57,10 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
         if links is not None:
             _analyse_links(eqn, links, program)
             continue
-        found = program.factors[eqn] = rules.factors(eqn)
+        found = rows.shared(eqn, rules.factors(eqn))
+        key = found.operands, found.results, found.extents, *found.reduced.items()
+        program.factors[eqn] = found = program.equal.setdefault(key, found)
+        found = rules.placed(eqn, found)
         kind = eqn.primitive.kind
         if type(kind) is kinds.Identity and kind.constraint is not None:
             program.constraints.append(eqn)
@@ -98,17 +102,20 @@ class Known:
         self.specs: dict[Any, Spec] = {}
         self.closed: dict[Any, tuple[bool, ...]] = {}
         self.all_closed: set[Any] = set()
+        self.results: list[Spec | None] = []  # what the user asks of results, which may be inputs too
 
     def set(self, variable: Any, given: Sequence[Axes | None] | None) -> None:
         """What the user asks of a variable, unless it is known already; ``OPEN`` dimensions may get axes."""
         if given is None or type(variable) is Literal or variable in self.closed:
             return
-        self.specs[variable] = tuple([() if axes is OPEN else axes for axes in given])
+        self.specs[variable] = tuple([axes or () for axes in given])
         self.closed[variable] = closed = tuple([axes is not OPEN for axes in given])
         if all(closed):
             self.all_closed.add(variable)
 
     def of(self, variable: Any) -> Spec:
+        if type(variable) is Literal:
+            return ()
         found = self.specs.get(variable)
         return replicated(len(variable.aval.shape)) if found is None else found
 
@@ -127,7 +134,8 @@ def propagate(program: Program, known: Known) -> None:
 
 def _run(nodes: list[_Node], known: Known, readers: dict[Any, list[int]], last: bool) -> None:
     """Visit nodes in order of the program, and again those of which a variable has changed."""
-    queue = sorted({number for variable in known.specs for number in readers.get(variable, ())})
+    found = {number for variable in known.specs for number in readers.get(variable, ())}
+    queue = sorted([number for number in found if nodes[number].passes is not last])  # the others are settled
     waiting = set(queue)
     while queue:
         number = heapq.heappop(queue)

@@ -459,6 +459,13 @@ def rng_bit_generator(site: Any, state: Any) -> Any:
     return lax.rng_bit_generator(state, shape, dtype)
 
 
+@reads("rng")
+def rng(site: Any, low: Any, high: Any, shape: Any) -> Any:
+    if parser.word(site.operation.attributes.get("rng_distribution")) != "UNIFORM":
+        raise NotImplementedError("[stablehlo] rng of numbers that are not evenly distributed")
+    return lax.rng_uniform(low, high, site.types[0][0])
+
+
 # -- windows that choose, and what other dialects hold ----------------------------------------------------------------
 
 
