@@ -68,8 +68,8 @@ def jit(
     if fun is _UNSPECIFIED:
         return functools.partial(
             jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums, donate=donate,
-            static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames, inline=inline,
-            keep_unused=keep_unused, device=device, backend=backend, compiler_options=compiler_options,
+            static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+            keep_unused=keep_unused, inline=inline, device=device, backend=backend, compiler_options=compiler_options,
         )  # fmt: skip
     flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
     if flags & _NO_FUNCTION or type(fun) is staticmethod or not callable(fun):
