@@ -9,10 +9,11 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.partitioning.namespaces import WEFT, arguments
+from tests.partitioning.namespaces import MESH, WEFT, arguments
 from tests.partitioning.programs import PROGRAMS, SIZES
 from weft import lax, partitioning, random
 from weft.partitioning import by_vmap, verify
+from weft.sharding import PartitionSpec as P
 
 
 def both(function: Any, args: Any, in_specs: Any, out_specs: Any = None, values: Any = None) -> Any:
@@ -167,3 +168,18 @@ def test_bad_specs_are_told() -> None:
             partitioning.partition(closed, SIZES, specs, [None])
     with pytest.raises(ValueError, match="extent 15, cannot be cut into 2 equal parts"):
         partitioning.partition(weft.make_jaxpr(lambda x: x)(X[:15]), SIZES, [("x",)])
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_a_program_of_shards_is_run_as_the_user_wrote_it(check_vma: bool) -> None:
+    def ring(a: Any) -> Any:
+        return lax.psum(lax.ppermute(a, "x", [(0, 1), (1, 0)]) * 2, "y")
+
+    mapped = weft.shard_map(ring, mesh=MESH, in_specs=P("x", "y"), out_specs=P("x"), check_vma=check_vma)
+    made = both(lambda a, w: jnp.tanh(mapped(a * 2) @ w), [X, X[:2]], [None, None])
+    assert made.in_specs[0] == (("x",), ("y",)) and made.out_specs == ((("x",), ()),)
+    assert not made.moved  # what the user wrote is not listed
+    names = [eqn.primitive.name for eqn in made.local.eqns]
+    assert names[:4] == ["mul", "ppermute", "mul", "psum"]
+    moved = both(lambda a: mapped(a), [X], [("y",)])
+    assert [name for name, _ in collectives(moved)] == ["all_to_all"]

@@ -7,6 +7,7 @@ the error.
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import sys
 from types import SimpleNamespace
@@ -32,14 +33,8 @@ def case(text: bool = False) -> Any:
 
 
 def modules(name: str) -> SimpleNamespace:
-    if name == "jax":
-        import jax as module
-        import jax.numpy as jnp
-        from jax import lax
-    else:
-        import weft as module
-        import weft.numpy as jnp
-        from weft import lax
+    module = importlib.import_module(name)
+    jnp, lax = importlib.import_module(f"{name}.numpy"), importlib.import_module(f"{name}.lax")
     sharding = module.sharding
     auto = sharding.AxisType.Auto
     mesh = module.make_mesh((4, 2), ("i", "j"), axis_types=(auto, auto))
@@ -196,8 +191,10 @@ def result_of_unnamed_axes(m):
 @case()
 def nested(m):
     def outer(x):
-        return m.jax.shard_map(lambda y: m.lax.psum(y, ("j")) + m.lax.axis_index("i"), in_specs=m.P("j"), out_specs=m.P(),
-                               axis_names={"j"})(x)  # fmt: skip
+        inner = m.jax.shard_map(
+            lambda y: m.lax.psum(y, "j") + m.lax.axis_index("i"), in_specs=m.P("j"), out_specs=m.P(), axis_names={"j"}
+        )
+        return inner(x)
 
     return m.jax.jit(m.sh(outer, m.P("i"), m.P("i"), axis_names={"i"})), X
 
@@ -286,14 +283,6 @@ def vmapped_along_mesh(m):
 
 
 @case()
-def vmap_inside(m):
-    def f(x):
-        return m.jax.vmap(lambda row: m.lax.psum(row, "i") + m.lax.psum(row, "v"), axis_name="v")(x)
-
-    return m.sh(f, m.P("i"), m.P("i")), XX
-
-
-@case()
 def checkpointed(m):
     f = m.jax.checkpoint(lambda x: m.jnp.sin(m.lax.psum(m.jnp.sin(x), "i")) * x)
     g = m.sh(f, m.P("i"), m.P("i"))
@@ -302,10 +291,7 @@ def checkpointed(m):
 
 @case()
 def custom_rule(m):
-    @m.jax.custom_vjp
-    def f(x):
-        return m.jnp.sin(x)
-
+    f = m.jax.custom_vjp(lambda x: m.jnp.sin(x))
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (3 * ct * m.jnp.cos(x),))
     g = m.sh(f, m.P("i"), m.P("i"))
     return m.jax.grad(lambda x: m.jnp.sum(g(x) * X)), X
@@ -355,6 +341,44 @@ def keys(m):
         return m.jax.random.uniform(m.jax.random.fold_in(key, m.lax.axis_index("i")), (2,)) + x
 
     return lambda x: m.sh(f, (m.P(), m.P("i")), m.P("i"))(m.jax.random.key(3), x), X
+
+
+@case()
+def groups(m):
+    def f(x):
+        own = {"axis_index_groups": [[0, 2], [3, 1]]}
+        return (
+            m.lax.psum(x, "i", **own),
+            m.lax.pmax(x, "i", **own),
+            m.lax.all_gather(x, "i", tiled=True, **own),
+            m.lax.psum_scatter(x, "i", tiled=True, **own),
+            m.lax.all_to_all(x, "i", 1, 0, tiled=True, **own),
+        )
+
+    return m.sh(f, m.P("i"), m.P("i"), check_vma=False), XX
+
+
+@case()
+def explicit_mesh(m):
+    mesh = m.jax.make_mesh((4, 2), ("i", "j"), axis_types=(m.sharding.AxisType.Explicit,) * 2)
+    x = m.jax.device_put(XX, m.sharding.NamedSharding(mesh, m.P("i", "j")))
+    f = m.jax.shard_map(lambda x: m.lax.psum(x, "i"), mesh=mesh, out_specs=m.P(None, "j"))
+
+    def both(x):
+        return f(x), m.jax.grad(lambda x: m.jnp.sum(m.jnp.sin(f(x))))(x)
+
+    return lambda: m.jax.jit(both)(x)
+
+
+@case()
+def error_explicit_mesh_and_other_specs(m):
+    mesh = m.jax.make_mesh((8,), ("d",), axis_types=(m.sharding.AxisType.Explicit,))
+    return m.sh(lambda x: x, m.P("d"), m.P("d"), over=mesh), X
+
+
+@case()
+def error_inferred_on_automatic_axes(m):
+    return m.jax.shard_map(lambda x: x, mesh=m.mesh, out_specs=m.P("i")), X
 
 
 # -- gradients --------------------------------------------------------------------------------------------------------
@@ -440,18 +464,6 @@ def gradient_inside(m):
 def second_gradient(m):
     f = m.sh(lambda x: m.lax.psum(m.jnp.sum(m.jnp.sin(x) ** 2), "i"), m.P("i"), m.P())
     return m.jax.hessian(f), X
-
-
-@case()
-def gradient_of_nested(m):
-    def outer(x):
-        inner = m.jax.shard_map(
-            lambda y: m.lax.psum(m.jnp.sin(y), "j"), in_specs=m.P("j"), out_specs=m.P(), axis_names={"j"}
-        )
-        return inner(x) * 2
-
-    f = m.sh(outer, m.P("i"), m.P("i"), axis_names={"i"})
-    return m.jax.jit(m.jax.grad(lambda x: m.jnp.sum(f(x)))), X
 
 
 @case()
@@ -544,11 +556,6 @@ def error_cast_to_what(m):
 
 
 @case()
-def error_unbound(m):
-    return m.sh(lambda x: m.lax.psum(x, "k"), m.P("i"), m.P("i")), X
-
-
-@case()
 def error_spmd_axis_used(m):
     return m.jax.vmap(m.sh(lambda x: x, m.P("j"), m.P("j")), spmd_axis_name="j"), XX
 
@@ -601,7 +608,8 @@ def run(name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"types": types_seen(m)}
     for word, make in CASES.items():
         try:
-            f, *args = make(m)
+            made = make(m)
+            f, *args = made if isinstance(made, tuple) else (made,)
             run = [_jitted(m, word, f)] if name == "jax" else [f, _jitted(m, word, f)]
             values = [m.jax.tree_util.tree_leaves(g(*args)) for g in run]
             found[word] = [[np.asarray(x, np.float32) for x in leaves] for leaves in values]
@@ -609,13 +617,18 @@ def run(name: str) -> dict[str, Any]:
                 found[f"{word}: text"] = str(m.jax.make_jaxpr(f)(*args)).replace(
                     "frozenset({'j', 'i'})", "frozenset({'i', 'j'})"
                 )
-        except Exception as error:  # noqa: BLE001 - its class is the result
+        except Exception as error:  # its class is the result
             found[word] = type(error).__name__, str(error)
     return found
 
 
 def _jitted(m: SimpleNamespace, word: str, f: Any) -> Any:
-    if word in ("static_argument", "mesh_of_context", "smap"):  # arguments that are no arrays, contexts
+    if word in (
+        "static_argument",
+        "mesh_of_context",
+        "smap",
+        "explicit_mesh",
+    ):  # no arrays, contexts
         return f
     return m.jax.jit(f)
 

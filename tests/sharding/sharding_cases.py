@@ -247,6 +247,14 @@ GROUPS: dict[str, str] = {
         ty(jax.vmap(lambda v: v * 2)(x)), ty(jax.vmap(lambda v: v.sum())(x))
         ty(lax.scan(lambda s, v: (s + v, s * 2), jnp.zeros(4, out_sharding=P('y')), r)[1])
         lax.scan(lambda s, v: (s + v, s), jnp.zeros(4), reshard(x, P(None, 'y')))
+        ty(jax.jit(lambda v: lax.cond(v.sum() > 0, lambda u: u * 2, lambda u: u, v))(x))
+        ty(lax.while_loop(lambda s: s.sum() < 1e4, lambda s: s * 2, x))
+        ty(jax.jit(jax.grad(lambda v: lax.scan(lambda s, w: (jnp.sin(s * w), None), v, W)[0].sum()))(x))
+        ty(jax.jvp(jax.grad(lambda v: (v ** 3).sum()), (x,), (x,))[1]), ty(jax.grad(lambda v: jnp.sum(once(v)))(x))
+        [ty(g) for g in jax.jit(jax.grad(lambda u, v: ((v @ u[0]) @ u[1]).mean()))([r, r.T], a[:, :8])]
+        ty(jax.jit(lambda v: reshard(v, P('x')))(jnp.ones(8))), jax.jit(lambda v: reshard(v, P('y')))(r).sharding
+        ty(jax.jit(jax.grad(lambda v: jax.nn.log_softmax(v).sum()))(reshard(x, P('x', None)))), ty(x + N)
+        ty(jax.shard_map(lambda v: v * 2, out_specs=P('x', 'y'))(x))
         ty(auto_axes(lambda v: v.T @ v, out_sharding=P(None, 'y'))(x)), ty(jax.jit(auto(lambda v: v.T @ v))(x))
         auto_axes(lambda v: v.T @ v)(x)
         auto_axes(lambda v: v.T @ v, axes='z', out_sharding=P())(x)
@@ -295,6 +303,7 @@ def setup(library: str, group: str) -> dict[str, Any]:
         names.update(b=jax.device_put(B, P(None, "y")), c=jax.device_put(N, P("y", "x")))
         names.update(r=jax.device_put(N, P(None, None)), k=jax.device_put(A.reshape(16, 8), P("x", None)))
         names.update(gradient=lambda v, w: jax.grad(lambda u: jnp.sum(jnp.sin(u @ w)))(v))
+        names.update(once=jax.checkpoint(jnp.sin), W=jnp.ones((3, 1, 1)))
         names.update(auto=lambda f: names["auto_axes"](f, out_sharding=P(None, "y")))
     return names
 

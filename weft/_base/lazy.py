@@ -27,6 +27,7 @@ MODULES = {
     "device_programs": "weft.dispatch.device_programs",
     "donations": "weft.dispatch.donations",
     "misses": "weft.dispatch.cache_diagnostics",
+    "explicit": "weft.core.explicit",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
     "llvmlite_utils": "llvmlite.utils",

@@ -1,6 +1,6 @@
 """pmap: a function mapped over one axis of its arguments, with one element on each device: jit of ``shard_map``.
 
-    pmap(f, axis_name="i")(x:f32[8,3])     jit of shard_map of f over a mesh of 8 devices with the axis i, on f32[3]
+pmap(f, axis_name="i")(x:f32[8,3])     jit of shard_map of f over a mesh of 8 devices with the axis i, on f32[3]
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def pmap(
     """``fun`` on each device with its slice of the arguments, compiled.
 
     Arguments are cut along ``in_axes`` (as in ``vmap``) into as many slices as the axis is long, one for each of the
-    first of ``devices`` (by default all of ``backend``), and results are stacked along ``out_axes``; a result whose axis
-    is None is that of the first device. Collectives refer to the axis by ``axis_name``. Inside another ``pmap`` or
-    ``shard_map``, the axis is mapped by ``vmap``. ValueError where the axis is longer than there are devices, sizes
+    first of ``devices`` (by default all of ``backend``), and results are stacked along ``out_axes``; a result whose
+    axis is None is that of the first device. Collectives refer to the axis by ``axis_name``. Inside another ``pmap``
+    or ``shard_map``, the axis is mapped by ``vmap``. ValueError where the axis is longer than there are devices, sizes
     disagree, or ``axis_size`` is another; TypeError for axes that are no ints.
 
     >>> weft.pmap(lambda x: x - weft.lax.psum(x, "i"), axis_name="i")(jnp.arange(3.0)[None]).shape
@@ -90,8 +90,8 @@ def _devices(given: Sequence[Any] | None, backend: str | None, size: int) -> lis
     known = list(devices_module.devices(backend) if given is None else given)
     if size > len(known):
         raise ValueError(
-            f"[pmap] the mapped axis has size {size}, and there are {len(known)} devices: map over fewer elements, make "
-            "more virtual devices (the option num_cpu_devices), or use weft.vmap"
+            f"[pmap] the mapped axis has size {size}, and there are {len(known)} devices: map over fewer elements, "
+            "make more virtual devices (the option num_cpu_devices), or use weft.vmap"
         )
     return known[:size]
 
@@ -109,9 +109,7 @@ def _on_devices(
 
     def of_shards(*shards: Any) -> list[Any]:
         nonlocal out_tree
-        slices = [
-            x if place is None else shape.squeeze(x, (place,)) for x, place in zip(shards, places, strict=True)
-        ]
+        slices = [x if place is None else shape.squeeze(x, (place,)) for x, place in zip(shards, places, strict=True)]
         args, kwargs = runtime.tree_unflatten(tree, slices)
         result = fun(kwargs, *args)
         outs, out_tree = runtime.tree_flatten(result)

@@ -164,7 +164,7 @@ def _batched_spec(spec: PartitionSpec, dim: Dim, axis: Axis) -> PartitionSpec:
     if dim is None:
         return spec
     entries = [*spec, *[None] * (dim - len(spec))]
-    names = axis.spmd_name
+    names: Any = axis.spmd_name
     entries.insert(dim, None if names is None else names if len(names) > 1 else names[0])
     return PartitionSpec(*entries)
 
@@ -178,10 +178,7 @@ def _batch(
             raise ValueError(f"[vmap] spmd_axis_name {names} is used in the {word} of a shard_map inside: {specs}")
     local = axis._replace(size=axis.size // parts(params["mesh"], names))
     given = [_batched_spec(spec, dim, axis) for spec, dim in zip(in_specs, dims, strict=True)]
-    in_avals = [
-        shard_type(get_aval(value), spec, params["mesh"], params["check_vma"])
-        for value, spec in zip(values, given, strict=True)
-    ]
+    in_avals = [shard_type(get_aval(value), spec, params) for value, spec in zip(values, given, strict=True)]
     found: list[Dim] = []
 
     def flat(*shards: Any) -> list[Any]:

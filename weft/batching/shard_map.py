@@ -17,12 +17,10 @@ from weft.batching.vmap import spread
 from weft.core import avals, tracebacks, varying
 from weft.core import trace as tracing
 from weft.core.jaxpr import DebugInfo
-from weft.core.meshes import AxisType, BaseMesh, Mesh, get_abstract_mesh
+from weft.core.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh
 from weft.core.partition_specs import PartitionSpec
-from weft.core.shardings import NamedSharding, check_unique
-from weft.core.tracer import Tracer
+from weft.core.shardings import check_unique
 from weft.dispatch import flat_functions, function_names, signature
-from weft.dispatch import jit as jit_module
 
 _LOADED = shard_derivatives  # imported for the rules that it defines
 
@@ -53,11 +51,13 @@ class _Settings:
         self.names = frozenset(axis_names) or frozenset(self.mesh.axis_names)
         unknown = [name for name in self.names if name not in self.mesh.axis_names]
         if unknown:
-            raise ValueError(f"[{word}] axis_names {set(axis_names)} are not all axes of the mesh {self.mesh}: {unknown}")
+            raise ValueError(
+                f"[{word}] axis_names {set(axis_names)} are not all axes of the mesh {self.mesh}: {unknown}"
+            )
         if in_specs is INFER and any(self.mesh.type_of(name) is not AxisType.Explicit for name in self.names):
             raise TypeError(
-                f"[{word}] without in_specs, all mesh axes must be of type Explicit, so that the types of arguments say "
-                f"how they lie; {self.mesh} has others"
+                f"[{word}] without in_specs, all mesh axes must be of type Explicit, so that the types of arguments "
+                f"say how they lie; {self.mesh} has others"
             )
         if in_specs is not INFER and in_specs is not None:
             self._check_specs("in_specs", in_specs)
@@ -99,7 +99,7 @@ def _chosen_mesh(mesh: Any) -> Any:
                 "[shard_map] there is no mesh: give the argument `mesh`, or choose one by weft.set_mesh(mesh)"
             )
         return context
-    if not isinstance(mesh, BaseMesh):
+    if not isinstance(mesh, AbstractMesh | Mesh):
         raise TypeError(f"[shard_map] mesh is a weft.sharding.Mesh or AbstractMesh, got {mesh!r} of type {type(mesh)}")
     if mesh.empty:
         raise ValueError(f"[shard_map] the mesh has no axes: {mesh}")
@@ -130,11 +130,11 @@ def shard_map(
     ``axis_names``: the axes over which ``f`` is mapped, by default all; only these may be named. Without ``f``, gives a
     decorator.
 
-    With ``check_vma``, types inside say along which axes values differ (``f32[4]{V:i}``), and a result that ``out_specs``
-    claims to be the same everywhere is an error unless its type says so. ValueError for sizes that a mesh does not
-    divide, specs longer than the rank, and unknown axes; TypeError for what is no spec.
+    With ``check_vma``, types inside say along which axes values differ (``f32[4]{V:i}``), and a result that
+    ``out_specs`` claims to be the same everywhere is an error unless its type says so. ValueError for sizes that a mesh
+    does not divide, specs longer than the rank, and unknown axes; TypeError for what is no spec.
 
-    >>> mesh = weft.sharding.AbstractMesh((2,), ("i",))
+    >>> mesh, P = weft.sharding.AbstractMesh((2,), ("i",)), weft.sharding.PartitionSpec
     >>> f = weft.shard_map(lambda x: weft.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
     >>> f(jnp.arange(4.0)).tolist()
     [2.0, 4.0]
@@ -166,7 +166,7 @@ def smap(f: Callable[..., Any] | None = None, /, *, in_axes: Any = INFER, out_ax
     ``in_axes``: an int (the array axis that is cut), None (not cut), or a tuple with one for each argument;
     ``out_axes`` is a tree of them for the result. TypeError for anything else.
 
-    >>> with weft.set_mesh(weft.make_mesh((1,), ("i",))):
+    >>> with weft.set_mesh(weft.make_mesh((1,), ("i",), axis_types=(weft.sharding.AxisType.Auto,))):
     ...     weft.smap(lambda x: weft.lax.psum(x, "i"), in_axes=0, out_axes=None, axis_name="i")(jnp.ones(2)).tolist()
     [1.0, 1.0]
     """
@@ -175,7 +175,9 @@ def smap(f: Callable[..., Any] | None = None, /, *, in_axes: Any = INFER, out_ax
     if isinstance(axis_name, list | tuple):
         raise TypeError(f"[smap] axis_name is the name of one mesh axis, got {axis_name!r}")
     if not (in_axes is None or in_axes is INFER or isinstance(in_axes, int | tuple)):
-        raise TypeError(f"[smap] in_axes is an int, None or a tuple with one of them for each argument, got {in_axes!r}")
+        raise TypeError(
+            f"[smap] in_axes is an int, None or a tuple with one of them for each argument, got {in_axes!r}"
+        )
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if axes is not INFER and not all(isinstance(leaf, int) for leaf in tree_util.tree_leaves(axes)):
             raise TypeError(f"[smap] {word} has ints and None as leaves, got {axes!r}")
@@ -206,6 +208,7 @@ def _call(settings: _Settings, args: tuple[Any, ...]) -> Any:
     paths = signature.leaf_paths(fun, signature.Call(args, {}, (), len(args)))
     words = [path for path, has in zip(paths, cut, strict=True) if has]
     _check_operands(settings, in_avals, in_specs, words)
+    _check_explicit(settings, operands, in_specs, words)
     out_tree: Any = None
     wanted: list[PartitionSpec] = []
 
@@ -219,10 +222,7 @@ def _call(settings: _Settings, args: tuple[Any, ...]) -> Any:
         _check_rank(settings, result, outs, wanted)
         return [varying.widened(out, axes_of_spec(spec)) for out, spec in zip(outs, wanted, strict=True)]
 
-    local = [
-        shard_type(aval, spec, settings.mesh, settings.check_vma)
-        for aval, spec in zip(in_avals, in_specs, strict=True)
-    ]
+    local = [shard_type(aval, spec, params) for aval, spec in zip(in_avals, in_specs, strict=True)]
     info = DebugInfo("shard_map", function_names.source_of(fun), words)
     with inside(params):
         closed, out_avals = tracing.trace_to_jaxpr(flat, local, info)
@@ -236,20 +236,19 @@ def _specs_of_arguments(settings: _Settings, args: tuple[Any, ...], leaves: list
     """The spec of each argument leaf; None for one that is passed as it is."""
     if settings.in_specs is not INFER:
         return spread(settings.in_specs, args, "shard_map in_specs")
-    found: list[Any] = []
-    for leaf in leaves:
-        sharding = avals.get_aval(leaf).sharding if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
-        if not isinstance(sharding, NamedSharding):
-            if isinstance(leaf, Tracer):
-                raise NotImplementedError("[shard_map] without in_specs, for a traced argument: give in_specs")
-            found.append(PartitionSpec())
-            continue
-        entries = [
-            tuple([name for name in axes_of_dimension(sharding.spec, d) if name in settings.names]) or None
-            for d in range(len(sharding.spec))
-        ]
-        found.append(PartitionSpec(*entries))
-    return found
+    return [_own_spec(leaf, settings) for leaf in leaves]
+
+
+def _own_spec(leaf: Any, settings: _Settings) -> PartitionSpec:
+    """How an argument lies along the axes over which the function is mapped, as its type says it."""
+    own = getattr(avals.get_aval(leaf), "explicit_sharding", None)
+    if own is None:
+        return PartitionSpec()
+    entries = [
+        tuple([name for name in axes_of_dimension(own.spec, d) if name in settings.names]) or None
+        for d in range(len(own.spec))
+    ]
+    return PartitionSpec(*entries)
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------
@@ -263,8 +262,8 @@ def _check_operands(
     for aval, spec, word in zip(in_avals, in_specs, words, strict=True):
         if len(spec) > aval.ndim:
             raise ValueError(
-                f"[shard_map] {name}: the argument {word} of type {aval.str_short()} has {aval.ndim} dimensions, and its "
-                f"spec in in_specs is {spec}, which has {len(spec)} entries"
+                f"[shard_map] {name}: the argument {word} of type {aval.str_short()} has {aval.ndim} dimensions, and "
+                f"its spec in in_specs is {spec}, which has {len(spec)} entries"
                 + ("; for a scalar, use P()" if aval.ndim == 0 else "")
             )
         for dimension, extent in enumerate(aval.shape):
@@ -274,9 +273,26 @@ def _check_operands(
                 sizes = ", ".join([f"{axis!r} of size {mesh.shape[axis]}" for axis in axes])
                 raise ValueError(
                     f"[shard_map] {name}: dimension {dimension} of the argument {word} of type {aval.str_short()} has "
-                    f"size {extent}, which cannot be cut into {count} equal parts; its spec in in_specs is {spec}, with "
-                    f"the mesh axes {sizes}. Pad the array, or choose other mesh axes"
+                    f"size {extent}, which cannot be cut into {count} equal parts; its spec in in_specs is {spec}, "
+                    f"with the mesh axes {sizes}. Pad the array, or choose other mesh axes"
                 )
+
+
+def _check_explicit(
+    settings: _Settings, operands: Sequence[Any], in_specs: Sequence[PartitionSpec], words: Sequence[str]
+) -> None:
+    """ValueError for a spec that is not what the type of an argument says, on a mesh all of whose axes are explicit."""
+    mesh = settings.mesh
+    if settings.names != frozenset(mesh.axis_names) or len(mesh.explicit_axes) < len(mesh.axis_names):
+        return
+    for leaf, spec, word in zip(operands, in_specs, words, strict=True):
+        own = _own_spec(leaf, settings)
+        rank = avals.get_aval(leaf).ndim
+        if any(axes_of_dimension(own, d) != axes_of_dimension(spec, d) for d in range(rank)):
+            raise ValueError(
+                f"[shard_map] the argument {word} lies as {own}, as its type says, and its spec in in_specs is {spec}: "
+                "leave out in_specs, which are then taken from the types, or move it by weft.reshard"
+            )
 
 
 def _check_rank(settings: _Settings, result: Any, outs: Sequence[Any], wanted: Sequence[PartitionSpec]) -> None:
@@ -285,9 +301,9 @@ def _check_rank(settings: _Settings, result: Any, outs: Sequence[Any], wanted: S
         aval = flat_functions.check_leaf(out)
         if len(spec) > aval.ndim:
             raise ValueError(
-                f"[shard_map] {function_names.function_name(settings.fun)}: the result{path} of type {aval.str_short()} "
-                f"has {aval.ndim} dimensions, and its spec in out_specs is {spec}, which has {len(spec)} entries. Give "
-                "it a dimension along which the shards are joined, or shorten the spec"
+                f"[shard_map] {function_names.function_name(settings.fun)}: the result{path} of type "
+                f"{aval.str_short()} has {aval.ndim} dimensions, and its spec in out_specs is {spec}, which has "
+                f"{len(spec)} entries. Give it a dimension along which the shards are joined, or shorten the spec"
             )
 
 
@@ -301,6 +317,6 @@ def _check_same(settings: _Settings, out_tree: Any, out_avals: Sequence[Any], wa
                 f"[shard_map] {function_names.function_name(settings.fun)}: the result{path} has the type "
                 f"{aval.str_short()}, so that it may differ along the mesh axes {differs}; its spec in out_specs is "
                 f"{spec}, which says that it is the same along them. Name these axes in the spec, combine the values "
-                "(lax.psum, lax.pmax, lax.all_gather with to='invarying'), or, if they are the same in a way that types "
-                "do not show, give shard_map the argument check_vma=False"
+                "(lax.psum, lax.pmax, lax.all_gather with to='invarying'), or, if they are the same in a way that "
+                "types do not show, give shard_map the argument check_vma=False"
             )

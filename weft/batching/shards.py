@@ -19,15 +19,17 @@ from typing import Any
 from weft import runtime
 from weft._base.record import NamedTuple
 from weft.batching.batch_trace import map_flat
-from weft.core import axis_names, kinds, varying
+from weft.core import axis_names, explicit, kinds, varying
 from weft.core import trace as tracing
-from weft.core.axis_names import Axis, ManualExtent, NamedAxis
 from weft.core.avals import get_aval
+from weft.core.axis_names import Axis, ManualExtent, NamedAxis
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
-from weft.core.meshes import AbstractMesh, AxisType, use_abstract_mesh
+from weft.core.meshes import AbstractMesh, AxisType, Mesh, use_abstract_mesh
 from weft.core.partition_specs import PartitionSpec
 from weft.core.ref_types import ProgramPrimitive
+from weft.core.shardings import NamedSharding
+from weft.effects import callbacks
 from weft.operations import collectives, exchanges, shape
 from weft.operations.mapped import Dim, in_front
 
@@ -54,18 +56,36 @@ def parts(mesh: Any, names: Sequence[Any]) -> int:
     return math.prod([mesh.shape[name] for name in names])
 
 
-def shard_type(aval: Any, spec: PartitionSpec, mesh: Any, check_vma: bool) -> Any:
-    """The type of a shard of a value of type ``aval``."""
+def shard_type(aval: Any, spec: PartitionSpec, params: dict[str, Any]) -> Any:
+    """The type of a shard of a value of type ``aval``; it lies along explicit axes that are not mapped as before."""
+    mesh, manual = params["mesh"], params["newly_manual_axes"]
     sizes = [n // parts(mesh, axes_of_dimension(spec, d)) for d, n in enumerate(aval.shape)]
-    differs = (*aval.varying, *(axes_of_spec(spec) if check_vma else ()))
-    return aval.update(shape=tuple(sizes), varying=in_mesh_order(mesh, differs))
+    differs = (*aval.varying, *(axes_of_spec(spec) if params["check_vma"] else ()))
+    made = aval.update(shape=tuple(sizes), varying=in_mesh_order(mesh, differs), sharding=None)
+    if aval.explicit_sharding is None:
+        return made
+    own = aval.explicit_sharding.spec
+    rest = [
+        tuple([name for name in axes_of_dimension(own, dimension) if name not in manual]) or None
+        for dimension in range(len(own))
+    ]
+    return explicit.sharded(made, NamedSharding(manual_mesh(mesh, manual), PartitionSpec(*rest)))
 
 
-def whole_type(aval: Any, spec: PartitionSpec, mesh: Any, manual: frozenset[Any]) -> Any:
+def whole_type(aval: Any, spec: PartitionSpec, params: dict[str, Any]) -> Any:
     """The type of the value that shards of type ``aval`` make together."""
+    mesh, manual = params["mesh"], params["newly_manual_axes"]
     sizes = [n * parts(mesh, axes_of_dimension(spec, d)) for d, n in enumerate(aval.shape)]
     outer = tuple([name for name in aval.varying if name not in manual])
-    return aval.update(shape=tuple(sizes), varying=outer)
+    made = aval.update(shape=tuple(sizes), varying=outer, sharding=None)
+    if aval.explicit_sharding is None and not mesh.explicit_axes:
+        return made
+    own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
+    entries = [
+        (*axes_of_dimension(spec, dimension), *axes_of_dimension(own, dimension)) or None
+        for dimension in range(aval.ndim)
+    ]
+    return explicit.sharded(made, NamedSharding(mesh.abstract_mesh, PartitionSpec(*entries)))
 
 
 # -- the primitive ----------------------------------------------------------------------------------------------------
@@ -96,17 +116,15 @@ def _type_shard_map(
     check_vma: bool,
     newly_manual_axes: frozenset[Any],
 ) -> Any:
+    params = {"mesh": mesh, "check_vma": check_vma, "newly_manual_axes": newly_manual_axes}
     for place, (aval, spec, v) in enumerate(zip(in_avals, in_specs, jaxpr.invars, strict=True)):
-        local = shard_type(aval, spec, mesh, check_vma)
+        local = shard_type(aval, spec, params)
         if (local.shape, local.dtype, local.varying) != (v.aval.shape, v.aval.dtype, v.aval.varying):
             raise TypeError(
                 f"[shard_map] operand {place} of type {aval.str_short()} with the spec {spec} has shards of type "
                 f"{local.str_short()}, the program takes {v.aval.str_short()}"
             )
-    outs = [
-        whole_type(atom.aval, spec, mesh, newly_manual_axes)
-        for atom, spec in zip(jaxpr.outvars, out_specs, strict=True)
-    ]
+    outs = [whole_type(atom.aval, spec, params) for atom, spec in zip(jaxpr.outvars, out_specs, strict=True)]
     mine = frozenset([NamedAxis(name) for name in newly_manual_axes])
     return outs, jaxpr.effects - mine
 
@@ -117,9 +135,35 @@ def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
     return params["jaxpr"].memoize(key, lambda jaxpr: _on_whole(**params))
 
 
-shard_map_p = ProgramPrimitive("shard_map", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
+def _shards(params: dict[str, Any]) -> kinds.Shards:
+    """The program of one device, where each has a process of its own."""
+    jaxpr = plain_program(params["jaxpr"])
+    pairs = (jaxpr.invars, params["in_specs"]), (jaxpr.outvars, params["out_specs"])
+    ins, outs = (
+        tuple([
+            tuple([axes_of_dimension(spec, d) for d in range(atom.aval.ndim)])
+            for atom, spec in zip(atoms, specs, strict=True)
+        ])
+        for atoms, specs in pairs
+    )  # fmt: skip
+    return kinds.Shards(jaxpr, params["newly_manual_axes"], ins, outs)
+
+
+_KIND = kinds.Higher(inline=_inlined, shards=_shards)
+shard_map_p = ProgramPrimitive("shard_map", _KIND, multiple_results=True, memoize=False)
 shard_map_p.def_effectful_abstract_eval(_type_shard_map)
 shard_map_p.inside = inside
+
+
+def _result_shardings(params: dict[str, Any]) -> list[NamedSharding | None]:
+    """How the results lie: not said for a mesh without devices, or one of which axes are left to the outside."""
+    mesh = params["mesh"]
+    if not isinstance(mesh, Mesh):
+        return [None] * len(params["out_specs"])
+    return [NamedSharding(mesh, spec) for spec in params["out_specs"]]
+
+
+shard_map_p.result_shardings = _result_shardings
 
 
 def bind(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -169,7 +213,7 @@ def _plain_program(jaxpr: Jaxpr) -> Jaxpr:
     env: dict[Any, Any] = {}
 
     def binder(v: Var) -> Var:
-        env[v] = v if not getattr(v.aval, "varying", ()) else type(v)(v.aval.update(varying=()))
+        env[v] = v if not _says_more(v.aval) else type(v)(_plain_value(v.aval))
         return env[v]
 
     def read(atom: Any) -> Any:
@@ -186,7 +230,9 @@ def _plain_program(jaxpr: Jaxpr) -> Jaxpr:
         params = {name: _plain_value(value) for name, value in eqn.params.items()} | more
         if primitive is shard_map_p:
             params["check_vma"] = False
-        outvars = [v if type(v) is DropVar and not v.aval.varying else binder(v) for v in eqn.outvars]
+        if primitive is callbacks.pure_callback_p and params["vmap_method"] is None:
+            params["vmap_method"] = "sequential"  # each device calls it with its own values
+        outvars = [v if type(v) is DropVar and not _says_more(v.aval) else binder(v) for v in eqn.outvars]
         eqns.append(eqn.replace(invars=operands, outvars=outvars, primitive=primitive, params=params))
     outvars = [read(atom) for atom in jaxpr.outvars]
     return Jaxpr(constvars, invars, outvars, eqns, joined_effects(eqns), jaxpr.debug_info)
@@ -200,8 +246,13 @@ def _plain_value(value: Any) -> Any:
     if type(value) in (tuple, list) and any(isinstance(item, (Jaxpr, ClosedJaxpr)) for item in value):
         return type(value)([_plain_value(item) for item in value])
     if type(value) is runtime.ShapedArray:
-        return value.update(varying=())
+        return value.update(varying=(), sharding=None)
     return value
+
+
+def _says_more(aval: Any) -> bool:
+    """Whether a type says along which axes values vary or lie."""
+    return type(aval) is runtime.ShapedArray and (bool(aval.varying) or aval.explicit_sharding is not None)
 
 
 # -- in one process ---------------------------------------------------------------------------------------------------
@@ -212,7 +263,10 @@ def _on_whole(
 ) -> ClosedJaxpr:
     jaxpr = plain_program(jaxpr)
     axes = [Axis(size, name) for name, size in mesh.shape_tuple if name in newly_manual_axes]
-    in_avals = [whole_type(v.aval, spec, mesh, frozenset()) for v, spec in zip(jaxpr.invars, in_specs, strict=True)]
+    params = {"mesh": mesh, "newly_manual_axes": newly_manual_axes}
+    in_avals = [
+        whole_type(v.aval, spec, params).update(sharding=None) for v, spec in zip(jaxpr.invars, in_specs, strict=True)
+    ]
 
     def run(*shards: Any) -> list[Any]:
         return eval_jaxpr(jaxpr, (), *shards)

@@ -43,8 +43,9 @@ def vmap(
     tree that is a prefix of the argument's. Keyword arguments are mapped along axis 0. ``out_axes`` likewise for the
     result. ``axis_size`` is needed only if nothing is mapped. ``axis_name`` is the name by which collectives in ``fun``
     (such as ``lax.psum``) refer to the mapped axis; ``spmd_axis_name`` names a mesh axis, along which the mapped axis
-    lies in a ``shard_map`` inside. A result whose ``out_axes`` is None must be the same for all elements, or with ``sum_match`` is summed over
-    them. ValueError for axes that do not exist or sizes that disagree, TypeError for axes that are not ints.
+    lies in a ``shard_map`` inside. A result whose ``out_axes`` is None must be the same for all elements, or with
+    ``sum_match`` is summed over them. ValueError for axes that do not exist or sizes that disagree, TypeError for axes
+    that are not ints.
 
     >>> weft.vmap(jnp.dot, in_axes=(0, None))(jnp.arange(6.0).reshape(3, 2), jnp.ones(2)).tolist()
     [1.0, 5.0, 9.0]

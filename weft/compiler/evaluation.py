@@ -52,7 +52,7 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     else:
         program = _program(primitive, avals, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
-    if 0 <= place <= 1 or devices.is_remote(place):
+    if devices.is_remote(place) or (0 <= place <= 1 and primitive.result_shardings is None):
         results = program.executable.run([*program.consts, *arrays])
     else:
         out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
@@ -165,7 +165,7 @@ def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> An
 def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[ClosedJaxpr, str]:
     """The program of one equation (or that which the equation calls), and its name."""
     kind = primitive.kind
-    if isinstance(kind, kinds.Higher):
+    if isinstance(kind, kinds.Higher) and primitive.result_shardings is None:
         inner = kind.inline(params)
         if inner is not None:
             return inner, params.get("name", primitive.name)

@@ -10,21 +10,15 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import codegen
 from weft._base import target
 from weft.compiler import cache
 from weft.compiler.instructions import Instruction, Kernel, Nested, Routine
 from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run
 from weft.core.jaxpr import ClosedJaxpr
-from weft.loops import ir
-from weft.loops.schedule import BLOCK, BLOCK_ROWS, Lowered
+from weft.loops import costs, ir
+from weft.loops.parallel import partial_bytes, split_at, split_of
+from weft.loops.schedule import Lowered
 
-VECTOR_GRAIN = 16  # chunks of a split vector dimension are multiples of so many vectors
-COLUMN_GRAIN = 4  # the same if every point has reduced dimensions
-WIDE_GRAIN = 16  # and if there are enough columns
-ENOUGH_BLOCKS = 8  # blocks of rows, enough for the threads
-LIGHT = 8.0  # cost of the operations at a point
-ENOUGH_CHUNKS = 16  # points of the first dimension from which it is split instead of the vector dimension
 UNKNOWN_TRIPS = 1000  # assumed iterations of a loop that ends by a condition
 
 Split = tuple[str, int, int, float, int, int, int, int]  # the fields of a Kernel from ``split`` on
@@ -81,7 +75,7 @@ def split_call(nest: ir.Nest, extents: Sequence[int], points: int, ns_per_point:
     vector = extents[nest.vector] if nest.vector is not None else 1
     blocks = extent if split == "blocks" else 0
     return (
-        split, extent, grain, points * ns_per_point, codegen.scratch_bytes(nest, extents),
+        split, extent, grain, points * ns_per_point, costs.scratch_bytes(nest, extents),
         partial_bytes(nest, extents, blocks), first, vector,
     )  # fmt: skip
 
@@ -89,7 +83,7 @@ def split_call(nest: ir.Nest, extents: Sequence[int], points: int, ns_per_point:
 def _chain(entry: Chain, kernel: Any) -> Kernel:
     """A chain of kernels as one kernel: the parameters one after the other, and where each begins."""
     begins = 1 + len(entry.runs) * ir.CHAIN_WORDS
-    scratch = max(codegen.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
+    scratch = max(costs.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
     partial_at = -(-scratch // 64) * 64
     words, blocks, partial = [entry.block], b"", 0
     for run in entry.runs:
@@ -111,43 +105,4 @@ def _chain(entry: Chain, kernel: Any) -> Kernel:
 
 
 def nanoseconds(run: Run) -> float:
-    return run.lowered.points * codegen.cost(run.lowered.nest)
-
-
-def split_of(low: Lowered) -> tuple[str, int, int]:
-    """(the dimension that the runtime may split, its extent, the grain of chunks)."""
-    return split_at(low.nest, low.extents)
-
-
-def split_at(nest: ir.Nest, extents: Sequence[int]) -> tuple[str, int, int]:
-    """The same of a nest whose dimensions have these extents."""
-    if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
-        return "blocks", -(-extents[0] // BLOCK), 1
-    if nest.split:  # split rows if there are few columns, or many with a body so cheap that whole rows are read as fast
-        blocks, chunks = -(-extents[1] // BLOCK_ROWS), -(-extents[0] // (nest.width * COLUMN_GRAIN))
-        if blocks > max(chunks, 1) or (blocks >= ENOUGH_BLOCKS and _is_light(nest)):
-            return "blocks", blocks, 1
-    if not nest.dims or nest.dims[0].role == "reduced":
-        return "none", 0, 1
-    vector = nest.vector if nest.vector is not None and nest.dims[nest.vector].role == "parallel" else None
-    if vector == 0 and len(nest.dims) > 1:  # each column takes long
-        grain = WIDE_GRAIN if extents[0] >= 4 * WIDE_GRAIN * nest.width else COLUMN_GRAIN
-        return "vector", extents[0], nest.width * grain
-    if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
-        return "vector", extents[vector], nest.width * VECTOR_GRAIN
-    return "first", extents[0], 1
-
-
-def _is_light(nest: ir.Nest) -> bool:
-    """Whether a point, and the end of a column, take only a few instructions."""
-    statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
-    return sum(s.kind.cost for s in statements if isinstance(s, ir.Apply)) <= LIGHT
-
-
-def partial_bytes(nest: ir.Nest, extents: Sequence[int], blocks: int) -> int:
-    """Bytes of the accumulators that a split nest leaves between its two passes."""
-    if not nest.split:
-        return 0
-    count = sum(len(reduce.accumulators) for phase in nest.phases for reduce in phase.reductions)
-    columns = extents[0] if nest.dims[0].role == "parallel" else 1
-    return count * blocks * columns * 16
+    return run.lowered.points * costs.nanoseconds(run.lowered.nest)

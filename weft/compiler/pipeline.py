@@ -46,7 +46,7 @@ from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
-from weft.loops import lower, printer, routine, routine_printer, schedule
+from weft.loops import costs, lane_tiles, lower, printer, routine, routine_printer, schedule, schedule_printer
 from weft.loops.schedule import Lowered
 
 _log = logging.getLogger("weft.compiler")
@@ -168,7 +168,7 @@ class Program:
         moved, flops, nanoseconds = 0.0, 0.0, 0.0
         for run in self.plan.runs():
             moved += bytes_moved(run.lowered)
-            nanoseconds += run.lowered.points * codegen.cost(run.lowered.nest)
+            nanoseconds += run.lowered.points * costs.nanoseconds(run.lowered.nest)
             flops += run.lowered.points * operations_per_point(run.lowered)
         for product in self.plan.products():
             dims = (*product.batch, *product.rows, *product.columns, *product.summed)
@@ -314,7 +314,9 @@ def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
 
 
 def _loops_text(nest: Any) -> str:
-    return routine_printer.text(nest) if isinstance(nest, routine.Routine) else printer.text(nest)
+    if isinstance(nest, routine.Routine):
+        return routine_printer.text(nest, lane_tiles.text(nest, target.host()) if nest.lanes else "")
+    return printer.text(nest, schedule_printer.text(nest, target.host()))
 
 
 def _nest_of(entry: Any) -> Any:

@@ -14,6 +14,7 @@ from weft import runtime
 from weft._base.record import Record
 from weft.control.bodies import Body, same_type, varying_axes
 from weft.core import avals as avals_module
+from weft.core import varying
 from weft.dispatch import signature
 from weft.operations import convert
 
@@ -29,10 +30,12 @@ def settled(
     tree: Any,
     what: str,
     names: Callable[[], list[str]],
+    own: bool = False,
 ) -> tuple[Body, list[Any]]:
     """(the body traced on the final types, the initial values converted to them).
 
-    ``trace(avals)`` gives the body, the structure and the types of the state it returns.
+    ``trace(avals)`` gives the body, the structure and the types of the state it returns. In loops of weft's ``own``
+    functions, whose initial values are often constants, these vary along the mesh axes along which the state does.
     """
     body, out_tree, out_avals = trace(avals)
     check_structure(tree, out_tree, what, names)
@@ -45,8 +48,16 @@ def settled(
         avals = promoted
         body, out_tree, out_avals = trace(avals)
         check_structure(tree, out_tree, what, names)
+    while own and any(map(_more_axes, avals, out_avals)):  # ends: there are only so many axes
+        values = [varying.widened(value, varying_axes(after)) for value, after in zip(values, out_avals, strict=True)]
+        avals = [avals_module.get_aval(value) for value in values]
+        body, out_tree, out_avals = trace(avals)
     check_types(avals, out_avals, what, names)
     return body, values
+
+
+def _more_axes(before: Any, after: Any) -> bool:
+    return not set(varying_axes(after)) <= set(varying_axes(before))
 
 
 def _promoted(before: Any, after: Any) -> Any:

@@ -225,26 +225,18 @@ def short_text(aval: Any) -> str:
     """``f32[3,4]``, as in printed jaxprs."""
     if type(aval) is not ShapedArray:
         return aval.str_short(short_dtypes=True)
-    if aval.explicit_sharding is not None:
+    if aval.explicit_sharding is not None or aval.varying:
         return aval.str_short(short_dtypes=True)
-    return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]{_varying_text(aval)}"
+    return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
 
 
 def long_text(aval: Any) -> str:
     """``float32[3,4]``, as in error messages; weakness is not shown."""
     if type(aval) is not ShapedArray:
         return str(aval)
-    if aval.explicit_sharding is not None:
+    if aval.explicit_sharding is not None or aval.varying:
         return aval.str_short(short_dtypes=False)
-    return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]{_varying_text(aval)}"
-
-
-def _varying_text(aval: ShapedArray) -> str:
-    """``{V:i}``, the mesh axes along which values differ; nothing if there are none."""
-    names = aval.varying
-    if not names:
-        return ""
-    return f"{{V:({','.join(map(str, names))})}}" if len(names) > 1 else f"{{V:{names[0]}}}"
+    return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
 
 
 class _ShortNames(dict[Any, str]):

@@ -264,8 +264,8 @@ class Resolve(Record):
 
     The compiler traces ``expand`` on the operands' avals, and inlines the result. ``of_keys``: the primitive takes or
     gives random keys, and ``expand`` gets, beside their words, their dtype as ``key_type``.
-    ``factors(in_avals, out_avals, params)`` gives its ``core.factors.Factors``, if each of several devices can run it on
-    a part of its operands.
+    ``factors(in_avals, out_avals, params)`` gives its ``core.factors.Factors``, if each of several devices can run it
+    on a part of its operands.
     """
 
     expand: Callable[..., Any]
@@ -331,10 +331,26 @@ class Opaque(Record):
     """
 
 
+class Shards(Record):
+    """A program of the shards of one device: for each operand and result the axes that each dimension is cut along.
+
+    ``axes``: all axes of the mesh along which devices run it. It has no constants.
+    """
+
+    program: Any
+    axes: frozenset[Any]
+    in_specs: tuple[Any, ...]
+    out_specs: tuple[Any, ...]
+
+
 class Higher(Record):
-    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None."""
+    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None.
+
+    ``shards(params)``: the program that each device of a mesh runs instead, if the user wrote one.
+    """
 
     inline: Callable[[Params], Any]
+    shards: Callable[[Params], Shards] | None = None
 
 
 Kind = (

@@ -92,8 +92,10 @@ class Primitive:
     call_primitive = False
     always_batched = False  # True if the batching rule runs even for operands that are not mapped
     lowering: Callable[..., Any] | None = None
-    types_shardings = False  # True if the abstract evaluation says how results lie on explicit mesh axes
+    # How results lie on the devices of a mesh, if the parameters say so: ``(params) -> shardings``, None where not said
+    result_shardings: Callable[[dict[str, Any]], Sequence[Any]] | None = None
     inside: Callable[[dict[str, Any]], Any] = staticmethod(lambda params: contextlib.nullcontext())
+    types_shardings = False  # True if the abstract evaluation says how results lie on explicit mesh axes
     # JAX's words for what no primitive of weft's has
     ref_primitive = skip_canonicalization = ref_allocating = False
 
@@ -123,9 +125,9 @@ class Primitive:
         self.batch: Any = MISSING
         self.batch_axis: Any = None  # used instead of ``batch`` where the name of the mapped axis matters
         self.axis_names: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None  # params -> the names it refers to
+        self.varying: Callable[..., Any] | None = None  # (axes of an operand, params) -> those of the result
         # the parameters that hold extents, for operands of other shapes; None: none do
         self.extents: Callable[[dict[str, Any], Extents], dict[str, Any]] | None = None
-        self.varying: Callable[..., Any] | None = None  # (axes of an operand, params) -> those of the result
         self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
         self._abstract_eval: Callable[..., Any] | None = None
         self._effectful = False
@@ -241,14 +243,14 @@ class Primitive:
     def _type(self, in_avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         if self.refuses_refs and any(hasattr(aval, "inner_aval") for aval in in_avals):
             raise TypeError(f"{self.name} takes arrays, got a mutable array reference: read it, as in ref[...]")
-        if not self.types_shardings and type(self.kind) not in _PROGRAMS and any(map(_lies, in_avals)):
+        if not self.types_shardings and type(self.kind) not in PROGRAMS and any(map(_lies, in_avals)):
             return lazy.submodule("weft.core.explicit").typed(self, in_avals, params)
         if self._abstract_eval is None:
             raise NotImplementedError(
                 f"Abstract evaluation for '{self.name}' not implemented: the types of its results are unknown. Give "
                 f"it a rule: {self.name}_p.def_abstract_eval(lambda *avals, **params: ShapedArray(shape, dtype))"
             )
-        if any([getattr(aval, "varying", ()) for aval in in_avals]) and type(self.kind) not in varying.PROGRAMS:
+        if any(map(_varies, in_avals)) and type(self.kind) not in varying.PROGRAMS:
             return varying.typed(self, in_avals, params)
         if type(self.kind) is not kinds.Opaque:
             out = self._abstract_eval(*in_avals, **params)
@@ -288,7 +290,7 @@ class Primitive:
         return (_lookup, (self.name,)) if registry.get(self.name) is self else super().__reduce_ex__(protocol)
 
 
-_PROGRAMS = frozenset(
+PROGRAMS = frozenset(
     (kinds.Loop, kinds.Branch, kinds.Higher, kinds.Routine, kinds.Opaque, kinds.Effect)
 )  # whose results are typed by the programs inside
 
@@ -296,6 +298,10 @@ _PROGRAMS = frozenset(
 def _lies(aval: Any) -> bool:
     """Whether a type says how values lie on a mesh."""
     return getattr(aval, "explicit_sharding", None) is not None
+
+
+def _varies(aval: Any) -> bool:
+    return bool(getattr(aval, "varying", ()))
 
 
 def missing_rule(primitive: Primitive, text: str, how: str) -> NotImplementedError:

@@ -1,9 +1,10 @@
 """Which values differ between the devices of a mesh: the axes in the types of programs of shards.
 
-In the program of one shard, ``f32[2]{V:i}`` is the type of a value that differs along the mesh axis ``i``, and ``f32[2]``
-that of one that is the same on all devices. Operands of an operation agree in these axes: ``Agreement`` lets those that
-differ along fewer axes vary along all (``pvary``), before any transformation sees the operation, and the result has the
-axes of the operands. Rules of typing know nothing of it. Collectives state their own (``Primitive.varying``)::
+In the program of one shard, ``f32[2]{V:i}`` is the type of a value that differs along the mesh axis ``i``, and
+``f32[2]`` that of one that is the same on all devices. Operands of an operation agree in these axes: ``Agreement`` lets
+those that differ along fewer axes vary along all (``pvary``), before any transformation sees the operation, and the
+result has the axes of the operands. Rules of typing know nothing of it. Collectives state their own
+(``Primitive.varying``)::
 
     mul a:f32[2]{V:i} b:f32[]     ->     c:f32[]{V:i} = pvary[axes=('i',)] b; d:f32[2]{V:i} = mul a c
 """

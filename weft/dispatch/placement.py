@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import runtime
 from weft._base import lazy
-from weft.core import avals, explicit, kinds, tracebacks
+from weft.core import avals, kinds, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import Jaxpr, subjaxprs
 from weft.core.meshes import chosen_mesh
@@ -38,7 +38,7 @@ class ArrayCopySemantics(enum.Enum):
 
 
 def _put_type(x: Any, *, devices: Sequence[Any], **_: Any) -> Any:
-    return x if devices[0] is None else explicit.sharded(x, devices[0])
+    return x if devices[0] is None else lazy.explicit.sharded(x, devices[0])
 
 
 def _eager(params: dict[str, Any]) -> Callable[[Any], Any] | None:
@@ -176,8 +176,8 @@ def spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
 
 
 def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
-    if isinstance(leaf, Tracer):
-        check_fits("device_put args", target, leaf.shape)
+    if isinstance(leaf, Tracer) or (target is not None and tracing.recorder() is not None):
+        check_fits("device_put args", target, np.shape(leaf))
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
         return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(target,), srcs=(None,))
     if isinstance(leaf, runtime.Array):
@@ -204,7 +204,7 @@ def _typed(array: Any, target: Any) -> Any:
     """The array with the type that says how it lies along explicit axes of a mesh."""
     if target is None or (array.aval.explicit_sharding is None and not isinstance(target, NamedSharding)):
         return array
-    aval = explicit.sharded(array.aval, target)
+    aval = lazy.explicit.sharded(array.aval, target)
     return array if aval is array.aval else runtime.array_alias(array, aval)
 
 

@@ -28,7 +28,7 @@ def _moved_type(x: Any, *, dst_sharding: NamedSharding, **_: Any) -> Any:
 
 
 def _eager(params: dict[str, Any]) -> Callable[[Any], Any]:
-    return lambda x: placement.device_put(x, _on_mesh(params["dst_sharding"], params["concrete_mesh"]))
+    return lambda x: placement.device_put(x, on_mesh(params))
 
 
 def _asked(params: dict[str, Any]) -> Any:
@@ -58,15 +58,21 @@ reshard_p.transpose = _transposed
 
 
 def _batch(size: int, args: Any, dims: Any, *, dst_sharding: Any, concrete_mesh: Any) -> tuple[Any, Any]:
-    """The mapped dimension is not cut."""
+    """The mapped dimension lies as before."""
     (x,), (dim,) = args, dims
+    own = avals.get_aval(x).explicit_sharding
     entries = list(dst_sharding.spec.padded(dim).partitions)
-    entries.insert(dim, None)
+    entries.insert(dim, None if own is None else own.spec.partitions[dim])
     target = dst_sharding.update(spec=dst_sharding.spec.update(entries))
     return reshard_p.bind(x, dst_sharding=target, concrete_mesh=concrete_mesh), dim
 
 
 reshard_p.batch = _batch
+
+
+def on_mesh(params: dict[str, Any]) -> NamedSharding:
+    """The sharding that an equation ``reshard`` gives, on the devices of its mesh."""
+    return _on_mesh(params["dst_sharding"], params["concrete_mesh"])
 
 
 def _on_mesh(sharding: NamedSharding, mesh: Any) -> NamedSharding:

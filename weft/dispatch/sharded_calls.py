@@ -18,9 +18,9 @@ import numpy as np
 from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, subjaxprs
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
-from weft.dispatch import devices, jit_calls, placement, shardings, signature
+from weft.dispatch import devices, jit_calls, placement, resharding, shardings, signature
 from weft.dispatch.function_names import function_name
 from weft.dispatch.struct import ShapeDtypeStruct
 
@@ -217,7 +217,9 @@ def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Shardin
     else:
         return None
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    return ins, _given_results(trace, lying), named
+    said = _said(trace.closed.jaxpr)
+    outs = [given or own for given, own in zip(_given_results(trace, lying), said, strict=True)]
+    return ins, outs, named
 
 
 def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
@@ -237,7 +239,7 @@ def places_of_operation(
     """
     if place < 0:
         devices.check_same_device(name, args, [f"args[{index}]" for index in range(len(args))])
-    elif isinstance(devices.sharding_at(place), SingleDeviceSharding):
+    elif isinstance(devices.sharding_at(place), SingleDeviceSharding) and not constraints(closed.jaxpr):
         return place
     places = _committed(args)
     hidden = len(closed.jaxpr.invars) - len(args)
@@ -282,24 +284,27 @@ def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
 
 def _check_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
     """ValueError if a program would run on several sets of devices."""
-    names = trace.closed.jaxpr.debug_info.arg_names if trace.closed.jaxpr.debug_info else None
+    lists = [sharding.device_list for sharding in (*ins, *outs, *named) if sharding is not None]
+    if any(each != lists[0] for each in lists):
+        _refuse_devices(trace, ins, outs, named)
+
+
+def _refuse_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
+    info, types = trace.closed.jaxpr.debug_info, trace.closed.in_avals
+    names = (info.arg_names if info else None) or ()
+    words = names if len(names) == len(types) else range(len(types))
     labelled = [
-        (
-            f"argument {names[at] if names else at} of {trace.name} with shape {aval.str_short(short_dtypes=False)}",
-            s,
-        )
-        for at, (s, aval) in enumerate(zip(ins, trace.closed.in_avals, strict=True))
+        (f"argument {word} of {trace.name} with shape {aval.str_short(short_dtypes=False)}", sharding)
+        for word, aval, sharding in zip(words, types, ins, strict=True)
     ]
-    labelled += [("explicit output sharding", s) for s in outs]
-    labelled += [(f"sharding_constraint inside {trace.name}", s) for s in named]
-    known = [(text, s.device_list) for text, s in labelled if s is not None]
-    other = next((pair for pair in known if pair[1] != known[0][1]), None)
-    if other is not None:
-        (first, one), (second, two) = known[0], other
-        raise ValueError(
-            f"Received incompatible devices for jitted computation. Got {first} and with {devices.on_devices(one)} and "
-            f"{second} and with {devices.on_devices(two)}"
-        )
+    labelled += [("explicit output sharding", sharding) for sharding in outs]
+    labelled += [(f"sharding_constraint inside {trace.name}", sharding) for sharding in named]
+    known = [(text, sharding.device_list) for text, sharding in labelled if sharding is not None]
+    (first, one), (second, two) = known[0], next(pair for pair in known if pair[1] != known[0][1])
+    raise ValueError(
+        f"Received incompatible devices for jitted computation. Got {first} and with {devices.on_devices(one)} and "
+        f"{second} and with {devices.on_devices(two)}"
+    )
 
 
 def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
@@ -309,10 +314,27 @@ def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
 
 def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
     found = [eqn.params["sharding"] for eqn in jaxpr.eqns if eqn.primitive is shardings.sharding_constraint_p]
+    found += [resharding.on_mesh(eqn.params) for eqn in jaxpr.eqns if eqn.primitive is resharding.reshard_p]
     found += [t for t in placement.named_targets(jaxpr) if isinstance(t, NamedSharding) and not t.mesh.empty]
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.result_shardings is not None:
+            found += [sharding for sharding in eqn.primitive.result_shardings(eqn.params) if sharding is not None]
     for inner in subjaxprs(jaxpr):
         found += constraints(inner)
     return tuple(dict.fromkeys([s for s in found if _has_devices(s)]))
+
+
+def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
+    """For each result the sharding that the equation that makes it says; also inside calls."""
+    known: dict[Any, Sharding | None] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.result_shardings is not None:
+            said = list(eqn.primitive.result_shardings(eqn.params))
+        else:
+            held = eqn.params.get("jaxpr") if eqn.primitive.linearize is not None else None
+            said = _said(held.jaxpr) if isinstance(held, ClosedJaxpr) else []
+        known.update(zip(eqn.outvars, said) if len(said) == len(eqn.outvars) else ())
+    return [known.get(atom) if isinstance(atom, Var) else None for atom in jaxpr.outvars]
 
 
 def _has_devices(sharding: Sharding) -> bool:

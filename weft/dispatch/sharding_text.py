@@ -44,8 +44,18 @@ def partitioned(trace: Any, place: Any) -> tuple[Any, list[bool]] | None:
     outs = [given or sharded_calls.said_by_type(aval, mesh) for given, aval in zip(outs, trace.out_avals, strict=True)]
     specs = [[sharded_calls.plain_spec(_named(s), sizes) for s in each] for each in (ins, outs)]
     closed = lazy.submodule("weft.core.explicit").erased(trace.closed)
-    made = lazy.submodule("weft.partitioning").partition(closed, sizes, *specs)
+    made = lazy.submodule("weft.partitioning").partition(closed, sizes, *specs, _said_by_types(trace, closed, sizes))
     return made, [spec is not None for spec in specs[0]]
+
+
+def _said_by_types(trace: Any, closed: Any, sizes: dict[Any, int]) -> dict[Any, Any]:
+    """The specs of values whose types say how they lie; ``closed`` is the program without shardings in types."""
+    found = {}
+    if closed is not trace.closed:
+        for old, new in zip(trace.closed.eqns, closed.eqns, strict=True):
+            for typed, plain in zip(old.outvars, new.outvars, strict=True):
+                found[plain] = sharded_calls.plain_spec(_named(typed.aval.explicit_sharding), sizes)
+    return found
 
 
 def _named(sharding: Any) -> NamedSharding | None:

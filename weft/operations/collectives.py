@@ -22,7 +22,7 @@ from weft.core.axis_names import Axis
 from weft.core.primitive import ALL, Primitive
 from weft.core.tracer import Tracer
 from weft.operations import arithmetic, assemble, convert, logic, reductions, shape
-from weft.operations.mapped import Dim
+from weft.operations.mapped import Dim, at, in_front, placed
 from weft.operations.static import canonical_axis
 
 __all__ = [
@@ -60,12 +60,35 @@ def checked_groups(groups: Groups) -> tuple[tuple[int, ...], ...] | None:
     return found
 
 
-def no_groups(name: str, groups: Any) -> None:
-    if groups is not None:
-        raise NotImplementedError(
-            f"[{name}] axis_index_groups not supported in vmap collectives: give the groups an axis of their own, by a "
-            "reshape and a vmap inside the other, and name that"
-        )
+def by_groups(
+    batch: Callable[..., Any], axis: Axis, x: Any, dim: Dim, groups: tuple[tuple[int, ...], ...], **params: Any
+) -> tuple[Any, Dim]:
+    """A collective within groups of the elements: its rule for the whole axis, on elements in the order of the groups.
+
+    Groups become the first dimension of the values, so that dimensions among the parameters are counted on by one.
+    """
+    size = len(groups[0])
+    if any(len(group) != size for group in groups):
+        raise NotImplementedError(f"axis_index_groups of different sizes, {groups}: give all groups the same size")
+    order = [index for group in groups for index in group]
+    x = in_front(axis.size, x, dim)
+    if order != sorted(order):
+        x = _rows_in_order(x, order)
+    x = shape.reshape(x, (len(groups), size, *get_aval(x).shape[1:]))
+    shifted = {name: value + 1 if name in _DIMENSIONS else value for name, value in params.items()}
+    out, place = batch(Axis(size, axis.name), [x], [1], axis_index_groups=None, **shifted)
+    out = placed(size, out, 1) if place is None else at(out, place, 1)
+    out = shape.reshape(out, (axis.size, *get_aval(out).shape[2:]))
+    if order != sorted(order):
+        out = _rows_in_order(out, [order.index(index) for index in range(len(order))])
+    return out, 0
+
+
+_DIMENSIONS = ("all_gather_dimension", "scatter_dimension", "split_axis", "concat_axis")
+
+
+def _rows_in_order(x: Any, order: Sequence[int]) -> Any:
+    return assemble.concatenate([shape.slice_in_dim(x, index, index + 1, 1, 0) for index in order], 0)
 
 
 def extent(axis_name: Any, groups: Any = None) -> int:
@@ -93,9 +116,11 @@ def named(params: dict[str, Any]) -> tuple[Any, ...]:
     return axis_names.as_tuple(params["axis_name"])
 
 
-def collective(name: str, typing: Callable[..., Any], batch: Callable[..., Any], expand: Any = None) -> Primitive:
+def collective(
+    name: str, typing: Callable[..., Any], batch: Callable[..., Any], expand: Any = None, cls: type = Primitive
+) -> Primitive:
     """A primitive whose axes are in its parameter ``axes`` or ``axis_name``. ``typing(*avals, **params) -> aval``."""
-    primitive = Primitive(name, kinds.Resolve(expand=expand or unresolved(name)), memoize=False)
+    primitive = cls(name, kinds.Resolve(expand=expand or unresolved(name)), memoize=False)
 
     def typed(*in_avals: Any, **params: Any) -> tuple[Any, Any]:
         names = named(params)
@@ -122,7 +147,7 @@ def _still_varying(name: str, axes: tuple[Any, ...], params: dict[str, Any]) -> 
 
 def same_after(name: str, axes: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
     """The axes along which a result differs that is the same along the axes of the collective."""
-    over = named(params)
+    over = named(params) if params.get("axis_index_groups") is None else ()
     return tuple([axis for axis in _still_varying(name, axes, params) if axis not in over])
 
 
@@ -149,12 +174,13 @@ def _reducer(name: str, reduce: Callable[..., Any], of_equal: Callable[[Any, int
         others = axis_names.without(axes, axis.name) if mine else axes
         if dim is None:
             if mine:
-                no_groups(name, axis_index_groups)
-                x = of_equal(x, axis.size)
+                x = of_equal(x, axis.size if axis_index_groups is None else len(axis_index_groups[0]))
+                axis_index_groups = None
             return (primitive.bind(x, axes=others, axis_index_groups=axis_index_groups) if others else x), None
+        if mine and axis_index_groups is not None:
+            return by_groups(batch, axis, x, dim, axis_index_groups, axes=axes)
         moved = tuple([a + (a >= dim) if isinstance(a, int) else a for a in others])
         if mine:
-            no_groups(name, axis_index_groups)
             moved = (*moved[: axes.index(axis.name)], dim, *moved[axes.index(axis.name) :])
         out = primitive.bind(x, axes=moved, axis_index_groups=axis_index_groups)
         return out, None if mine else dim - sum([isinstance(a, int) and a < dim for a in moved])
@@ -199,10 +225,15 @@ def _pvary_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axes: tuple[
     return (pvary_p.bind(*values, axes=others) if others else values[0]), dims[0]
 
 
+class _Cast(Primitive):
+    """``pvary``, which is nothing along axes along which the operand differs already."""
+
+    def bind(self, *args: Any, axes: tuple[Any, ...], **params: Any) -> Any:
+        others = tuple([axis for axis in axes if axis not in get_aval(args[0]).varying])
+        return super().bind(*args, axes=others, **params) if others else args[0]
+
+
 def _more_varying(axes: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
-    twice = [axis for axis in params["axes"] if axis in axes]
-    if twice:
-        raise ValueError(f"[pvary] the operand differs along the mesh axes {twice} already")
     return varying.ordered([*axes, *params["axes"]])
 
 
@@ -217,7 +248,9 @@ def _pvary_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> tuple[Any]:
 psum_invariant_p = collective("psum_invariant", lambda x, *, axes: x, _psum_invariant_batch)
 psum_invariant_p.varying = functools.partial(same_after, "psum_invariant")
 psum_invariant_p.linear, psum_invariant_p.transpose = ALL, _psum_invariant_transpose
-pvary_p = collective("pvary", lambda x, *, axes: x.update(varying=_more_varying(x.varying, {"axes": axes})), _pvary_batch)
+pvary_p = collective(
+    "pvary", lambda x, *, axes: x.update(varying=_more_varying(x.varying, {"axes": axes})), _pvary_batch, cls=_Cast
+)
 pvary_p.varying = _more_varying
 pvary_p.linear, pvary_p.transpose = ALL, _pvary_transpose
 AGREEMENT = varying.Agreement(lambda x, axes: pvary_p.bind(x, axes=axes))
@@ -231,7 +264,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     differs along one of the axes already, TypeError for a set of axes; NotImplementedError for partial sums
     (``to="unreduced"`` and "reduced").
 
-    >>> mesh = weft.sharding.AbstractMesh((2,), ("i",))
+    >>> mesh, P = weft.sharding.AbstractMesh((2,), ("i",)), weft.sharding.PartitionSpec
     >>> f = weft.shard_map(lambda x: lax.pcast(x, "i", to="varying"), mesh=mesh, in_specs=P(), out_specs=P("i"))
     >>> f(jnp.float32([1])).tolist()
     [1.0, 1.0]
@@ -313,7 +346,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
 
     ``axis_name``: one name or several; ints are axes of the operand. A Python number is multiplied by the extent at
     once, so that ``psum(1, "i")`` is an int. Booleans are counted. NameError for a name that no ``vmap`` binds;
-    NotImplementedError for ``axis_index_groups`` under ``vmap``.
+    NotImplementedError for ``axis_index_groups`` of different sizes.
 
     >>> weft.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(jnp.float32([1, 1, 2])).tolist()
     [0.25, 0.25, 0.5]

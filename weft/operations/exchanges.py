@@ -19,7 +19,7 @@ from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
 from weft.core.primitive import ALL
 from weft.operations import arithmetic, assemble, collectives, index, reductions, shape
-from weft.operations.collectives import Groups, checked_groups, collective, each_leaf, extent, no_groups
+from weft.operations.collectives import Groups, by_groups, checked_groups, collective, each_leaf, extent
 from weft.operations.gather import GatherDimensionNumbers, gather
 from weft.operations.mapped import Dim, at, in_front
 from weft.operations.static import canonical_axis
@@ -96,7 +96,11 @@ def _all_gather_batch(
             axis_size=axis_size, tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("all_gather", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _all_gather_batch, axis, x, dim, axis_index_groups, all_gather_dimension=place, axis_name=axis_name,
+            axis_size=axis_size, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(axis_name, axis.name)
     x = at(in_front(axis.size, x, dim), 0, place)
     if after:
@@ -214,7 +218,11 @@ def _reduce_scatter_batch(
             tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("psum_scatter", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _reduce_scatter_batch, axis, x, dim, axis_index_groups, scatter_dimension=place, axis_name=axis_name,
+            axis_size=axis_size, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(axis_name, axis.name)
     total = collectives.times(x, axis.size) if dim is None else reductions.reduce_sum(x, (dim,))
     rest = get_aval(total).shape[place] // (extent(before) * axis.size)
@@ -295,7 +303,7 @@ def _permuted(x: Any, dim: int, sources: Sequence[int | None]) -> Any:
         else:
             runs.append((source, 1))
     if len(runs) > _MOST_RUNS:
-        return _rows(x, dim, np.array([len(sources) if source is None else source for source in sources], np.int32))
+        return rows(x, dim, np.array([len(sources) if source is None else source for source in sources], np.int32))
     parts = []
     for first, count in runs:
         start = first or 0
@@ -307,7 +315,7 @@ def _permuted(x: Any, dim: int, sources: Sequence[int | None]) -> Any:
     return assemble.concatenate(parts, dim) if len(parts) > 1 else parts[0]
 
 
-def _rows(x: Any, dim: int, index: Any) -> Any:
+def rows(x: Any, dim: int, index: Any) -> Any:
     """x[..., index, ...] along ``dim``, zeros where the index is past the end."""
     sizes = get_aval(x).shape
     numbers = GatherDimensionNumbers(
@@ -344,7 +352,7 @@ def _ppermute_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_name
     if after:
         mine = arithmetic.mul(mine, np.int32(extent(after)))
         mine = arithmetic.add(mine, collectives.axis_index(after))
-    return _rows(whole, 0, _rows(table, 0, mine)), 0
+    return rows(whole, 0, rows(table, 0, mine)), 0
 
 
 def _ppermute_transpose(ct: Any, x: Any, *, axis_name: Any, perm: Any) -> tuple[Any]:
@@ -446,7 +454,11 @@ def _all_to_all_batch(
             axis_index_groups=axis_index_groups, tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("all_to_all", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _all_to_all_batch, axis, x, dim, axis_index_groups, axis_name=axis_name, split_axis=split_axis,
+            concat_axis=concat_axis, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(names, axis.name)
     # x[source, ..., target part of split_axis, ...]: the target's digit becomes the mapped dimension.
     x = in_front(axis.size, x, dim)

@@ -22,6 +22,7 @@ from weft.core.trace import trace_to_jaxpr
 from weft.operations import arithmetic, convert
 from weft.partitioning import moves, rows, specs
 from weft.partitioning.choose import Choice, choose, steps_of_result
+from weft.partitioning.flat import shards_of
 from weft.partitioning.propagate import Known, Program
 from weft.partitioning.specs import Spec, local_aval
 
@@ -71,7 +72,7 @@ class Local:
             builder.source = eqn.source
             found = self.making.program.factors.get(eqn)
             if found is None:
-                self._control(eqn)
+                self._program(eqn)
             else:
                 self._equation(eqn, found)
         outvars = [
@@ -216,7 +217,23 @@ class Local:
         own = again if any(isinstance(step, moves.Sum) and step.combiner == "again" for step in steps) else None
         return self.move(out, steps, lambda: _reason_of_result(eqn, choice, wanted), own)
 
-    # -- loops and branches
+    # -- programs inside
+
+    def _program(self, eqn: JaxprEqn) -> None:
+        """A loop or branch, or a program of shards that the user wrote, which is put in its place."""
+        shards = shards_of(eqn, self.sizes)
+        if shards is None:
+            self._control(eqn)
+            return
+        atoms = [
+            self.read(v, spec, f"operand {i} of {eqn.primitive.name} is to lie as its spec says")
+            for i, (v, spec) in enumerate(zip(eqn.invars, shards.in_specs, strict=True))
+        ]
+        builder = self.builder
+        builder.write(eqn.outvars, builder.inline(shards.program, atoms))
+        builder.source = eqn.source
+        for variable, spec in zip(eqn.outvars, shards.out_specs, strict=True):
+            self.lies[variable] = spec
 
     def _control(self, eqn: JaxprEqn) -> None:
         """Every part of a loop's state, and what its programs read, lies as propagation found, inside and outside."""

@@ -37,14 +37,19 @@ Given = Sequence[Any] | None  # a spec as the user writes it, or None: left to p
 
 
 def partition(
-    closed: ClosedJaxpr, sizes: Mapping[Any, int], in_specs: Sequence[Given], out_specs: Sequence[Given] | None = None
+    closed: ClosedJaxpr,
+    sizes: Mapping[Any, int],
+    in_specs: Sequence[Given],
+    out_specs: Sequence[Given] | None = None,
+    values: Mapping[Any, Given] | None = None,
 ) -> Partitioned:
     """Divide a program among the devices of a mesh whose axes have these sizes.
 
     A spec is a sequence of one entry for each dimension: None, the name of an axis or a tuple of names; a spec that is
-    None is chosen by propagation. ValueError for a spec that does not fit its array.
+    None is chosen by propagation. ``values``: specs of variables of the program, which are then left as they are.
+    ValueError for a spec that does not fit its array.
     """
-    program, known = propagated(closed, sizes, in_specs, out_specs)
+    program, known = propagated(closed, sizes, in_specs, out_specs, values)
     made = local_program(program, known)
     if config.read("check"):
         verify.verified(made)
@@ -52,7 +57,11 @@ def partition(
 
 
 def propagated(
-    closed: ClosedJaxpr, sizes: Mapping[Any, int], in_specs: Sequence[Given], out_specs: Sequence[Given] | None = None
+    closed: ClosedJaxpr,
+    sizes: Mapping[Any, int],
+    in_specs: Sequence[Given],
+    out_specs: Sequence[Given] | None = None,
+    values: Mapping[Any, Given] | None = None,
 ) -> tuple[Program, Known]:
     """The flat program, and the specs of all its values."""
     old = closed.jaxpr
@@ -61,7 +70,7 @@ def propagated(
         raise ValueError(
             f"[partition] {len(given)} specs for {len(old.invars)} inputs and {len(old.outvars)} results: one for each"
         )
-    program = analysed(flat(closed))
+    program = analysed(flat(closed, sizes), sizes)
     jaxpr, known = program.closed.jaxpr, Known(sizes)
     n_in = len(old.invars)
     rows = zip((*old.invars, *old.outvars), (*jaxpr.invars, *jaxpr.outvars), given, strict=True)
@@ -78,6 +87,9 @@ def propagated(
         variable, asked = eqn.outvars[0], eqn.primitive.kind.constraint(eqn.params)
         if asked is not None:  # dimensions that it does not name, and the words of keys, are not cut
             known.set(variable, (*asked, *[()] * (len(variable.aval.shape) - len(asked))))
+    for variable, spec in (values or {}).items():
+        if spec is not None:
+            known.set(variable, specs.checked(spec, variable.aval.shape, sizes, "a value"))
     propagate(program, known)
     return program, known
 

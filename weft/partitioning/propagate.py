@@ -11,7 +11,7 @@ the larger one wins, since it would cost more to move; in a tie the one that com
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
@@ -19,6 +19,7 @@ from weft.core import kinds
 from weft.core.factors import Dims
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.partitioning import rows, rules
+from weft.partitioning.flat import shards_of
 from weft.partitioning.specs import Axes, Sizes, Spec, assigned_by, of_dimension, parts, replicated
 
 OPEN = None  # a dimension whose axes are left to propagation
@@ -42,11 +43,13 @@ class Program(NamedTuple):
     nodes: list[_Node]
     constraints: list[JaxprEqn]
     equal: dict[Any, Any]  # equal factors are one object
+    axes: frozenset[Any]
+    asked: dict[Any, Spec]  # what programs of shards ask of their operands (by a variable in their place) and results
 
 
-def analysed(closed: ClosedJaxpr) -> Program:
-    """The factors of a flat program."""
-    program = Program(closed, {}, [], [], {})
+def analysed(closed: ClosedJaxpr, axes: Collection[Any] = ()) -> Program:
+    """The factors of a flat program; ``axes`` are those of the mesh."""
+    program = Program(closed, {}, [], [], {}, frozenset(axes), {})
     _analyse(closed.jaxpr, program)
     return program
 
@@ -57,11 +60,13 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
         if links is not None:
             _analyse_links(eqn, links, program)
             continue
+        kind = eqn.primitive.kind
+        if type(kind) is kinds.Higher and _analyse_shards(eqn, program):
+            continue
         found = rows.shared(eqn, rules.factors(eqn))
         key = found.operands, found.results, found.extents, *found.reduced.items()
         program.factors[eqn] = found = program.equal.setdefault(key, found)
         found = rules.placed(eqn, found)
-        kind = eqn.primitive.kind
         if type(kind) is kinds.Identity and kind.constraint is not None:
             program.constraints.append(eqn)
         variables: list[Any] = []
@@ -72,6 +77,21 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
                 dims.append(own)
         if len(variables) > 1:
             program.nodes.append(_Node(variables, dims, found.extents, found.passes))
+
+
+def _analyse_shards(eqn: JaxprEqn, program: Program) -> bool:
+    """Operands and results lie as the user's program of shards says."""
+    shards = shards_of(eqn, program.axes)
+    if shards is None:
+        return False
+    program.asked.update(zip(eqn.outvars, shards.out_specs, strict=True))
+    for atom, spec in zip(eqn.invars, shards.in_specs, strict=True):
+        if type(atom) is not Literal and spec:
+            place = Var(atom.aval)
+            program.asked[place] = spec
+            dims = tuple(range(len(spec)))
+            program.nodes.append(_Node([atom, place], [dims, dims], atom.aval.shape, True))
+    return True
 
 
 def _analyse_links(eqn: JaxprEqn, links: list[rules.Link], program: Program) -> None:
@@ -124,6 +144,8 @@ def propagate(program: Program, known: Known) -> None:
     """Give every variable of the program a spec (those without one in ``known.specs`` are not cut)."""
     for variable in program.closed.jaxpr.constvars:
         known.set(variable, replicated(len(variable.aval.shape)))
+    for variable, spec in program.asked.items():
+        known.set(variable, spec)
     readers: dict[Any, list[int]] = {}
     for number, node in enumerate(program.nodes):
         for variable in node.variables:
