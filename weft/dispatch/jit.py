@@ -76,20 +76,17 @@ def jit(
     if flags & _NO_FUNCTION or type(fun) is staticmethod or not callable(fun):
         check_callable(fun)
     placed = device is not None or backend is not None or compiler_options is not None
-    lying = None
-    if in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED:
-        lying = _given(device, backend, in_shardings, out_shardings)
-    if placed:
-        _check_placement(device, backend, compiler_options)
+    lying = _given(device, backend, in_shardings, out_shardings)
+    place = _place(device, backend, compiler_options) if placed else 0
     roles = signature.NO_ROLES
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
         roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    plain = INLINED if inline else PLAIN
-    place = _place(device, backend) if placed else 0
     if donate is not None:
         _check_donate(donate, roles)
     is_plain = roles is signature.NO_ROLES and not keep_unused and not place and lying is None
-    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place, lying, donate is not None)
+    options = INLINED if inline else PLAIN
+    if not is_plain:
+        options = Options(roles, bool(keep_unused), bool(inline), place, lying, donate is not None)
     state = JitState(fun, options)
     if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: every call goes to Python
         jitted = runtime.JitFunction(state.always_slow, (), ())
@@ -143,6 +140,8 @@ def check_callable(fun: Any) -> None:
 
 def _given(device: Any, backend: Any, ins: Any, outs: Any) -> Any:
     """What the user gave as in_shardings and out_shardings, checked; None if that says nothing."""
+    if ins is _UNSPECIFIED and outs is _UNSPECIFIED:
+        return None
     for name, value in (("in_shardings", ins), ("out_shardings", outs)):
         if value is not _UNSPECIFIED and (device is not None or backend is not None):
             raise ValueError(f"If backend or device is specified on jit, then {name} should not be specified.")
@@ -158,8 +157,9 @@ def _check_placement(device: Any, backend: Any, compiler_options: Any) -> None:
     executables.ignore_compiler_options(compiler_options)
 
 
-def _place(device: Any, backend: str | None) -> int:
+def _place(device: Any, backend: str | None, compiler_options: Any) -> int:
     """Where the user wants the function to run, committed; 0 if they did not say."""
+    _check_placement(device, backend, compiler_options)
     if backend is not None:
         return devices.devices(backend)[0].number << 1 | 1
     target = devices.as_target(device)

@@ -55,9 +55,7 @@ def array(
     [1.0, 2.5]
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(
-            lambda: array(object, dtype, copy, order, ndmin), device=device, out_sharding=out_sharding
-        )
+        return devices.placed(lambda: array(object, dtype, copy, order, ndmin), device, out_sharding)
     if order not in (None, "K", "C") or (order == "C" and isinstance(object, runtime.Array | core.Tracer)):
         raise NotImplementedError("Only implemented for order='K'")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "array")
@@ -94,7 +92,7 @@ def asarray(
     'int32'
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: asarray(a, dtype, order, copy=copy), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: asarray(a, dtype, order, copy=copy), device, out_sharding)
     if dtype is not None:
         dtype = dtypes.check_user_dtype(dtype, "asarray")
     if core.is_masked(a):
@@ -250,7 +248,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     [7, 7]
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: full(shape, fill_value, dtype), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: full(shape, fill_value, dtype), device, out_sharding)
     promotion.check_arraylike("full", fill_value) if not isinstance(fill_value, str) else None
     if isinstance(fill_value, str):
         _convert_host(np.asarray(fill_value), None, fill_value)
@@ -268,7 +266,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     [0.0, 0.0]
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: zeros(shape, dtype), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: zeros(shape, dtype), device, out_sharding)
     return _filled("zeros", shape, 0, dtype)
 
 
@@ -279,7 +277,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     [1.0, 1.0]
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: ones(shape, dtype), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: ones(shape, dtype), device, out_sharding)
     return _filled("ones", shape, 1, dtype)
 
 
@@ -290,7 +288,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     (2, 3)
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: empty(shape, dtype), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: empty(shape, dtype), device, out_sharding)
     return _filled("empty", shape, 0, dtype)
 
 
@@ -318,7 +316,7 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     0
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: zeros_like(a, dtype, shape), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: zeros_like(a, dtype, shape), device, out_sharding)
     return _filled_like("zeros_like", a, 0, dtype, shape)
 
 
@@ -329,7 +327,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     1
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: ones_like(a, dtype, shape), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: ones_like(a, dtype, shape), device, out_sharding)
     return _filled_like("ones_like", a, 1, dtype, shape)
 
 
@@ -362,7 +360,7 @@ def full_like(
     5
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: full_like(a, fill_value, dtype, shape), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: full_like(a, fill_value, dtype, shape), device, out_sharding)
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         promotion.check_arraylike("full_like", a)
         a = promotion.unwrapped(a)
@@ -386,7 +384,7 @@ def arange(
     [0, 1, 2]
     """
     if device is not None or out_sharding is not None:
-        return devices.placed(lambda: arange(start, stop, step, dtype), device=device, out_sharding=out_sharding)
+        return devices.placed(lambda: arange(start, stop, step, dtype), device, out_sharding)
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "arange")
     given = {"start": start, "stop": stop, "step": step}
     if stop is None and step is None:
@@ -594,12 +592,5 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     [1.0, 1.0]
     """
     if device is not None:
-        made = runtime.from_dlpack(x, copy=copy)
-        lent = None if copy else placement.lent(made, device)
-        if lent is not None:
-            return lent
-        moved = devices.placed(lambda: made, device=device)
-        if copy is False and devices.is_remote(moved.place):
-            raise ValueError(f"[from_dlpack] copy=False, but the array can only be copied to {moved.device}")
-        return moved
+        return placement.moved_or_lent(runtime.from_dlpack(x, copy=copy), device, copy)
     return runtime.from_dlpack(x, copy=copy)
