@@ -19,6 +19,7 @@ import weft.numpy as wnp
 from weft import lax, runtime
 from weft.compiler import disk
 from weft.dispatch import device_programs
+from weft.runtime import _native
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -241,7 +242,7 @@ def test_new_arrays_like_one_on_a_device(device: Any) -> None:
 
 def test_memory_stays_steady(device: Any) -> None:
     x = put(X, device)
-    program(x, 1)
+    program(x, 1)  # a sanitizer keeps what is freed; it is here for the calls
 
     def repeat(calls: int, arrays: int) -> int:
         for _ in range(calls):
@@ -253,7 +254,8 @@ def test_memory_stays_steady(device: Any) -> None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     before = repeat(2000, 1000)
-    assert repeat(10_000, 1000) - before < 4096  # KiB; 8,000 more calls with results of 24 bytes and up
+    grown = repeat(10_000, 1000) - before
+    assert grown < 4096 or _native.sanitizer  # KiB; 8,000 more calls with results of 24 bytes and up
 
 
 @pytest.mark.filterwarnings(
@@ -360,3 +362,24 @@ def test_results_of_float0(device: Any) -> None:
     for found in (weft.jit(direct)(x), twice(x)[0], twice(x)[0], compiled(x)[0]):
         assert isinstance(found, np.ndarray) and found.dtype == weft.dtypes.float0 and found.shape == ()
     assert int(compiled(x)[1]) == int(twice(x)[1]) == 4
+
+
+def test_largest_and_smallest_of_nan_are_nan(device: Any) -> None:
+    x, y = np.float32([0, np.nan, 1, 2]), np.float32([np.nan, 0, 3, np.nan])
+    largest, smallest = weft.jit(lambda x, y: (lax.max(x, y), lax.min(x, y)), device=device)(x, y)
+    np.testing.assert_array_equal(largest, [np.nan, np.nan, 3, np.nan])
+    np.testing.assert_array_equal(smallest, [np.nan, np.nan, 1, np.nan])
+
+
+def test_a_constant_is_not_put_elsewhere_within_a_program(device: Any) -> None:
+    ones, cpu = np.ones(3, np.float32), weft.devices("cpu")[0]
+    for value in (ones, wnp.asarray(ones), 1.0):
+        program = weft.jit(lambda x, value=value: x + weft.device_put(value, device))
+        with pytest.raises(NotImplementedError, match="a compiled program runs on one device"):
+            program(ones)
+        found = program(put(ones, device))
+        assert found.devices() == {device} and found.tolist() == [2, 2, 2]
+    with pytest.raises(NotImplementedError, match="a compiled program runs on one device"):
+        weft.jit(lambda: weft.device_put(ones, device) + 1)()
+    assert weft.jit(lambda x: x + weft.device_put(ones, cpu))(ones).tolist() == [2, 2, 2]
+    assert weft.vmap(lambda x: x + weft.device_put(1.0, cpu))(ones).tolist() == [2, 2, 2]

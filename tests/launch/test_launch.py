@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import weft
 from weft.launch import followed, names, requests
 
@@ -196,3 +199,28 @@ def test_the_listing_is_in_alphabetical_order() -> None:
     assert requests.listing(asked).splitlines()[1:] == [
         f"  jax.{name}  (attribute: library, file.py:3)" for name in "ab"
     ]
+
+
+EXPORTING = """
+import sys
+
+import jax
+import numpy as np
+from jax import export
+
+exported = export.export(jax.jit(lambda x: jax.numpy.sin(x) * 2))(jax.ShapeDtypeStruct((3,), "float32"))
+blob = exported.serialize(vjp_order=1)
+assert export.deserialize(blob).call(np.ones(3, np.float32)).shape == (3,)
+open(sys.argv[1], "wb").write(blob)
+print(jax.__name__, sys.modules["jaxlib"].__name__)
+"""
+
+
+def test_files_written_where_weft_stands_in_for_jax_are_read_by_jax(tmp_path: Path) -> None:
+    jax = pytest.importorskip("jax", reason="it reads the file")
+    script, file = tmp_path / "exporting.py", tmp_path / "exported"
+    script.write_text(EXPORTING)
+    out, _ = start("-m", "weft", "run", script, file, cwd=tmp_path)
+    assert out.split() == ["weft", "weft.launch.jaxlib"]
+    found = jax.export.deserialize(file.read_bytes()).call(np.ones(3, np.float32))
+    np.testing.assert_allclose(found, 2 * np.sin(np.ones(3)), rtol=1e-6)

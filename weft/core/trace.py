@@ -131,6 +131,14 @@ def is_tracing() -> bool:
     return state.trace is not EVAL
 
 
+def recorder() -> Any:
+    """The innermost trace that records a program, of the current trace and those around it; None if there is none."""
+    trace: Any = state.trace
+    while trace is not None and type(trace) is not DynamicJaxprTrace:
+        trace = getattr(trace, "parent", None)
+    return trace
+
+
 class set_current:
     """A context manager that makes ``trace`` current; the previous trace is always restored."""
 

@@ -174,7 +174,7 @@ def written_for(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool
 
 def compiled_by_plugin(text: bytes, device: Any) -> Any:
     """What the plugin makes of a module: from the cache on disk, or compiled now and kept there."""
-    backend, options = device.client, compile_options(device.id)
+    backend, options = device.client, compile_options(device)
     disk = lazy.submodule("weft.compiler.disk")
     store = disk.current()
     if store is None:
@@ -195,15 +195,20 @@ def compiled_by_plugin(text: bytes, device: Any) -> Any:
     return made
 
 
-def compile_options(device_id: int) -> bytes:
+def compile_options(device: Any) -> bytes:
     """A serialized ``CompileOptionsProto`` of OpenXLA for one device.
 
     Field 3 has the options of the build: 4 and 5 are the numbers of replicas and partitions, 9 the devices (1 replica,
-    1 computation, the list of ids).
+    1 computation, the list of ids). Field 7 maps names of other options to values.
     """
-    ids = _bytes_field(1, _varint(device_id))
+    ids = _bytes_field(1, _varint(device.id))
     assignment = _number_field(1, 1) + _number_field(2, 1) + _bytes_field(3, ids)
-    return _bytes_field(3, _number_field(4, 1) + _number_field(5, 1) + _bytes_field(9, assignment))
+    build = _bytes_field(3, _number_field(4, 1) + _number_field(5, 1) + _bytes_field(9, assignment))
+    if device.client.native.platform != "cpu":
+        return build
+    # XLA's CPU backends of 2025 and before otherwise let max and min lose a NaN in their second operand
+    is_false = _bytes_field(2, _number_field(2, 0))
+    return build + _bytes_field(7, _bytes_field(1, b"xla_cpu_enable_fast_min_max") + is_false)
 
 
 def _varint(value: int) -> bytes:

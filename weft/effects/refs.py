@@ -270,17 +270,9 @@ class RefPrimitive(Primitive):
         return out
 
 
-def _recorder() -> Any:
-    """The innermost trace that records a program, outside of which a traced reference has come from."""
-    trace = state.trace
-    while trace is not None and type(trace) is not DynamicJaxprTrace:
-        trace = getattr(trace, "parent", None)
-    return trace
-
-
 def _recorded(primitive: Primitive, ref: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """An access to a traced reference, recorded by the program around the current trace."""
-    trace = _recorder()
+    trace = tracing.recorder()
     if trace is None:
         raise tracing.escaped_tracer(ref)
     with set_current(trace):
@@ -307,7 +299,7 @@ def _check_inner(action: str, ref: Any, level: int, args: Sequence[Any]) -> None
 
 def _home(ref: Any) -> int:
     """The level of the program that records accesses to a traced reference."""
-    trace = _recorder()
+    trace = tracing.recorder()
     if trace is None:
         raise tracing.escaped_tracer(ref)
     return trace.level
@@ -335,8 +327,8 @@ def _is_held(ref: Any) -> bool:
     """Whether a reference is a value here; if not, the program being recorded around the current trace accesses it."""
     if type(ref) is not Ref:
         return False
-    recorder = _recorder()
-    return recorder is None or recorder.level <= ref._level
+    trace = tracing.recorder()
+    return trace is None or trace.level <= ref._level
 
 
 def _run_get(ref: Any, *operands: Any, indices: tuple[Index, ...]) -> Any:

@@ -35,7 +35,6 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     return "\n".join([f"{name} would be traced:", *lines])
 
 
-
 def _moved(trace: Any, place: Any) -> list[str]:
     """The collectives of a program over several devices; what is run in one process needs none."""
     if trace.closed is None:

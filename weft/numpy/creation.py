@@ -236,7 +236,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     return lax.copy_p.bind(result) if copy and unchanged else result
 
 
-@functools.partial(inline, static_argnames=("dtype",))
+@functools.partial(jit_module.any_size, inline=True, static_argnames=("dtype",))
 def _converted(x: Any, *, dtype: Any) -> Any:
     return promotion.convert(x, dtype)
 
