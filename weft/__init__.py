@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from weft.autodiff.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
     from weft.autodiff.gradients import grad, value_and_grad
     from weft.autodiff.jacobians import hessian, jacfwd, jacobian, jacrev
-    from weft.batching.one_device import pmap, shard_map
+    from weft.batching.pmap import pmap
+    from weft.batching.shard_map import shard_map, smap
     from weft.batching.vmap import vmap
     from weft.compiler.saved import load
     from weft.dispatch.calls import named_call, named_scope
     from weft.dispatch.devices import (
         Device,
-        Shard,
         default_backend,
         device_count,
         devices,
@@ -55,20 +55,25 @@ if TYPE_CHECKING:
     )
     from weft.dispatch.devices import PartitionSpec as P
     from weft.dispatch.placement import block_until_ready, copy_to_host_async, device_get, device_put, effects_barrier
+    from weft.dispatch.resharding import reshard
     from weft.dispatch.shardings import (
         NamedSharding,
         make_array_from_callback,
         make_array_from_process_local_data,
         make_array_from_single_device_arrays,
         make_mesh,
-        reshard,
         set_mesh,
     )
+    from weft.dispatch.shards import Shard
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
     from weft.effects.ref_indexing import ds
+    from weft.inspect import Inspect
+    from weft.inspect.profiling import profile
     from weft.launch.install import install_as_jax, load_ipython_extension
     from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
+
+    inspect: Inspect
 
 __version__ = api.VERSION
 
@@ -121,19 +126,23 @@ _NAMES = lazy.Names(
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
         "compiler.saved": "load",
+        "dispatch.shards": "Shard",
         "dispatch.devices": """
-            Device P Shard default_backend device_count devices local_device_count local_devices process_count
+            Device P default_backend device_count devices local_device_count local_devices process_count
             process_index process_indices""",
         "autodiff.gradients": "grad value_and_grad",
         "autodiff.jacobians": "hessian jacfwd jacobian jacrev",
         "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
         "dispatch.struct": "ShapeDtypeStruct",
         "launch.install": "install_as_jax load_ipython_extension",
-        "batching.one_device": "pmap shard_map",
+        "batching.pmap": "pmap",
+        "batching.shard_map": "shard_map smap",
+        "inspect.profiling": "profile",
         "batching.vmap": "vmap",
         "dispatch.shardings": """
             NamedSharding make_array_from_callback make_array_from_process_local_data
-            make_array_from_single_device_arrays make_mesh reshard set_mesh""",
+            make_array_from_single_device_arrays make_mesh set_mesh""",
+        "dispatch.resharding": "reshard",
         "effects.ref_indexing": "ds",
         "ref": "Ref empty_ref free_ref freeze new_ref",
     },

@@ -76,6 +76,7 @@ OPTIONS: dict[str, Option] = dict((
         _option(f"transfer_guard{direction}", None, object, "whether host values become arrays", _GUARDS, True)
         for direction in ("", "_host_to_device", "_device_to_host", "_device_to_device")
     ],
+    _option("num_cpu_devices", -1, int, "virtual devices of the CPU, -1 for as many as XLA_FLAGS says, else one"),
     _option("no_tracing", False, bool, "raise where a function would be traced"),
     # weft's own
     _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
@@ -132,7 +133,7 @@ _ABSENT_NAMES = """
     export_calling_convention_version export_ignore_forward_compatibility
     force_dcn_cross_host_transfers jax2tf_associative_scan_reductions
     jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo
-    num_cpu_devices oneapi_visible_devices pallas_enable_debug_checks pallas_poison_buffers
+    oneapi_visible_devices pallas_enable_debug_checks pallas_poison_buffers
     pallas_use_mosaic_gpu pallas_verbose_errors pgle_aggregation_percentile pgle_profiling_runs
     pjrt_client_create_options ragged_dot_use_gpu_pallas_triton_lowering
     ragged_dot_use_ragged_dot_instruction refs_to_pins remove_custom_partitioning_ptr_from_cache_key
@@ -158,8 +159,20 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
 }  # fmt: skip
 
 _KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
-_KEY_PARTS = (*_KEY_NAMES, "axis names")
+_KEY_PARTS = (*_KEY_NAMES, "axis names", "mesh")
 _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off", "n", "f", "")
+
+
+class MeshState(Record):
+    """The meshes of a thread (``core.meshes``): None where there is none; ``entered`` by ``with mesh``."""
+
+    abstract: Any = None
+    concrete: Any = None
+    entered: tuple[Any, ...] = ()
+    relaxed: bool = False  # results have no shardings in their types: ``core.explicit.relaxed``
+
+
+NO_MESH = MeshState()
 
 
 class _Thread(threading.local):
@@ -169,6 +182,7 @@ class _Thread(threading.local):
         self.overlay: dict[str, Any] = {}
         self.token: tuple[int, int] = (-1, 0)
         self.axes: tuple[tuple[Any, int], ...] = ()  # (name, extent) of what vmap maps over, the innermost last
+        self.mesh = NO_MESH
 
 
 _thread = _Thread()
@@ -206,6 +220,8 @@ def _checked(name: str, value: Any) -> Any:
     built, reason = _PARTLY_BUILT.get(name, (None, ""))
     if built is not None and value not in built:
         raise NotImplementedError(f"[config] {name}={value!r} is not implemented ({reason}); use one of {list(built)}")
+    if name == "num_cpu_devices":
+        lazy.submodule("weft.dispatch.devices").check_count(value)
     if name == "no_execution" and value:
         globals()["execution_watched"] = True
     if name == "debug_key_reuse" and value:
@@ -300,16 +316,21 @@ def _intern(values: tuple[Any, ...]) -> int:
         return found
 
 
+def _has_own() -> bool:
+    """Whether this thread's token differs from the process-wide one."""
+    return bool(_thread.overlay or _thread.axes or _thread.mesh is not NO_MESH or not _HAS_DEFAULT)
+
+
 def _install_token() -> None:
     """Tell the native dispatcher which configuration the current thread runs under."""
     _thread.token = (-1, 0)
-    runtime.set_config_token(token() if _thread.overlay or _thread.axes or not _HAS_DEFAULT else _FOLLOW)
+    runtime.set_config_token(token() if _has_own() else _FOLLOW)
 
 
 def _install_default_token() -> None:
     """Tell the dispatcher the configuration of threads without a context of their own."""
     if _HAS_DEFAULT:
-        runtime.set_default_config_token(_intern((*[_values[name] for name in _KEY_NAMES], ())))
+        runtime.set_default_config_token(_intern((*[_values[name] for name in _KEY_NAMES], (), NO_MESH)))
 
 
 def token() -> int:
@@ -320,14 +341,14 @@ def token() -> int:
     overlay = _thread.overlay
     version = _version
     values = [overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES]
-    made = _intern((*values, _thread.axes))
+    made = _intern((*values, _thread.axes, _thread.mesh))
     _thread.token = (version, made)
     return made
 
 
 def key_values() -> tuple[Any, ...]:
-    """The values whose id is the token, of this thread."""
-    return _interned[token()]
+    """The values whose id is the token, of this thread, without the chosen mesh."""
+    return _interned[token()][:-1]
 
 
 def describe_difference(old: int, new: int) -> str:
@@ -411,6 +432,17 @@ def axes_bound(axes: tuple[tuple[Any, int], ...]) -> Iterator[None]:
     finally:
         _thread.axes = before
         _install_token()
+
+
+def mesh_state() -> MeshState:
+    """The meshes that this thread has chosen."""
+    return _thread.mesh
+
+
+def choose_mesh(state: MeshState) -> None:
+    """Choose meshes on this thread: they count as options do, since they change how programs are traced."""
+    _thread.mesh = NO_MESH if state == NO_MESH else state
+    _install_token()
 
 
 def context(name: str, value: Any) -> Any:

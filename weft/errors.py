@@ -67,6 +67,10 @@ class JaxprTypeError(TypeError):
     """A jaxpr violates the typing, scoping or single-assignment rules (see ``core.check``)."""
 
 
+class ShardingTypeError(Exception):
+    """Operands lie on a mesh with explicit axes in a way from which how the result lies does not follow."""
+
+
 class InconclusiveDimensionOperation(Exception):
     """An operation on a symbolic dimension has no single answer."""
 
@@ -342,6 +346,7 @@ __all__ = [
     "KeyReuseError",
     "NonConcreteBooleanIndexError",
     "OutOfMemoryError",
+    "ShardingTypeError",
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",

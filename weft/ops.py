@@ -37,7 +37,11 @@ def _identity(op: str, dtype: Any) -> Any:
 
 def _reduce_segments(name: str, op: str, data: Any, segment_ids: Any, num_segments: Any, **options: Any) -> Any:
     promotion.check_arraylike(name, data, segment_ids)
-    devices.check_placement(out_sharding=options.pop("out_sharding", None))
+    out_sharding = options.pop("out_sharding", None)
+    if out_sharding is not None:
+        return devices.placed(
+            lambda: _reduce_segments(name, op, data, segment_ids, num_segments, **options), out_sharding=out_sharding
+        )
     bucket_size = options.pop("bucket_size", None)
     parsed = lax.GatherScatterMode.FILL_OR_DROP
     if options["mode"] is not None:

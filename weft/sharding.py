@@ -1,31 +1,37 @@
-"""How arrays lie on devices: meshes, specs and shardings under JAX's names, for the one device there is."""
+"""How arrays lie on devices: meshes, specs and shardings under JAX's names."""
 
 from __future__ import annotations
 
 from weft._base import unbuilt
-from weft.dispatch.devices import PartitionSpec, Sharding, SingleDeviceSharding
-from weft.dispatch.shardings import (
+from weft.core.avals import ManualAxisType
+from weft.core.meshes import (
+    AbstractDevice,
     AbstractMesh,
     AxisType,
     Mesh,
-    NamedSharding,
     get_abstract_mesh,
-    get_mesh,
-    reshard,
-    set_mesh,
     use_abstract_mesh,
 )
+from weft.core.partition_specs import PartitionSpec
+from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from weft.dispatch.resharding import auto_axes, explicit_axes, reshard
+from weft.dispatch.shardings import get_mesh, make_single_device_sharding, set_mesh
 
 __all__ = [
+    "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "ManualAxisType",
     "Mesh",
     "NamedSharding",
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
     "get_abstract_mesh",
     "get_mesh",
+    "make_single_device_sharding",
     "reshard",
     "set_mesh",
     "use_abstract_mesh",

@@ -19,6 +19,7 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base import lazy
 from weft.core import avals
+from weft.core.shardings import NamedSharding, Sharding
 from weft.core.tracer import Tracer
 from weft.dispatch import devices
 
@@ -65,8 +66,8 @@ def live_arrays(platform: str | None = None) -> list[Any]:
     arrays = runtime.live_arrays()
     if platform is None:
         return arrays
-    numbers = {device.number for device in devices.devices(platform)}
-    return [array for array in arrays if array.place >> 1 in numbers]
+    wanted = set(devices.devices(platform))
+    return [array for array in arrays if devices.device_at(array.place) in wanted]
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -251,17 +252,18 @@ def _reduce(array: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> tuple[Any, .
 
 def _devices(array: Any) -> set[devices.Device]:
     """The devices that hold the array."""
-    return {_device(array)}
+    return set(_sharding(array).device_list)
 
 
-def _device(array: Any) -> devices.Device:
-    """The device that holds the array."""
-    return devices.BY_NUMBER[array.place >> 1]
+def _device(array: Any) -> Any:
+    """The device that holds the array; the sharding if there are several."""
+    sharding = _sharding(array)
+    return sharding if isinstance(sharding, NamedSharding) else sharding.device_list[0]
 
 
-def _sharding(array: Any) -> devices.Sharding:
+def _sharding(array: Any) -> Sharding:
     """How the array lies on its devices."""
-    return devices.sharding_of(_device(array))
+    return devices.sharding_at(array.place)
 
 
 def _committed(array: Any) -> bool:
@@ -269,41 +271,44 @@ def _committed(array: Any) -> bool:
     return bool(array.place & 1)
 
 
-def _shards(array: Any) -> list[devices.Shard]:
-    """The parts of the array by device: one."""
-    return [devices.Shard(_device(array), _sharding(array), array.shape, array)]
+def _is_fully_addressable(array: Any) -> bool:
+    """Whether all devices that hold the array belong to this process."""
+    return array.place <= 1 or _sharding(array).is_fully_addressable
+
+
+def _is_fully_replicated(array: Any) -> bool:
+    """Whether each device that holds the array has all of it."""
+    return array.place <= 1 or _sharding(array).is_fully_replicated
+
+
+def _shards(array: Any) -> list[Any]:
+    """The parts of the array by device."""
+    return lazy.shards.shards_of(array)
 
 
 def _addressable_data(array: Any, index: int) -> Any:
     """The part of the array on the ``index``-th device of this process."""
-    if index != 0:
-        raise IndexError(f"[addressable_data] index {index} for an array on 1 device")
-    return array
+    return lazy.shards.addressable_data(array, index)
 
 
 def _to_device(array: Any, device: Any, *, stream: Any = None) -> Any:
     """The array on ``device``."""
     if stream is not None:
         raise NotImplementedError("[to_device] streams other than the device's own")
-    target = devices.as_device(device)
-    return array if target is None else runtime.array_to_place(array, target.number << 1 | 1)
+    return lazy.submodule("weft.dispatch.placement").device_put(array, device)
 
 
 def _platform(array: Any) -> str:
-    return _device(array).platform
+    return devices.device_at(array.place).platform
 
 
 def _on_device_size_in_bytes(array: Any) -> int:
-    return array.nbytes
+    return array.nbytes if array.place <= 1 else lazy.shards.nbytes_of_part(array)
 
 
 def _copy_to_host_async(array: Any) -> None:
     """Start the copy to the host's memory that ``numpy.asarray`` needs; on the CPU there is nothing to do."""
     runtime.copy_to_host_async(array)
-
-
-def _yes(array: Any) -> bool:
-    return True
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
@@ -319,7 +324,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
 
 _PROPERTIES: dict[str, Callable[..., Any]] = {
     "device": _device, "sharding": _sharding, "addressable_shards": _shards, "global_shards": _shards,
-    "committed": _committed, "is_fully_addressable": _yes, "is_fully_replicated": _yes,
+    "committed": _committed, "is_fully_addressable": _is_fully_addressable,
+    "is_fully_replicated": _is_fully_replicated,
 }  # fmt: skip
 
 

@@ -27,11 +27,13 @@ MODULES = {
     "device_programs": "weft.dispatch.device_programs",
     "donations": "weft.dispatch.donations",
     "misses": "weft.dispatch.cache_diagnostics",
+    "explicit": "weft.core.explicit",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
     "llvmlite_utils": "llvmlite.utils",
     "matplotlib_figure": "matplotlib.figure",
     "opt_einsum": "opt_einsum",
+    "out_shardings": "weft.dispatch.out_shardings",
     "plugins": "weft.dispatch.plugins",
     "ref_calls": "weft.dispatch.ref_calls",
     "rich": "rich",
@@ -46,34 +48,52 @@ MODULES = {
     "scipy_special": "scipy.special",
     "scipy_windows": "scipy.signal.windows",
     "stablehlo": "weft.stablehlo",
+    "sharded_calls": "weft.dispatch.sharded_calls",
+    "shards": "weft.dispatch.shards",
     "sklearn_datasets": "sklearn.datasets",
+}
+
+# Packages that weft runs without, and what is said where one is needed.
+OPTIONAL = {
+    "scipy": "SciPy is needed here (windows of scipy.signal by name, sparse.linalg.spsolve, the references of "
+    "WEFT_CHECK=1) and is not installed: pip install scipy",
+    "matplotlib": "matplotlib is needed for pictures and is not installed: pip install 'weft[plot]'",
+    "sklearn": "the data of the demo come with scikit-learn, which is not installed: pip install 'weft[demo]'",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module 'weft._base.lazy' has no attribute {name!r}")
-    module = importlib.import_module(MODULES[name])
+    package = MODULES[name].partition(".")[0]
+    try:
+        module = importlib.import_module(MODULES[name])
+    except ModuleNotFoundError as error:
+        if error.name != package or package not in OPTIONAL:
+            raise
+        raise ModuleNotFoundError(f"[weft] {OPTIONAL[package]}", name=package) from None
     globals()[name] = module
     return module
 
 
-def lapack_file() -> str:
-    """The file of SciPy's wrappers of LAPACK, through which the runtime finds the library; SciPy is not imported.
+def lapack_files() -> list[str]:
+    """Files through which the runtime may find LAPACK, best first: the modules by which NumPy and SciPy call it.
 
-    Of what could be had, this is there already (the wheel scipy-openblas32 is 25 MB more to install) and takes 5 ms to
-    open, where importing ``scipy.linalg`` takes 400. Its OpenBLAS has threads of its own, whose number the runtime sets
-    for as long as a call lasts.
+    NumPy is there already, and its wheels bring all of LAPACK (opened in 5 ms); SciPy's copy serves where NumPy was
+    built without one. Both have threads of their own, whose number the runtime sets for as long as a call lasts.
     """
-    scipy = importlib.machinery.PathFinder.find_spec("scipy")
-    for folder in (scipy.submodule_search_locations if scipy is not None else None) or ():
-        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-            file = os.path.join(folder, "linalg", f"cython_lapack{suffix}")
-            if os.path.exists(file):
-                return file
-    raise ImportError(
-        "[lapack] linear algebra calls the LAPACK that SciPy brings, and SciPy is not installed: pip install scipy"
-    )
+    found = []
+    for package, module in (("numpy", "_umath_linalg"), ("scipy", "cython_lapack")):
+        spec = importlib.machinery.PathFinder.find_spec(package)
+        for folder in (spec.submodule_search_locations if spec is not None else None) or ():
+            files = [os.path.join(folder, "linalg", module + end) for end in importlib.machinery.EXTENSION_SUFFIXES]
+            found += [file for file in files if os.path.exists(file)]
+    return found
+
+
+def loaded(name: str) -> Any:
+    """A module of weft if it has been loaded, else None."""
+    return sys.modules.get(name)
 
 
 def submodule(name: str) -> Any:

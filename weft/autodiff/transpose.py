@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft._base import lazy
 from weft.core import kinds, source_info
 from weft.core import trace as tracing
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from weft.core.primitive import MISSING, missing_rule
+from weft.core.primitive import MISSING, PROGRAMS, missing_rule
 from weft.core.tangents import Undefined, Zero, plain, tangent_aval, with_attributes
 from weft.operations import linear as linear_operations
 
@@ -97,7 +98,7 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
         given = [Zero(tangent_aval(v.aval)) if ct is None else ct for ct, v in zip(cts, eqn.outvars, strict=True)]
     with source_info.replayed(eqn.source):
         back = []
-        made = rule(given, *operands, **eqn.params)
+        made = _applied(rule, given, operands, eqn)
         if made is Zero:  # the class: no operand has a cotangent
             return
         for atom, ct in zip(eqn.invars, made, strict=True):
@@ -108,6 +109,24 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
             back.append((atom, ct))
         for atom, ct in back:
             _accumulate(found, linear, atom, ct)
+
+
+def _applied(rule: Any, given: Any, operands: Sequence[Any], eqn: JaxprEqn) -> Any:
+    """What a transposition rule gives; where types say how values lie, cotangents lie as their operands do."""
+    if not tracing.explicit_types or type(eqn.primitive.kind) in PROGRAMS:
+        return rule(given, *operands, **eqn.params)
+    lies = [getattr(atom.aval, "explicit_sharding", None) for atom in eqn.invars]
+    if not any(lies) and not any(getattr(v.aval, "explicit_sharding", None) for v in eqn.outvars):
+        return rule(given, *operands, **eqn.params)
+    with lazy.explicit.relaxed():
+        made = rule(given, *operands, **eqn.params)
+    if made is Zero:
+        return made
+    move = lazy.submodule("weft.dispatch.resharding").moved
+    return [
+        ct if ct is None or type(ct) is Zero or sharding is None else move(ct, sharding, eqn.primitive.name)
+        for ct, sharding in zip(made, lies, strict=True)
+    ]
 
 
 def _place(eqn: JaxprEqn) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import config
+from weft._base import lazy
 from weft.core import avals, axis_names, kinds, leaks, provenance
 from weft.core import trace as tracing
 from weft.core.axis_names import Axis
@@ -38,7 +39,7 @@ class BatchTracer(Tracer):
     def __init__(self, trace: Trace, value: Any, dim: int) -> None:
         whole = avals.get_aval(value)
         self._trace = trace
-        self.aval = whole.update(shape=(*whole.shape[:dim], *whole.shape[dim + 1 :]))
+        self.aval = without_dim(whole, dim)
         self.value = value
         self.dim = dim
 
@@ -243,9 +244,17 @@ def _batch_jaxpr(
 
 def with_dim(aval: Any, size: int, dim: Dim) -> Any:
     """The type of the whole value, given that of an element."""
-    return aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
+    if dim is None:
+        return aval
+    if getattr(aval, "explicit_sharding", None) is not None:
+        return lazy.explicit.with_dimension(aval, dim, size)
+    return aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
 
 
 def without_dim(aval: Any, dim: Dim) -> Any:
     """The type of an element, given that of the whole value."""
-    return aval if dim is None else aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))
+    if dim is None:
+        return aval
+    if getattr(aval, "explicit_sharding", None) is not None:
+        return lazy.explicit.without_dimension(aval, dim)
+    return aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from types import CodeType
 
 from weft.compiler import expansions, unrolled_loops
 from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.core import kinds
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, jaxprs_in_params, joined_effects
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, joined_effects
 from weft.core.rewrite import Splicer
 from weft.effects import user_primitives
 
@@ -22,7 +23,7 @@ INLINED = (kinds.Higher, kinds.Opaque, kinds.Effect, kinds.Identity, kinds.Resol
 
 def inline(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program, flat."""
-    made = Splicer(closed, _inlined, INLINED).run()
+    made = Splicer(closed, inlined_equation, INLINED).run()
     effects = closed.effects if made is closed else joined_effects(made.eqns)
     if effects <= made.effects:
         return made
@@ -30,13 +31,17 @@ def inline(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(made.jaxpr.replace(effects=made.effects | effects), made.consts)
 
 
-def _inlined(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+    """What stands for the results of an equation that is inlined; None if it stays."""
     kind, params = eqn.primitive.kind, eqn.params
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)
         if inner is None:
             raise NotImplementedError(f"[compile] {eqn.primitive.name} cannot be compiled yet.")
-        return splicer.splice(inner, eqn.invars)
+        caller = inner.jaxpr.memoize("traced_at", _traced_at)
+        # a function of weft's own is traced once for all its callers: its equations belong to the line of this call
+        is_own = caller is not None and caller.co_name != params.get("name")
+        return splicer.splice(inner, eqn.invars, eqn.source if is_own else None)
     if isinstance(kind, kinds.Opaque):
         return splicer.splice(_lowered(eqn), eqn.invars, eqn.source)
     if isinstance(kind, kinds.Identity):
@@ -55,6 +60,13 @@ def _inlined(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
     if function is None:
         return None
     return splicer.splice(expansions.of_equation(eqn, function), eqn.invars, eqn.source)
+
+
+def _traced_at(jaxpr: Jaxpr) -> CodeType | None:
+    """The code in which all equations of a program were recorded, if they were at one instruction of it."""
+    places = {equation.source[:2] if equation.source is not None else None for equation in jaxpr.eqns}
+    place = places.pop() if len(places) == 1 else None
+    return None if place is None else place[0]
 
 
 def _resolved(eqn: JaxprEqn, kind: kinds.Resolve) -> ClosedJaxpr:

@@ -13,7 +13,7 @@ from weft._base import lazy
 from weft.compiler.instructions import Library
 from weft.core.jaxpr import JaxprEqn
 
-runtime.set_lapack_finder(lazy.lapack_file)
+runtime.set_lapack_finder(lazy.lapack_files)
 
 
 def instructions(equation: JaxprEqn, place: Callable[..., Any], read: Sequence[bool]) -> list[Library] | None:

@@ -20,7 +20,7 @@ from weft.batching.vmap import vmap
 from weft.control.scan import scan
 from weft.core import avals
 from weft.operations.settings import RaggedDotDimensionNumbers
-from weft.operations.static import check_sharding
+from weft.operations.static import placed
 
 SMALLEST, LARGEST = 8, 128  # rows of a tile: a matrix product runs well from the latter on
 
@@ -43,7 +43,13 @@ def ragged_dot(
     >>> weft.lax.ragged_dot(jnp.ones((3, 2)), jnp.array([[[1.0], [1.0]], [[5.0], [5.0]]]), jnp.array([1, 2])).tolist()
     [[2.0], [10.0], [10.0]]
     """
-    check_sharding(out_sharding, "ragged_dot")
+    if out_sharding is not None:
+        return placed(
+            lambda: ragged_dot(lhs, rhs, group_sizes, precision, preferred_element_type, group_offset),
+            out_sharding,
+            "ragged_dot",
+            "out_sharding",
+        )
     dims = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
     return ragged_dot_general(
         lhs, rhs, group_sizes, dims, precision=precision,
@@ -68,7 +74,9 @@ def ragged_dot_general(
     difference. Sizes are i[g], or have the dimensions of lhs outside of the ragged one (batch first) in front.
     TypeError for dimensions that do not fit, NotImplementedError for a ``group_offset``.
     """
-    check_sharding(out_sharding, "ragged_dot_general")
+    if out_sharding is not None:
+        args = (lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset)
+        return placed(lambda: ragged_dot_general(*args), out_sharding, "ragged_dot_general")
     if group_offset is not None:
         raise NotImplementedError("[ragged_dot_general] group_offset is not implemented")
     lhs, rhs, sizes = (x if hasattr(x, "ndim") else np.asarray(x) for x in (lhs, rhs, group_sizes))

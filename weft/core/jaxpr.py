@@ -224,7 +224,7 @@ class Jaxpr:
     def out_avals(self) -> list[Any]:
         return [v.aval for v in self.outvars]
 
-    def memoize(self, key: str, make: Callable[[Jaxpr], Any]) -> Any:
+    def memoize(self, key: Any, make: Callable[[Jaxpr], Any]) -> Any:
         """A fact derived from this jaxpr, computed once and dropped with it."""
         if key not in self._memo:
             self._memo[key] = make(self)

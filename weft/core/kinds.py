@@ -116,7 +116,8 @@ class Scatter(Record):
     Updates are made in row-major order of b: of several updates of one element the last wins, and sums are taken in
     order. ``update`` gives the jaxpr of (old, update) -> new, or None if the update replaces the old element. A window
     that is not inside the array is skipped, or with ``clips`` moved inside. ``unique`` promises that no element is
-    updated twice, ``ordered`` that the starts are sorted.
+    updated twice, ``ordered`` that the starts are sorted. ``combiner``: how the results of parts of the updates give
+    that of all ("sum", of which one part begins with the array and the others with zeros, "max", "min"), or None.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -125,6 +126,7 @@ class Scatter(Record):
     unique: Callable[[Params], bool]
     ordered: Callable[[Params], bool]
     reference: Callable[..., Any]
+    combiner: str | None = None
 
 
 class Reduction(Record):
@@ -138,6 +140,8 @@ class Reduction(Record):
     ``absorbing(dtype)`` is a value of the first accumulator that no further element can change, or None.
     ``nan_wins``: the result is NaN if an element is, and otherwise ``combine`` is max or min.
     ``forms``: other ways to compute the same outputs.
+    ``combiner``: how the outputs of parts of the elements give the output of all ("sum", "max", "min", or "again": by
+    the same reduction); None if they do not.
     """
 
     axes: Callable[[Params], tuple[int, ...]]
@@ -151,6 +155,7 @@ class Reduction(Record):
     absorbing: Callable[[np.dtype], Any] | None = None
     nan_wins: bool = False
     forms: LoopForms = LoopForms()
+    combiner: str | None = None
 
 
 class Cumulative(Record):
@@ -229,7 +234,8 @@ class External(Record):
     can do it itself where that is faster than the call. ``library(in_avals, params, read)`` names the native routine
     that the runtime calls instead (None: it has none), where ``read`` says which results are used; ``call`` is then its
     reference. ``unrolled(in_avals, params)`` gives, for many small matrices, a function of the operands that does the
-    same in other operations, or None.
+    same in other operations, or None. ``batch(in_avals, params)``: how many leading dimensions all operands and results
+    have in common, along which the call is repeated.
     """
 
     call: Callable[..., Any]
@@ -237,14 +243,20 @@ class External(Record):
     ordering: Callable[[Params], Ordering] | None = None
     library: Callable[[Avals, Params, Sequence[bool]], Library | None] | None = None
     unrolled: Callable[[Avals, Params], Callable[..., Any] | None] | None = None
+    batch: Callable[[Avals, Params], int] | None = None
 
 
 class Identity(Record):
-    """Nothing to compute: output i is operand i (stop_gradient, optimization_barrier, copy)."""
+    """Nothing to compute: output i is operand i (stop_gradient, optimization_barrier, copy).
+
+    ``constraint(params)``: how the user wants the result to lie on a mesh, for each dimension its axes, None for a
+    dimension that is left open.
+    """
 
     barrier: bool = False  # fusion stops at a barrier
     copies: bool = False  # as a result of a program it does not share an input's memory
     eager: Callable[[Params], Callable[..., Any] | None] | None = None  # what runs outside of programs
+    constraint: Callable[[Params], Any] | None = None
 
 
 class Resolve(Record):
@@ -252,10 +264,13 @@ class Resolve(Record):
 
     The compiler traces ``expand`` on the operands' avals, and inlines the result. ``of_keys``: the primitive takes or
     gives random keys, and ``expand`` gets, beside their words, their dtype as ``key_type``.
+    ``factors(in_avals, out_avals, params)`` gives its ``core.factors.Factors``, if each of several devices can run it
+    on a part of its operands.
     """
 
     expand: Callable[..., Any]
     of_keys: bool = False
+    factors: Callable[[Avals, Avals, Params], Any] | None = None
 
 
 class Effect(Record):
@@ -316,10 +331,26 @@ class Opaque(Record):
     """
 
 
+class Shards(Record):
+    """A program of the shards of one device: for each operand and result the axes that each dimension is cut along.
+
+    ``axes``: all axes of the mesh along which devices run it. It has no constants.
+    """
+
+    program: Any
+    axes: frozenset[Any]
+    in_specs: tuple[Any, ...]
+    out_specs: tuple[Any, ...]
+
+
 class Higher(Record):
-    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None."""
+    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None.
+
+    ``shards(params)``: the program that each device of a mesh runs instead, if the user wrote one.
+    """
 
     inline: Callable[[Params], Any]
+    shards: Callable[[Params], Shards] | None = None
 
 
 Kind = (

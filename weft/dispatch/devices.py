@@ -1,23 +1,38 @@
 """The devices of this process, described in JAX's terms: the CPU, and those of plugins (``dispatch.plugins``).
 
 ``devices()`` lists them; an Array answers ``.device``, ``.devices()`` and ``.sharding`` with the objects made here.
-Every device has a number, 0 for the CPU. A ``place`` is twice that number, plus 1 for what is committed to the device:
-Arrays have one, and so have the programs that run on a device.
+The option ``num_cpu_devices`` makes several virtual devices of the CPU: names for parts of arrays, which lie in one
+buffer whatever their sharding.
+
+Every sharding has a number: 0 for all of an array on the first device of the CPU, small numbers for devices of plugins,
+and those from ``HOST`` on, given here, for shardings over virtual devices. A ``place`` is twice that number, plus 1 for
+what is committed: Arrays have one, and so have the programs that run on a device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import config, runtime
 from weft._base import lazy
+from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
+from weft.core.shardings import Sharding, SingleDeviceSharding, check_memory
+
+__all__ = ["UNCONSTRAINED", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
+
+HOST = 1 << 29  # the number of the first sharding over virtual devices: the runtime's kHostPlaces, halved
+_MOST_DEVICES = 65_536
 
 
 class Device:
-    """One device. There is a single CPU device, however many threads run on it."""
+    """One device: the CPU, however many threads run on it, or one of its virtual devices."""
 
-    number = 0  # among all devices of the process, as the runtime knows them
+    number = 0  # of the sharding that has all of an array on it
+    is_local = True  # whether it belongs to this process
     id = 0
     process_index = 0
     host_id = 0
@@ -40,174 +55,87 @@ class Device:
     def __str__(self) -> str:
         return f"{self.platform}:{self.id}"
 
-    def __reduce__(self) -> str:
-        return "CPU"
+    def __reduce__(self) -> Any:
+        return _cpu_device, (self.id,)
 
 
-class Sharding:
-    """How an array is distributed over devices; the base of ``SingleDeviceSharding``."""
+class CpuDevice(Device):
+    """A virtual device of the CPU other than the first."""
 
-    memory_kind: str | None = None
-
-    @property
-    def device_set(self) -> set[Device]:
-        raise NotImplementedError("[Sharding] device_set is defined by the concrete sharding")
-
-    @property
-    def num_devices(self) -> int:
-        return len(self.device_set)
-
-    @property
-    def addressable_devices(self) -> set[Device]:
-        return self.device_set
-
-    @property
-    def is_fully_addressable(self) -> bool:
-        return True
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        return True
+    def __init__(self, index: int) -> None:
+        self.id = self.local_hardware_id = index
+        self.number = _new_number(SingleDeviceSharding(self))
 
 
-class SingleDeviceSharding(Sharding):
-    """All of the array on one device."""
-
-    def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
-        self._device = device
-        self.memory_kind = memory_kind or "device"
-
-    @property
-    def device_set(self) -> set[Device]:
-        return {self._device}
-
-    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
-        return {self._device: (slice(None),) * len(global_shape)}
-
-    addressable_devices_indices_map = devices_indices_map
-
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        return tuple(global_shape)
-
-    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        return isinstance(other, Sharding) and self.device_set == other.device_set
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, SingleDeviceSharding)
-            and self._device is other._device
-            and self.memory_kind == other.memory_kind
-        )
-
-    def __hash__(self) -> int:
-        return hash((id(self._device), self.memory_kind))
-
-    def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self.memory_kind})"
+def _cpu_device(index: int) -> Device:
+    """The device that was pickled."""
+    found = cpu_devices()
+    if index >= len(found):
+        raise ValueError(f"[devices] the CPU's device {index} was pickled, and this process has {len(found)}")
+    return found[index]
 
 
-class _Unconstrained:
-    """``PartitionSpec.UNCONSTRAINED``: the dimension may lie anyhow."""
+# -- numbers of shardings ---------------------------------------------------------------------------------------------
 
-    def __repr__(self) -> str:
-        return "UNCONSTRAINED"
-
-    def __reduce__(self) -> str:
-        return "UNCONSTRAINED"
+_lock = threading.Lock()
+_numbers: dict[Sharding, int] = {}
+_by_number: list[Sharding] = []  # from HOST on
 
 
-UNCONSTRAINED = _Unconstrained()
+def _new_number(sharding: Sharding) -> int:
+    with _lock:
+        found = _numbers.get(sharding)
+        if found is None:
+            found = _numbers[sharding] = HOST + len(_by_number)
+            _by_number.append(sharding)
+        return found
 
 
-class PartitionSpec:
-    """For each dimension of an array the mesh axis (or axes) along which it is cut; None where it is not.
-
-    ``unreduced`` and ``reduced`` name axes along which values are partial sums, which one device does not have.
-
-    >>> from weft.sharding import PartitionSpec as P
-    >>> P("batch", None, ("x", "y"))
-    P('batch', None, ('x', 'y'))
-    """
-
-    UNCONSTRAINED = UNCONSTRAINED
-
-    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> None:
-        self._partitions = tuple(
-            entry[0] if isinstance(entry, tuple) and len(entry) == 1 else entry for entry in partitions
-        )
-        self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
-
-    @property
-    def partitions(self) -> tuple[Any, ...]:
-        return self._partitions
-
-    def update(self, **changed: Any) -> PartitionSpec:
-        """The same with other ``partitions``, ``unreduced`` or ``reduced``."""
-        partitions = changed.pop("partitions", self._partitions)
-        return PartitionSpec(*partitions, **{"unreduced": self.unreduced, "reduced": self.reduced, **changed})
-
-    def index(self, value: Any) -> int:
-        return self._partitions.index(value)
-
-    def count(self, value: Any) -> int:
-        return self._partitions.count(value)
-
-    def _key(self) -> tuple[Any, ...]:
-        return self._partitions, self.unreduced, self.reduced
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._partitions[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._partitions)
-
-    def __len__(self) -> int:
-        return len(self._partitions)
-
-    def __add__(self, other: Any) -> PartitionSpec:
-        if not isinstance(other, PartitionSpec | tuple):
-            return NotImplemented
-        return self.update(partitions=(*self, *other))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PartitionSpec) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __repr__(self) -> str:
-        words = [repr(entry) for entry in self._partitions]
-        words += [
-            f"{name}={set(value)}"
-            for name, value in (("unreduced", self.unreduced), ("reduced", self.reduced))
-            if value
-        ]
-        return f"P({words[0]},)" if len(words) == 1 and self._partitions else f"P({', '.join(words)})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _spec, (self._partitions, self.unreduced, self.reduced)
+def number_of(sharding: Sharding) -> int:
+    """The number of a sharding."""
+    found = _numbers.get(sharding)
+    if found is not None:
+        return found
+    if isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind == "device":
+        return sharding.device_list[0].number
+    devices = sharding.device_list
+    if not all(device.platform == "cpu" for device in devices):
+        if len(devices) == 1:
+            return devices[0].number
+        raise NotImplementedError(f"[sharding] arrays over several devices of a plugin: {sharding}")
+    check_memory(sharding)
+    return _new_number(sharding)
 
 
-def _spec(partitions: tuple[Any, ...], unreduced: Any, reduced: Any) -> PartitionSpec:
-    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
+def mesh_like(mesh: Any) -> Any:
+    """The latest mesh of devices with the axes of an abstract one, on which an array lies; None if there is none."""
+    for sharding in reversed(_by_number):
+        own = getattr(sharding, "mesh", None)
+        if own is not None and own.abstract_mesh == mesh:
+            return own
+    return None
 
 
-class Shard:
-    """The part of an array that one device holds: here, all of it."""
+def sharding_at(place: int) -> Sharding:
+    """The sharding that a place stands for."""
+    number = place >> 1
+    return _by_number[number - HOST] if number >= HOST else sharding_of(BY_NUMBER[number])
 
-    def __init__(self, device: Device, sharding: Sharding, global_shape: Sequence[int], data: Any = None) -> None:
-        self.device, self.sharding, self._global_shape, self.data = device, sharding, tuple(global_shape), data
 
-    @property
-    def index(self) -> tuple[slice, ...]:
-        return (slice(None),) * len(self._global_shape)
+def device_at(place: int) -> Device:
+    """The (first) device of a place."""
+    number = place >> 1
+    return _by_number[number - HOST].device_list[0] if number >= HOST else BY_NUMBER[number]
 
-    @property
-    def replica_id(self) -> int:
-        return 0
 
-    def __repr__(self) -> str:
-        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"
+def is_remote(place: int) -> bool:
+    """Whether what lies there is in the memory of a plugin's device."""
+    return 1 < place < HOST << 1
+
+
+def place_on(target: Device | Sharding) -> int:
+    """The place of what is committed to a device or a sharding."""
+    return (target.number if isinstance(target, Device) else number_of(target)) << 1 | 1
 
 
 CPU = Device()
@@ -223,8 +151,53 @@ def check_backend(backend: Any) -> None:
         lazy.plugins.find(backend)
 
 
+# -- the CPU's devices ------------------------------------------------------------------------------------------------
+
+_cpus: list[Device] = []
+
+
+def cpu_devices() -> list[Device]:
+    """The devices of the CPU, made when first asked for; from then on their number is fixed."""
+    if not _cpus:
+        count = _count()
+        made = [CPU, *[CpuDevice(index) for index in range(1, count)]]
+        with _lock:
+            if not _cpus:
+                _cpus.extend(made)
+    return _cpus
+
+
+def _count() -> int:
+    """How many there are: the option, else JAX's environment variable, else what XLA_FLAGS says."""
+    count = config.read("num_cpu_devices")
+    if count < 0:
+        text = os.environ.get("JAX_NUM_CPU_DEVICES", "-1")
+        if not re.fullmatch(r"-?\d+", text.strip()):
+            raise ValueError(f"JAX_NUM_CPU_DEVICES takes an integer, got {text!r}")
+        count = int(text)
+    if count < 0:
+        found = re.findall(r"--xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+        count = int(found[-1]) if found else 1
+    if not 1 <= count <= _MOST_DEVICES:
+        raise ValueError(f"[devices] num_cpu_devices is between 1 and {_MOST_DEVICES}, got {count}")
+    return count
+
+
+def check_count(count: Any) -> None:
+    """Accept a number of devices as long as no device was asked for."""
+    if count != -1 and not 1 <= count <= _MOST_DEVICES:
+        raise ValueError(f"[config] num_cpu_devices is between 1 and {_MOST_DEVICES} (or -1), got {count}")
+    if _cpus and count != len(_cpus):
+        raise RuntimeError(
+            "jax_num_cpu_devices config should be updated before backends are initialized i.e. before any JAX "
+            f"operation is executed. This process has {len(_cpus)} already: set it immediately after `import weft`"
+        )
+
+
 def sharding_of(device: Device) -> SingleDeviceSharding:
     """The sharding of arrays that lie on a device."""
+    if device.number >= HOST:
+        return _by_number[device.number - HOST]  # type: ignore[return-value] - the number of a device is of this class
     found = _SHARDINGS.get(device.number)
     if found is None:
         found = _SHARDINGS[device.number] = SingleDeviceSharding(device)
@@ -260,48 +233,48 @@ def place_of_call(leaves: Sequence[Any]) -> int:
 def check_same_device(name: str, leaves: Sequence[Any], words: Sequence[str]) -> None:
     """Raise ValueError, as JAX does, if committed Arrays lie on several devices; ``words`` name the leaves."""
     committed = [(x, word) for x, word in zip(leaves, words, strict=True) if type(x) is runtime.Array and x.place & 1]
-    other = next((pair for pair in committed if pair[0].place != committed[0][0].place), None)
+    lists = [sharding_at(x.place).device_list for x, _ in committed]
+    other = next((index for index, each in enumerate(lists) if each != lists[0]), None)
     if other is None:
         return
-    texts = []
-    for x, word in (committed[0], other):
-        device = BY_NUMBER[x.place >> 1]
-        texts.append(
-            f"argument {word} of {name} with shape {x.aval.strip_weak_type().str_short(short_dtypes=False)} and with "
-            f"device ids [{device.id}] on platform {device.platform.upper()}"
-        )
+    texts = [
+        f"argument {word} of {name} with shape {x.aval.strip_weak_type().str_short(short_dtypes=False)} and with "
+        f"{on_devices(lists[index])}"
+        for index, (x, word) in ((0, committed[0]), (other, committed[other]))
+    ]
     raise ValueError(
         f"Received incompatible devices for jitted computation. Got {texts[0]} and {texts[1]}. Both arrays were put on "
         "their device explicitly (they are committed to it): move one of them with weft.device_put(x, device)"
     )
 
 
-def as_device(target: Any) -> Device | None:
-    """The device that a ``device=`` argument stands for: None, a device or a sharding."""
-    if target is None or isinstance(target, Device):
+def on_devices(devices: Sequence[Device]) -> str:
+    """Devices in the text of an error."""
+    return f"device ids {[device.id for device in devices]} on platform {devices[0].platform.upper()}"
+
+
+def as_target(target: Any) -> Device | Sharding | None:
+    """What a ``device=`` argument stands for: None, a device or a sharding (of a mesh with devices)."""
+    if target is None or isinstance(target, Device | Sharding):
         return target
-    if isinstance(target, Sharding):
-        return next(iter(target.device_set))
     raise ValueError(
         f"[device_put] a device is None, a weft.Device or a Sharding (or a pytree of these), got {target!r}"
     )
 
 
-def check_placement(device: Any = None, out_sharding: Any = None) -> None:
-    """Accept what stands for the one CPU device: None, a device, a sharding or a PartitionSpec; no strings."""
-    for name, value in (("device", device), ("out_sharding", out_sharding)):
-        named = {value} if isinstance(value, Device) else value.device_set if isinstance(value, Sharding) else {CPU}
-        if named != {CPU}:
-            raise NotImplementedError(
-                f"[placement] {name} names other devices, and this function makes arrays on one device, the CPU: "
-                f"{value!r}. Make the array with weft.device_put(x, device), or inside "
-                "`with weft.default_device(device)`"
-            )
-        if value is None or isinstance(value, Device | Sharding | PartitionSpec):
-            continue
-        raise ValueError(
-            f"[placement] {name} is None, a device such as weft.devices()[0] or a SingleDeviceSharding, got {value!r}"
-        )
+def as_device(target: Any) -> Device | None:
+    """The (first) device that a ``device=`` argument stands for."""
+    found = as_target(target)
+    return found.device_list[0] if isinstance(found, Sharding) else found
+
+
+def placed(make: Callable[[], Any], *, device: Any = None, out_sharding: Any = None) -> Any:
+    """What ``make()`` gives, on the device or with the sharding that an argument of this name asks for."""
+    if device is not None and out_sharding is not None:
+        raise ValueError(f"Only one of `device` or `out_sharding` can be set. Got {device=} and {out_sharding=}")
+    if device is not None:
+        return lazy.out_shardings.on_device(make, device)
+    return lazy.out_shardings.placed(make, out_sharding, "the function", "out_sharding")
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -311,7 +284,7 @@ def devices(backend: str | None = None) -> list[Device]:
     [CpuDevice(id=0)]
     """
     platform = default_backend() if backend is None else backend
-    return [CPU] if platform == "cpu" else lazy.plugins.find(platform).devices()
+    return list(cpu_devices()) if platform == "cpu" else lazy.plugins.find(platform).devices()
 
 
 def local_devices(
@@ -321,7 +294,7 @@ def local_devices(
     found = devices(backend)
     if (process_index or host_id or 0) != 0:
         raise ValueError(f"Unknown process_index {process_index or host_id}")
-    return [device for device in found if device is CPU or device.number]
+    return [device for device in found if device.is_local]
 
 
 def default_backend() -> str:

@@ -13,9 +13,10 @@ from types import FunctionType
 from typing import Any
 
 from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.dispatch import devices, executables, signature, trace_cache
-from weft.dispatch.jit_calls import INLINED, PLAIN, JitState, Options
+from weft.dispatch.jit_calls import INLINED, PLAIN, UNSPECIFIED, JitState, Options
 
 
 class CacheInfo(NamedTuple):
@@ -30,7 +31,7 @@ class CacheInfo(NamedTuple):
     milliseconds: dict[str, float]  # in each stage
 
 
-_UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()
+_UNSPECIFIED = UNSPECIFIED
 
 
 def jit(
@@ -48,11 +49,13 @@ def jit(
     backend: str | None = None,
     inline: bool = False,
     compiler_options: Any = None,
+    donate: str | None = None,
 ) -> Any:
     """Compile ``fun`` at its first call for each structure, shape and dtype of its arguments.
 
     ``static_argnums`` / ``static_argnames`` are part of the cache key by value and must be hashable; each is inferred
-    from the other. Donated arguments may not be used after the call. Without ``fun``, gives a decorator.
+    from the other. Donated arguments may not be used after the call. ``donate="require"``: ValueError when it is
+    compiled if the memory of a donated argument cannot be reused, with the reason. Without ``fun``, gives a decorator.
 
     >>> @weft.jit
     ... def norm(x):
@@ -67,27 +70,49 @@ def jit(
             jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums,
             static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
             keep_unused=keep_unused, device=device, backend=backend, inline=inline,
-            compiler_options=compiler_options,
+            compiler_options=compiler_options, donate=donate,
         )  # fmt: skip
     flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
     if flags & _NO_FUNCTION or type(fun) is staticmethod or not callable(fun):
         check_callable(fun)
     placed = device is not None or backend is not None or compiler_options is not None
-    if placed or in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED:
-        _check_placement(device, backend, (in_shardings, out_shardings), compiler_options)
+    lying = None
+    if in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED:
+        lying = _given(device, backend, in_shardings, out_shardings)
+    if placed:
+        _check_placement(device, backend, compiler_options)
     roles = signature.NO_ROLES
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
         roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
     plain = INLINED if inline else PLAIN
     place = _place(device, backend) if placed else 0
-    is_plain = roles is signature.NO_ROLES and not keep_unused and not place
-    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place)
+    if donate is not None:
+        _check_donate(donate, roles)
+    is_plain = roles is signature.NO_ROLES and not keep_unused and not place and lying is None
+    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place, lying, donate is not None)
     state = JitState(fun, options)
     if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: every call goes to Python
         jitted = runtime.JitFunction(state.always_slow, (), ())
     else:
         jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
     jitted.__dict__ = _attributes(fun, state)
+    return jitted
+
+
+def _check_donate(donate: str, roles: signature.Roles) -> None:
+    if donate != "require":
+        raise ValueError(f"[jit] donate is 'require' or left out, not {donate!r}")
+    if not roles.donates:
+        raise ValueError("[jit] donate='require' needs donate_argnums or donate_argnames")
+
+
+def any_size(fun: Callable[..., Any], **options: Any) -> Any:
+    """``jit`` for a function of weft's own that asks of extents only which are 1, and which are equal.
+
+    Its programs at other sizes are then made without tracing it again (``dispatch.sized_calls``).
+    """
+    jitted = jit(fun, **options)
+    jitted._state.any_size = True
     return jitted
 
 
@@ -126,15 +151,20 @@ def check_callable(fun: Any) -> None:
         raise TypeError(f"Expected a function, got a coroutine function: {fun}")
 
 
-def _check_placement(device: Any, backend: Any, shardings: tuple[Any, Any], compiler_options: Any) -> None:
+def _given(device: Any, backend: Any, ins: Any, outs: Any) -> Any:
+    """What the user gave as in_shardings and out_shardings, checked; None if that says nothing."""
+    for name, value in (("in_shardings", ins), ("out_shardings", outs)):
+        if value is not _UNSPECIFIED and (device is not None or backend is not None):
+            raise ValueError(f"If backend or device is specified on jit, then {name} should not be specified.")
+    given = lazy.sharded_calls.Given(ins, outs)
+    return given if given.says_something else None
+
+
+def _check_placement(device: Any, backend: Any, compiler_options: Any) -> None:
     if device is not None and backend is not None:
         raise ValueError(f"can't specify both a device and a backend for jit, got {device=} and {backend=}")
     devices.check_backend(backend)
     devices.as_device(device)
-    for sharding in shardings:
-        if sharding is not _UNSPECIFIED:
-            for leaf in runtime.tree_flatten(sharding)[0]:
-                devices.check_placement(leaf)
     executables.ignore_compiler_options(compiler_options)
 
 
@@ -142,8 +172,8 @@ def _place(device: Any, backend: str | None) -> int:
     """Where the user wants the function to run, committed; 0 if they did not say."""
     if backend is not None:
         return devices.devices(backend)[0].number << 1 | 1
-    target = devices.as_device(device)
-    return 0 if target is None else target.number << 1 | 1
+    target = devices.as_target(device)
+    return 0 if target is None else devices.place_on(target)
 
 
 # -- methods of jitted functions --------------------------------------------------------------------------------------
@@ -222,7 +252,9 @@ def _rebuild(function: Any, options: Options) -> Any:
         function, static_argnums=roles.static_argnums or None, static_argnames=roles.static_argnames or None,
         donate_argnums=roles.donate_argnums or None, donate_argnames=roles.donate_argnames or None,
         keep_unused=options.keep_unused, inline=options.inline,
-        device=devices.BY_NUMBER[options.place >> 1] if options.place else None,
+        device=devices.device_at(options.place) if options.place else None,
+        in_shardings=options.shardings.ins if options.shardings else _UNSPECIFIED,
+        out_shardings=options.shardings.outs if options.shardings else _UNSPECIFIED,
     )  # fmt: skip
 
 

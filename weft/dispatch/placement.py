@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
+from weft._base import lazy
 from weft.core import avals, kinds, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import Jaxpr, subjaxprs
+from weft.core.meshes import chosen_mesh
+from weft.core.partition_specs import PartitionSpec
 from weft.core.primitive import ALL, Primitive
+from weft.core.shardings import NamedSharding
 from weft.core.tracer import Tracer
 from weft.dispatch import devices, signature, transfers
 
@@ -33,8 +37,8 @@ class ArrayCopySemantics(enum.Enum):
         return str(self)
 
 
-def _same_type(x: Any, **params: Any) -> Any:
-    return x
+def _put_type(x: Any, *, devices: Sequence[Any], **_: Any) -> Any:
+    return x if devices[0] is None else lazy.explicit.sharded(x, devices[0])
 
 
 def _eager(params: dict[str, Any]) -> Callable[[Any], Any] | None:
@@ -43,37 +47,59 @@ def _eager(params: dict[str, Any]) -> Callable[[Any], Any] | None:
     return None if device is None else lambda x: device_put(x, device)
 
 
-device_put_p = Primitive("device_put", kind=kinds.Identity(eager=_eager))
-device_put_p.def_abstract_eval(_same_type)
+def _asked(params: dict[str, Any]) -> Any:
+    (device,) = params["devices"]
+    return lazy.submodule("weft.dispatch.shardings").axes_asked(device)
+
+
+device_put_p = Primitive("device_put", kind=kinds.Identity(eager=_eager, constraint=_asked))
+device_put_p.def_abstract_eval(_put_type)
+device_put_p.types_shardings = True
 device_put_p.linear = ALL
 device_put_p.transpose = lambda ct, x, *, srcs, devices, **_: (
     device_put_p.bind(ct, copy_semantics=(ArrayCopySemantics.ALWAYS_COPY,) * len(srcs), devices=srcs, srcs=devices),
 )
 
 
-def check_program(jaxpr: Jaxpr, place: int, name: str) -> None:
-    """NotImplementedError if a ``device_put`` inside a program names another device than the one it runs on."""
-    for device in _named_devices(jaxpr):
-        if device.number != place >> 1:
+def check_program(jaxpr: Jaxpr, place: Any, name: str) -> None:
+    """NotImplementedError if a ``device_put`` inside a program names a device with other memory than it runs on."""
+    own = _memory(place)
+    for target in named_targets(jaxpr):
+        if _memory(devices.place_on(target)) != own:
             raise NotImplementedError(
-                f"[device_put] {name} runs on {devices.BY_NUMBER[place >> 1]}, and a device_put inside of it names "
-                f"{device}: a compiled program runs on one device. Put the arguments there outside of jit, or use "
-                "weft.jit(function, device=...)"
+                f"[device_put] {name} runs on {devices.device_at(own << 1)}, and a device_put inside of it names "
+                f"{devices.as_device(target)}: a compiled program runs on one device. Put the arguments there outside "
+                "of jit, or use weft.jit(function, device=...)"
             )
 
 
-def _named_devices(jaxpr: Jaxpr) -> tuple[devices.Device, ...]:
-    """The devices that ``device_put`` names anywhere in a program."""
-    return jaxpr.memoize("named_devices", _find_named_devices)
+def _memory(place: Any) -> int:
+    """The number of the device whose memory a place (or the places of results) is in: 0 for all those of the CPU."""
+    one = place if isinstance(place, int) else 0
+    return one >> 1 if devices.is_remote(one) else 0
 
 
-def _find_named_devices(jaxpr: Jaxpr) -> tuple[devices.Device, ...]:
-    found: dict[devices.Device, None] = {}
+def check_target(jaxpr: Jaxpr, target: devices.Device, name: str) -> None:
+    """NotImplementedError if a ``device_put`` inside a program names another device than the one compiled for."""
+    other = next((device for device in named_targets(jaxpr) if device is not target), None)
+    if other is not None:
+        raise NotImplementedError(
+            f"[device_put] {name} is compiled for {target}, and a device_put inside of it names {other}"
+        )
+
+
+def named_targets(jaxpr: Jaxpr) -> tuple[Any, ...]:
+    """The devices and shardings that ``device_put`` names anywhere in a program."""
+    return jaxpr.memoize("named_devices", _find_named)
+
+
+def _find_named(jaxpr: Jaxpr) -> tuple[Any, ...]:
+    found: dict[Any, None] = {}
     for eqn in jaxpr.eqns:
         if eqn.primitive is device_put_p:
-            found |= dict.fromkeys([device for device in map(devices.as_device, eqn.params["devices"]) if device])
+            found |= dict.fromkeys([target for target in map(devices.as_target, eqn.params["devices"]) if target])
     for inner in subjaxprs(jaxpr):
-        found |= dict.fromkeys(_named_devices(inner))
+        found |= dict.fromkeys(named_targets(inner))
     return tuple(found)
 
 
@@ -90,11 +116,9 @@ def device_put(
     {'a': Array(1., dtype=float32, weak_type=True), 'b': Array([1., 1.], dtype=float32)}
     """
     leaves, treedef = runtime.tree_flatten(x)
-    targets = _spread(device, treedef, "device")
-    _spread(src, treedef, "source")
-    for target in {id(value): value for value in targets}.values():
-        _check_device(target)
-    donated, aliased = _spread(donate, treedef, "donate"), _spread(may_alias, treedef, "may_alias")
+    targets = [_target(value) for value in spread(device, treedef, "device")]
+    spread(src, treedef, "source")
+    donated, aliased = spread(donate, treedef, "donate"), spread(may_alias, treedef, "may_alias")
     if any(gives and alias for gives, alias in zip(donated, aliased, strict=True)):
         raise ValueError("may_alias and donate cannot be True at the same time.")
     guard = transfers.level()
@@ -105,9 +129,15 @@ def device_put(
     return runtime.tree_unflatten(treedef, put)
 
 
-def _check_device(device: Any) -> None:
+def _target(device: Any) -> Any:
+    """What a user gave as ``device``: None, a device or a sharding; a spec alone belongs to the chosen mesh."""
+    if isinstance(device, PartitionSpec):
+        mesh = chosen_mesh()
+        if mesh.empty:
+            raise ValueError("Please set a mesh via `weft.set_mesh` if a PartitionSpec is passed to device_put")
+        return NamedSharding(mesh, device)
     try:
-        devices.as_device(device)
+        return devices.as_target(device)
     except ValueError as error:
         raise ValueError(
             "`weft.device_put` only accepts `None`, `weft.sharding.Sharding`, `weft.Device` or a pytree of these "
@@ -115,7 +145,18 @@ def _check_device(device: Any) -> None:
         ) from error
 
 
-def _spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
+def check_fits(what: str, target: Any, shape: Sequence[int]) -> None:
+    """Raise what JAX raises if an array of this shape cannot lie so; ``what`` names the array."""
+    if not isinstance(target, NamedSharding):
+        return
+    try:
+        target.check_compatible_aval(shape)
+    except ValueError as error:
+        raise ValueError(f"One of {what} is incompatible with its sharding annotation {target}: {error}") from None
+    target.check_shape(shape)
+
+
+def spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
     """For each leaf what a prefix of the tree says about it; None is a leaf of the prefix."""
     if not isinstance(prefix, (tuple, list, dict)):
         return [prefix] * treedef.num_leaves
@@ -134,16 +175,17 @@ def _spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
     return found
 
 
-def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> Any:
-    if isinstance(leaf, Tracer) or (device is not None and tracing.recorder() is not None):
+def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
+    if isinstance(leaf, Tracer) or (target is not None and tracing.recorder() is not None):
+        check_fits("device_put args", target, avals.get_aval(leaf).shape)
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
-        return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(device,), srcs=(None,))
-    target = devices.as_device(device)
+        return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(target,), srcs=(None,))
     if isinstance(leaf, runtime.Array):
-        place = leaf.place if target is None else target.number << 1 | 1
+        place = leaf.place if target is None else devices.place_on(target)
+        check_fits("device_put args", target, leaf.shape)
         copies = may_alias is False and place >> 1 == leaf.place >> 1
         held = runtime.array_from_numpy(np.asarray(leaf), leaf.aval) if copies else leaf
-        moved = runtime.array_to_place(held, place)
+        moved = _typed(runtime.array_to_place(held, place), target)
         if donate:
             leaf.delete()
         return moved
@@ -151,8 +193,27 @@ def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> A
         aval = avals.get_aval(leaf)
     except TypeError as error:
         raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from error
+    check_fits("device_put args", target, aval.shape)
     made = signature.to_array(leaf, aval)
-    return devices.at_default(made) if target is None else runtime.array_to_place(made, target.number << 1 | 1)
+    if target is None:
+        return devices.at_default(made)
+    return _typed(runtime.array_to_place(made, devices.place_on(target)), target)
+
+
+def _typed(array: Any, target: Any) -> Any:
+    """The array with the type that says how it lies along explicit axes of a mesh."""
+    if target is None or (array.aval.explicit_sharding is None and not isinstance(target, NamedSharding)):
+        return array
+    aval = lazy.explicit.sharded(array.aval, target)
+    return array if aval is array.aval else runtime.array_alias(array, aval)
+
+
+def lent(array: Any, device: Any) -> Any:
+    """An Array on a plugin's device on the memory of one of the host; None if the device takes no such memory."""
+    if not isinstance(device, devices.Device | devices.Sharding):
+        return None
+    place = devices.place_on(device)
+    return runtime.array_lent(array, place) if devices.is_remote(place) else None
 
 
 def device_get(x: Any) -> Any:

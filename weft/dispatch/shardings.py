@@ -1,406 +1,348 @@
-"""Meshes, partition specs and named shardings, for the one device there is: every axis of a mesh has size 1.
+"""Choosing meshes, and saying how values lie on their devices: ``with_sharding_constraint``, ``reshard``.
 
-A program written for many devices names axes of a mesh and says which dimension of an array lies along which axis. On
-one device every such statement holds of every array, so that placing, constraining and resharding leave arrays as they
-are; what is checked is that the names fit together. An array made with a named sharding answers ``.sharding`` with the
-``SingleDeviceSharding`` that it is equivalent to.
+A constraint on a traced value is an equation ``sharding_constraint``, which compiles to nothing: in one process one
+buffer has the whole array, and what a constraint changes is the sharding that results answer.
 """
 
 from __future__ import annotations
 
-import collections
-import enum
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft import runtime
+from weft import config, runtime
+from weft.core import avals, explicit, kinds, tracebacks
+from weft.core import trace as tracing
+from weft.core.meshes import (
+    EMPTY_MESH,
+    AbstractDevice,
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    chosen_mesh,
+    context_mesh,
+    get_abstract_mesh,
+    use_abstract_mesh,
+)
+from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core.primitive import ALL, Primitive
+from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_unique
 from weft.core.tracer import Tracer
-from weft.dispatch import placement
-from weft.dispatch.devices import CPU, UNCONSTRAINED, Device, PartitionSpec, Sharding
+from weft.dispatch import devices, placement
+from weft.dispatch.shards import (
+    make_array_from_callback,
+    make_array_from_process_local_data,
+    make_array_from_single_device_arrays,
+)
+
+__all__ = [
+    "EMPTY_MESH", "AbstractDevice", "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec",
+    "SingleDeviceSharding", "get_abstract_mesh", "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "use_abstract_mesh",
+]  # fmt: skip
 
 
-class AxisType(enum.Enum):
-    """Who decides how arrays lie along a mesh axis: the compiler, the types of the program, or the program itself."""
+def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:
+    """The sharding that has all of an array on one device.
 
-    Auto = enum.auto()
-    Explicit = enum.auto()
-    Manual = enum.auto()
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-class _Axes:
-    """What a mesh and an abstract mesh have in common: names, sizes and types of axes."""
-
-    axis_names: tuple[Any, ...]
-    axis_sizes: tuple[int, ...]
-    axis_types: tuple[AxisType, ...]
-
-    def _set_axes(self, sizes: Sequence[int], axis_names: Any, axis_types: Any) -> None:
-        self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        self.axis_sizes = tuple(map(int, sizes))
-        given = (axis_types,) * len(self.axis_names) if isinstance(axis_types, AxisType) else axis_types
-        self.axis_types = tuple(given) if given is not None else (AxisType.Auto,) * len(self.axis_names)
-        if len(self.axis_sizes) != len(self.axis_names):
-            raise ValueError(
-                "Mesh requires the ndim of its first argument (`devices`) to equal the length of its second argument "
-                f"(`axis_names`), but got devices.ndim == {len(self.axis_sizes)} and "
-                f"len(axis_names) == {len(self.axis_names)}."
-            )
-        if len(self.axis_types) != len(self.axis_names):
-            raise ValueError(
-                f"[Mesh] there is one axis type for each axis name; got {self.axis_types} for {self.axis_names}"
-            )
-
-    @property
-    def shape(self) -> collections.OrderedDict[Any, int]:
-        return collections.OrderedDict(self.shape_tuple)
-
-    @property
-    def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
-        return tuple(zip(self.axis_names, self.axis_sizes, strict=True))
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.axis_sizes) if self.axis_names else 0
-
-    @property
-    def empty(self) -> bool:
-        return not self.axis_names
-
-    def _of_type(self, kind: AxisType) -> tuple[Any, ...]:
-        return tuple(name for name, has in zip(self.axis_names, self.axis_types, strict=True) if has is kind)
-
-    @property
-    def auto_axes(self) -> tuple[Any, ...]:
-        return self._of_type(AxisType.Auto)
-
-    @property
-    def explicit_axes(self) -> tuple[Any, ...]:
-        return self._of_type(AxisType.Explicit)
-
-    @property
-    def manual_axes(self) -> tuple[Any, ...]:
-        return self._of_type(AxisType.Manual)
-
-    @property
-    def are_all_axes_auto(self) -> bool:
-        return all(kind is AxisType.Auto for kind in self.axis_types)
-
-    @property
-    def are_all_axes_explicit(self) -> bool:
-        return all(kind is AxisType.Explicit for kind in self.axis_types)
-
-    @property
-    def are_all_axes_manual(self) -> bool:
-        return bool(self.axis_types) and all(kind is AxisType.Manual for kind in self.axis_types)
-
-    def _key(self) -> tuple[Any, ...]:
-        return type(self), self.axis_names, self.axis_sizes, self.axis_types
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Axes) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __str__(self) -> str:
-        axes = ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple)
-        return f"{type(self).__name__}({axes}, axis_types={self.axis_types})" if axes else f"{type(self).__name__}()"
-
-
-class AbstractMesh(_Axes):
-    """Names and sizes of mesh axes, without devices: the axes may have any size."""
-
-    def __init__(self, axis_sizes: Sequence[int], axis_names: Any, axis_types: Any = None, **_: Any) -> None:
-        self._set_axes(axis_sizes, axis_names, axis_types)
-
-    @property
-    def abstract_mesh(self) -> AbstractMesh:
-        return self
-
-    @property
-    def devices(self) -> np.ndarray:
-        raise ValueError("AbstractMesh does not implement devices")
-
-    def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
-        """The same with other sizes, names or types."""
-        return AbstractMesh(axis_sizes or self.axis_sizes, axis_names or self.axis_names, axis_types or self.axis_types)
-
-    def __repr__(self) -> str:
-        axes = ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple)
-        return f"AbstractMesh({axes or '()'}, axis_types={self.axis_types})"
-
-
-class Mesh(_Axes):
-    """The device in an array whose axes have names, all of size 1; a context in which specs may be used alone.
-
-    >>> mesh = weft.sharding.Mesh(np.array(weft.devices()), ("data",))
-    >>> mesh.shape["data"], mesh.size
-    (1, 1)
+    >>> weft.sharding.make_single_device_sharding(weft.devices()[0]).num_devices
+    1
     """
-
-    def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
-        self.devices = np.asarray(devices, dtype=object)
-        for device in self.devices.flat:
-            if not isinstance(device, Device):
-                raise ValueError(f"[Mesh] a mesh consists of devices such as weft.devices()[0], got {device!r}")
-        if self.devices.size > 1:
-            raise ValueError(f"[Mesh] a device stands once in a mesh, and weft has one; got {self.devices.size}")
-        self._set_axes(self.devices.shape, axis_names, axis_types)
-
-    @property
-    def abstract_mesh(self) -> AbstractMesh:
-        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
-
-    @property
-    def device_ids(self) -> np.ndarray:
-        return np.zeros(self.devices.shape, int)
-
-    @property
-    def local_devices(self) -> list[Device]:
-        return list(self.devices.flat)
-
-    @property
-    def local_mesh(self) -> Mesh:
-        return self
-
-    @property
-    def is_multi_process(self) -> bool:
-        return False
-
-    def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:
-        """The same with other devices, names or types."""
-        chosen = self.devices if devices is None else devices
-        return Mesh(chosen, axis_names or self.axis_names, axis_types or self.axis_types)
-
-    def __enter__(self) -> Mesh:
-        _context.entered = (*_context.entered, self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _context.entered = _context.entered[:-1]
-
-    def __repr__(self) -> str:
-        if self.empty:
-            return "Mesh(axis_sizes=(), axis_names=())"
-        return f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}, axis_types={self.axis_types})"
-
-
-class _Context(threading.local):
-    """The meshes of this thread: those entered by ``with mesh``, and the one that was set."""
-
-    entered: tuple[Mesh, ...] = ()
-    chosen: Mesh | None = None
-
-
-_context = _Context()
-
-
-def _empty_mesh() -> Mesh:
-    mesh = Mesh.__new__(Mesh)
-    mesh.devices = np.empty((0,), object)
-    mesh.axis_names, mesh.axis_sizes, mesh.axis_types = (), (), ()
-    return mesh
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
 def get_mesh() -> Mesh:
-    """The mesh that ``set_mesh`` chose; an empty one if none was chosen."""
-    return _context.chosen if _context.chosen is not None else _empty_mesh()
+    """The mesh that ``set_mesh`` chose; an empty one if none was chosen.
 
-
-def get_abstract_mesh() -> AbstractMesh:
-    """Names and sizes of the axes of the chosen mesh."""
-    return get_mesh().abstract_mesh if _context.chosen is not None else AbstractMesh((), ())
+    >>> weft.sharding.get_mesh().empty
+    True
+    """
+    if tracing.is_tracing():
+        raise ValueError("`get_mesh` can only be used outside of `weft.jit`: use weft.sharding.get_abstract_mesh()")
+    return chosen_mesh()
 
 
 class set_mesh:
-    """Choose the mesh of this thread, for good or as ``with set_mesh(mesh):``; None chooses none."""
+    """Choose the mesh of this thread, for good or as ``with set_mesh(mesh):``; None chooses none.
+
+    With a mesh chosen, functions that take a sharding take a PartitionSpec alone.
+
+    >>> with weft.set_mesh(weft.make_mesh((1,), ("x",))):
+    ...     weft.sharding.get_abstract_mesh().axis_names
+    ('x',)
+    """
 
     def __init__(self, mesh: Mesh | None) -> None:
         if mesh is not None and not isinstance(mesh, Mesh):
-            raise ValueError(f"[set_mesh] takes a weft.sharding.Mesh or None, got {mesh!r}")
-        self._before, self._mesh = _context.chosen, mesh
-        _context.chosen = mesh
+            raise ValueError(f"Expected mesh of type `weft.sharding.Mesh`. Got {type(mesh)}")
+        if tracing.is_tracing():
+            raise ValueError("`set_mesh` can only be used outside of `weft.jit`.")
+        if mesh is not None and mesh.manual_axes:
+            raise ValueError(
+                f"mesh {mesh} contains manual axes which is not allowed when using `weft.set_mesh`. Please use "
+                "`weft.shard_map` to enter into `Manual` mode instead."
+            )
+        self._before = config.mesh_state()
+        chosen = None if mesh is None or mesh.empty else mesh
+        abstract = None if chosen is None else chosen.abstract_mesh
+        config.choose_mesh(self._before.replace(abstract=abstract, concrete=chosen))
 
-    def __enter__(self) -> Mesh | None:
-        return self._mesh
+    def __enter__(self) -> None:
+        pass
 
     def __exit__(self, *error: object) -> None:
-        _context.chosen = self._before
-
-
-@contextmanager
-def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[AbstractMesh]:
-    """A context in which ``mesh`` stands for the chosen mesh; its axes must all have size 1."""
-    if any(size != 1 for size in mesh.axis_sizes):
-        raise NotImplementedError(f"[use_abstract_mesh] weft has one device; got axes of sizes {mesh.axis_sizes}")
-    with set_mesh(make_mesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)):
-        yield mesh
+        now = config.mesh_state()
+        config.choose_mesh(now.replace(abstract=self._before.abstract, concrete=self._before.concrete))
 
 
 def make_mesh(
-    axis_shapes: Sequence[int], axis_names: Any, axis_types: Any = None, *, devices: Sequence[Device] | None = None
+    axis_shapes: Sequence[int], axis_names: Any, axis_types: Any = None, *, devices: Sequence[Any] | None = None
 ) -> Mesh:
-    """A mesh of the given shape over the device; ValueError for more devices than there are.
+    """A mesh of the given shape over ``devices`` (by default all); all axes are Explicit without ``axis_types``.
+
+    ValueError for more devices than there are.
 
     >>> weft.make_mesh((1, 1), ("data", "model")).axis_names
     ('data', 'model')
     """
-    chosen = [CPU] if devices is None else list(devices)
-    wanted = math.prod(axis_shapes)
+    array = _device_array("make_mesh", axis_shapes, devices)
+    types = (AxisType.Explicit,) * array.ndim if axis_types is None else axis_types
+    return Mesh(array, axis_names, types)
+
+
+def _device_array(name: str, shape: Sequence[int], given: Sequence[Any] | None) -> np.ndarray:
+    sizes = tuple(shape)
+    if not all(isinstance(size, int | np.integer) for size in sizes):
+        raise ValueError(f"`axis_shapes` passed to `{name}` should be a sequence of ints. Got {shape}")
+    chosen = devices.devices() if given is None else list(given)
+    wanted = math.prod(sizes)
     if wanted > len(chosen):
-        raise ValueError(f"Number of devices {len(chosen)} must be >= the product of mesh_shape {tuple(axis_shapes)}")
-    names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-    types = (AxisType.Explicit,) * len(names) if axis_types is None else axis_types
+        raise ValueError(f"Number of devices {len(chosen)} must be >= the product of mesh_shape {sizes}")
     array = np.empty(wanted, object)
     array[:] = chosen[:wanted]
-    return Mesh(array.reshape(tuple(axis_shapes)), names, types)
+    return array.reshape(sizes)
 
 
-def _axes_of(spec: PartitionSpec) -> list[Any]:
-    named = [entry for entry in spec if entry is not None and entry is not UNCONSTRAINED]
-    return [axis for entry in named for axis in (entry if isinstance(entry, tuple) else (entry,))]
+# -- constraints ------------------------------------------------------------------------------------------------------
 
 
-class NamedSharding(Sharding):
-    """A mesh, and which dimension of an array lies along which of its axes."""
-
-    def __init__(self, mesh: Any, spec: PartitionSpec, *, memory_kind: str | None = None, **_: Any) -> None:
-        if not isinstance(spec, PartitionSpec):
-            raise TypeError(f"[NamedSharding] spec is a weft.sharding.PartitionSpec, got {spec!r}")
-        axes = _axes_of(spec)
-        for axis in axes:
-            if axis not in mesh.axis_names:
-                raise ValueError(f"Resource axis: {axis} of {spec} is not found in mesh: {mesh.axis_names}.")
-            if axes.count(axis) > 1:
-                raise ValueError(
-                    "A single NamedSharding spec specification can map every mesh axis to at most one positional "
-                    f"dimension, but {spec} has duplicate entries for `{axis}`"
-                )
-        self.mesh, self.spec, self.memory_kind = mesh, spec, memory_kind or "device"
-
-    @property
-    def device_set(self) -> set[Device]:
-        return set(self.mesh.devices.flat)
-
-    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
-        return {device: (slice(None),) * len(global_shape) for device in self.device_set}
-
-    addressable_devices_indices_map = devices_indices_map
-
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        return tuple(global_shape)
-
-    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        return isinstance(other, Sharding) and self.device_set == other.device_set
-
-    def with_memory_kind(self, kind: str) -> NamedSharding:
-        return NamedSharding(self.mesh, self.spec, memory_kind=kind)
-
-    def update(self, **changed: Any) -> NamedSharding:
-        """The same with another ``mesh``, ``spec`` or ``memory_kind``."""
-        return NamedSharding(**{"mesh": self.mesh, "spec": self.spec, "memory_kind": self.memory_kind, **changed})
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NamedSharding) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.mesh, self.spec, self.memory_kind
-
-    def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind={self.memory_kind})"
+def _same_type(x: Any, **params: Any) -> Any:
+    return x
 
 
-def _check_constraint(sharding: Any) -> None:
-    if isinstance(sharding, PartitionSpec):
-        if _context.chosen is None and not _context.entered:
-            raise RuntimeError(
-                "with_sharding_constraint requires a non-empty mesh in context if you are passing `PartitionSpec`s to "
-                "shardings. You can define a context mesh via `weft.set_mesh(mesh)`. Alternatively, provide "
-                "`Sharding`s to shardings and then the mesh context manager is not required."
+def _eager(params: dict[str, Any]) -> Any:
+    return lambda x: _constrain(x, params["sharding"])
+
+
+def axes_asked(sharding: Any) -> Any:
+    """For each dimension that a sharding names the axes along which it is cut; None for one that is left open."""
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.empty:
+        return None
+    return tuple([None if entry is UNCONSTRAINED else names_of(entry) for entry in sharding.spec.partitions])
+
+
+def _asked(params: dict[str, Any]) -> Any:
+    return axes_asked(params["sharding"])
+
+
+sharding_constraint_p = Primitive("sharding_constraint", kind=kinds.Identity(eager=_eager, constraint=_asked))
+sharding_constraint_p.def_abstract_eval(_same_type)
+sharding_constraint_p.types_shardings = True
+sharding_constraint_p.linear = ALL
+sharding_constraint_p.transpose = lambda ct, x, **params: (sharding_constraint_p.bind(ct, **params),)
+
+
+def _batch(size: int, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    """The mapped dimension may lie anyhow."""
+    (x,), (dim,) = args, dims
+    sharding = params["sharding"]
+    if isinstance(sharding, NamedSharding):
+        entries = list(sharding.spec.padded(dim).partitions)
+        entries.insert(dim, UNCONSTRAINED if sharding.mesh.auto_axes else None)
+        sharding = sharding.update(spec=sharding.spec.update(entries))
+    free = frozenset(at + (at >= dim) for at in params["unconstrained_dims"]) | {dim}
+    return sharding_constraint_p.bind(x, **{**params, "sharding": sharding, "unconstrained_dims": free}), dim
+
+
+sharding_constraint_p.batch = _batch
+
+
+def _constrain(x: Any, sharding: Sharding) -> Any:
+    """An array that has a value, lying as a constraint says; ValueError if it is committed to other devices."""
+    array = placement.device_put(x)
+    if not isinstance(array, runtime.Array):
+        return sharding_constraint_p.bind(array, **_params(sharding))
+    own = devices.sharding_at(array.place).device_list
+    if array.place & 1 and own != sharding.device_list:
+        raise ValueError(
+            "Received incompatible devices for jitted computation. Got argument x of _identity_fn with shape "
+            f"{array.aval.str_short(short_dtypes=False)} and with {devices.on_devices(own)} and explicit output "
+            f"sharding with {devices.on_devices(sharding.device_list)}"
+        )
+    return placement.device_put(array, _without_open(sharding))
+
+
+def _without_open(sharding: Sharding) -> Sharding:
+    """Dimensions that may lie anyhow lie whole."""
+    if isinstance(sharding, NamedSharding) and UNCONSTRAINED in sharding.spec.partitions:
+        return sharding.update(spec=[None if entry is UNCONSTRAINED else entry for entry in sharding.spec.partitions])
+    return sharding
+
+
+def _params(sharding: Any) -> dict[str, Any]:
+    partitions = sharding.spec.partitions if isinstance(sharding, NamedSharding) else ()
+    free = frozenset(at for at, entry in enumerate(partitions) if entry is UNCONSTRAINED)
+    return {
+        "sharding": sharding, "layout": None, "context_mesh": config.mesh_state().concrete or EMPTY_MESH,
+        "unconstrained_dims": free,
+    }  # fmt: skip
+
+
+def concrete(value: Any, name: str, argument: str = "shardings", mesh: Any = None) -> Any:
+    """A Sharding for what a user gave as one (None stays None); a spec alone belongs to the context's mesh."""
+    if value is None or isinstance(value, Sharding):
+        if isinstance(value, NamedSharding) and value.mesh.empty:
+            raise ValueError(
+                f"One of {argument} leaf specifications got an empty NamedSharding: {value} which is not allowed."
             )
-        NamedSharding(_context.chosen or _context.entered[-1], sharding)
-    elif sharding is not None and not isinstance(sharding, Sharding | Device):
-        raise ValueError(f"[sharding] shardings are Sharding or PartitionSpec objects or None, got {sharding!r}")
+        if isinstance(value, NamedSharding) and isinstance(value.mesh, AbstractMesh):
+            return _on_devices(value)
+        return value
+    if not isinstance(value, PartitionSpec):
+        raise TypeError(
+            f"{argument} leaf specifications are expected to be PartitionSpec instances or None, but got {value}"
+        )
+    check_unique(value, argument)
+    found = context_mesh() if mesh is None else mesh
+    if found.empty:
+        raise RuntimeError(
+            f"{name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {argument}. You can "
+            "define a context mesh via `weft.set_mesh(mesh)`. Alternatively, provide `Sharding`s to "
+            f"{argument} and then the mesh context manager is not required."
+        )
+    return NamedSharding(found, value)
 
 
-def _is_spec(value: Any) -> bool:
-    return value is None or isinstance(value, PartitionSpec)
+def _on_devices(sharding: NamedSharding) -> NamedSharding:
+    """A sharding of an abstract mesh, on the devices of the chosen mesh if that has these axes."""
+    mesh = config.mesh_state().concrete
+    if mesh is not None and mesh.axis_names == sharding.mesh.axis_names and mesh.axis_sizes == sharding.mesh.axis_sizes:
+        return sharding.update(mesh=mesh.update(axis_types=sharding.mesh.axis_types), memory_kind=None)
+    return sharding
 
 
+def is_spec(value: Any) -> bool:
+    """Whether it stands for one array in a tree of shardings: None does."""
+    return value is None
+
+
+def spread(prefix: Any, tree: Any, name: str, argument: str, what: str) -> list[Any]:
+    """For each leaf of ``tree`` what a prefix of it says."""
+    try:
+        return list(placement.spread(prefix, tree, argument))
+    except ValueError as error:
+        raise ValueError(f"{name} {argument} specification must be a tree prefix of {what}; {error}") from None
+
+
+@tracebacks.boundary
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """``x`` lying as ``shardings`` says: with one device, ``x`` itself, once the names have been checked.
+    """``x`` (a tree of arrays) lying as ``shardings`` says: a Sharding or PartitionSpec, or a tree of these.
 
-    >>> mesh = weft.make_mesh((1,), ("data",))
+    Under ``jit`` it is a statement for the compiler, which then works out how other values lie.
+
+    >>> mesh = weft.make_mesh((1,), ("data",), (weft.sharding.AxisType.Auto,))
     >>> spec = weft.sharding.NamedSharding(mesh, weft.sharding.PartitionSpec("data"))
     >>> weft.lax.with_sharding_constraint(jnp.arange(3), spec)
     Array([0, 1, 2], dtype=int32)
     """
-    for sharding in runtime.tree_flatten(shardings, _is_spec)[0]:
-        _check_constraint(sharding)
     leaves, treedef = runtime.tree_flatten(x)
-    return runtime.tree_unflatten(treedef, [v if isinstance(v, Tracer) else placement.device_put(v) for v in leaves])
+    targets = spread(shardings, treedef, "with_sharding_constraint", "shardings", "the corresponding value")
+    return runtime.tree_unflatten(
+        treedef, [_constrained(leaf, target) for leaf, target in zip(leaves, targets, strict=True)]
+    )
 
 
-def reshard(xs: Any, out_shardings: Any) -> Any:
-    """``xs`` moved to other shardings: with one device, ``xs`` itself, once the names have been checked."""
-    return with_sharding_constraint(xs, out_shardings)
+def _constrained(leaf: Any, target: Any) -> Any:
+    sharding = concrete(target, "with_sharding_constraint")
+    if sharding is None:
+        return leaf if isinstance(leaf, Tracer) else placement.device_put(leaf)
+    shape = np.shape(leaf)
+    placement.check_fits("with_sharding_constraint arguments", sharding, shape)
+    _check_explicit(leaf, sharding)
+    if isinstance(leaf, Tracer) or tracing.is_tracing():
+        return sharding_constraint_p.bind(leaf, **_params(sharding))
+    return _constrain(leaf, sharding)
 
 
-# -- arrays from parts ------------------------------------------------------------------------------------------------
-
-
-def _whole(shape: Sequence[int], data: Any, dtype: Any) -> Any:
-    values = data if isinstance(data, runtime.Array) and dtype is None else np.asarray(data, dtype)
-    if tuple(values.shape) != tuple(shape):
-        raise ValueError(
-            f"[make_array] the one device holds the whole array, of shape {tuple(shape)}; got {values.shape}"
+def _check_explicit(leaf: Any, sharding: Sharding) -> None:
+    """Along explicit axes a constraint moves nothing: AssertionError if the value lies otherwise."""
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.are_all_axes_explicit:
+        return
+    own, asked = explicit.of_type(avals.get_aval(leaf)).spec, sharding.spec.padded(np.ndim(leaf))
+    if own != asked:
+        raise AssertionError(
+            "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
+            f"sharding: {own} did not match the sharding provided: {asked}. Please use `weft.sharding.reshard` to "
+            "shard your input to the sharding you want."
         )
-    return placement.device_put(values)
 
 
-def make_array_from_callback(
-    shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any], dtype: Any = None
-) -> Any:
-    """The array whose part with index ``i`` is ``data_callback(i)``: one part, the whole.
+def create_device_mesh(
+    mesh_shape: Sequence[int],
+    devices: Sequence[Any] | None = None,
+    *,
+    contiguous_submeshes: bool = False,
+    allow_split_physical_axes: bool = False,
+) -> np.ndarray:
+    """The devices as an array of ``mesh_shape``, to make a Mesh of; ValueError unless it has a place for each device.
 
-    >>> sharding = weft.sharding.SingleDeviceSharding(weft.devices()[0])
-    >>> weft.make_array_from_callback((3,), sharding, lambda index: np.arange(3)[index])
-    Array([0, 1, 2], dtype=int32)
+    >>> weft.experimental.mesh_utils.create_device_mesh((1, 1)).shape
+    (1, 1)
     """
-    _check_constraint(sharding)
-    return _whole(shape, data_callback((slice(None),) * len(shape)), dtype)
+    array = _device_array("create_device_mesh", mesh_shape, devices)
+    count = len(_all_devices() if devices is None else devices)
+    if array.size != count:
+        raise ValueError(f"Number of devices {count} must equal the product of mesh_shape {tuple(mesh_shape)}")
+    return array
 
 
-def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
-    """The array made of what each process has: one process, all of it."""
-    _check_constraint(sharding)
-    return _whole(np.shape(local_data) if global_shape is None else global_shape, local_data, None)
+def _all_devices() -> list[Any]:
+    return devices.devices()
 
 
-def make_array_from_single_device_arrays(
-    shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *, dtype: Any = None
-) -> Any:
-    """The array made of the arrays on each device: of one."""
-    _check_constraint(sharding)
-    if len(arrays) != 1:
-        raise ValueError(f"[make_array] there is one device, hence one array; got {len(arrays)}")
-    return _whole(shape, arrays[0], dtype)
+def create_hybrid_device_mesh(
+    mesh_shape: Sequence[int],
+    dcn_mesh_shape: Sequence[int],
+    devices: Sequence[Any] | None = None,
+    *,
+    process_is_granule: bool = False,
+    should_sort_granules_by_key: bool = True,
+    allow_split_physical_axes: bool = False,
+) -> np.ndarray:
+    """Devices of several processes as one array: ``mesh_shape`` within a process, ``dcn_mesh_shape`` among them.
+
+    ValueError without ``process_is_granule`` (devices of the CPU belong to no slice), or if there are not as many
+    processes or devices.
+    """
+    given = _all_devices() if devices is None else list(devices)
+    attribute = "process_index" if process_is_granule else "slice_index"
+    if not hasattr(given[0], attribute):
+        raise ValueError(f"Device {given[0]} does not have attribute {attribute}. See `process_is_granule` option.")
+    granules: dict[int, list[Any]] = {}
+    for device in given:
+        granules.setdefault(getattr(device, attribute), []).append(device)
+    keys = sorted(granules) if should_sort_granules_by_key else list(granules)
+    if math.prod(dcn_mesh_shape) != len(keys):
+        raise ValueError(
+            f"Number of slices {len(keys)} must equal the product of dcn_mesh_shape {tuple(dcn_mesh_shape)}"
+        )
+    blocks = np.empty(len(keys), object)
+    blocks[:] = [create_device_mesh(mesh_shape, granules[key]) for key in keys]
+    return np.block(blocks.reshape(tuple(dcn_mesh_shape)).tolist())
 
 
-def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Device] | None = None, **_: Any) -> np.ndarray:
-    """The devices as an array of ``mesh_shape``, to make a Mesh of."""
-    return make_mesh(mesh_shape, [str(axis) for axis in range(len(mesh_shape))], devices=devices).devices
+def constrained(x: Any, sharding: Sharding | None) -> Any:
+    """A value of the program that is recorded, lying as a sharding says (None: anyhow)."""
+    return x if sharding is None else sharding_constraint_p.bind(x, **_params(sharding))

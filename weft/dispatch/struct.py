@@ -8,10 +8,34 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from weft import dtypes, runtime
 from weft.core import avals
+from weft.core.meshes import chosen_mesh
+from weft.core.partition_specs import PartitionSpec
+from weft.core.shardings import NamedSharding, Sharding
+
+
+def _checked_sharding(value: Any, shape: Sequence[int]) -> Any:
+    """A sharding that a user described an array with; a spec alone belongs to the chosen mesh."""
+    if isinstance(value, PartitionSpec):
+        mesh = chosen_mesh()
+        if mesh.empty:
+            raise TypeError(
+                "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be empty. Please use "
+                "`weft.set_mesh` to set the mesh context."
+            )
+        value = NamedSharding(mesh, value)
+    if not isinstance(value, Sharding):
+        raise ValueError(
+            "sharding should be an instance of `weft.sharding.Sharding`, `weft.sharding.PartitionSpec` or "
+            f"`weft.experimental.layout.Format`. Got {value} of type {type(value)}."
+        )
+    if isinstance(value, NamedSharding):
+        value.check_compatible_aval(shape)
+    return value
 
 
 def _extent(value: Any) -> Any:
@@ -44,7 +68,7 @@ class ShapeDtypeStruct:
         put = object.__setattr__
         put(self, "shape", tuple(map(_extent, shape)))
         put(self, "dtype", dtypes.as_dtype(dtype))
-        put(self, "sharding", sharding)
+        put(self, "sharding", sharding if sharding is None else _checked_sharding(sharding, self.shape))
         put(self, "weak_type", bool(weak_type))
         put(self, "manual_axis_type", manual_axis_type)
         put(self, "is_ref", bool(is_ref))

@@ -40,7 +40,7 @@ def deserialize_and_load(
     bytes hold machine code: load none that somebody you do not trust could have written.
     """
     made = lazy.submodule("weft.compiler.saved").from_bytes(serialized, "the program", in_tree, out_tree)
-    own = devices.BY_NUMBER[made.parts()[1].place >> 1]
+    own = devices.device_at(made.parts()[1].place)
     asked = execution_devices
     if asked is None and backend is not None:
         asked = devices.devices(backend) if isinstance(backend, str) else backend.devices()

@@ -40,7 +40,8 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
     >>> zeros(None, (2,)).tolist()
     [0.0, 0.0]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: zeros(key, shape, dtype), out_sharding=out_sharding)
     return wnp.zeros(shape, _float_dtype(dtype, None))
 
 
@@ -50,7 +51,8 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
     >>> ones(None, (2,)).tolist()
     [1.0, 1.0]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: ones(key, shape, dtype), out_sharding=out_sharding)
     return wnp.ones(shape, _float_dtype(dtype, None))
 
 
@@ -63,7 +65,8 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
         return wnp.full(shape, value, _float_dtype(dtype, default))
 
     return init
@@ -74,7 +77,8 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         return random.uniform(key, shape, target) * wnp.array(scale, target)
 
@@ -86,7 +90,8 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         return random.normal(key, shape, target) * wnp.array(stddev, target)
 
@@ -98,7 +103,8 @@ def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, u
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         return random.truncated_normal(key, lower, upper, shape, target) * wnp.array(stddev, target)
 
@@ -139,7 +145,8 @@ def variance_scaling(
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         fan_in, fan_out = _fans(tuple(shape), in_axis, out_axis, batch_axis)
         sizes = {
@@ -175,7 +182,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         if len(shape) < 2:
             raise ValueError("orthogonal initializer requires at least a 2D shape")
@@ -202,7 +210,8 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         if len(shape) not in (3, 4, 5):
             raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")

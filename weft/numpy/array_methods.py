@@ -101,7 +101,8 @@ def _transpose(self: Any, *args: Any) -> Any:
 
 
 def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: _reshape(self, *args, order=order), out_sharding=out_sharding)
     shape = args[0] if len(args) == 1 and not axes.is_one(args[0]) else args
     return rearrange.reshape(self, shape, order)
 
@@ -114,7 +115,8 @@ def _compress(
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    devices.check_placement(device)
+    if device is not None:
+        return devices.placed(lambda: _astype(self, dtype, copy), device=device)
     return creation.astype(self, dtype, copy=copy)
 
 
@@ -124,7 +126,8 @@ def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
 
 
 def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: _flatten(self, order), out_sharding=out_sharding)
     return rearrange.ravel(self, order)
 
 

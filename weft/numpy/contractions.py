@@ -46,7 +46,11 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     >>> dot(2, 3).item()
     6
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(
+            lambda: dot(a, b, precision=precision, preferred_element_type=preferred_element_type),
+            out_sharding=out_sharding,
+        )
     return _dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
 
 
@@ -141,7 +145,11 @@ def matmul(
     >>> matmul(weft.numpy.eye(2), weft.numpy.ones(2)).tolist()
     [1.0, 1.0]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(
+            lambda: matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
+            out_sharding=out_sharding,
+        )
     return _matmul(a, b, precision=precision, preferred_element_type=preferred_element_type)
 
 
@@ -330,7 +338,11 @@ def tensordot(
     >>> tensordot(weft.numpy.ones(3), weft.numpy.ones(3), 1).item()
     3.0
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(
+            lambda: tensordot(a, b, axes, precision=precision, preferred_element_type=preferred_element_type),
+            out_sharding=out_sharding,
+        )
     if not isinstance(axes, int):
         axes = _two_sides(axes)
     return _tensordot(a, b, axes=axes, precision=precision, preferred_element_type=preferred_element_type)

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.dispatch import devices, transfers
+from weft.dispatch import devices, placement, transfers
 from weft.dispatch import jit as jit_module
 from weft.effects import number_checks
 from weft.numpy import axes, promotion
@@ -54,7 +54,10 @@ def array(
     >>> array([1, 2.5]).tolist()
     [1.0, 2.5]
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(
+            lambda: array(object, dtype, copy, order, ndmin), device=device, out_sharding=out_sharding
+        )
     if order not in (None, "K", "C") or (order == "C" and isinstance(object, runtime.Array | core.Tracer)):
         raise NotImplementedError("Only implemented for order='K'")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "array")
@@ -90,7 +93,8 @@ def asarray(
     >>> asarray(2).dtype.name
     'int32'
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: asarray(a, dtype, order, copy=copy), device=device, out_sharding=out_sharding)
     if dtype is not None:
         dtype = dtypes.check_user_dtype(dtype, "asarray")
     if core.is_masked(a):
@@ -222,7 +226,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     >>> astype(2.7, int).item()
     2
     """
-    devices.check_placement(device)
+    if device is not None:
+        return devices.placed(lambda: astype(x, dtype, copy=copy), device=device)
     promotion.check_arraylike("astype", x)
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
     own = promotion.dtype_of(x)
@@ -233,7 +238,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     return lax.copy_p.bind(result) if copy and unchanged else result
 
 
-@functools.partial(inline, static_argnames=("dtype",))
+@functools.partial(jit_module.any_size, inline=True, static_argnames=("dtype",))
 def _converted(x: Any, *, dtype: Any) -> Any:
     return promotion.convert(x, dtype)
 
@@ -244,7 +249,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     >>> full((2,), 7).tolist()
     [7, 7]
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: full(shape, fill_value, dtype), device=device, out_sharding=out_sharding)
     promotion.check_arraylike("full", fill_value) if not isinstance(fill_value, str) else None
     if isinstance(fill_value, str):
         _convert_host(np.asarray(fill_value), None, fill_value)
@@ -261,7 +267,8 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     >>> zeros(2).tolist()
     [0.0, 0.0]
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: zeros(shape, dtype), device=device, out_sharding=out_sharding)
     return _filled("zeros", shape, 0, dtype)
 
 
@@ -271,7 +278,8 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     >>> ones(2).tolist()
     [1.0, 1.0]
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: ones(shape, dtype), device=device, out_sharding=out_sharding)
     return _filled("ones", shape, 1, dtype)
 
 
@@ -281,7 +289,8 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     >>> empty((2, 3)).shape
     (2, 3)
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: empty(shape, dtype), device=device, out_sharding=out_sharding)
     return _filled("empty", shape, 0, dtype)
 
 
@@ -308,7 +317,8 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     >>> zeros_like(3).item()
     0
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: zeros_like(a, dtype, shape), device=device, out_sharding=out_sharding)
     return _filled_like("zeros_like", a, 0, dtype, shape)
 
 
@@ -318,7 +328,8 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     >>> ones_like(3).item()
     1
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: ones_like(a, dtype, shape), device=device, out_sharding=out_sharding)
     return _filled_like("ones_like", a, 1, dtype, shape)
 
 
@@ -328,7 +339,8 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
     >>> empty_like(3).shape
     ()
     """
-    devices.check_placement(device)
+    if device is not None:
+        return devices.placed(lambda: empty_like(prototype, dtype, shape), device=device)
     return _filled_like("empty_like", prototype, 0, dtype, shape)
 
 
@@ -349,7 +361,8 @@ def full_like(
     >>> full_like(3, 5).item()
     5
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: full_like(a, fill_value, dtype, shape), device=device, out_sharding=out_sharding)
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         promotion.check_arraylike("full_like", a)
         a = promotion.unwrapped(a)
@@ -372,7 +385,8 @@ def arange(
     >>> arange(3).tolist()
     [0, 1, 2]
     """
-    devices.check_placement(device, out_sharding)
+    if device is not None or out_sharding is not None:
+        return devices.placed(lambda: arange(start, stop, step, dtype), device=device, out_sharding=out_sharding)
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "arange")
     given = {"start": start, "stop": stop, "step": step}
     if stop is None and step is None:
@@ -425,7 +439,8 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     >>> eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    devices.check_placement(device)
+    if device is not None:
+        return devices.placed(lambda: eye(N, M, k, dtype), device=device)
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "eye")
     rows = _extent(N, "N", "eye")
     columns = rows if M is None else _extent(M, "M", "eye")
@@ -572,8 +587,19 @@ def fromfile(*args: Any, **kwargs: Any) -> Any:
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array on the memory of another library's array; do not write to it afterwards unless ``copy`` is true.
 
+    ``device``: where it shall be. What cannot lie there on the other's memory is copied, or with ``copy=False`` raises
+    ValueError.
+
     >>> from_dlpack(np.ones(2, np.float32)).tolist()
     [1.0, 1.0]
     """
-    devices.check_placement(device)
+    if device is not None:
+        made = runtime.from_dlpack(x, copy=copy)
+        lent = None if copy else placement.lent(made, device)
+        if lent is not None:
+            return lent
+        moved = devices.placed(lambda: made, device=device)
+        if copy is False and devices.is_remote(moved.place):
+            raise ValueError(f"[from_dlpack] copy=False, but the array can only be copied to {moved.device}")
+        return moved
     return runtime.from_dlpack(x, copy=copy)

@@ -53,7 +53,19 @@ def einsum(
     >>> einsum("i,i", weft.numpy.ones(3), weft.numpy.ones(3)).item()
     3.0
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(
+            lambda: einsum(
+                subscripts,
+                *operands,
+                out=out,
+                optimize=optimize,
+                precision=precision,
+                preferred_element_type=preferred_element_type,
+                _dot_general=_dot_general,
+            ),
+            out_sharding=out_sharding,
+        )
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
     arguments = (subscripts, *operands)

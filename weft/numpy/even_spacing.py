@@ -38,7 +38,8 @@ def linspace(
     >>> linspace(0, 1, 3).tolist()
     [0.0, 0.5, 1.0]
     """
-    devices.check_placement(device)
+    if device is not None:
+        return devices.placed(lambda: linspace(start, stop, num, endpoint, retstep, dtype, axis), device=device)
     num = axes.concrete_int(num, "'num' argument of jnp.linspace")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "linspace")
     return _linspace(start, stop, num=num, endpoint=bool(endpoint), retstep=bool(retstep), dtype=asked, axis=axis)

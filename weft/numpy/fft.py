@@ -323,7 +323,8 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     [0.0, 0.25, -0.5, -0.25]
     """
     count = _count_and_spacing("fftfreq", n, d)
-    devices.check_placement(device=device)
+    if device is not None:
+        return devices.placed(lambda: fftfreq(n, d, dtype=dtype), device=device)
     dtype = _float("fftfreq", dtype)
     places = np.concatenate([np.arange((count - 1) // 2 + 1), np.arange(-(count // 2), 0)])
     return arithmetic.true_divide(creation.array(places, dtype=dtype), creation.array(d * count, dtype=dtype))
@@ -336,7 +337,8 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     [0.0, 0.25, 0.5]
     """
     count = _count_and_spacing("rfftfreq", n, d)
-    devices.check_placement(device=device)
+    if device is not None:
+        return devices.placed(lambda: rfftfreq(n, d, dtype=dtype), device=device)
     dtype = _float("rfftfreq", dtype)
     places = creation.array(np.arange(count // 2 + 1), dtype=dtype)
     return arithmetic.true_divide(places, creation.array(d * count, dtype=dtype))

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.dispatch import devices
+from weft.dispatch import devices, in_place
 from weft.numpy import (
     arithmetic,
     basic_indexing,
@@ -60,7 +60,8 @@ class IndexUpdate:
 
     Every method takes ``indices_are_sorted`` and ``unique_indices`` (promises), ``mode`` ("drop": updates out of
     bounds are left out, the default; "clip": they are moved inside; "promise_in_bounds"), and
-    ``wrap_negative_indices`` (whether they count from the end). An element that is met several times is updated in
+    ``wrap_negative_indices`` (whether they count from the end). ``inplace="require"``: ValueError where the function is
+    compiled if the update would copy the array, with the reason. An element that is met several times is updated in
     the order of the indices.
     """
 
@@ -88,7 +89,17 @@ class IndexUpdate:
         >>> weft.numpy.arange(3).at[5].get(mode="fill", fill_value=-1).item()
         -1
         """
-        devices.check_placement(out_sharding=out_sharding)
+        if out_sharding is not None:
+            return devices.placed(
+                lambda: self.get(
+                    indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices,
+                    mode=mode,
+                    fill_value=fill_value,
+                    wrap_negative_indices=wrap_negative_indices,
+                ),
+                out_sharding=out_sharding,
+            )
         return indexing.get(
             self.array,
             self.index,
@@ -127,11 +138,13 @@ class IndexUpdate:
 
     def divide(self, values: Any, **options: Any) -> Any:
         """``x`` with the elements at ``idx`` divided by ``values``, one true division by the product of them."""
+        _not_in_place("divide", options)
         factors = IndexUpdate(creation.ones_like(self.array), self.index).multiply(values, **options)
         return arithmetic.divide(self.array, factors)
 
     def power(self, values: Any, **options: Any) -> Any:
         """``x`` with the elements at ``idx`` raised to ``values``."""
+        _not_in_place("power", options)
         exponents = IndexUpdate(creation.ones_like(self.array), self.index).multiply(values, **options)
         return arithmetic.power(self.array, exponents)
 
@@ -155,6 +168,8 @@ class IndexUpdate:
 
 def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
     """The array of ``ref`` with ``values`` combined into it by ``op``."""
+    if "inplace" in options:
+        return _update_in_place(op, ref, values, dict(options))
     x, idx = ref.array, ref.index
     values = promotion.unwrapped(values)
     whole: tuple[Any, ...] = ()
@@ -168,6 +183,9 @@ def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> 
             layout, sources = route
             operands = [whole[source] if type(source) is indexing.Slot else source for source in sources]
             return _apply(x, values, *operands, op=op, layout=layout, **_DEFAULTS)
+    if options.get("out_sharding") is not None:
+        others = {name: value for name, value in options.items() if name != "out_sharding"}
+        return devices.placed(lambda: _update(op, ref, values, others), out_sharding=options["out_sharding"])
     scatter_options, wrap = _checked(**options)
     func = options.get("func")
     values = values if promotion.is_arraylike(values) else creation.asarray(values)
@@ -184,6 +202,23 @@ def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> 
     if func is not None or (tracing and on_host):
         return scatter(x, values, *operands, op=op, layout=layout, func=func, **scatter_options)
     return _apply(x, values, *operands, op=op, layout=layout, **scatter_options)
+
+
+def _update_in_place(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
+    """An update that must not copy: the compiler raises if it would."""
+    in_place.check_word(options.pop("inplace"))
+    if not core.is_tracing():
+        raise ValueError(
+            f"[at] inplace='require': outside of jit x.at[...].{op} makes a new array, since x stays valid; call it in "
+            "a jitted function that x is donated to"
+        )
+    with in_place.required():
+        return _update(op, ref, values, options)
+
+
+def _not_in_place(op: str, options: dict[str, Any]) -> None:
+    if "inplace" in options:
+        raise NotImplementedError(f"[at] inplace: {op} computes the whole array, and is no update of some elements")
 
 
 def _on_new_route(op: str, x: Any, values: Any, whole: tuple[Any, ...], key: tuple[Any, ...]) -> Any:
@@ -224,12 +259,11 @@ def _checked(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: Any = None,
-    out_sharding: Any = None,
+    out_sharding: None = None,
     wrap_negative_indices: bool = True,
     func: Any = None,
 ) -> tuple[dict[str, Any], bool]:
     """The options of an update as ``lax.scatter`` takes them, and whether negative indices wrap."""
-    devices.check_placement(out_sharding=out_sharding)
     parsed = lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
     options = {
         "indices_are_sorted": bool(indices_are_sorted),

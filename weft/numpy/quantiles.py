@@ -253,7 +253,11 @@ def percentile(
     >>> percentile(weft.numpy.array([1.0, 2.0, 4.0]), 75).item()
     3.0
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(
+            lambda: percentile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights),
+            out_sharding=out_sharding,
+        )
     options = {"overwrite_input": overwrite_input, "method": method, "keepdims": keepdims, "weights": weights}
     return _percentile(a, q, axis=axis, out=out, **options)
 

@@ -96,7 +96,8 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     >>> reshape(3, (1, 1)).shape
     (1, 1)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: reshape(a, shape, order, copy=copy), out_sharding=out_sharding)
     promotion.check_arraylike("reshape", a)
     if copy is False:
         raise ValueError("jax.numpy.reshape: copy=False is not supported.")
@@ -134,7 +135,8 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     >>> ravel(3).tolist()
     [3]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: ravel(a, order), out_sharding=out_sharding)
     promotion.check_arraylike("ravel", a)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
@@ -281,7 +283,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     >>> broadcast_to(1, (2,)).tolist()
     [1, 1]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: broadcast_to(array, shape), out_sharding=out_sharding)
     promotion.check_arraylike("broadcast_to", array)
     return _broadcast_to(array, shape=axes.canonical_shape(shape))
 

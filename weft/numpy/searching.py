@@ -142,7 +142,8 @@ def bincount(
     >>> bincount(weft.numpy.array([1, 3, 1])).tolist()
     [0, 2, 0, 1]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: bincount(x, weights, minlength, length=length), out_sharding=out_sharding)
     promotion.check_arraylike("bincount", x)
     x = promotion.unwrapped(x)
     dtype = promotion.dtype_of(x)

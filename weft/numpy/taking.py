@@ -264,7 +264,10 @@ def repeat(
     >>> repeat(weft.numpy.arange(3), np.array([2, 0, 1])).tolist()
     [0, 0, 2]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(
+            lambda: repeat(a, repeats, axis, total_repeat_length=total_repeat_length), out_sharding=out_sharding
+        )
     promotion.check_arraylike("repeat", a, repeats)
     if total_repeat_length is None:
         if isinstance(repeats, core.Tracer):

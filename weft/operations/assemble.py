@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, runtime
-from weft.core import kinds
+from weft._base import lazy
+from weft.core import kinds, varying
 from weft.core.index_maps import Affine, Piece, Region, identity
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_undefined
@@ -23,7 +24,7 @@ from weft.operations.arithmetic import sub
 from weft.operations.elementwise import NUMBER, category, check_same_dtype
 from weft.operations.later import ops
 from weft.operations.shape import broadcast_in_dim, expand_dims, shape_of
-from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer
+from weft.operations.static import canonical_axis, canonical_shape, integer, placed
 
 __all__ = [
     "broadcasted_iota",
@@ -417,6 +418,7 @@ iota_p = core.Primitive(
     "iota", kind=kinds.Generate(dimension=lambda params: params["dimension"], reference=_iota_reference)
 )
 iota_p.def_abstract_eval(_iota_typing)
+iota_p.extents = lambda params, shapes: {"shape": shapes.new}
 iota_p.partials, iota_p.transpose = (), None
 
 
@@ -435,7 +437,10 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
     >>> lax.broadcasted_iota(np.int32, (2, 3), 1).tolist()
     [[0, 1, 2], [0, 1, 2]]
     """
-    check_sharding(out_sharding, "broadcasted_iota")
+    if out_sharding is not None:
+        return placed(
+            lambda: broadcasted_iota(dtype, shape, dimension), out_sharding, "broadcasted_iota", "out_sharding"
+        )
     return iota_p.bind(
         dtype=dtypes.check_user_dtype(dtype, "broadcasted_iota"),
         shape=canonical_shape("iota", shape),
@@ -471,7 +476,8 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, sharding: Any 
     >>> lax.full((2,), 7, np.float32).tolist()
     [7.0, 7.0]
     """
-    check_sharding(sharding, "full", "sharding")
+    if sharding is not None:
+        return placed(lambda: full(shape, fill_value, dtype), sharding, "full", "sharding")
     sizes = canonical_shape("full", shape)
     if dtype is not None:
         return _filled("full", sizes, fill_value, dtypes.check_user_dtype(dtype, "full"), False)
@@ -485,16 +491,20 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = Non
     >>> lax.full_like(np.float32([1, 2]), 7).tolist()
     [7.0, 7.0]
     """
-    check_sharding(sharding, "full_like", "sharding")
+    if sharding is not None:
+        return placed(lambda: full_like(x, fill_value, dtype, shape), sharding, "full_like", "sharding")
     like = x if hasattr(x, "shape") and hasattr(x, "dtype") else core.get_aval(x)
-    weak_type = dtype is None and bool(getattr(like, "weak_type", False))
     sizes = like.shape if shape is None else canonical_shape("full_like", shape)
+    follows = type(x) is runtime.Array and x.place & 1 and not x.weak_type and not core.is_tracing()
+    if follows and (sizes == x.shape or x.sharding.is_fully_replicated):
+        made = full(sizes, fill_value, like.dtype if dtype is None else dtype)
+        return lazy.out_shardings.as_array_lies(made, x)
+    weak_type = dtype is None and bool(getattr(like, "weak_type", False))
     if isinstance(dtype, core.Tracer):  # stands for its type, as in JAX
         dtype = dtype.dtype
     wanted = like.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
-    return _filled(
-        "full_like", sizes, fill_value, dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True), weak_type
-    )
+    dtype = dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True)
+    return varying.like(_filled("full_like", sizes, fill_value, dtype, weak_type), x)
 
 
 def _empty_typing(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None) -> Any:
@@ -512,7 +522,8 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
     >>> lax.empty((2, 3), np.float32).shape
     (2, 3)
     """
-    check_sharding(out_sharding, "empty")
+    if out_sharding is not None:
+        return placed(lambda: empty(shape, dtype), out_sharding, "empty", "out_sharding")
     return empty_p.bind(shape=canonical_shape("empty", shape), dtype=dtype, out_sharding=None)
 
 

@@ -20,7 +20,7 @@ from weft.core.tangents import along, is_undefined
 from weft.operations import mapped, product_sums, settings
 from weft.operations.elementwise import category, widened
 from weft.operations.later import ops
-from weft.operations.static import check_sharding, integers
+from weft.operations.static import integers, placed
 
 __all__ = ["batch_matmul", "dot", "dot_general", "dot_general_p"]
 
@@ -224,7 +224,13 @@ def dot_general(
     >>> lax.dot_general(x, y, (((2,), (2,)), ((0,), (0,)))).shape
     (2, 3, 5)
     """
-    check_sharding(out_sharding, "dot_general")
+    if out_sharding is not None:
+        return placed(
+            lambda: dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type),
+            out_sharding,
+            "dot_general",
+            "out_sharding",
+        )
     if dimension_numbers is None:
         return dot(lhs, rhs, precision=precision, preferred_element_type=preferred_element_type)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
@@ -287,7 +293,19 @@ def dot(
     >>> lax.dot(np.float32([1, 2]), np.float32([3, 4])).item()
     11.0
     """
-    check_sharding(out_sharding, "dot")
+    if out_sharding is not None:
+        return placed(
+            lambda: dot(
+                lhs,
+                rhs,
+                dimension_numbers=dimension_numbers,
+                precision=precision,
+                preferred_element_type=preferred_element_type,
+            ),
+            out_sharding,
+            "dot",
+            "out_sharding",
+        )
     if dimension_numbers is None:
         left, right = core.get_aval(lhs), core.get_aval(rhs)
         if not (1 <= left.ndim <= 2 and 1 <= right.ndim <= 2 and left.shape[-1] == right.shape[0]):

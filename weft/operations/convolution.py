@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
+from weft.core.factors import WHOLE, Draft, Factors
 from weft.core.tangents import along, is_undefined
 from weft.operations import convolution_numbers, mapped, settings, window_padding, windowed_products
 from weft.operations.contract import canonical_precision
@@ -25,7 +26,7 @@ from weft.operations.elementwise import check_same_dtype
 from weft.operations.later import ops
 from weft.operations.settings import ConvDimensionNumbers
 from weft.operations.shape import shape_of
-from weft.operations.static import check_sharding, integer, integers
+from weft.operations.static import integer, integers, placed
 
 __all__ = [
     "conv",
@@ -151,8 +152,22 @@ def _typing(
     return runtime.ShapedArray(shape, dtype, lhs.weak_type and rhs.weak_type)
 
 
+def _factors(avals: Any, out_avals: Any, params: Params) -> Factors | None:
+    """Examples and output features may be shared out, input features are summed over; windows are whole."""
+    if params["feature_group_count"] != 1 or params["batch_group_count"] != 1:
+        return None
+    draft, numbers = Draft(), params["dimension_numbers"]
+    batch, taken = [draft.new(avals[0].shape[dim]) for dim in numbers.lhs_spec[:2]]
+    made = draft.new(avals[1].shape[numbers.rhs_spec[0]])
+    draft.reduced[taken] = "sum"
+    windows = (WHOLE,) * (avals[0].ndim - 2)
+    pairs = ((batch, taken), numbers.lhs_spec), ((made, taken), numbers.rhs_spec), ((batch, made), numbers.out_spec)
+    left, right, out = [from_spec_order((*found, *windows), spec) for found, spec in pairs]
+    return draft.done((left, right), (out,), passes=False)
+
+
 conv_general_dilated_p = core.Primitive(
-    "conv_general_dilated", kind=kinds.Resolve(expand=windowed_products.convolution)
+    "conv_general_dilated", kind=kinds.Resolve(expand=windowed_products.convolution, factors=_factors)
 )
 conv_general_dilated_p.def_abstract_eval(_typing)
 
@@ -339,7 +354,12 @@ def conv_general_dilated(
     (1, 4, 4, 5)
     """
     name = "conv_general_dilated"
-    check_sharding(out_sharding, name)
+    if out_sharding is not None:
+        others = (lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count, batch_group_count, precision)
+        return placed(
+            lambda: conv_general_dilated(lhs, rhs, window_strides, padding, *others, preferred_element_type),
+            out_sharding, name, "out_sharding",
+        )  # fmt: skip
     left, right = core.get_aval(lhs), core.get_aval(rhs)
     numbers = convolution_numbers.conv_dimension_numbers(left.shape, right.shape, dimension_numbers)
     strides = integers(window_strides, name, "window_strides")

@@ -104,7 +104,11 @@ def _check_dtype(x: Any, fft_type: FftType) -> None:
         raise ValueError(f"{fft_type.name} input must be complex64 or complex128, got {x.dtype}")
 
 
-fft_p = core.Primitive("fft", kind=kinds.External(call=_call, library=_library))
+def _in_common(avals: Any, params: Any) -> int:
+    return avals[0].ndim - len(params["fft_lengths"])
+
+
+fft_p = core.Primitive("fft", kind=kinds.External(call=_call, library=_library, batch=_in_common))
 fft_p.def_abstract_eval(lambda x, **params: _typing(x, **params)[0])
 fft_p.linear = ALL
 

@@ -35,7 +35,7 @@ from weft.operations.reductions import (
     reduce_xor_p,
     reduced_shape,
 )
-from weft.operations.static import check_sharding, integers
+from weft.operations.static import integers, placed
 
 __all__ = ["fold_p", "reduce", "reduce_p"]
 
@@ -321,7 +321,10 @@ def reduce(
     >>> lax.reduce(np.float32([1, 5, 3]), np.float32(0), lax.max, (0,)).item()
     5.0
     """
-    check_sharding(out_sharding, "reduce")
+    if out_sharding is not None:
+        return placed(
+            lambda: reduce(operands, init_values, computation, dimensions), out_sharding, "reduce", "out_sharding"
+        )
     arrays, treedef = runtime.tree_flatten(operands)
     inits, init_tree = runtime.tree_flatten(init_values)
     if treedef != init_tree:

@@ -77,6 +77,7 @@ dynamic_slice_p = core.Primitive(
     ),
 )
 dynamic_slice_p.def_abstract_eval(_slice_typing)
+dynamic_slice_p.extents = lambda params, shapes: {"slice_sizes": shapes.new}
 dynamic_slice_p.on_words = key_words.with_starts
 
 

@@ -31,7 +31,7 @@ from weft.operations.elementwise import (
     widened,
 )
 from weft.operations.later import ops
-from weft.operations.static import check_sharding, integer, integers
+from weft.operations.static import integer, integers, placed
 
 __all__ = [
     "argmax",
@@ -161,6 +161,7 @@ def reduction(
     absorbing: Callable[[np.dtype], Any] | None = None,
     nan_wins: bool = False,
     of_words: Callable[[np.dtype], kinds.Reduction | None] | None = None,
+    combiner: str = "again",
 ) -> core.Primitive:
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
@@ -184,6 +185,7 @@ def reduction(
             absorbing=absorbing and (lambda dtype: absorbing(dtype) if dtype.kind in "iu" else None),
             nan_wins=nan_wins,
             forms=LoopForms(of_words=of_words),
+            combiner=combiner,
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -203,6 +205,7 @@ def mul_values(emit: Any, x: Any, y: Any) -> Any:
 reduce_sum_p = reduction(
     "reduce_sum",
     NUMBER,
+    combiner="sum",
     identity=lambda dtype: 0,
     combine=add_values,
     reference=lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype),
@@ -226,7 +229,8 @@ def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> A
     >>> lax.reduce_sum(np.float32([[1, 2], [3, 4]]), (0,)).tolist()
     [4.0, 6.0]
     """
-    check_sharding(out_sharding, "reduce_sum")
+    if out_sharding is not None:
+        return placed(lambda: reduce_sum(operand, axes), out_sharding, "reduce_sum", "out_sharding")
     if not config.read("allow_f16_reductions"):
         found = core.get_aval(operand)
         if found.dtype in (np.float16, dtypes.bfloat16):
@@ -276,6 +280,7 @@ def _extreme_push(t: Any, out: Any, x: Any, axes: tuple[int, ...]) -> Any:
 reduce_max_p = reduction(
     "reduce_max",
     ANY,
+    combiner="max",
     identity=lowest,
     combine=arithmetic.max_values,
     reference=extreme(True, lowest),
@@ -298,6 +303,7 @@ def reduce_max(operand: ArrayLike, axes: Axes) -> Array:
 reduce_min_p = reduction(
     "reduce_min",
     ANY,
+    combiner="min",
     identity=highest,
     combine=arithmetic.min_values,
     reference=extreme(False, highest),

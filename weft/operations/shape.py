@@ -19,11 +19,11 @@ import numpy as np
 from weft import core, errors, runtime
 from weft.core import kinds
 from weft.core.index_maps import FIXED, Affine, IndexMap
-from weft.core.primitive import ALL
+from weft.core.primitive import ALL, taken_whole
 from weft.operations import key_words, mapped
 from weft.operations.elementwise import hide_none
 from weft.operations.later import ops
-from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer, integers
+from weft.operations.static import canonical_axis, canonical_shape, integer, integers, placed
 
 __all__ = [
     "broadcast",
@@ -125,6 +125,7 @@ broadcast_in_dim_p = _view(
     "broadcast_in_dim", _broadcast_typing, _broadcast_map, _broadcast_reference, _broadcast_transpose
 )
 broadcast_in_dim_p.print_params = _broadcast_params
+broadcast_in_dim_p.extents = lambda params, shapes: {"shape": shapes.new}
 broadcast_in_dim_p.on_words = key_words.broadcast
 
 
@@ -148,7 +149,13 @@ def broadcast_in_dim(
     >>> lax.broadcast_in_dim(np.float32([1, 2]), (2, 3), (0,)).tolist()
     [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
     """
-    check_sharding(out_sharding, "broadcast_in_dim")
+    if out_sharding is not None:
+        return placed(
+            lambda: broadcast_in_dim(operand, shape, broadcast_dimensions),
+            out_sharding,
+            "broadcast_in_dim",
+            "out_sharding",
+        )
     shape = canonical_shape("broadcast_in_dim", shape)
     dims = integers(broadcast_dimensions, "broadcast_in_dim", "broadcast_dimensions")
     if _is_array(operand) and operand.shape == shape and dims == tuple(builtins.range(len(shape))):
@@ -170,7 +177,8 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = N
     >>> lax.broadcast(np.float32([1, 2]), (2,)).tolist()
     [[1.0, 2.0], [1.0, 2.0]]
     """
-    check_sharding(out_sharding, "broadcast")
+    if out_sharding is not None:
+        return placed(lambda: broadcast(operand, sizes), out_sharding, "broadcast", "out_sharding")
     sizes = canonical_shape("broadcast", sizes, scalar=False)
     if not sizes and _is_array(operand):
         return operand
@@ -249,6 +257,7 @@ def _reshape_reference(x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[
 
 reshape_p = core.Primitive("reshape", kind=kinds.Reshape(reference=_reshape_reference, rewrite=_transposing))
 reshape_p.def_abstract_eval(_reshape_typing)
+reshape_p.extents = lambda params, shapes: {"new_sizes": shapes.new}
 reshape_p.on_words = key_words.trailing(new_sizes=key_words.appended, dimensions=key_words.following)
 
 
@@ -281,7 +290,8 @@ def reshape(
     >>> lax.reshape(np.arange(6), (2, 3)).tolist()
     [[0, 1, 2], [3, 4, 5]]
     """
-    check_sharding(out_sharding, "reshape")
+    if out_sharding is not None:
+        return placed(lambda: reshape(operand, new_sizes, dimensions), out_sharding, "reshape", "out_sharding")
     new_sizes = canonical_shape("reshape", new_sizes)
     shape = shape_of(operand)
     if dimensions is not None:
@@ -466,6 +476,7 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
 
 
 slice_p = _view("slice", _slice_typing, _slice_map, _slice_reference, _slice_transpose)
+slice_p.extents = taken_whole("limit_indices")
 slice_p.on_words = key_words.trailing(
     start_indices=key_words.zeros, limit_indices=key_words.appended, strides=key_words.ones
 )

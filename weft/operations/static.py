@@ -9,11 +9,13 @@ A traced value raises the tracer's own error, which says what it depends on.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft import core, errors
+from weft._base import lazy
 
 _INTEGERS = frozenset((int,))
 
@@ -84,15 +86,6 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     return axis + ndim if axis < 0 else axis
 
 
-def check_sharding(value: Any, name: str, what: str = "out_sharding") -> None:
-    """Accept None and a sharding that says "all of it on one device", which is where results are; else raise."""
-    if value is None:
-        return
-    placed = getattr(value, "device_set", None)
-    if not isinstance(placed, set):
-        raise TypeError(
-            f"`{what}` argument of {name} only supports None and shardings such as "
-            f"weft.sharding.SingleDeviceSharding(weft.devices()[0]). Got {value!r} of type: {type(value)}"
-        )
-    if len(placed) > 1:
-        raise NotImplementedError(f"[{name}] {what}={value!r}: weft has one device and places arrays there only")
+def placed(make: Callable[[], Any], sharding: Any, name: str, what: str = "out_sharding") -> Any:
+    """What ``make()`` gives, lying as an argument says; ``name`` is the function that got the argument ``what``."""
+    return lazy.out_shardings.placed(make, sharding, name, what)

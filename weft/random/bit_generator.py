@@ -17,7 +17,7 @@ import numpy as np
 from weft import core
 from weft import operations as lax
 from weft.operations.algorithms import RandomAlgorithm
-from weft.operations.static import check_sharding
+from weft.operations.static import placed
 from weft.random import threefry
 
 _WORD = np.dtype(np.uint32)
@@ -122,7 +122,9 @@ def rng_bit_generator(
     >>> state.tolist(), [hex(word) for word in bits.tolist()]
     ([1, 2, 4, 4], ['0x1e8fe864', '0x4d5e0bd7'])
     """
-    check_sharding(out_sharding, "rng_bit_generator")
+    if out_sharding is not None:
+        state, bits = rng_bit_generator(key, shape, dtype, algorithm)
+        return state, placed(lambda: bits, out_sharding, "rng_bit_generator")
     wanted = np.dtype(dtype)
     if wanted.kind != "u" or wanted.itemsize > 8:
         raise TypeError(f"[rng_bit_generator] dtype must be an unsigned integer, got {wanted}")

@@ -40,7 +40,8 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sha
     >>> geometric(keys.key(0), 1.0).item()
     1
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: geometric(key, p, shape, dtype), out_sharding=out_sharding)
     typed = keys.single("geometric", key)
     target = _integer_dtype("geometric", dtype)
     promotion.check_arraylike("geometric", p)
@@ -62,7 +63,8 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sha
     >>> poisson(keys.key(0), 0.0).item()
     0
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: poisson(key, lam, shape, dtype), out_sharding=out_sharding)
     typed = keys.single("poisson", key)
     target = _integer_dtype("poisson", dtype)
     if keys.key_impl(typed) != "threefry2x32":

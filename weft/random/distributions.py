@@ -55,7 +55,8 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     >>> bernoulli(keys.key(0), 1.0).item()
     True
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: bernoulli(key, p, shape, mode), out_sharding=out_sharding)
     typed = keys.single("bernoulli", key)
     if mode not in ("high", "low"):
         raise ValueError(f"got {mode=}, expected 'high' or 'low'")
@@ -83,7 +84,8 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     >>> exponential(keys.key(0), (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: exponential(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("exponential", key, shape, dtype)
     return _exponential(typed, shape=shape, dtype=dtype)
 
@@ -99,7 +101,8 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     >>> gumbel(keys.key(0), (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: gumbel(key, shape, dtype, mode), out_sharding=out_sharding)
     typed, shape, dtype = sampler("gumbel", key, shape, dtype)
     mode = ("high" if config.read("high_dynamic_range_gumbel") else "low") if mode is None else mode
     if mode not in ("high", "low"):
@@ -126,7 +129,8 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     >>> laplace(keys.key(0), (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: laplace(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("laplace", key, shape, dtype)
     return _laplace(typed, shape=shape, dtype=dtype)
 
@@ -144,7 +148,8 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     >>> logistic(keys.key(0), (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: logistic(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("logistic", key, shape, dtype)
     return _logistic(typed, shape=shape, dtype=dtype)
 
@@ -161,7 +166,8 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     >>> cauchy(keys.key(0), (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: cauchy(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("cauchy", key, shape, dtype)
     return _cauchy(typed, shape=shape, dtype=dtype)
 
@@ -178,7 +184,8 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     >>> abs(rademacher(keys.key(0)).item())
     1
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: rademacher(key, shape, dtype), out_sharding=out_sharding)
     typed = keys.single("rademacher", key)
     target = dtypes.canonicalize_dtype(np.int64) if dtype is None else dtypes.check_user_dtype(dtype, "rademacher")
     return _rademacher(typed, shape=axes.canonical_shape(shape), dtype=target)
@@ -198,7 +205,8 @@ def truncated_normal(
     >>> truncated_normal(keys.key(0), -1.0, 1.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: truncated_normal(key, lower, upper, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = sampler("truncated_normal", key, (), dtype)
     shape = joint_shape("truncated_normal", shape, lower, upper)
     return _truncated_normal(typed, lower, upper, shape=shape, dtype=dtype)
@@ -222,7 +230,8 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None,
     >>> lognormal(keys.key(0), shape=(3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: lognormal(key, sigma, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = sampler("lognormal", key, (), dtype)
     drawn = sampling.normal(typed, joint_shape("lognormal", shape, sigma), dtype)
     return elementary.exp(arithmetic.multiply(drawn, promotion.convert(sigma, dtype)))
@@ -234,7 +243,8 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
     >>> pareto(keys.key(0), 2.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: pareto(key, b, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = sampler("pareto", key, (), dtype)
     return _pareto(typed, b, shape=joint_shape("pareto", shape, b), dtype=dtype)
 
@@ -270,7 +280,8 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
     >>> rayleigh(keys.key(0), 2.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: rayleigh(key, scale, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = sampler("rayleigh", key, (), dtype)
     return _rayleigh(typed, scale, shape=joint_shape("rayleigh", shape, scale), dtype=dtype)
 
@@ -288,7 +299,8 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     >>> maxwell(keys.key(0), (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: maxwell(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("maxwell", key, shape, dtype)
     return _maxwell(typed, shape=shape, dtype=dtype)
 
@@ -309,7 +321,8 @@ def double_sided_maxwell(
     >>> double_sided_maxwell(keys.key(0), 0.0, 2.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: double_sided_maxwell(key, loc, scale, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("double_sided_maxwell", key, shape, dtype)
     return _double_sided_maxwell(typed, loc, scale, shape=shape, dtype=dtype)
 
@@ -331,7 +344,8 @@ def triangular(
     >>> triangular(keys.key(0), -1.0, 0.0, 1.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: triangular(key, left, mode, right, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = sampler("triangular", key, (), dtype)
     return _triangular(typed, left, mode, right, shape=joint_shape("triangular", shape, left, mode, right), dtype=dtype)
 
@@ -353,7 +367,8 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
     >>> wald(keys.key(0), 2.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: wald(key, mean, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = sampler("wald", key, (), dtype)
     return _wald(typed, mean, shape=joint_shape("wald", shape, mean), dtype=dtype)
 

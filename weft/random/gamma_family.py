@@ -117,7 +117,8 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shardin
     >>> gamma(keys.key(0), 2.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: gamma(key, a, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = distributions.sampler("gamma", key, (), dtype)
     return _gamma(typed, a, shape=distributions.joint_shape("gamma", shape, a), dtype=dtype)
 
@@ -128,7 +129,8 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shar
     >>> loggamma(keys.key(0), 1e-3, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: loggamma(key, a, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = distributions.sampler("loggamma", key, (), dtype)
     return _gamma(typed, a, shape=distributions.joint_shape("loggamma", shape, a), dtype=dtype, log_space=True)
 
@@ -139,7 +141,8 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
     >>> beta(keys.key(0), 2.0, 3.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: beta(key, a, b, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = distributions.sampler("beta", key, (), dtype)
     return _beta(typed, a, b, shape=distributions.joint_shape("beta", shape, a, b), dtype=dtype)
 
@@ -160,7 +163,8 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out
     >>> dirichlet(keys.key(0), np.ones(3), (2,)).shape
     (2, 3)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: dirichlet(key, alpha, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = distributions.sampler("dirichlet", key, (), dtype)
     extents = promotion.shape_of(alpha)
     if not extents:
@@ -183,7 +187,8 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sh
     >>> chisquare(keys.key(0), 2.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: chisquare(key, df, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = distributions.sampler("chisquare", key, (), dtype)
     return _chisquare(typed, df, shape=distributions.joint_shape("chisquare", shape, df), dtype=dtype)
 
@@ -200,7 +205,8 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
     >>> f(keys.key(0), 2.0, 3.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: f(key, dfnum, dfden, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = distributions.sampler("f", key, (), dtype)
     return _f(typed, dfnum, dfden, shape=distributions.joint_shape("f", shape, dfnum, dfden), dtype=dtype)
 
@@ -221,7 +227,8 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
     >>> t(keys.key(0), 3.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: t(key, df, shape, dtype), out_sharding=out_sharding)
     typed, _, dtype = distributions.sampler("t", key, (), dtype)
     return _t(typed, df, shape=distributions.joint_shape("t", shape, df), dtype=dtype)
 
@@ -243,7 +250,8 @@ def generalized_normal(
     >>> generalized_normal(keys.key(0), 2.0, (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: generalized_normal(key, p, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = distributions.sampler("generalized_normal", key, shape, dtype)
     return _generalized_normal(typed, p, shape=shape, dtype=dtype)
 
@@ -264,7 +272,8 @@ def ball(
     >>> ball(keys.key(0), 3).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: ball(key, d, p, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = distributions.sampler("ball", key, shape, dtype)
     size = axes.concrete_int(d, "The error occurred in jax.random.ball()")
     return _ball(typed, p, shape=(*shape, size), dtype=dtype)

@@ -35,7 +35,8 @@ def orthogonal(
     >>> np.abs(np.round(q @ q.T, 3)).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: orthogonal(key, n, shape, dtype, m), out_sharding=out_sharding)
     typed = keys.single("orthogonal", key)
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "orthogonal")
     rows = operator.index(n)
@@ -71,7 +72,10 @@ def multivariate_normal(
     >>> multivariate_normal(keys.key(0), np.zeros(2, np.float32), np.eye(2, dtype=np.float32), (3,)).shape
     (3, 2)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(
+            lambda: multivariate_normal(key, mean, cov, shape, dtype, method), out_sharding=out_sharding
+        )
     typed = keys.single("multivariate_normal", key)
     mean, cov = promotion.promote_dtypes_inexact(mean, cov)
     if method not in METHODS:

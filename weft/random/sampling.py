@@ -29,7 +29,8 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     >>> bits(keys.key(0)).item()
     4070199207
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: bits(key, shape, dtype), out_sharding=out_sharding)
     typed = keys.single("bits", key)
     target = dtypes.canonicalize_dtype(np.uint64) if dtype is None else dtypes.check_user_dtype(dtype, "bits")
     if dtype is None:
@@ -67,7 +68,8 @@ def uniform(
     >>> uniform(keys.key(0), (2, 2)).shape
     (2, 2)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: uniform(key, shape, dtype, minval, maxval), out_sharding=out_sharding)
     typed = keys.single("uniform", key)
     target = float_dtype("uniform", dtype)
     shape = axes.canonical_shape(shape)
@@ -128,7 +130,8 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     >>> normal(keys.key(0), (3,)).shape
     (3,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: normal(key, shape, dtype), out_sharding=out_sharding)
     typed = keys.single("normal", key)
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "normal")
     if not dtypes.issubdtype(target, np.inexact):
@@ -164,7 +167,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
     >>> randint(keys.key(0), (4,), 0, 10).shape
     (4,)
     """
-    devices.check_placement(out_sharding=out_sharding)
+    if out_sharding is not None:
+        return devices.placed(lambda: randint(key, shape, minval, maxval, dtype), out_sharding=out_sharding)
     typed = keys.single("randint", key)
     target = dtypes.canonicalize_dtype(np.int64) if dtype is None else dtypes.check_user_dtype(dtype, "randint")
     if not dtypes.issubdtype(target, np.integer):

@@ -116,7 +116,10 @@ def matrix_primitive(
     def call(*arrays: Any, **params: Any) -> Any:
         return _each(reference, ranks, arrays, params, multiple_results)
 
-    kind = kinds.External(call=call, library=library, unrolled=unrolled)
+    def in_common(avals: Any, params: Params) -> int:
+        return avals[0].ndim - ranks[0]
+
+    kind = kinds.External(call=call, library=library, unrolled=unrolled, batch=in_common)
     primitive = core.Primitive(name, kind=kind, multiple_results=multiple_results)
     primitive.def_abstract_eval(typing)
 

@@ -16,10 +16,16 @@ struct Array {
   PyObject* weakrefs;
   struct Remote* remote;  // owned: its memory if that is on another device (pjrt.h); then buffer is nullptr
   uint32_t place;         // twice the device's number (0: the CPU), plus 1 if the Array is committed to the device
+                          // (from kHostPlaces on: twice the number of a sharding over devices of the host)
   uint32_t index;         // in the list of all Array objects, which includes unused ones kept for reuse
 };
 
 extern PyTypeObject* ArrayType;
+
+// Places from here on are shardings over virtual devices of the CPU, which Python numbers: one buffer of the host has
+// the whole array.
+constexpr uint32_t kHostPlaces = 1u << 30;
+inline bool is_host_place(uint32_t place) { return place <= 1 || place >= kHostPlaces; }
 
 constexpr int kFreeArrays = 512;
 extern Array* free_arrays[kFreeArrays];  // unused objects, each still owning its reference to the type

@@ -1,4 +1,6 @@
 // CacheEntry: a compiled program and how a call uses it. Checked once when it is made, so that calls need no checks.
+#include <algorithm>
+
 #include "jit.h"
 #include "module.h"
 #include "pjrt.h"
@@ -59,6 +61,23 @@ bool read_outputs(PyObject* out_avals, CacheEntry* entry) {
          entry_error("out_tree and out_avals differ in number");
 }
 
+// One place for all results, or a tuple with that of each.
+bool read_place(PyObject* place, CacheEntry* entry) {
+  std::vector<uint32_t> places;
+  if (place != nullptr && !read_places(place, entry->out_avals->size(), &places)) return false;
+  if (places.empty()) places.push_back(0);
+  const DeviceProgram* program = entry->executable->plan->device_program;
+  for (uint32_t each : places)
+    if (program != nullptr ? program->number != each >> 1 : !is_host_place(each)) {
+      PyErr_Format(PyExc_ValueError, "[CacheEntry] place %u is not on the program's device", each);
+      return false;
+    }
+  entry->place = places[0];
+  bool differ = std::any_of(places.begin(), places.end(), [&](uint32_t each) { return each != places[0]; });
+  if (differ) entry->out_places = new std::vector<uint32_t>(std::move(places));
+  return true;
+}
+
 char shape_of(const PyTreeDef* tree) {
   const Node& root = tree->root();
   if (root.kind == NodeKind::kLeaf) return 'l';
@@ -81,6 +100,7 @@ void entry_dealloc(PyObject* self) {
   delete entry->leaf_indices;
   delete entry->donated;
   delete entry->places;
+  delete entry->out_places;
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -96,9 +116,9 @@ int entry_traverse(PyObject* self, visitproc visit, void* arg) {
 
 PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"executable", "leaf_indices", "consts", "out_tree", "out_avals", "donated", "place", nullptr};
-  unsigned int place = 0;
+  PyObject* place = nullptr;
   PyObject *executable, *leaf_indices, *consts, *out_tree, *out_avals, *donated;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!|I", const_cast<char**>(names), ExecutableType, &executable,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!|O", const_cast<char**>(names), ExecutableType, &executable,
                                    &PyTuple_Type, &leaf_indices, &PyTuple_Type, &consts, PyTreeDefType, &out_tree,
                                    &PyTuple_Type, &out_avals, &PyTuple_Type, &donated, &place))
     return nullptr;
@@ -106,19 +126,14 @@ PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (entry == nullptr) return nullptr;
   Ref owner = steal(reinterpret_cast<PyObject*>(entry));
   entry->executable = reinterpret_cast<Executable*>(Py_NewRef(executable));
-  const DeviceProgram* program = entry->executable->plan->device_program;
-  if ((program != nullptr ? program->number : 0) != place >> 1) {
-    PyErr_Format(PyExc_ValueError, "[CacheEntry] place %u is not on the program's device", place);
-    return nullptr;
-  }
-  entry->place = place;
   entry->out_tree = reinterpret_cast<PyTreeDef*>(Py_NewRef(out_tree));
   entry->leaf_indices = new std::vector<uint32_t>;
   entry->consts = new std::vector<Array*>;
   entry->out_avals = new std::vector<ShapedArray*>;
   entry->donated = new std::vector<char>;
   entry->places = new std::vector<std::pair<JitFunction*, Entry*>>;
-  if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry))
+  if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry) ||
+      !read_place(place, entry))
     return nullptr;
   entry->out_shape = shape_of(entry->out_tree);
   return owner.release();
@@ -145,7 +160,8 @@ PyMemberDef kMembers[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot kSlots[] = {
-    {Py_tp_doc, const_cast<char*>("CacheEntry(executable, leaf_indices, consts, out_tree, out_avals, donated, place=0)")},
+    {Py_tp_doc, const_cast<char*>("CacheEntry(executable, leaf_indices, consts, out_tree, out_avals, donated, place=0): "
+                                 "place is that of all results, or a tuple with that of each.")},
     {Py_tp_new, reinterpret_cast<void*>(entry_point<entry_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(entry_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(entry_traverse)},

@@ -9,6 +9,7 @@
 #include "module.h"
 #include "pjrt.h"
 #include "pool.h"
+#include "profile.h"
 #include "stream.h"
 
 namespace weft {
@@ -17,7 +18,6 @@ PyTypeObject* ExecutableType = nullptr;
 
 namespace {
 
-constexpr double kInlineNs = 20000;  // shorter programs run with the GIL held
 constexpr int32_t kStackSlots = 128;
 constexpr int32_t kStackDynamic = 16;
 
@@ -57,14 +57,20 @@ int wait_for_inputs(const Plan& plan, const Operand* operands, const bool* only)
   return 0;
 }
 
-// Runs the steps; on an error a Python error is set. `keep`: the GIL stays held.
+// Runs the steps; on an error a Python error is set. `keep`: the GIL stays held. `timed`: a profile may be taken.
+template <bool timed>
 int run_steps(const Plan& plan, Frame& frame, bool keep) {
   if (!keep) frame.suspended = PyEval_SaveThread();
   Status status = Status::ok;
+  PlanTimes* times = timed ? profile_times(plan) : nullptr;
   try {
-    for (const auto& step : plan.steps) {
-      status = step->run(frame);
-      if (status != Status::ok) break;
+    if (times != nullptr && times->start(keep)) {
+      status = profile_steps(plan, frame, *times);
+    } else {
+      for (const auto& step : plan.steps) {
+        status = step->run(frame);
+        if (status != Status::ok) break;
+      }
     }
   } catch (const std::bad_alloc&) {
     status = Status::no_memory;
@@ -98,6 +104,7 @@ int make_outputs(const Plan& plan, const Operand* operands, const bool* donated,
   return 0;
 }
 
+template <bool timed>
 int run_with_buffers(const Plan& plan, const Operand* operands, const bool* donated, Buffer** outputs, bool keep) {
   if (make_outputs(plan, operands, donated, outputs) < 0) return kNotStarted;
   int32_t n_outputs = int32_t(plan.outputs.size());
@@ -120,7 +127,7 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
       Frame frame{slots.data(), owners.data(), dynamic.data()};
       frame.number = stream_running();
       frame.in_callback = frame.number != 0;
-      status = run_steps(plan, frame, keep);
+      status = run_steps<timed>(plan, frame, keep);
     } else {
       set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");
       status = kNotStarted;
@@ -154,7 +161,7 @@ int run_held(Executable* executable, const Operand* operands, const bool* donate
     status = launch(executable, operands, donated, outputs);
   } else {
     status = wait_for_inputs(plan, operands, nullptr) < 0 ? kNotStarted : 0;
-    if (status == 0) status = run_with_buffers(plan, operands, donated, outputs, plan.cost_ns <= kInlineNs);
+    if (status == 0) status = run_with_buffers<true>(plan, operands, donated, outputs, plan.cost_ns <= kInlineNs);
   }
   for (int32_t i = 0; i < plan.n_inputs; ++i)
     if (operands[i].buffer != nullptr && (donated == nullptr || !donated[i])) buffer_release(operands[i].buffer);
@@ -221,8 +228,13 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
   ++executable->runs;
   int ready = inputs_ready(plan, operands);
   if (ready < 0) return kNotStarted;
-  bool at_once = ready == 1 && plan.cost_ns <= kInlineNs;
-  if (at_once && !plan.has_python) return run_with_buffers(plan, operands, donated, outputs, true);
+  bool at_once = ready == 1 && plan.cost_ns <= g_inline_ns;
+  if (at_once && !plan.has_python) return run_with_buffers<false>(plan, operands, donated, outputs, true);
+  if (g_inline_ns < 0) {  // a profile is taken
+    if (profile_times(plan) == nullptr) profile_enter(executable);
+    at_once = ready == 1 && plan.cost_ns <= kInlineNs;
+    if (at_once && !plan.has_python) return run_with_buffers<true>(plan, operands, donated, outputs, true);
+  }
   // Python steps keep their order: they run here only if none can be waiting on the stream.
   bool on_stream = stream_enabled() && (!at_once || !stream_idle());
   return run_held(executable, operands, donated, outputs, on_stream);
@@ -311,7 +323,7 @@ bool read_donated(PyObject* donated, Py_ssize_t count, std::unique_ptr<bool[]>* 
   return true;
 }
 
-PyObject* wrap_outputs(const Plan& plan, Buffer** outputs, uint32_t place) {
+PyObject* wrap_outputs(const Plan& plan, Buffer** outputs, const std::vector<uint32_t>& places) {
   Py_ssize_t count = Py_ssize_t(plan.outputs.size());
   Ref list = steal(PyList_New(count));
   Py_ssize_t i = 0;
@@ -323,11 +335,33 @@ PyObject* wrap_outputs(const Plan& plan, Buffer** outputs, uint32_t place) {
       break;
     }
     PyList_SET_ITEM(list.get(), i, array);
-    if (place != 0 && is_array(array)) reinterpret_cast<Array*>(array)->place = place;
+    if (is_array(array)) reinterpret_cast<Array*>(array)->place = places[places.size() > 1 ? size_t(i) : 0];
   }
   for (; i < count; ++i) buffer_release(outputs[i]);
   return list.release();
 }
+
+}  // namespace
+
+bool read_places(PyObject* given, size_t count, std::vector<uint32_t>* places) {
+  bool each = PyTuple_Check(given);
+  if (each && size_t(PyTuple_GET_SIZE(given)) != count) {
+    PyErr_Format(PyExc_ValueError, "[place] %zd places for %zd results", PyTuple_GET_SIZE(given), Py_ssize_t(count));
+    return false;
+  }
+  for (size_t i = 0; i < (each ? count : 1); ++i) {
+    unsigned long place = PyLong_AsUnsignedLong(each ? PyTuple_GET_ITEM(given, Py_ssize_t(i)) : given);
+    if (PyErr_Occurred()) return false;
+    if (place >= 1ul << 31) {
+      PyErr_Format(PyExc_ValueError, "[place] %lu is no place", place);
+      return false;
+    }
+    places->push_back(uint32_t(place));
+  }
+  return true;
+}
+
+namespace {
 
 // Copies on the host of those inputs that are on other devices, made before the others are read: the wait for them lets
 // other threads run, which may delete Arrays.
@@ -362,9 +396,8 @@ class Fetched {
 
 PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"args", "donated", "place", nullptr};
-  PyObject *arrays, *donated = nullptr;
-  int asked = -1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Oi", const_cast<char**>(names), &arrays, &donated, &asked))
+  PyObject *arrays, *donated = nullptr, *asked = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO", const_cast<char**>(names), &arrays, &donated, &asked))
     return nullptr;
   Executable* executable = reinterpret_cast<Executable*>(self);
   const Plan& plan = *executable->plan;
@@ -378,8 +411,11 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   std::unique_ptr<bool[]> flags;
   if (!read_donated(donated, plan.n_inputs, &flags)) return nullptr;
-  if (plan.device_program != nullptr) return run_on_device(executable, inputs.get(), flags.get(), asked);
-  uint32_t place = asked > 0 ? 1 : 0;
+  std::vector<uint32_t> places;
+  if (asked != nullptr && !read_places(asked, plan.outputs.size(), &places)) return nullptr;
+  if (plan.device_program != nullptr)
+    return run_on_device(executable, inputs.get(), flags.get(), places.empty() ? -1 : int(places[0]));
+  if (places.empty()) places.push_back(0);
   Small<Operand, kStackSlots> operands(plan.n_inputs);
   Fetched fetched;
   if (!fetched.fetch(inputs.get())) return nullptr;
@@ -393,7 +429,7 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (executable_check_input(executable, i, array) < 0) return nullptr;
     Buffer* buffer = array->remote == nullptr ? array->buffer : fetched.at(i);
     operands[i] = {buffer->data, buffer};
-    if (asked < 0) place |= array->place & 1;
+    if (asked == nullptr) places[0] |= array->place & 1;
   }
   Small<Buffer*, kStackSlots> outputs(int32_t(plan.outputs.size()));
   Donation donation;
@@ -410,7 +446,7 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   int status = executable_run(executable, operands.data(), flags.get(), outputs.data());
   if (status == kNotStarted) donation.give_back();
-  return status < 0 ? nullptr : wrap_outputs(plan, outputs.data(), place);
+  return status < 0 ? nullptr : wrap_outputs(plan, outputs.data(), places);
 }
 
 const Plan& plan_of(PyObject* self) { return *reinterpret_cast<Executable*>(self)->plan; }
@@ -422,8 +458,8 @@ PyObject* get_cost_ns(PyObject* self, void*) { return PyFloat_FromDouble(plan_of
 
 PyMethodDef kMethods[] = {
     {"run", reinterpret_cast<PyCFunction>(entry_point<run_from_python>), METH_VARARGS | METH_KEYWORDS,
-     "run(args, donated=None, place=-1) -> list of Arrays. Donated Arrays are deleted. place: where the results are; "
-     "without it they are committed if an operand is."},
+     "run(args, donated=None, place) -> list of Arrays. Donated Arrays are deleted. place: where the results are, or a "
+     "tuple with the place of each; without it they are committed if an operand is."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef kMembers[] = {
@@ -460,6 +496,7 @@ int register_exec(PyObject* module) {
   if (ExecutableType == nullptr) return -1;
   if (PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(ExecutableType)) < 0) return -1;
   if (register_kernel(module) < 0 || register_helpers(module) < 0 || register_pool(module) < 0) return -1;
+  if (register_profile(module) < 0) return -1;
   return register_stream(module);
 }
 

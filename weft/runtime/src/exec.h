@@ -87,6 +87,9 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
 // temporaries). False: no memory.
 bool place_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners);
 
+// The places of `count` results: one for all of them, or a tuple with that of each. False with an error set.
+bool read_places(PyObject* given, size_t count, std::vector<uint32_t>* places);
+
 // Checks an Array against input i of the plan; 0, or -1 with an error set (deleted, or of another size).
 int executable_check_input(const Executable* executable, int32_t i, const Array* array);
 

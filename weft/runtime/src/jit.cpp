@@ -43,11 +43,12 @@ template <class Output>
 PyObject* make_result(const CacheEntry* cached, Output** outputs) {
   Py_ssize_t count = Py_ssize_t(cached->out_avals->size());
   ShapedArray* const* avals = cached->out_avals->data();
-  if (cached->out_shape == 'l') return result_at(cached->place, avals[0], outputs[0]);
+  const uint32_t* places = cached->out_places != nullptr ? cached->out_places->data() : nullptr;
+  if (cached->out_shape == 'l') return result_at(places != nullptr ? *places : cached->place, avals[0], outputs[0]);
   PyObject* tuple = PyTuple_New(count);
   Py_ssize_t made = 0;
   for (; tuple != nullptr && made < count; ++made) {
-    PyObject* array = result_at(cached->place, avals[made], outputs[made]);
+    PyObject* array = result_at(places != nullptr ? places[made] : cached->place, avals[made], outputs[made]);
     if (array == nullptr) Py_CLEAR(tuple);
     else PyTuple_SET_ITEM(tuple, made, array);
   }

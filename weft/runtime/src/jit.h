@@ -34,6 +34,7 @@ struct CacheEntry {
   std::vector<char>* donated;            // per leaf index
   bool any_donated;
   uint32_t place;  // of the results
+  std::vector<uint32_t>* out_places;  // of each result, if they differ; else nullptr
   char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else
   PyObject* weakrefs;
   // The tables it is installed in (borrowed: a table removes itself before it is freed), and its entry there.

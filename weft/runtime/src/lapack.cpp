@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <new>
 
@@ -13,13 +14,19 @@
 namespace weft {
 namespace {
 
-// The names of a Fortran routine: in SciPy's own OpenBLAS, in any LAPACK of a system, in Apple's.
+// The names of a Fortran routine and the width of its integers: in the OpenBLAS of NumPy's wheels and of SciPy's, in any
+// LAPACK of a system, in Apple's.
 struct Spelling {
   const char *before, *after;
+  bool is_wide;
 };
-constexpr Spelling kSpellings[] = {{"scipy_", "_"}, {"", "_"}, {"", "$NEWLAPACK"}};
+constexpr Spelling kSpellings[] = {{"scipy_", "_64_", true},      {"scipy_", "_", false},
+                                   {"", "_64_", true},            {"", "_", false},
+                                   {"", "$NEWLAPACK$ILP64", true}, {"", "$NEWLAPACK", false}};
+// A NumPy built without a LAPACK has a few routines of its own, and this is not among them.
+constexpr char kRare[] = "dgees";
 
-PyObject* g_finder = nullptr;  // Python function that returns the path of the shared object
+PyObject* g_finder = nullptr;  // Python function that returns the paths of shared objects, in order of preference
 void* g_library = nullptr;
 const Spelling* g_spelling = nullptr;
 void (*g_set_threads)(int) = nullptr;
@@ -29,39 +36,47 @@ std::string spelled(const Spelling& spelling, const std::string& name) {
   return spelling.before + name + spelling.after;
 }
 
+// Takes a library if it has LAPACK under one of the spellings.
+bool take_library(void* library) {
+  for (const Spelling& spelling : kSpellings) {
+    if (dlsym(library, spelled(spelling, kRare).c_str()) == nullptr) continue;
+    for (const char* prefix : {"scipy_", ""})
+      for (const char* suffix : {"64_", ""}) {
+        std::string word = std::string(prefix) + "openblas_";
+        auto set = reinterpret_cast<void (*)(int)>(dlsym(library, (word + "set_num_threads" + suffix).c_str()));
+        auto get = reinterpret_cast<int (*)()>(dlsym(library, (word + "get_num_threads" + suffix).c_str()));
+        if (g_set_threads != nullptr || set == nullptr || get == nullptr) continue;
+        g_set_threads = set;
+        g_get_threads = get;
+      }
+    g_library = library;
+    g_spelling = &spelling;
+    return true;
+  }
+  return false;
+}
+
 bool open_library() {
   if (g_spelling != nullptr) return true;
   if (g_finder == nullptr) {
     PyErr_SetString(PyExc_RuntimeError, "[lapack] set_lapack_finder has not been called");
     return false;
   }
-  Ref path = steal(in_python<PyObject_CallNoArgs>(g_finder));
-  if (!path) return false;
-  const char* text = PyUnicode_AsUTF8(path.get());
-  if (text == nullptr) return false;
-  if (g_library == nullptr) g_library = dlopen(text, RTLD_NOW | RTLD_LOCAL);
-  if (g_library == nullptr) {
-    PyErr_Format(PyExc_ImportError, "[lapack] %s cannot be opened: %s", text, dlerror());
-    return false;
-  }
-  for (const Spelling& spelling : kSpellings) {
-    if (dlsym(g_library, spelled(spelling, "dpotrf").c_str()) == nullptr) continue;
-    for (const char* prefix : {"scipy_", ""}) {
-      std::string word = std::string(prefix) + "openblas_";
-      auto set = reinterpret_cast<void (*)(int)>(dlsym(g_library, (word + "set_num_threads").c_str()));
-      auto get = reinterpret_cast<int (*)()>(dlsym(g_library, (word + "get_num_threads").c_str()));
-      if (set == nullptr || get == nullptr) continue;
-      g_set_threads = set;
-      g_get_threads = get;
-      break;
-    }
-    g_spelling = &spelling;
-    return true;
+  Ref paths = steal(in_python<PyObject_CallNoArgs>(g_finder));
+  Ref list = paths ? steal(in_python<PySequence_List>(paths.get())) : Ref();
+  if (!list) return false;
+  std::string tried;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+    const char* path = PyUnicode_AsUTF8(PyList_GET_ITEM(list.get(), i));
+    if (path == nullptr) return false;
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr && take_library(library)) return true;
+    tried += std::string("\n  ") + path + ": " + (library == nullptr ? dlerror() : "gives access to no whole LAPACK");
   }
   PyErr_Format(PyExc_ImportError,
-               "[lapack] %s gives access to no LAPACK with 32-bit integers (looked for scipy_dpotrf_, dpotrf_ and "
-               "dpotrf$NEWLAPACK); install SciPy's own wheel: pip install scipy",
-               text);
+               "[lapack] linear algebra calls the LAPACK that NumPy's or SciPy's wheel brings, and none was found: pip "
+               "install numpy (a wheel, not a build of your own), or pip install scipy. Tried:%s",
+               tried.empty() ? " nothing" : tried.c_str());
   return false;
 }
 
@@ -94,8 +109,8 @@ PyObject* lapack_threads(PyObject*, PyObject*) {
 
 PyMethodDef kFunctions[] = {
     {"set_lapack_finder", entry_point<set_lapack_finder>, METH_O,
-     "Sets a function without arguments that returns the path of the shared object with LAPACK; it is "
-     "called when LAPACK is first needed."},
+     "Sets a function without arguments that returns the paths of shared objects that may give access to "
+     "LAPACK, in order of preference; it is called when LAPACK is first needed."},
     {"lapack_threads", entry_point<lapack_threads>, METH_NOARGS,
      "Number of threads LAPACK uses outside weft's calls; 0 if unknown."},
     {},
@@ -103,10 +118,16 @@ PyMethodDef kFunctions[] = {
 
 }  // namespace
 
+void read_integers(const Int* from, int64_t count, int32_t* to) {
+  const auto* narrow = reinterpret_cast<const char*>(from);
+  int64_t width = g_spelling->is_wide ? 8 : 4;
+  for (int64_t i = 0; i < count; ++i) std::memcpy(to + i, narrow + i * width, 4);
+}
+
 void* lapack_routine(const std::string& name) {
   if (!open_library()) return nullptr;
   void* found = dlsym(g_library, spelled(*g_spelling, name).c_str());
-  if (found == nullptr) PyErr_Format(PyExc_ImportError, "[lapack] the LAPACK of SciPy has no %s", name.c_str());
+  if (found == nullptr) PyErr_Format(PyExc_ImportError, "[lapack] the LAPACK that was found has no %s", name.c_str());
   return found;
 }
 

@@ -1,12 +1,23 @@
-// LAPACK: the copy that SciPy contains is found and opened at the first call; its number of threads is limited.
+// LAPACK: the copy that NumPy contains, or else SciPy's, is opened at the first call; its number of threads is limited.
 //
-// Routines are found by name with dlsym, in SciPy's own extension module for LAPACK and its dependencies. This imports
-// no Python code of SciPy (5 ms instead of 400) and needs no other installation.
+// Routines are found by name with dlsym, in the extension module through which NumPy calls LAPACK and in what that
+// depends on: nothing else needs to be installed.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <string>
 
 namespace weft {
+
+// An integer argument of LAPACK: 64 bits wide in NumPy's copy, 32 in SciPy's and most others. All are passed by address,
+// and a library of 32-bit integers reads and writes the lower half, which comes first in memory: so a number that is 0
+// or more is passed and, if it was 0 before, received alike by both. Arrays of integers need `read_integers`.
+using Int = int64_t;
+static_assert(std::endian::native == std::endian::little);
+
+// Copies what LAPACK wrote in an array of integers, which has room for `count` of the wide ones.
+void read_integers(const Int* from, int64_t count, int32_t* to);
 
 // The routine of a Fortran name ("dpotrf"); nullptr with a Python error set. GIL held.
 void* lapack_routine(const std::string& name);

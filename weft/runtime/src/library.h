@@ -117,9 +117,9 @@ bool find_lapack(Function*& function, const char* real, const char* complex = nu
 
 // The size that a query for the workspace returned.
 template <class T>
-int answered(T size) {
-  if constexpr (kIsComplex<T>) return int(size.real());
-  else return int(size * (sizeof(T) == 4 ? T(1.0000002) : T(1)));  // a float may have been rounded down
+Int answered(T size) {
+  if constexpr (kIsComplex<T>) return Int(size.real());
+  else return Int(size * (sizeof(T) == 4 ? T(1.0000002) : T(1)));  // a float may have been rounded down
 }
 
 // to[j * to_rows + i] = from[i * columns + j]: row-major (rows x columns) to column-major, or back with them exchanged.

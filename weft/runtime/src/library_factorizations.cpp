@@ -13,8 +13,8 @@ class Cholesky final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 1) return false;
-    n = int(sizes[0]);
-    in_bytes = out_bytes = {int64_t(n) * n * int64_t(sizeof(T))};
+    n = sizes[0];
+    in_bytes = out_bytes = {n * n * int64_t(sizeof(T))};
     flops = double(n) * n * n / 3 * (kIsComplex<T> ? 4 : 1);
     return find_lapack<T>(potrf, "potrf");
   }
@@ -26,14 +26,14 @@ class Cholesky final : public Routine {
       std::copy_n(a + i * n, i + 1, l + i * n);
       std::fill_n(l + i * n + i + 1, n - i - 1, T(0));
     }
-    int info = 0;
+    Int info = 0;
     potrf("U", &n, l, &n, &info);  // u' u of the transposed matrix: its upper u and our lower l are the same memory
-    if (info != 0) fill_nan(l, int64_t(n) * n);
+    if (info != 0) fill_nan(l, n * n);
   }
 
  private:
-  int n = 0;
-  void (*potrf)(const char*, const int*, T*, const int*, int*) = nullptr;
+  Int n = 0;
+  void (*potrf)(const char*, const Int*, T*, const Int*, Int*) = nullptr;
 };
 
 // (m, n): a -> lu, pivots, permutation, counted from 0.
@@ -42,53 +42,57 @@ class Lu final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 2) return false;
-    m = int(sizes[0]), n = int(sizes[1]), k = std::min(m, n);
-    in_bytes = {int64_t(m) * n * int64_t(sizeof(T))};
-    out_bytes = {in_bytes[0], int64_t(k) * 4, int64_t(m) * 4};
-    columns = room<T>(int64_t(m) * n);
+    m = sizes[0], n = sizes[1], k = std::min(m, n);
+    in_bytes = {m * n * int64_t(sizeof(T))};
+    out_bytes = {in_bytes[0], k * 4, m * 4};
+    columns = room<T>(m * n);
+    swaps = room<Int>(k);
     flops = double(m) * n * k * (kIsComplex<T> ? 4 : 1);
     return find_lapack<T>(getrf, "getrf");
   }
 
   void run(char* const* in, char* const* out, char* work) const override {
     auto* a = reinterpret_cast<T*>(work + columns);
+    auto* numbers = reinterpret_cast<Int*>(work + swaps);
     auto *pivots = results<int32_t>(out, 1), *permutation = results<int32_t>(out, 2);
     if (k > 0) {
-      int info = 0;
+      Int info = 0;
       transpose(elements<T>(in, 0), m, n, a, m);
-      getrf(&m, &n, a, &m, pivots, &info);
+      getrf(&m, &n, a, &m, numbers, &info);
+      read_integers(numbers, k, pivots);
       untranspose(a, m, m, n, results<T>(out, 0));
     }
-    for (int i = 0; i < m; ++i) permutation[i] = i;
-    for (int i = 0; i < k; ++i) std::swap(permutation[i], permutation[--pivots[i]]);
+    for (Int i = 0; i < m; ++i) permutation[i] = int32_t(i);
+    for (Int i = 0; i < k; ++i) std::swap(permutation[i], permutation[--pivots[i]]);
   }
 
  private:
-  int m = 0, n = 0, k = 0;
-  int64_t columns = 0;
-  void (*getrf)(const int*, const int*, T*, const int*, int*, int*) = nullptr;
+  Int m = 0, n = 0, k = 0;
+  int64_t columns = 0, swaps = 0;
+  void (*getrf)(const Int*, const Int*, T*, const Int*, Int*, Int*) = nullptr;
 };
 
 // What the QR routines share: a transposed copy, LAPACK's workspace, and the two ways to factorize.
 template <class T>
 class Reflectors : public Routine {
  protected:
-  using Geqrf = void(const int*, const int*, T*, const int*, T*, T*, const int*, int*);
-  using Geqp3 = void(const int*, const int*, T*, const int*, int*, T*, T*, const int*, int*);
-  using Geqp3Complex = void(const int*, const int*, T*, const int*, int*, T*, T*, const int*, Real<T>*, int*);
-  using Orgqr = void(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*, int*);
+  using Geqrf = void(const Int*, const Int*, T*, const Int*, T*, T*, const Int*, Int*);
+  using Geqp3 = void(const Int*, const Int*, T*, const Int*, Int*, T*, T*, const Int*, Int*);
+  using Geqp3Complex = void(const Int*, const Int*, T*, const Int*, Int*, T*, T*, const Int*, Real<T>*, Int*);
+  using Orgqr = void(const Int*, const Int*, const Int*, T*, const Int*, const T*, T*, const Int*, Int*);
 
   void need(T answer) { scratch_count = std::max(scratch_count, answered(answer)); }
 
-  bool prepare_factors(int rows, int columns, bool with_pivots) {
+  bool prepare_factors(Int rows, Int columns, bool with_pivots) {
     T answer(0), unused{};
-    int info = 0, query = -1, pivot = 0, ld = std::max(rows, 1);
+    Int info = 0, query = -1, pivot = 0, ld = std::max<Int>(rows, 1);
     pivoting = with_pivots;
+    if (pivoting) order = this->template room<Int>(columns);
     if (pivoting && kIsComplex<T>) {
       Real<T> real = 0;
       if (!find_lapack<T>(geqp3_complex, "geqp3")) return false;
       geqp3_complex(&rows, &columns, &unused, &ld, &pivot, &unused, &answer, &query, &real, &info);
-      reals = this->template room<Real<T>>(2 * int64_t(columns));
+      reals = this->template room<Real<T>>(2 * columns);
     } else if (pivoting) {
       if (!find_lapack<T>(geqp3, "geqp3")) return false;
       geqp3(&rows, &columns, &unused, &ld, &pivot, &unused, &answer, &query, &info);
@@ -100,9 +104,9 @@ class Reflectors : public Routine {
     return true;
   }
 
-  bool prepare_product(int rows, int columns, int count) {
+  bool prepare_product(Int rows, Int columns, Int count) {
     T answer(0), unused{};
-    int info = 0, query = -1, ld = std::max(rows, 1);
+    Int info = 0, query = -1, ld = std::max<Int>(rows, 1);
     if (!find_lapack<T>(orgqr, "orgqr", "ungqr")) return false;
     orgqr(&rows, &columns, &count, &unused, &ld, &unused, &answer, &query, &info);
     need(answer);
@@ -110,26 +114,28 @@ class Reflectors : public Routine {
   }
 
   // Factorizes a column-major matrix; `pivots` count from 0.
-  void factorize(int rows, int columns, T* a, int* pivots, T* taus, char* work) const {
-    int info = 0;
+  void factorize(Int rows, Int columns, T* a, int32_t* pivots, T* taus, char* work) const {
+    Int info = 0;
     T* more = reinterpret_cast<T*>(work + scratch);
     if (!pivoting) return geqrf(&rows, &columns, a, &rows, taus, more, &scratch_count, &info);
-    std::fill_n(pivots, columns, 0);
+    auto* numbers = reinterpret_cast<Int*>(work + order);
+    std::fill_n(numbers, columns, 0);
     if (kIsComplex<T>)
-      geqp3_complex(&rows, &columns, a, &rows, pivots, taus, more, &scratch_count,
+      geqp3_complex(&rows, &columns, a, &rows, numbers, taus, more, &scratch_count,
                     reinterpret_cast<Real<T>*>(work + reals), &info);
-    else geqp3(&rows, &columns, a, &rows, pivots, taus, more, &scratch_count, &info);
-    for (int j = 0; j < columns; ++j) --pivots[j];
+    else geqp3(&rows, &columns, a, &rows, numbers, taus, more, &scratch_count, &info);
+    read_integers(numbers, columns, pivots);
+    for (Int j = 0; j < columns; ++j) --pivots[j];
   }
 
-  void multiply(int rows, int columns, int count, T* a, const T* taus, char* work) const {
-    int info = 0;
+  void multiply(Int rows, Int columns, Int count, T* a, const T* taus, char* work) const {
+    Int info = 0;
     orgqr(&rows, &columns, &count, a, &rows, taus, reinterpret_cast<T*>(work + scratch), &scratch_count, &info);
   }
 
   bool pivoting = false;
-  int scratch_count = 1;
-  int64_t scratch = 0, reals = 0;
+  Int scratch_count = 1;
+  int64_t scratch = 0, reals = 0, order = 0;
   Geqrf* geqrf = nullptr;
   Geqp3* geqp3 = nullptr;
   Geqp3Complex* geqp3_complex = nullptr;
@@ -142,14 +148,14 @@ class Qr final : public Reflectors<T> {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 4) return false;
-    m = int(sizes[0]), n = int(sizes[1]), k = std::min(m, n), width = sizes[2] ? m : k;
+    m = sizes[0], n = sizes[1], k = std::min(m, n), width = sizes[2] ? m : k;
     constexpr int64_t item = sizeof(T);
-    this->in_bytes = {int64_t(m) * n * item};
-    this->out_bytes = {int64_t(m) * width * item, int64_t(width) * n * item};
-    if (sizes[3]) this->out_bytes.push_back(int64_t(n) * 4);
+    this->in_bytes = {m * n * item};
+    this->out_bytes = {m * width * item, width * n * item};
+    if (sizes[3]) this->out_bytes.push_back(n * 4);
     this->flops = (2.0 * m * n * k + 2.0 * m * width * k) * (kIsComplex<T> ? 4 : 1);
     if (!this->prepare_factors(m, n, sizes[3] != 0) || !this->prepare_product(m, width, k)) return false;
-    columns = this->template room<T>(int64_t(m) * std::max(n, width));
+    columns = this->template room<T>(m * std::max(n, width));
     taus = this->template room<T>(k);
     this->scratch = this->template room<T>(this->scratch_count);
     return true;
@@ -158,10 +164,10 @@ class Qr final : public Reflectors<T> {
   void run(char* const* in, char* const* out, char* work) const override {
     auto *a = reinterpret_cast<T*>(work + columns), *factors = reinterpret_cast<T*>(work + taus);
     T *q = results<T>(out, 0), *r = results<T>(out, 1);
-    int* pivots = this->pivoting ? results<int>(out, 2) : nullptr;
+    int32_t* pivots = this->pivoting ? results<int32_t>(out, 2) : nullptr;
     if (k == 0) {
       set_identity(q, m, width);
-      std::fill_n(r, int64_t(width) * n, T(0));
+      std::fill_n(r, width * n, T(0));
       if (pivots != nullptr) std::fill_n(pivots, n, 0);
       return;
     }
@@ -174,7 +180,7 @@ class Qr final : public Reflectors<T> {
   }
 
  private:
-  int m = 0, n = 0, k = 0, width = 0;
+  Int m = 0, n = 0, k = 0, width = 0;
   int64_t columns = 0, taus = 0;
 };
 
@@ -184,21 +190,21 @@ class Factors final : public Reflectors<T> {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 3) return false;
-    m = int(sizes[0]), n = int(sizes[1]);
+    m = sizes[0], n = sizes[1];
     constexpr int64_t item = sizeof(T);
-    this->in_bytes = {int64_t(m) * n * item};
+    this->in_bytes = {m * n * item};
     this->out_bytes = {this->in_bytes[0], std::min(m, n) * item};
-    if (sizes[2]) this->out_bytes.push_back(int64_t(n) * 4);
+    if (sizes[2]) this->out_bytes.push_back(n * 4);
     this->flops = 2.0 * m * n * std::min(m, n) * (kIsComplex<T> ? 4 : 1);
     if (!this->prepare_factors(m, n, sizes[2] != 0)) return false;
-    columns = this->template room<T>(int64_t(m) * n);
+    columns = this->template room<T>(m * n);
     this->scratch = this->template room<T>(this->scratch_count);
     return true;
   }
 
   void run(char* const* in, char* const* out, char* work) const override {
     auto* a = reinterpret_cast<T*>(work + columns);
-    int* pivots = this->pivoting ? results<int>(out, 2) : nullptr;
+    int32_t* pivots = this->pivoting ? results<int32_t>(out, 2) : nullptr;
     if (pivots != nullptr) std::fill_n(pivots, n, 0);
     if (m == 0 || n == 0) return;
     transpose(elements<T>(in, 0), m, n, a, m);
@@ -207,7 +213,7 @@ class Factors final : public Reflectors<T> {
   }
 
  private:
-  int m = 0, n = 0;
+  Int m = 0, n = 0;
   int64_t columns = 0;
 };
 
@@ -217,13 +223,13 @@ class Product final : public Reflectors<T> {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 3) return false;
-    m = int(sizes[0]), n = int(sizes[1]), k = int(sizes[2]);
+    m = sizes[0], n = sizes[1], k = sizes[2];
     constexpr int64_t item = sizeof(T);
-    this->in_bytes = {int64_t(m) * n * item, k * item};
+    this->in_bytes = {m * n * item, k * item};
     this->out_bytes = {this->in_bytes[0]};
     this->flops = 2.0 * m * n * k * (kIsComplex<T> ? 4 : 1);
     if (!this->prepare_product(m, n, k)) return false;
-    columns = this->template room<T>(int64_t(m) * n);
+    columns = this->template room<T>(m * n);
     this->scratch = this->template room<T>(this->scratch_count);
     return true;
   }
@@ -237,7 +243,7 @@ class Product final : public Reflectors<T> {
   }
 
  private:
-  int m = 0, n = 0, k = 0;
+  Int m = 0, n = 0, k = 0;
   int64_t columns = 0;
 };
 
@@ -247,20 +253,20 @@ class Applied final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 7) return false;
-    m = int(sizes[0]), n = int(sizes[1]), k = int(sizes[2]), rows = int(sizes[3]), columns = int(sizes[4]);
+    m = sizes[0], n = sizes[1], k = sizes[2], rows = sizes[3], columns = sizes[4];
     side = sizes[5] ? 'L' : 'R';
     operation = !sizes[6] ? 'N' : kIsComplex<T> ? 'C' : 'T';
     constexpr int64_t item = sizeof(T);
-    in_bytes = {int64_t(m) * n * item, k * item, int64_t(rows) * columns * item};
+    in_bytes = {m * n * item, k * item, rows * columns * item};
     out_bytes = {in_bytes[2]};
     flops = 4.0 * rows * columns * k * (kIsComplex<T> ? 4 : 1);
     if (!find_lapack<T>(ormqr, "ormqr", "unmqr")) return false;
     T answer(0), unused{};
-    int info = 0, query = -1, ld = std::max(m, 1), ldc = std::max(rows, 1);
+    Int info = 0, query = -1, ld = std::max<Int>(m, 1), ldc = std::max<Int>(rows, 1);
     ormqr(&side, &operation, &rows, &columns, &k, &unused, &ld, &unused, &unused, &ldc, &answer, &query, &info);
-    scratch_count = std::max(answered(answer), 1);
-    factors = room<T>(int64_t(m) * n);
-    copy = room<T>(int64_t(rows) * columns);
+    scratch_count = std::max<Int>(answered(answer), 1);
+    factors = room<T>(m * n);
+    copy = room<T>(rows * columns);
     scratch = room<T>(scratch_count);
     return true;
   }
@@ -270,18 +276,18 @@ class Applied final : public Routine {
     if (rows == 0 || columns == 0) return;
     transpose(elements<T>(in, 0), m, n, a, m);
     transpose(elements<T>(in, 2), rows, columns, c, rows);
-    int info = 0;
+    Int info = 0;
     ormqr(&side, &operation, &rows, &columns, &k, a, &m, elements<T>(in, 1), c, &rows,
           reinterpret_cast<T*>(work + scratch), &scratch_count, &info);
     untranspose(c, rows, rows, columns, results<T>(out, 0));
   }
 
  private:
-  int m = 0, n = 0, k = 0, rows = 0, columns = 0, scratch_count = 1;
+  Int m = 0, n = 0, k = 0, rows = 0, columns = 0, scratch_count = 1;
   char side = 'L', operation = 'N';
   int64_t factors = 0, copy = 0, scratch = 0;
-  void (*ormqr)(const char*, const char*, const int*, const int*, const int*, const T*, const int*, const T*, T*,
-                const int*, T*, const int*, int*) = nullptr;
+  void (*ormqr)(const char*, const char*, const Int*, const Int*, const Int*, const T*, const Int*, const T*, T*,
+                const Int*, T*, const Int*, Int*) = nullptr;
 };
 
 // (n,): a -> h on and above the subdiagonal with the reflectors below it, the factors of the reflectors.
@@ -290,17 +296,17 @@ class Hessenberg final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 1 || sizes[0] < 1) return false;
-    n = int(sizes[0]);
+    n = sizes[0];
     constexpr int64_t item = sizeof(T);
-    in_bytes = {int64_t(n) * n * item};
+    in_bytes = {n * n * item};
     out_bytes = {in_bytes[0], (n - 1) * item};
     flops = 10.0 / 3 * n * n * n * (kIsComplex<T> ? 4 : 1);
     if (!find_lapack<T>(gehrd, "gehrd")) return false;
     T answer(0), unused{};
-    int info = 0, query = -1, first = 1;
+    Int info = 0, query = -1, first = 1;
     gehrd(&n, &first, &n, &unused, &n, &unused, &answer, &query, &info);
     scratch_count = std::max(answered(answer), n);
-    columns = room<T>(int64_t(n) * n);
+    columns = room<T>(n * n);
     scratch = room<T>(scratch_count);
     return true;
   }
@@ -308,15 +314,15 @@ class Hessenberg final : public Routine {
   void run(char* const* in, char* const* out, char* work) const override {
     auto* a = reinterpret_cast<T*>(work + columns);
     transpose(elements<T>(in, 0), n, n, a, n);
-    int info = 0, first = 1;
+    Int info = 0, first = 1;
     gehrd(&n, &first, &n, a, &n, results<T>(out, 1), reinterpret_cast<T*>(work + scratch), &scratch_count, &info);
     untranspose(a, n, n, n, results<T>(out, 0));
   }
 
  private:
-  int n = 0, scratch_count = 1;
+  Int n = 0, scratch_count = 1;
   int64_t columns = 0, scratch = 0;
-  void (*gehrd)(const int*, const int*, const int*, T*, const int*, T*, T*, const int*, int*) = nullptr;
+  void (*gehrd)(const Int*, const Int*, const Int*, T*, const Int*, T*, T*, const Int*, Int*) = nullptr;
 };
 
 // (n, lower): a -> a with the reflectors, the diagonal, the off-diagonal, the factors of the reflectors.
@@ -325,18 +331,18 @@ class Tridiagonal final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 2 || sizes[0] < 1) return false;
-    n = int(sizes[0]), triangle = sizes[1] ? 'L' : 'U';
+    n = sizes[0], triangle = sizes[1] ? 'L' : 'U';
     constexpr int64_t item = sizeof(T), real = sizeof(Real<T>);
-    in_bytes = {int64_t(n) * n * item};
+    in_bytes = {n * n * item};
     out_bytes = {in_bytes[0], n * real, (n - 1) * real, (n - 1) * item};
     flops = 4.0 / 3 * n * n * n * (kIsComplex<T> ? 4 : 1);
     if (!find_lapack<T>(sytrd, "sytrd", "hetrd")) return false;
     T answer(0), unused{};
     Real<T> nothing = 0;
-    int info = 0, query = -1;
+    Int info = 0, query = -1;
     sytrd(&triangle, &n, &unused, &n, &nothing, &nothing, &unused, &answer, &query, &info);
-    scratch_count = std::max(answered(answer), 1);
-    columns = room<T>(int64_t(n) * n);
+    scratch_count = std::max<Int>(answered(answer), 1);
+    columns = room<T>(n * n);
     scratch = room<T>(scratch_count);
     return true;
   }
@@ -344,17 +350,17 @@ class Tridiagonal final : public Routine {
   void run(char* const* in, char* const* out, char* work) const override {
     auto* a = reinterpret_cast<T*>(work + columns);
     transpose(elements<T>(in, 0), n, n, a, n);
-    int info = 0;
+    Int info = 0;
     sytrd(&triangle, &n, a, &n, results<Real<T>>(out, 1), results<Real<T>>(out, 2), results<T>(out, 3),
           reinterpret_cast<T*>(work + scratch), &scratch_count, &info);
     untranspose(a, n, n, n, results<T>(out, 0));
   }
 
  private:
-  int n = 0, scratch_count = 1;
+  Int n = 0, scratch_count = 1;
   char triangle = 'L';
   int64_t columns = 0, scratch = 0;
-  void (*sytrd)(const char*, const int*, T*, const int*, Real<T>*, Real<T>*, T*, T*, const int*, int*) = nullptr;
+  void (*sytrd)(const char*, const Int*, T*, const Int*, Real<T>*, Real<T>*, T*, T*, const Int*, Int*) = nullptr;
 };
 
 }  // namespace

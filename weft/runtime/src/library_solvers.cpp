@@ -15,16 +15,16 @@ class Triangular final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 7) return false;
-    m = int(sizes[0]), n = int(sizes[1]), is_left = sizes[2] != 0, order = is_left ? m : n;
+    m = sizes[0], n = sizes[1], is_left = sizes[2] != 0, order = is_left ? m : n;
     triangle = sizes[3] ? 'U' : 'L';
     // BLAS cannot conjugate without transposing: conjugate a copy
     is_conjugated = kIsComplex<T> && sizes[5] && !sizes[4];
     operation = !sizes[4] ? 'N' : kIsComplex<T> && sizes[5] ? 'C' : 'T';
     diagonal = sizes[6] ? 'U' : 'N';
     constexpr int64_t item = sizeof(T);
-    in_bytes = {int64_t(order) * order * item, int64_t(m) * n * item};
+    in_bytes = {order * order * item, m * n * item};
     out_bytes = {in_bytes[1]};
-    if (is_conjugated) copy = room<T>(int64_t(order) * order);
+    if (is_conjugated) copy = room<T>(order * order);
     flops = double(m) * n * order * (kIsComplex<T> ? 4 : 1);
     return find_lapack<T>(trsm, "trsm") && find_lapack<T>(trsv, "trsv");
   }
@@ -32,11 +32,11 @@ class Triangular final : public Routine {
   void run(char* const* in, char* const* out, char* work) const override {
     const T* a = elements<T>(in, 0);
     T* x = results<T>(out, 0);
-    std::copy_n(elements<T>(in, 1), int64_t(m) * n, x);
+    std::copy_n(elements<T>(in, 1), m * n, x);
     if (m == 0 || n == 0) return;
     if (is_conjugated) {
       auto* other = reinterpret_cast<T*>(work + copy);
-      std::transform(a, a + int64_t(order) * order, other, conjugated<T>);
+      std::transform(a, a + order * order, other, conjugated<T>);
       a = other;
     }
     if ((is_left ? n : m) == 1) return solve_vector(a, x);
@@ -47,7 +47,7 @@ class Triangular final : public Routine {
 
  private:
   void solve_vector(const T* a, T* x) const {
-    const int step = 1;
+    const Int step = 1;
     char way = !is_left ? operation : operation == 'N' ? 'T' : 'N';
     bool by_conjugates = is_left && operation == 'C';  // solve conj(a') x = b
     if (by_conjugates) std::transform(x, x + order, x, conjugated<T>);
@@ -55,13 +55,13 @@ class Triangular final : public Routine {
     if (by_conjugates) std::transform(x, x + order, x, conjugated<T>);
   }
 
-  int m = 0, n = 0, order = 0;
+  Int m = 0, n = 0, order = 0;
   bool is_left = false, is_conjugated = false;
   char triangle = 'L', operation = 'N', diagonal = 'N';
   int64_t copy = 0;
-  void (*trsm)(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*,
-               const int*, T*, const int*) = nullptr;
-  void (*trsv)(const char*, const char*, const char*, const int*, const T*, const int*, T*, const int*) = nullptr;
+  void (*trsm)(const char*, const char*, const char*, const char*, const Int*, const Int*, const T*, const T*,
+               const Int*, T*, const Int*) = nullptr;
+  void (*trsv)(const char*, const char*, const char*, const Int*, const T*, const Int*, T*, const Int*) = nullptr;
 };
 
 // (n, k): the lower (first element not read), main and upper (last element not read) diagonal, b[n,k] -> x; NaN if the
@@ -71,12 +71,12 @@ class TridiagonalSolve final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 2) return false;
-    n = int(sizes[0]), k = int(sizes[1]);
+    n = sizes[0], k = sizes[1];
     constexpr int64_t item = sizeof(T);
-    in_bytes = {n * item, n * item, n * item, int64_t(n) * k * item};
+    in_bytes = {n * item, n * item, n * item, n * k * item};
     out_bytes = {in_bytes[3]};
     for (int64_t& place : diagonals) place = room<T>(n);
-    columns = room<T>(int64_t(n) * k);
+    columns = room<T>(n * k);
     flops = 10.0 * n * (k + 2) * (kIsComplex<T> ? 4 : 1);
     return find_lapack<T>(gtsv, "gtsv");
   }
@@ -84,22 +84,22 @@ class TridiagonalSolve final : public Routine {
   void run(char* const* in, char* const* out, char* work) const override {
     if (n == 0 || k == 0) return;
     T* parts[3];
-    for (int i = 0; i < 3; ++i) parts[i] = reinterpret_cast<T*>(work + diagonals[i]);
+    for (Int i = 0; i < 3; ++i) parts[i] = reinterpret_cast<T*>(work + diagonals[i]);
     std::copy_n(elements<T>(in, 0) + 1, n - 1, parts[0]);
     std::copy_n(elements<T>(in, 1), n, parts[1]);
     std::copy_n(elements<T>(in, 2), n - 1, parts[2]);
     auto* b = reinterpret_cast<T*>(work + columns);
     transpose(elements<T>(in, 3), n, k, b, n);
-    int info = 0;
+    Int info = 0;
     gtsv(&n, &k, parts[0], parts[1], parts[2], b, &n, &info);
-    if (info != 0) fill_nan(results<T>(out, 0), int64_t(n) * k);
+    if (info != 0) fill_nan(results<T>(out, 0), n * k);
     else untranspose(b, n, n, k, results<T>(out, 0));
   }
 
  private:
-  int n = 0, k = 0;
+  Int n = 0, k = 0;
   int64_t diagonals[3] = {}, columns = 0;
-  void (*gtsv)(const int*, const int*, T*, T*, T*, T*, const int*, int*) = nullptr;
+  void (*gtsv)(const Int*, const Int*, T*, T*, T*, T*, const Int*, Int*) = nullptr;
 };
 
 // (n, k): as TridiagonalSolve, but with pivots of U that are nearly zero moved away from it, so that the solution is

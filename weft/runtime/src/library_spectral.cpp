@@ -15,16 +15,16 @@ class Symmetric final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 5 || sizes[2] + sizes[3] > sizes[0]) return false;
-    n = int(sizes[0]), first = int(sizes[2]), count = int(sizes[3]);
+    n = sizes[0], first = sizes[2], count = sizes[3];
     is_lower = sizes[1] != 0;
     triangle = is_lower ? 'L' : 'U';
     job = sizes[4] ? 'V' : 'N';
     constexpr int64_t item = sizeof(T), real = sizeof(Real<T>);
-    in_bytes = {int64_t(n) * n * item};
+    in_bytes = {n * n * item};
     out_bytes = {count * real};
-    if (job == 'V') out_bytes.insert(out_bytes.begin(), int64_t(n) * count * item);
+    if (job == 'V') out_bytes.insert(out_bytes.begin(), n * count * item);
     flops = (job == 'V' ? 9.0 : 2.0) * n * n * n * (kIsComplex<T> ? 4 : 1);
-    matrix = room<T>(int64_t(n) * n);
+    matrix = room<T>(n * n);
     values = room<Real<T>>(n);
     if (n == 0) return true;
     return ask();
@@ -39,27 +39,27 @@ class Symmetric final : public Routine {
     const T* given = elements<T>(in, 0);
     // reading the other triangle instead would be correct too, but gives vectors of other signs
     transpose(given, n, n, a, n);
-    int info = is_finite(given) ? 0 : 1;
+    Int info = is_finite(given) ? 0 : 1;
     if (info == 0) call(a, w, work, counts, &info);
     if (info != 0) {
-      if (v != nullptr) fill_nan(v, int64_t(n) * count);
+      if (v != nullptr) fill_nan(v, n * count);
       return fill_nan(kept, count);
     }
     std::copy_n(w + first, count, kept);
     if (v == nullptr) return;
-    untranspose(a + int64_t(first) * n, n, n, count, v);
+    untranspose(a + first * n, n, n, count, v);
   }
 
  private:
   // Workspace sizes: elements of T, real numbers (complex only), integers.
   struct Counts {
-    int scratch = 1, reals = 1, integers = 1;
+    Int scratch = 1, reals = 1, integers = 1;
   };
 
   bool ask() {
     T answer(0);
     Real<T> real = 0;
-    int integer = 0, info = 0;
+    Int integer = 0, info = 0;
     Counts query{-1, -1, -1};
     if (!(kIsComplex<T> ? find_lapack<T>(heevd, "heevd", "heevd") : find_lapack<T>(syevd, "syevd"))) return false;
     if (kIsComplex<T>)
@@ -67,18 +67,18 @@ class Symmetric final : public Routine {
             &query.integers, &info);
     else
       syevd(&job, &triangle, &n, &answer, &n, &real, &answer, &query.scratch, &integer, &query.integers, &info);
-    counts.scratch = std::max(answered(answer), 1);
-    counts.reals = std::max(answered(real), 1);
-    counts.integers = std::max(integer, 1);
+    counts.scratch = std::max<Int>(answered(answer), 1);
+    counts.reals = std::max<Int>(answered(real), 1);
+    counts.integers = std::max<Int>(integer, 1);
     scratch = room<T>(counts.scratch);
     reals = room<Real<T>>(counts.reals);
-    integers = room<int>(counts.integers);
+    integers = room<Int>(counts.integers);
     return true;
   }
 
-  void call(T* a, Real<T>* w, char* work, const Counts& sizes, int* info) const {
+  void call(T* a, Real<T>* w, char* work, const Counts& sizes, Int* info) const {
     auto* more = reinterpret_cast<T*>(work + scratch);
-    auto* numbers = reinterpret_cast<int*>(work + integers);
+    auto* numbers = reinterpret_cast<Int*>(work + integers);
     if (kIsComplex<T>)
       heevd(&job, &triangle, &n, a, &n, w, more, &sizes.scratch, reinterpret_cast<Real<T>*>(work + reals),
             &sizes.reals, numbers, &sizes.integers, info);
@@ -91,15 +91,15 @@ class Symmetric final : public Routine {
     return true;
   }
 
-  int n = 0, first = 0, count = 0;
+  Int n = 0, first = 0, count = 0;
   bool is_lower = true;
   char triangle = 'U', job = 'V';
   int64_t matrix = 0, values = 0, scratch = 0, reals = 0, integers = 0;
   Counts counts;
-  void (*syevd)(const char*, const char*, const int*, T*, const int*, Real<T>*, T*, const int*, int*, const int*,
-                int*) = nullptr;
-  void (*heevd)(const char*, const char*, const int*, T*, const int*, Real<T>*, T*, const int*, Real<T>*, const int*,
-                int*, const int*, int*) = nullptr;
+  void (*syevd)(const char*, const char*, const Int*, T*, const Int*, Real<T>*, T*, const Int*, Int*, const Int*,
+                Int*) = nullptr;
+  void (*heevd)(const char*, const char*, const Int*, T*, const Int*, Real<T>*, T*, const Int*, Real<T>*, const Int*,
+                Int*, const Int*, Int*) = nullptr;
 };
 
 // (m, n, full, vectors, by QR): a -> s and, with `vectors`, u and the conjugate transpose of v.
@@ -110,14 +110,14 @@ class Singular final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 5) return false;
-    m = int(sizes[0]), n = int(sizes[1]), k = std::min(m, n);
+    m = sizes[0], n = sizes[1], k = std::min(m, n);
     rows = sizes[2] ? m : k, columns = sizes[2] ? n : k;
     job = !sizes[3] ? 'N' : sizes[2] ? 'A' : 'S';
     by_qr = sizes[4] != 0;
     constexpr int64_t item = sizeof(T);
-    in_bytes = {int64_t(m) * n * item};
+    in_bytes = {m * n * item};
     out_bytes = {k * int64_t(sizeof(Real<T>))};
-    if (job != 'N') out_bytes.insert(out_bytes.end(), {int64_t(m) * rows * item, int64_t(columns) * n * item});
+    if (job != 'N') out_bytes.insert(out_bytes.end(), {m * rows * item, columns * n * item});
     flops = (job == 'N' ? 4.0 : 14.0) * m * n * k * (kIsComplex<T> ? 4 : 1);
     return k == 0 || ask();
   }
@@ -131,15 +131,15 @@ class Singular final : public Routine {
     }
     auto* a = reinterpret_cast<T*>(work + matrix);
     const T* given = elements<T>(in, 0);
-    int info = all_finite(given, int64_t(m) * n) ? 0 : 1;
+    Int info = all_finite(given, m * n) ? 0 : 1;
     if (info == 0) {
-      std::copy_n(given, int64_t(m) * n, a);
+      std::copy_n(given, m * n, a);
       call(a, s, vt, u, reinterpret_cast<T*>(work + scratch), scratch_count, reinterpret_cast<Real<T>*>(work + reals),
-           reinterpret_cast<int*>(work + integers), &info);
+           reinterpret_cast<Int*>(work + integers), &info);
     }
     if (info == 0) return;
     fill_nan(s, k);
-    if (u != nullptr) fill_nan(u, int64_t(m) * rows), fill_nan(vt, int64_t(columns) * n);
+    if (u != nullptr) fill_nan(u, m * rows), fill_nan(vt, columns * n);
   }
 
  private:
@@ -149,22 +149,22 @@ class Singular final : public Routine {
     if (!found) return false;
     T answer(0), unused{};
     Real<T> real = 0;
-    int integer = 0, info = 0;
+    Int integer = 0, info = 0;
     call(&unused, &real, &unused, &unused, &answer, -1, &real, &integer, &info);
-    scratch_count = std::max(answered(answer), 1);
+    scratch_count = std::max<Int>(answered(answer), 1);
     int64_t least = k, most = std::max(m, n);
-    matrix = room<T>(int64_t(m) * n);
+    matrix = room<T>(m * n);
     scratch = room<T>(scratch_count);
     reals = room<Real<T>>(!kIsComplex<T> ? 1
                           : by_qr        ? 5 * least
                           : job == 'N'   ? 7 * least
                                          : least * std::max(5 * least + 7, 2 * most + 2 * least + 1));
-    integers = room<int>(8 * least);
+    integers = room<Int>(8 * least);
     return true;
   }
 
-  void call(T* a, Real<T>* s, T* left, T* right, T* more, int count, Real<T>* real, int* integer, int* info) const {
-    int ld = std::max(rows, 1);
+  void call(T* a, Real<T>* s, T* left, T* right, T* more, Int count, Real<T>* real, Int* integer, Int* info) const {
+    Int ld = std::max<Int>(rows, 1);
     if (by_qr && kIsComplex<T>)
       gesvd_complex(&job, &job, &n, &m, a, &n, s, left, &n, right, &ld, more, &count, real, info);
     else if (by_qr) gesvd(&job, &job, &n, &m, a, &n, s, left, &n, right, &ld, more, &count, info);
@@ -173,18 +173,18 @@ class Singular final : public Routine {
     else gesdd(&job, &n, &m, a, &n, s, left, &n, right, &ld, more, &count, integer, info);
   }
 
-  int m = 0, n = 0, k = 0, rows = 0, columns = 0, scratch_count = 1;
+  Int m = 0, n = 0, k = 0, rows = 0, columns = 0, scratch_count = 1;
   char job = 'A';
   bool by_qr = false;
   int64_t matrix = 0, scratch = 0, reals = 0, integers = 0;
-  void (*gesdd)(const char*, const int*, const int*, T*, const int*, Real<T>*, T*, const int*, T*, const int*, T*,
-                const int*, int*, int*) = nullptr;
-  void (*gesdd_complex)(const char*, const int*, const int*, T*, const int*, Real<T>*, T*, const int*, T*, const int*,
-                        T*, const int*, Real<T>*, int*, int*) = nullptr;
-  void (*gesvd)(const char*, const char*, const int*, const int*, T*, const int*, Real<T>*, T*, const int*, T*,
-                const int*, T*, const int*, int*) = nullptr;
-  void (*gesvd_complex)(const char*, const char*, const int*, const int*, T*, const int*, Real<T>*, T*, const int*, T*,
-                        const int*, T*, const int*, Real<T>*, int*) = nullptr;
+  void (*gesdd)(const char*, const Int*, const Int*, T*, const Int*, Real<T>*, T*, const Int*, T*, const Int*, T*,
+                const Int*, Int*, Int*) = nullptr;
+  void (*gesdd_complex)(const char*, const Int*, const Int*, T*, const Int*, Real<T>*, T*, const Int*, T*, const Int*,
+                        T*, const Int*, Real<T>*, Int*, Int*) = nullptr;
+  void (*gesvd)(const char*, const char*, const Int*, const Int*, T*, const Int*, Real<T>*, T*, const Int*, T*,
+                const Int*, T*, const Int*, Int*) = nullptr;
+  void (*gesvd_complex)(const char*, const char*, const Int*, const Int*, T*, const Int*, Real<T>*, T*, const Int*, T*,
+                        const Int*, T*, const Int*, Real<T>*, Int*) = nullptr;
 };
 
 // (n, left, right): a -> the eigenvalues and, where asked for, the left and the right eigenvectors, all complex.
@@ -195,25 +195,25 @@ class General final : public Routine {
 
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 3) return false;
-    n = int(sizes[0]), jobs[0] = sizes[1] ? 'V' : 'N', jobs[1] = sizes[2] ? 'V' : 'N';
-    int64_t square = int64_t(n) * n;
+    n = sizes[0], jobs[0] = sizes[1] ? 'V' : 'N', jobs[1] = sizes[2] ? 'V' : 'N';
+    int64_t square = n * n;
     in_bytes = {square * int64_t(sizeof(T))};
     out_bytes = {n * int64_t(sizeof(Complex))};
     for (char job : jobs)
       if (job == 'V') out_bytes.push_back(square * int64_t(sizeof(Complex)));
     flops = 25.0 * n * n * n * (kIsComplex<T> ? 4 : 1);
     matrix = room<T>(square);
-    for (int i = 0; i < 2; ++i) vectors[i] = room<T>(jobs[i] == 'V' ? square : 1);
-    parts = room<Real<T>>(2 * int64_t(n));
+    for (Int i = 0; i < 2; ++i) vectors[i] = room<T>(jobs[i] == 'V' ? square : 1);
+    parts = room<Real<T>>(2 * n);
     if (n == 0) return true;
     if (!(kIsComplex<T> ? find_lapack<T>(geev_complex, "geev") : find_lapack<T>(geev, "geev"))) return false;
     T answer(0), unused{};
     Complex value;
     Real<T> real[2];
-    int info = 0;
+    Int info = 0;
     T* none[2] = {&unused, &unused};
     call(&unused, &value, real, none, &answer, -1, &info);
-    scratch_count = std::max(answered(answer), 1);
+    scratch_count = std::max<Int>(answered(answer), 1);
     scratch = room<T>(scratch_count);
     return true;
   }
@@ -224,25 +224,25 @@ class General final : public Routine {
     auto* a = reinterpret_cast<T*>(work + matrix);
     auto* real = reinterpret_cast<Real<T>*>(work + parts);
     T* found[2] = {reinterpret_cast<T*>(work + vectors[0]), reinterpret_cast<T*>(work + vectors[1])};
-    int info = all_finite(elements<T>(in, 0), int64_t(n) * n) ? 0 : 1;
+    Int info = all_finite(elements<T>(in, 0), n * n) ? 0 : 1;
     if (info == 0) {
       transpose(elements<T>(in, 0), n, n, a, n);
       call(a, w, real, found, reinterpret_cast<T*>(work + scratch), scratch_count, &info);
     }
     if (info == 0 && !kIsComplex<T>)
-      for (int i = 0; i < n; ++i) w[i] = Complex(real[i], real[n + i]);
+      for (Int i = 0; i < n; ++i) w[i] = Complex(real[i], real[n + i]);
     if (info != 0) fill_nan(w, n);
-    int next = 1;
-    for (int i = 0; i < 2; ++i) {
+    Int next = 1;
+    for (Int i = 0; i < 2; ++i) {
       if (jobs[i] == 'N') continue;
       Complex* v = results<Complex>(out, next++);
-      if (info != 0) fill_nan(v, int64_t(n) * n);
+      if (info != 0) fill_nan(v, n * n);
       else unpack(found[i], w, v);
     }
   }
 
  private:
-  void call(T* a, Complex* w, Real<T>* real, T* const* found, T* more, int count, int* info) const {
+  void call(T* a, Complex* w, Real<T>* real, T* const* found, T* more, Int count, Int* info) const {
     if constexpr (kIsComplex<T>)
       geev_complex(jobs, jobs + 1, &n, a, &n, w, found[0], &n, found[1], &n, more, &count, real, info);
     else
@@ -268,13 +268,13 @@ class General final : public Routine {
     }
   }
 
-  int n = 0, scratch_count = 1;
+  Int n = 0, scratch_count = 1;
   char jobs[2] = {'N', 'V'};
   int64_t matrix = 0, vectors[2] = {}, parts = 0, scratch = 0;
-  void (*geev)(const char*, const char*, const int*, T*, const int*, T*, T*, T*, const int*, T*, const int*, T*,
-               const int*, int*) = nullptr;
-  void (*geev_complex)(const char*, const char*, const int*, T*, const int*, Complex*, T*, const int*, T*, const int*,
-                       T*, const int*, Real<T>*, int*) = nullptr;
+  void (*geev)(const char*, const char*, const Int*, T*, const Int*, T*, T*, T*, const Int*, T*, const Int*, T*,
+               const Int*, Int*) = nullptr;
+  void (*geev_complex)(const char*, const char*, const Int*, T*, const Int*, Complex*, T*, const Int*, T*, const Int*,
+                       T*, const Int*, Real<T>*, Int*) = nullptr;
 };
 
 // (n, vectors): a -> t and, with `vectors`, z with a = z t z'.
@@ -283,59 +283,59 @@ class Schur final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {
     if (sizes.size() != 2) return false;
-    n = int(sizes[0]), job = sizes[1] ? 'V' : 'N';
-    int64_t square = int64_t(n) * n;
+    n = sizes[0], job = sizes[1] ? 'V' : 'N';
+    int64_t square = n * n;
     in_bytes = {square * int64_t(sizeof(T))};
     out_bytes.assign(job == 'V' ? 2 : 1, in_bytes[0]);
     flops = 25.0 * n * n * n * (kIsComplex<T> ? 4 : 1);
     matrix = room<T>(square);
     vectors = room<T>(job == 'V' ? square : 1);
-    values = room<T>(2 * int64_t(n));
+    values = room<T>(2 * n);
     reals = room<Real<T>>(n);
     if (n == 0) return true;
     if (!(kIsComplex<T> ? find_lapack<T>(gees_complex, "gees") : find_lapack<T>(gees, "gees"))) return false;
     T answer(0), unused[2] = {};
     Real<T> real;
-    int info = 0;
+    Int info = 0;
     call(unused, unused, unused, &answer, -1, &real, &info);
-    scratch_count = std::max(answered(answer), 1);
+    scratch_count = std::max<Int>(answered(answer), 1);
     scratch = room<T>(scratch_count);
     return true;
   }
 
   void run(char* const* in, char* const* out, char* work) const override {
     if (n == 0) return;
-    int64_t square = int64_t(n) * n;
+    int64_t square = n * n;
     auto *a = reinterpret_cast<T*>(work + matrix), *z = reinterpret_cast<T*>(work + vectors);
-    int info = all_finite(elements<T>(in, 0), square) ? 0 : 1;
+    Int info = all_finite(elements<T>(in, 0), square) ? 0 : 1;
     if (info == 0) {
       transpose(elements<T>(in, 0), n, n, a, n);
       call(a, reinterpret_cast<T*>(work + values), z, reinterpret_cast<T*>(work + scratch), scratch_count,
            reinterpret_cast<Real<T>*>(work + reals), &info);
     }
     const T* made[2] = {a, z};
-    for (int i = 0; i < (job == 'V' ? 2 : 1); ++i) {
+    for (Int i = 0; i < (job == 'V' ? 2 : 1); ++i) {
       if (info != 0) fill_nan(results<T>(out, i), square);
       else untranspose(made[i], n, n, n, results<T>(out, i));
     }
   }
 
  private:
-  void call(T* a, T* w, T* z, T* more, int count, Real<T>* real, int* info) const {
-    int none = 0;
+  void call(T* a, T* w, T* z, T* more, Int count, Real<T>* real, Int* info) const {
+    Int none = 0;
     if (kIsComplex<T>)
       gees_complex(&job, "N", nullptr, &n, a, &n, &none, w, z, &n, more, &count, real, nullptr, info);
     else
       gees(&job, "N", nullptr, &n, a, &n, &none, w, w + (count < 0 ? 1 : n), z, &n, more, &count, nullptr, info);
   }
 
-  int n = 0, scratch_count = 1;
+  Int n = 0, scratch_count = 1;
   char job = 'V';
   int64_t matrix = 0, vectors = 0, values = 0, reals = 0, scratch = 0;
-  void (*gees)(const char*, const char*, void*, const int*, T*, const int*, int*, T*, T*, T*, const int*, T*,
-               const int*, int*, int*) = nullptr;
-  void (*gees_complex)(const char*, const char*, void*, const int*, T*, const int*, int*, T*, T*, const int*, T*,
-                       const int*, Real<T>*, int*, int*) = nullptr;
+  void (*gees)(const char*, const char*, void*, const Int*, T*, const Int*, Int*, T*, T*, T*, const Int*, T*,
+               const Int*, Int*, Int*) = nullptr;
+  void (*gees_complex)(const char*, const char*, void*, const Int*, T*, const Int*, Int*, T*, T*, const Int*, T*,
+                       const Int*, Real<T>*, Int*, Int*) = nullptr;
 };
 
 }  // namespace
