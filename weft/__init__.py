@@ -29,6 +29,7 @@ from weft.dispatch import jit as jit_module
 from weft.dispatch.jit import jit
 
 if TYPE_CHECKING:
+    import weft.inspect as inspection
     from weft import tree, tree_util
     from weft.autodiff.checkpoint import checkpoint
     from weft.autodiff.checkpoint import checkpoint as remat
@@ -68,12 +69,11 @@ if TYPE_CHECKING:
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
     from weft.effects.ref_indexing import ds
-    from weft.inspect import Inspect
     from weft.inspect.profiling import profile
     from weft.launch.install import install_as_jax, load_ipython_extension
     from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
 
-    inspect: Inspect
+    inspect: inspection.Inspect
 
 __version__ = api.VERSION
 

@@ -19,6 +19,7 @@ import weft.numpy as wnp
 from weft import lax, runtime
 from weft.compiler import disk
 from weft.dispatch import device_programs
+from weft.runtime import _native
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -241,7 +242,7 @@ def test_new_arrays_like_one_on_a_device(device: Any) -> None:
 
 def test_memory_stays_steady(device: Any) -> None:
     x = put(X, device)
-    program(x, 1)
+    program(x, 1)  # a sanitizer keeps what is freed; it is here for the calls
 
     def repeat(calls: int, arrays: int) -> int:
         for _ in range(calls):
@@ -253,7 +254,8 @@ def test_memory_stays_steady(device: Any) -> None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     before = repeat(2000, 1000)
-    assert repeat(10_000, 1000) - before < 4096  # KiB; 8,000 more calls with results of 24 bytes and up
+    grown = repeat(10_000, 1000) - before
+    assert grown < 4096 or _native.sanitizer  # KiB; 8,000 more calls with results of 24 bytes and up
 
 
 @pytest.mark.filterwarnings(

@@ -78,3 +78,34 @@ def test_callbacks_run_for_each_shard() -> None:
 
     cut = weft.shard_map(f, mesh=MESH, in_specs=P("i"), out_specs=P("i"))
     np.testing.assert_allclose(cut(X), np.sin(X), rtol=1e-6)
+
+
+def test_ragged_exchange_is_what_sending_slices_gives() -> None:
+    """Against a loop over senders in NumPy; two slices to each of four devices."""
+    random = np.random.default_rng(0)
+    n, each, most = 4, 2, 40
+    sizes = random.integers(0, 4, (n, n, each))  # sender, receiver, slice
+    starts = np.cumsum(sizes.reshape(n, -1), axis=1) - sizes.reshape(n, -1)
+    received = sizes.transpose(1, 0, 2).reshape(n, -1)
+    at = (np.cumsum(received, axis=1) - received).reshape(n, n, each).transpose(1, 0, 2).reshape(n, -1)
+    x = random.normal(size=(n, most, 3)).astype(np.float32)
+    wanted = np.zeros((n, most, 3), np.float32)
+    for sender in range(n):
+        for k in range(n * each):
+            count, target = sizes.reshape(n, -1)[sender, k], at[sender, k]
+            wanted[k // each, target : target + count] = x[sender, starts[sender, k] : starts[sender, k] + count]
+
+    def f(x: Any, *places: Any) -> Any:
+        return lax.ragged_all_to_all(x, jnp.zeros_like(x), *places, axis_name="i")
+
+    cut = weft.shard_map(f, mesh=MESH, in_specs=P("i"), out_specs=P("i"))
+    places = [jnp.asarray(p.reshape(-1), jnp.int32) for p in (starts, sizes, at, received)]
+    flat = jnp.asarray(x.reshape(-1, 3))
+    assert np.array_equal(cut(flat, *places), wanted.reshape(-1, 3))
+    gradient = weft.grad(lambda x: jnp.sum(cut(x, *places) ** 2))(flat)
+    sent = np.zeros((n, most), bool)
+    for sender in range(n):
+        sent[sender, : sizes[sender].sum()] = True
+    np.testing.assert_allclose(gradient, np.where(sent.reshape(-1, 1), 2 * x.reshape(-1, 3), 0), rtol=1e-6)
+    with pytest.raises(ValueError, match="send_sizes has the length of the others"):
+        cut(flat, places[0], places[1][:16], *places[2:])

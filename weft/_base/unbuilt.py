@@ -116,7 +116,7 @@ FUNCTIONS: dict[str, str] = {
         igamma_grad_a igammac imag index_in_dim index_take integer_pow iota is_finite le lgamma log log1p logistic
         lt max min mul mulhi ne neg nextafter optimization_barrier pad padtype_to_pads pbroadcast
         pmax pmean pmin polygamma population_count pow ppermute pshuffle psum
-        psum_scatter pswapaxes ragged_all_to_all ragged_dot ragged_dot_general random_gamma_grad real reciprocal
+        psum_scatter pswapaxes ragged_dot ragged_dot_general random_gamma_grad real reciprocal
         reduce reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window
         reduce_xor rem reshape rev rng_bit_generator rng_uniform round rsqrt scaled_dot scatter scatter_add
         scatter_apply scatter_max scatter_min scatter_mul scatter_sub select select_n shift_left

@@ -13,11 +13,12 @@ from typing import Any
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
+from weft.core import source_info
 from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.tracer import Tracer
-from weft.dispatch import constants, devices, in_place, placement, signature
+from weft.dispatch import constants, devices, placement, signature
 from weft.dispatch.trace_cache import Trace
 from weft.effects import number_checks
 
@@ -71,7 +72,8 @@ def bind(
         program = lazy.device_programs.compile_on(parts.closed, place, name=trace.name, donated=parts.flags)
         hidden = [runtime.array_to_place(value, place & ~1) for value in parts.hidden]
     else:
-        asked = in_place.watched and in_place.asked(parts.closed.jaxpr)
+        marks = source_info.in_place_required
+        asked = marks and lazy.submodule("weft.dispatch.in_place").asked(parts.closed.jaxpr)
         program = _hooks["compile"](
             parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew or asked
         )

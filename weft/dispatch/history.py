@@ -13,13 +13,15 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft._base import lazy
 from weft.core import source_info
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import TraceKey
-from weft.dispatch.miss_causes import Cause
+
+if TYPE_CHECKING:
+    from weft.dispatch.miss_causes import Cause
 
 MOST = 500
 _LATEST = 8  # earlier calls of the function that a new one is compared with

@@ -12,7 +12,6 @@ from weft.core import source_info
 from weft.core.jaxpr import Jaxpr, JaxprEqn, jaxprs_in_params
 
 SCOPE = "update in place"
-watched = False  # whether any update of this process was marked
 
 
 def check_word(value: object) -> None:
@@ -23,8 +22,7 @@ def check_word(value: object) -> None:
 
 def required() -> AbstractContextManager[None]:
     """A context whose equations are updates that must not copy."""
-    global watched
-    watched = True
+    source_info.in_place_required = True
     return source_info.name_scope(SCOPE)
 
 

@@ -32,7 +32,6 @@ from weft.dispatch import (
     calls,
     devices,
     executables,
-    history,
     identity,
     persistent,
     replay,
@@ -41,6 +40,7 @@ from weft.dispatch import (
     trace_cache,
     transfers,
 )
+from weft.dispatch import history as events
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import key_reuse
@@ -379,11 +379,9 @@ class JitState:
         record, key, who, shared, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
             lazy.misses.report(self.function, record, key, prepared.call, who)
-        causes = (
-            None
-            if self.is_own()
-            else history.causes_of(self.function, record, key, prepared.call.count, who, sought.trace is not None)
-        )
+        causes = None
+        if not self.is_own():
+            causes = events.causes_of(self.function, record, key, prepared.call.count, who, sought.trace is not None)
         found = self._trace_anew(prepared, key, causes)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
@@ -416,7 +414,7 @@ class JitState:
             key_reuse.check(closed)
         self.traces += 1
         self._spend({"trace": elapsed_ms})
-        history.add("trace", name, prepared.avals, elapsed_ms, causes)
+        events.add("trace", name, prepared.avals, elapsed_ms, causes)
         if config.read("log_compiles"):
             lazy.misses.log_traced(name, closed, elapsed_ms)
         return Trace(closed, out[0], out_avals, name)
@@ -496,7 +494,7 @@ class JitState:
         self.executables += 1
         kernels = (0, program.kernels_loaded, program.kernels_reused)
         self._spend({"load": elapsed_ms}, kernels)
-        history.add("load", found.name, prepared.avals, elapsed_ms, kernels=kernels)
+        events.add("load", found.name, prepared.avals, elapsed_ms, kernels=kernels)
         if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
             lazy.misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
         return found
@@ -541,7 +539,7 @@ class JitState:
         program.counted = True
         self._spend(stats["milliseconds"], (built, loaded, reused))
         spent = stats["milliseconds"]
-        history.add("compile", name, program.in_avals, sum(spent.values()), None, spent, (built, loaded, reused))
+        events.add("compile", name, program.in_avals, sum(spent.values()), None, spent, (built, loaded, reused))
 
     def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Add times of stages, and numbers of kernels built, loaded and reused."""

@@ -177,7 +177,7 @@ def spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
 
 def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if isinstance(leaf, Tracer) or (target is not None and tracing.recorder() is not None):
-        check_fits("device_put args", target, avals.get_aval(leaf).shape)
+        check_fits("device_put args", target, np.shape(leaf))
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
         return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(target,), srcs=(None,))
     if isinstance(leaf, runtime.Array):

@@ -38,6 +38,7 @@ from weft.operations.general_reduce import *
 from weft.operations.index import *
 from weft.operations.logic import *
 from weft.operations.powers import *
+from weft.operations.ragged_exchange import *
 from weft.operations.reductions import *
 from weft.operations.scaled_products import *
 from weft.operations.scatter import *

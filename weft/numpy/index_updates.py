@@ -17,7 +17,8 @@ import numpy as np
 
 from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.dispatch import devices, in_place
+from weft._base import lazy
+from weft.dispatch import devices
 from weft.numpy import (
     arithmetic,
     basic_indexing,
@@ -206,6 +207,7 @@ def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> 
 
 def _update_in_place(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
     """An update that must not copy: the compiler raises if it would."""
+    in_place = lazy.submodule("weft.dispatch.in_place")
     in_place.check_word(options.pop("inplace"))
     if not core.is_tracing():
         raise ValueError(

@@ -303,7 +303,7 @@ def _permuted(x: Any, dim: int, sources: Sequence[int | None]) -> Any:
         else:
             runs.append((source, 1))
     if len(runs) > _MOST_RUNS:
-        return _rows(x, dim, np.array([len(sources) if source is None else source for source in sources], np.int32))
+        return rows(x, dim, np.array([len(sources) if source is None else source for source in sources], np.int32))
     parts = []
     for first, count in runs:
         start = first or 0
@@ -315,7 +315,7 @@ def _permuted(x: Any, dim: int, sources: Sequence[int | None]) -> Any:
     return assemble.concatenate(parts, dim) if len(parts) > 1 else parts[0]
 
 
-def _rows(x: Any, dim: int, index: Any) -> Any:
+def rows(x: Any, dim: int, index: Any) -> Any:
     """x[..., index, ...] along ``dim``, zeros where the index is past the end."""
     sizes = get_aval(x).shape
     numbers = GatherDimensionNumbers(
@@ -352,7 +352,7 @@ def _ppermute_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_name
     if after:
         mine = arithmetic.mul(mine, np.int32(extent(after)))
         mine = arithmetic.add(mine, collectives.axis_index(after))
-    return _rows(whole, 0, _rows(table, 0, mine)), 0
+    return rows(whole, 0, rows(table, 0, mine)), 0
 
 
 def _ppermute_transpose(ct: Any, x: Any, *, axis_name: Any, perm: Any) -> tuple[Any]:
