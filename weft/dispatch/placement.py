@@ -224,17 +224,6 @@ def moved_or_lent(array: Any, device: Any, copy: bool | None) -> Any:
     return moved
 
 
-def moved_or_lent(array: Any, device: Any, copy: bool | None) -> Any:
-    """An Array of the host on a device: on the same memory where that can be; ``copy`` says whether it has to be."""
-    shared = None if copy else lent(array, device)
-    if shared is not None:
-        return shared
-    moved = devices.placed(lambda: array, device)
-    if copy is False and devices.is_remote(moved.place):
-        raise ValueError(f"[from_dlpack] copy=False, but the array can only be copied to {moved.device}")
-    return moved
-
-
 def device_get(x: Any) -> Any:
     """``x`` with its Arrays as (read-only) NumPy arrays; other leaves are returned unchanged.
 
