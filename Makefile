@@ -13,7 +13,7 @@ NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcar
 	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py)
 AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
 
-.PHONY: demo test check unit unit-v3 bench sanitize test-aarch64 array-api wheel check-wheel clean help
+.PHONY: demo test check unit unit-v3 bench sanitize test-aarch64 array-api tpu wheel check-wheel clean help
 
 help:  ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -52,6 +52,12 @@ array-api: $(if $(ARRAY_API_TESTS),$(VENV)/tested)  ## the array API standard's 
 	cd "$(ARRAY_API_TESTS)" && WEFT_ENABLE_X64=1 ARRAY_API_TESTS_MODULE=weft.numpy ARRAY_API_TESTS_VERSION=2024.12 \
 	$(abspath $(PY)) -m pytest -rxXfE --max-examples 20 --disable-deadline \
 	--xfails-file $(abspath tests/array_api_skips.txt) array_api_tests
+
+tpu: $(VENV)/built  ## the programs of the tour and of the examples compiled for a TPU, without one (needs the package libtpu)
+	@$(PY) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('libtpu') is None)" || { \
+	echo "tpu needs the package libtpu, whose licence keeps it out of weft's requirements. Get it with"; \
+	echo "  $(PY) -m pip install libtpu"; exit 1; }
+	$(PY) tests/devices/compile_for_tpu.py
 
 bench: $(VENV)/tested  ## weft beside the peers that are installed
 	$(PY) benchmarks/run.py

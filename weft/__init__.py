@@ -29,6 +29,7 @@ from weft.dispatch import jit as jit_module
 from weft.dispatch.jit import jit
 
 if TYPE_CHECKING:
+    import weft.inspect as inspection
     from weft import tree, tree_util
     from weft.autodiff.checkpoint import checkpoint
     from weft.autodiff.checkpoint import checkpoint as remat
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from weft.autodiff.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
     from weft.autodiff.gradients import grad, value_and_grad
     from weft.autodiff.jacobians import hessian, jacfwd, jacobian, jacrev
-    from weft.batching.one_device import pmap, shard_map
+    from weft.batching.pmap import pmap
+    from weft.batching.shard_map import shard_map, smap
     from weft.batching.vmap import vmap
     from weft.compiler.saved import load
     from weft.dispatch.calls import named_call, named_scope
@@ -67,8 +69,11 @@ if TYPE_CHECKING:
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
     from weft.effects.ref_indexing import ds
+    from weft.inspect.profiling import profile
     from weft.launch.install import install_as_jax, load_ipython_extension
     from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
+
+    inspect: inspection.Inspect
 
 __version__ = api.VERSION
 
@@ -130,7 +135,9 @@ _NAMES = lazy.Names(
         "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
         "dispatch.struct": "ShapeDtypeStruct",
         "launch.install": "install_as_jax load_ipython_extension",
-        "batching.one_device": "pmap shard_map",
+        "batching.pmap": "pmap",
+        "batching.shard_map": "shard_map smap",
+        "inspect.profiling": "profile",
         "batching.vmap": "vmap",
         "dispatch.shardings": """
             NamedSharding make_array_from_callback make_array_from_process_local_data

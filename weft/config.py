@@ -284,10 +284,16 @@ def _as_bool(name: str, value: Any) -> bool:
     raise ValueError(f"[config] {name} takes True or False, got {value!r}")
 
 
+# What these name is looked for when it is first used: that may load a plugin, and needs rooms above this one.
+_OF_DEVICES = ("platforms", "default_device")
+
+
 def _from_environment(option: Option, prefix: str = "WEFT_") -> Any:
     text = os.environ.get(f"{prefix}{option.name.upper()}")
     if text is None:
         return option.default
+    if option.name in _OF_DEVICES:
+        return text or None
     if option.kind is not int:
         return _checked(option.name, text)
     try:

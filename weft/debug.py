@@ -22,7 +22,7 @@ from weft._base import debugger, unbuilt
 from weft.core import avals, effects, kinds, source_info
 from weft.core.primitive import Primitive
 from weft.core.tracer import Tracer
-from weft.dispatch import devices
+from weft.dispatch.shown_shardings import inspect_array_sharding, visualize_array_sharding, visualize_sharding
 from weft.effects import callbacks
 
 _log = logging.getLogger("weft.debug")
@@ -351,57 +351,6 @@ def _stop_at(token: Any, stop: Callable[[Any], None], variables: Any) -> Any:
     leaves, tree = runtime.tree_flatten(token)
     kinds_of = runtime.tree_unflatten(tree, [described(leaf) for leaf in leaves])
     return callbacks.pure_callback(pass_on, kinds_of, token, values)
-
-
-# -- sharding ---------------------------------------------------------------------------------------------------------
-
-
-def inspect_array_sharding(value: Any, *, callback: Callable[[Any], Any]) -> None:
-    """Call ``callback`` with the sharding of an array; of a traced one once, while tracing: there is one device.
-
-    >>> seen = []
-    >>> weft.debug.inspect_array_sharding(jnp.ones(3), callback=seen.append)
-    >>> seen
-    [SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)]
-    """
-    callback(devices.SingleDeviceSharding(devices.devices()[0]) if _is_traced(value) else value.sharding)
-
-
-def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Print a picture of the device that holds each part of an array; options are those of ``visualize_sharding``.
-
-    >>> weft.debug.visualize_array_sharding(jnp.ones(8))
-    ┌───────┐
-    │ CPU 0 │
-    └───────┘
-    """
-    inspect_array_sharding(arr, callback=lambda sharding: visualize_sharding(arr.shape, sharding, **kwargs))
-
-
-def visualize_sharding(
-    shape: Sequence[int], sharding: Any, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,
-    max_width: int = 80, color_map: Any = None,
-) -> None:  # fmt: skip
-    """Print a picture of the device that holds each part of an array of this shape, of one or two dimensions.
-
-    It is ``10 * scale`` characters high and, by the shape's ratio, ``min_width`` to ``max_width`` wide. Colours are
-    accepted and not used: all parts lie on one device. ValueError for shapes of other dimensions or without elements.
-    """
-    if len(shape) not in (1, 2) or 0 in shape:
-        raise ValueError(
-            "`visualize_sharding` only works for shapes with 1 and 2 dimensions, of which none is 0; got "
-            f"{tuple(shape)}."
-        )
-    (device,) = sharding.device_set
-    label = f"{device.platform.upper()} {device.id}"
-    height = int(10 * scale)
-    wide = int(int(height * (shape[1] if len(shape) == 2 else 1) / shape[0]) * 2.5)
-    inside = max(min(max(wide, min_width), max_width) - 2, len(label))
-    before = [" " * inside] * ((max(height - 1, 1) - 1) // 2 if len(shape) == 2 else 0)
-    after = [" " * inside] * (max(height - 1, 1) - 1 - len(before) if len(shape) == 2 else 0)
-    named = (" " * ((inside - len(label)) // 2) + label).ljust(inside)
-    rows = [f"│{row}│" for row in (*before, named, *after)]
-    sys.stdout.write("\n".join(["┌" + "─" * inside + "┐", *rows, "└" + "─" * inside + "┘"]) + "\n")
 
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft._base import unbuilt
+from weft.core.avals import ManualAxisType
 from weft.core.meshes import (
     AbstractDevice,
     AbstractMesh,
@@ -20,6 +21,7 @@ __all__ = [
     "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "ManualAxisType",
     "Mesh",
     "NamedSharding",
     "PartitionSpec",

@@ -39,7 +39,7 @@ def test_import_loads_few_modules_of_numpy_and_the_standard_library() -> None:
     count = f"{before}; old = set(sys.modules); import weft.numpy; new = set(sys.modules) - old"
     others = in_fresh_process(f"{count}; print(*[name for name in new if name.split('.')[0] != 'weft'])").split()
     assert set(others) <= {"__future__", "atexit", "gc", "threading"}
-    assert int(in_fresh_process(f"{count}; print(len(new))")) <= 108  # each costs a quarter of a millisecond
+    assert int(in_fresh_process(f"{count}; print(len(new))")) <= 109  # each costs a quarter of a millisecond
 
 
 LAZY = {"weft": Path(weft.__file__), "weft.numpy": Path(jnp.__file__), "weft.operations": Path(operations.__file__)}
@@ -132,7 +132,7 @@ def test_every_documented_name_exists(name: str) -> None:
 
 
 def test_names_not_built_raise_naming_themselves() -> None:
-    for module, name in ((weft.lax, "rng_uniform"), (weft.lax, "ragged_all_to_all")):
+    for module, name in ((weft.profiler, "start_server"), (weft.lax, "ragged_all_to_all")):
         with pytest.raises(NotImplementedError, match=name):
             getattr(module, name)(lambda x: x)
     with pytest.raises(AttributeError, match="nonsense"):
@@ -166,12 +166,11 @@ def test_primitives_are_called_as_in_jax() -> None:
 
 
 def test_modules_not_built_import_and_raise_when_used() -> None:
-    layout = importlib.import_module("weft.experimental.layout")
-    with pytest.raises(NotImplementedError, match=r"weft\.experimental\.layout\.Format"):
-        layout.Format()
-    assert weft.profiler.trace is not None
-    with pytest.raises(NotImplementedError, match=r"weft\.profiler\.trace"):
-        weft.profiler.trace("/nowhere")
+    colocated = importlib.import_module("weft.experimental.colocated_python")
+    with pytest.raises(NotImplementedError, match=r"weft\.experimental\.colocated_python\.colocated_cpu_devices"):
+        colocated.colocated_cpu_devices()
+    with pytest.raises(NotImplementedError, match=r"weft\.profiler\.start_server"):
+        weft.profiler.start_server(9999)
     with weft.profiler.StepTraceAnnotation("step", step_num=1), pytest.raises(TypeError, match="named by a string"):
         weft.profiler.TraceAnnotation(3)  # type: ignore[arg-type]
     assert weft.profiler.annotate_function(divmod, name="parts")(7, 2) == (3, 1)

@@ -12,8 +12,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
-from weft.compiler import link
-from weft.loops import ir
+from weft.loops import ir, parallel
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "sum": lambda x: x.sum(0),
@@ -50,7 +49,7 @@ def test_long_rows_are_read_side_by_side(shape: tuple[int, int], dtype: str) -> 
         for name in names:
             closed = weft.make_jaxpr(PROGRAMS[name])(x)
             program = ladder.compiled(closed)
-            assert {link.split_of(low)[0] for low in program.lowered if low is not None} == {"blocks"}
+            assert {parallel.split_of(low)[0] for low in program.lowered if low is not None} == {"blocks"}
             expected = [out.tobytes() for out in ladder.by_loops(program, [x])]
             for threads in (1, 2, 3):
                 with weft.threads(threads):
@@ -72,7 +71,7 @@ def test_many_rows_are_cut_and_few_rows_of_many_columns_or_of_long_computations_
     ):  # fmt: skip
         program = ladder.compiled(weft.make_jaxpr(function)(np.zeros(shape, np.float32)))
         (low,) = [low for low in program.lowered if low is not None]
-        assert link.split_of(low)[0] == split, shape
+        assert parallel.split_of(low)[0] == split, shape
 
 
 def test_all_shapes_have_one_machine_code() -> None:

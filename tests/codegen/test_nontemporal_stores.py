@@ -14,11 +14,23 @@ import weft
 import weft.numpy as jnp
 from tests.codegen.running import HOST
 from weft._base import target
-from weft.codegen import nontemporal_stores
+from weft.loops import target_model
 
 DTYPES = ["bool", "int8", "int16", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
 TARGETS = [name for name, t in target.TARGETS.items() if t.triple == HOST.triple and t.lanes <= HOST.lanes]
-SHAPES = [(3, 5), (1, 50), (16, 16), (33, 65), (100, 7), (257, 255), (64, 128), (2, 3, 70), (5, 40, 24)]
+SHAPES = [
+    (3, 5),
+    (8, 70),
+    (24, 33),
+    (1, 50),
+    (16, 16),
+    (33, 65),
+    (100, 7),
+    (257, 255),
+    (64, 128),
+    (2, 3, 70),
+    (5, 40, 24),
+]
 LINE = 64
 NUMPY: Any = np
 
@@ -26,8 +38,8 @@ NUMPY: Any = np
 @pytest.fixture(params=TARGETS)
 def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(target, "host", lambda: target.named(request.param))
-    monkeypatch.setattr(nontemporal_stores, "LARGE", 1)
-    monkeypatch.setattr(nontemporal_stores, "LARGE_TRANSPOSED", 1)
+    monkeypatch.setattr(target_model.Model, "streamed_bytes", 1)
+    monkeypatch.setattr(target_model.Model, "streamed_lines", 1)
     weft.clear_caches()
     with weft.enable_x64(True):
         yield
@@ -116,12 +128,12 @@ def test_half_precisions_that_fill_whole_registers(streams: None) -> None:
 
 @pytest.mark.skipif(HOST.triple.startswith("aarch64"), reason="only x86 has these instructions")
 def test_kernels_have_both_stores_and_wait_for_the_streamed_ones() -> None:
-    x = jnp.zeros((64, 64), jnp.float32)
+    x, model = jnp.zeros((64, 64), jnp.float32), target_model.of(HOST)
     for f in (lambda x: x + 1, lambda x: x.T, lambda x: jnp.exp(x), weft.nn.softmax):
         text = text_of(f, x)
         assert "!nontemporal" in text
         assert "llvm.x86.sse.sfence" in text
-        assert str(nontemporal_stores.LARGE) in text or str(nontemporal_stores.LARGE_TRANSPOSED) in text
+        assert any(str(n) in text for n in (model.streamed_bytes, model.streamed_lines))
 
 
 def test_reductions_have_none() -> None:

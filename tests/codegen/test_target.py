@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from tests.codegen.running import HOST, elementwise, map_nest
-from weft import codegen
 from weft._base import target
-from weft.loops import ir
+from weft.loops import costs, ir, target_model
 
 
 def test_names_and_keys():
@@ -50,8 +49,8 @@ def test_cost_and_scratch():
     f32 = np.dtype(np.float32)
     light = map_nest(elementwise(lambda e, x: x, cost=1.0), [f32], f32)
     heavy = map_nest(elementwise(lambda e, x: x, cost=50.0), [f32], f32)
-    assert 0 < codegen.cost(light) < codegen.cost(heavy) < 5
-    assert codegen.scratch_bytes(light, (100,)) == 0
+    assert 0 < costs.nanoseconds(light) < costs.nanoseconds(heavy) < 5
+    assert costs.scratch_bytes(light, (100,)) == 0
     body = (ir.Load(0, 0), ir.RowStore(0, 0))
     nest = ir.Nest(
         (ir.Dim("parallel"), ir.Dim("reduced")),
@@ -64,4 +63,27 @@ def test_cost_and_scratch():
         (),
         (ir.Phase(body=body),),
     )
-    assert codegen.scratch_bytes(nest, (7, 1000)) == 67 * 64  # 1000 values and a vector, in whole lines
+    assert costs.scratch_bytes(nest, (7, 1000)) == 67 * 64  # 1000 values and a vector, in whole lines
+
+
+def test_sizes_of_caches_are_read_and_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smaller caches make other code; what the system does not say, and more than was measured, counts as large."""
+    small = {"level": ["1", "1", "2", "3"], "type": ["Data", "Instruction", "Unified", "Unified"]}
+    small["size"] = ["32K", "32K", "256K", "6144K"]
+
+    def fact(index: int, name: str) -> str:
+        if index >= 4:
+            raise OSError
+        return small[name][index]
+
+    monkeypatch.setattr(target, "_cache_fact", fact)
+    v3 = target.named("x86-64-v3")
+    found = target._with_caches(v3)
+    assert (found.second_cache, found.third_cache) == (256 << 10, 6144 << 10)
+    assert found.key != v3.key
+    model = target_model.of(found)
+    assert (model.fetched_bytes, model.streamed_bytes, model.streamed_lines) == (64 << 10, 12 << 20, 6 << 20)
+    small["size"] = ["48K", "32K", "2048K", "266240K"]
+    assert target._with_caches(v3) == v3
+    monkeypatch.setattr(target, "_cache_fact", lambda *_: "")
+    assert target._with_caches(v3) == v3

@@ -21,6 +21,9 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "product_of_seventeen": lambda x: jnp.stack([x / (i + 1) for i in range(17)]).prod(0),
     "of_two_stacks": lambda x: (jnp.stack([x, x + 1]) * jnp.stack([x - 1, x * 2])).min(0),
     "of_scalars": lambda x: jnp.stack([x[0], x[1], x[2]]).sum() + x,
+    "position_of_the_largest": lambda x: jnp.argmax(jnp.stack([x, -x, x * 0, x]), 0),
+    "position_of_the_smallest": lambda x: jnp.argmin(jnp.stack([x, -x, x * 0, x - 1], -1), -1),
+    "position_in_scalars": lambda x: jnp.argmax(jnp.stack([x[0], x[1], x[2]])) + x,
     "also_a_result": lambda x: (lambda s: (s, s.max(0)))(jnp.stack([x, -x])),
     "also_sliced": lambda x: (lambda s: s[1] + s.max(0))(jnp.stack([x, -x])),
 }
@@ -64,3 +67,26 @@ def test_derivatives() -> None:
     x = numbers(50, np.float64)
     with weft.enable_x64():
         test_util.check_grads(lambda x: jnp.stack([x[:-1], x[1:] * 2]).max(0), (x,), order=2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool"])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_positions_are_the_first_of_equals_and_of_nan(axis: int, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, 3, (5, 200)).astype(np.float32)
+    if dtype in ("float32", "bfloat16"):
+        rows[rng.random(rows.shape) < 0.1] = np.nan
+        rows[rows == 1] *= -0.0
+    rows = rows.astype(jnp.dtype(dtype))
+    for name in ("argmax", "argmin"):
+        position = getattr(jnp, name)
+        jitted = weft.jit(lambda *xs, position=position: position(jnp.stack(xs, axis), axis))
+        wanted = getattr(np, name)(rows.astype(np.float32), 0)
+        np.testing.assert_array_equal(np.asarray(jitted(*rows)), wanted)
+        assert "reduced" not in (jitted.lower(*rows).compile().as_text("loops") or "")
+
+
+def test_positions_in_complex_stacks_are_those_of_the_reduction() -> None:
+    x = numbers(50, np.complex64) * np.complex64(1 + 2j)
+    f = lambda x: jnp.argmax(jnp.stack([x, -x, x * 1j]), 0)
+    np.testing.assert_array_equal(np.asarray(weft.jit(f)(x)), np.asarray(f(x)))

@@ -19,6 +19,7 @@ import weft.numpy as wnp
 from weft import lax, runtime
 from weft.compiler import disk
 from weft.dispatch import device_programs
+from weft.runtime import _native
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -195,21 +196,53 @@ def test_keys_and_checks(device: Any) -> None:
 
 
 def test_what_a_device_cannot_run(device: Any) -> None:
-    def prints(x: Any) -> Any:
-        weft.debug.print("{}", x)
+    def writes(ref: Any, x: Any) -> Any:
+        ref[...] = x
         return x + 1
 
-    why = r"prints cannot run on first:0: .*test_arrays_on_devices.*calls Python.*out of jit, or run .*on the CPU"
-    with pytest.raises(NotImplementedError, match=why):
-        weft.jit(prints)(put(X, device))
-    assert weft.jit(prints, device=weft.devices("cpu")[0])(put(X, device)).shape == X.shape
-    with pytest.raises(NotImplementedError, match="device_put"):
-        wnp.zeros(3, device=device)
+    with pytest.raises(NotImplementedError, match="writes takes mutable array references"):
+        weft.jit(writes)(weft.new_ref(X), put(X, device))
+
+
+CREATED: dict[str, Any] = {
+    "zeros": lambda **k: wnp.zeros(3, **k), "ones": lambda **k: wnp.ones(3, **k),
+    "empty": lambda **k: wnp.empty(3, **k), "full": lambda **k: wnp.full(3, 2.0, **k),
+    "arange": lambda **k: wnp.arange(3, **k),
+    "linspace": lambda **k: wnp.linspace(0, 1, 3, **k), "eye": lambda **k: wnp.eye(3, **k),
+    "array": lambda **k: wnp.array(X, **k), "asarray": lambda **k: wnp.asarray([1.0], **k),
+    "fftfreq": lambda **k: wnp.fft.fftfreq(4, **k), "zeros_like": lambda **k: wnp.zeros_like(X, **k),
+    "ones_like": lambda **k: wnp.ones_like(X, **k), "empty_like": lambda **k: wnp.empty_like(X, **k),
+    "full_like": lambda **k: wnp.full_like(X, 2, **k), "astype": lambda **k: wnp.ones(3).astype(int, **k),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CREATED)
+def test_new_arrays_on_a_device(name: str, device: Any) -> None:
+    """As JAX: what ``device`` names is where the result is, committed; the values are those of the CPU."""
+    made, expected = CREATED[name](device=device), CREATED[name]()
+    assert made.devices() == {device} and made.committed and made.aval == expected.aval
+    assert expected.devices() == set(weft.devices("cpu")) and not expected.committed
+    np.testing.assert_array_equal(made, expected)
+    there = CREATED[name](device=weft.sharding.SingleDeviceSharding(device))
+    assert there.devices() == {device} and there.committed
+
+
+def test_new_arrays_like_one_on_a_device(device: Any) -> None:
+    """As JAX: where the other is, if it is committed there and has no weak type; else where new arrays are."""
+    committed = put(X, device)
+    with weft.default_device(device):
+        loose = wnp.asarray(X)
+    cpu = weft.devices("cpu")[0]
+    for like in (wnp.zeros_like, wnp.ones_like, wnp.empty_like, lambda x, **k: wnp.full_like(x, 2, **k)):
+        assert like(committed).devices() == {device} and like(committed).committed
+        assert like(committed, shape=(2,), dtype=int).devices() == {device}
+        assert like(loose).devices() == {cpu} == like(put(2.0, device)).devices()
+        assert like(committed, device=cpu).devices() == {cpu} and like(committed, device=cpu).committed
 
 
 def test_memory_stays_steady(device: Any) -> None:
     x = put(X, device)
-    program(x, 1)
+    program(x, 1)  # a sanitizer keeps what is freed; it is here for the calls
 
     def repeat(calls: int, arrays: int) -> int:
         for _ in range(calls):
@@ -221,7 +254,8 @@ def test_memory_stays_steady(device: Any) -> None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     before = repeat(2000, 1000)
-    assert repeat(10_000, 1000) - before < 4096  # KiB; 8,000 more calls with results of 24 bytes and up
+    grown = repeat(10_000, 1000) - before
+    assert grown < 4096 or _native.sanitizer  # KiB; 8,000 more calls with results of 24 bytes and up
 
 
 @pytest.mark.filterwarnings(
@@ -328,3 +362,24 @@ def test_results_of_float0(device: Any) -> None:
     for found in (weft.jit(direct)(x), twice(x)[0], twice(x)[0], compiled(x)[0]):
         assert isinstance(found, np.ndarray) and found.dtype == weft.dtypes.float0 and found.shape == ()
     assert int(compiled(x)[1]) == int(twice(x)[1]) == 4
+
+
+def test_largest_and_smallest_of_nan_are_nan(device: Any) -> None:
+    x, y = np.float32([0, np.nan, 1, 2]), np.float32([np.nan, 0, 3, np.nan])
+    largest, smallest = weft.jit(lambda x, y: (lax.max(x, y), lax.min(x, y)), device=device)(x, y)
+    np.testing.assert_array_equal(largest, [np.nan, np.nan, 3, np.nan])
+    np.testing.assert_array_equal(smallest, [np.nan, np.nan, 1, np.nan])
+
+
+def test_a_constant_is_not_put_elsewhere_within_a_program(device: Any) -> None:
+    ones, cpu = np.ones(3, np.float32), weft.devices("cpu")[0]
+    for value in (ones, wnp.asarray(ones), 1.0):
+        program = weft.jit(lambda x, value=value: x + weft.device_put(value, device))
+        with pytest.raises(NotImplementedError, match="a compiled program runs on one device"):
+            program(ones)
+        found = program(put(ones, device))
+        assert found.devices() == {device} and found.tolist() == [2, 2, 2]
+    with pytest.raises(NotImplementedError, match="a compiled program runs on one device"):
+        weft.jit(lambda: weft.device_put(ones, device) + 1)()
+    assert weft.jit(lambda x: x + weft.device_put(ones, cpu))(ones).tolist() == [2, 2, 2]
+    assert weft.vmap(lambda x: x + weft.device_put(1.0, cpu))(ones).tolist() == [2, 2, 2]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,24 @@ def test_digits_mlp(backend: Any, tmp_path: Path, restored_platforms: None) -> N
     result = main(["--epochs", "3", "--platform", backend.platform, "--plot", str(tmp_path / "loss.png")])
     assert weft.default_backend() == backend.platform and weft.numpy.zeros(1).devices() == {backend.devices()[0]}
     assert result.losses[-1] < 0.5 < 1.0 < result.losses[0] and result.accuracy > 0.9
+
+
+def test_platforms_of_the_environment(libraries: list[Path]) -> None:
+    """Found at the first use; the import of weft loads no plugin."""
+    code = """
+import sys
+import weft
+assert "weft.dispatch.plugins" not in sys.modules
+print(weft.numpy.zeros(1).devices() == set(weft.devices("mine")[:1]), weft.default_backend())
+"""
+    root = str(Path(weft.__file__).parents[1])
+    for named in ("WEFT_PLATFORMS", "WEFT_DEFAULT_DEVICE"):
+        environment = {"PYTHONPATH": root, "PATH": "", "PJRT_NAMES_AND_LIBRARY_PATHS": f"mine:{libraries[0]}"}
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, env={**environment, named: "mine"}, capture_output=True, text=True, timeout=120)
+        assert done.stdout.split() == ["True", "mine" if named == "WEFT_PLATFORMS" else "cpu"], done.stderr
+        done = subprocess.run(words, env={**environment, named: "other"}, capture_output=True, text=True, timeout=120)
+        assert "Unknown backend other. Available backends are ['cpu', 'mine'" in done.stderr
 
 
 def test_programs_of_the_tour(backend: Any, restored_platforms: None) -> None:

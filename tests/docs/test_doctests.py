@@ -19,7 +19,7 @@ import weft.random
 import weft.scipy.special
 
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
-NAMES: dict[str, Any] = {"weft": weft, "jnp": weft.numpy, "lax": weft.lax, "np": np}
+NAMES: dict[str, Any] = {"weft": weft, "jnp": weft.numpy, "lax": weft.lax, "np": np, "P": weft.P}
 
 
 def modules_of_weft() -> list[str]:

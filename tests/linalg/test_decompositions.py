@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import scipy.linalg
@@ -244,6 +245,57 @@ def test_tridiagonal_solve(dtype: str, batch: tuple[int, ...]) -> None:
         made[..., :-1, :] += du[..., :-1, None] * x[..., 1:, :]
         close(made.astype(dtype), b)
     assert np.isnan(np.asarray(linalg.tridiagonal_solve(*np.zeros((3, 2)), np.ones((2, 1))))).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_perturbed_tridiagonal_solve(dtype: str) -> None:
+    """Singular and regular systems, as JAX's; the reference that other backends run gives the same."""
+    rng = np.random.default_rng(3)
+    tiny = 2.0**-120 if "32" in dtype or dtype == "complex64" else 2.0**-1000
+    turn = np.exp(0.7j) if "complex" in dtype else 1.0
+    systems = [
+        (np.ones(2), np.ones(2), np.ones(2)),
+        (np.zeros(3), np.zeros(3), np.zeros(3)),
+        (np.ones(3), np.array([1.0, 2.0, 1.0]) * turn, np.ones(3)),
+        (np.ones(3), np.array([1.0, 0.0, 1.0]), np.zeros(3)),
+        (tiny * np.ones(2), tiny * np.ones(2) * turn, tiny * np.ones(2)),
+        (np.zeros(1), np.array([-1e-30]), np.zeros(1)),
+        (np.ones(2), np.array([np.nan, 1.0]), np.ones(2)),
+        (-np.ones(6), np.array([1, 2, 2, 2, 2, 1.0]), -np.ones(6)),
+        *[tuple(rng.standard_normal((3, n)) * turn) for n in (1, 2, 7, 20)],
+    ]
+    with weft.enable_x64(True), jax.enable_x64(True), np.errstate(all="ignore"):
+        for diagonals in systems:
+            b = rng.standard_normal((len(diagonals[0]), 3))
+            args = [np.asarray(x).astype(dtype) for x in (*diagonals, b)]
+            found = np.asarray(linalg.tridiagonal_solve(*args, perturb_singular=True))
+            expected = np.asarray(jax.lax.linalg.tridiagonal_solve(*args, perturb_singular=True))
+            reference = linalg.tridiagonal_solve_p.kind.call(*args, perturb_singular=True)
+            for one in (found, reference):
+                scale = np.abs(expected).max() or 1.0
+                bound = 2e-5 if found.dtype in (np.float32, np.complex64) else 1e-12
+                np.testing.assert_allclose(one / scale, expected / scale, rtol=bound, atol=bound)
+
+
+def test_perturbed_tridiagonal_solve_is_batched_and_differentiated() -> None:
+    rng = np.random.default_rng(4)
+    diagonals = rng.standard_normal((3, 2, 5)).astype(np.float32)
+    b = rng.standard_normal((2, 5, 3)).astype(np.float32)
+    diagonals[1] += 4
+
+    def solve(J: Any, perturb: bool) -> Any:
+        def loss(dl: Any, d: Any, du: Any, b: Any) -> Any:
+            return (J.lax.linalg.tridiagonal_solve(dl, d, du, b, perturb_singular=perturb) ** 2).sum()
+
+        return J.jit(J.vmap(J.grad(loss, argnums=(0, 1, 2, 3))))(*diagonals, b)
+
+    for one, other, plain in zip(solve(weft, True), solve(jax, True), solve(weft, False), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(one, plain, rtol=1e-4, atol=1e-6)
+    empty = linalg.tridiagonal_solve(
+        *np.zeros((3, 2, 0), np.float32), np.zeros((2, 0, 3), np.float32), perturb_singular=True
+    )
+    assert empty.shape == (2, 0, 3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES[:2])

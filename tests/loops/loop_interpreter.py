@@ -1,7 +1,8 @@
 """Runs a nest with NumPy: an oracle between the reference interpreter and machine code.
 
 Values are whole arrays over the nest's space (parallel dimensions, then reduced ones); loads gather, stores scatter,
-reductions use ``loops.reduction_tree``. It is slow on purpose, to be simple.
+reductions use ``loops.reduction_tree``. Statements run in the order of the schedule for this machine: the halves of a
+body one after the other, the sides of a select only for points that take them. It is slow on purpose, to be simple.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from weft._base import target
 from weft.core import kinds
-from weft.loops import ir, numpy_emit, reduction_tree
+from weft.loops import decisions, ir, numpy_emit, reduction_tree, sides, target_model
 from weft.loops.schedule import Lowered
 
 
@@ -40,14 +42,42 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
         indices = _indices(low.nest, low.extents)
         positions = [_positions(base, b.strides, indices) for base, b in zip(bases, low.operands, strict=True)]
         extents = low.extents[: len(low.extents) - len(low.nest.digits)]
-        run = _Run(low.nest, buffers, positions, extents, indices, _scalars(low))
-        _statements(run, low.nest.setup)
-        for phase in low.nest.phases:
-            _statements(run, phase.before)
-            _statements(run, phase.body)
+        schedule = decisions.of(low.nest, target.host())
+        nest = schedule.nest  # in which extrema of half precisions may be those of words
+        words = [b.view(o.dtype) if b.dtype != o.dtype else b for b, o in zip(buffers, nest.operands, strict=True)]
+        run = _Run(nest, words, positions, extents, indices, _scalars(low))
+        _statements(run, nest.setup)
+        for phase in nest.phases:
+            _scheduled(run, phase.before)
+            if schedule.halves is not None:
+                _scheduled(run, schedule.halves.first)
+                _scheduled(run, schedule.halves.second)
+            else:
+                _scheduled(run, phase.body)
             for reduction in phase.reductions:
                 _reduce(run, reduction)
-        _statements(run, low.nest.edges)
+        _statements(run, nest.edges)
+
+
+def _scheduled(run: _Run, statements: Sequence[ir.Statement]) -> None:
+    """The statements in the order of the schedule."""
+    test = target_model.of(target.host()).test
+    for s in sides.grouped(statements, lambda: sides.uses(run.nest), test):
+        if isinstance(s, sides.Side):
+            _side(run, s)
+        else:
+            _statements(run, [s])
+
+
+def _side(run: _Run, side: sides.Side) -> None:
+    """Statements of one case; their value elsewhere is that of a case that nobody takes."""
+    _statements(run, side.statements)
+    last, which = side.statements[-1].out, np.asarray(run.values[side.which])
+    if which.dtype == bool:
+        value, taken = np.broadcast_arrays(run.values[last], which == bool(side.case))
+        run.values[last] = np.where(taken, value, np.zeros((), value.dtype))
+    for s in side.statements[:-1]:
+        del run.values[s.out]  # nothing else may use them
 
 
 def _indices(nest: ir.Nest, extents: Sequence[int]) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import lax
+from weft import lax, runtime
 from weft import numpy as wnp
 
 DTYPES = [np.dtype(t) for t in [*np.typecodes["AllInteger"][:8], *"?efdFD", ml_dtypes.bfloat16]]
@@ -117,7 +117,27 @@ def test_many_rows_are_shared_out_whole_without_python() -> None:
         for dtype in ["i1", "f2", "i4", "f8"]:
             names = plan_of(wnp.argsort, np.ones((8, 5000), dtype))
             assert "callback" not in names and "sort" in names
-            assert "callback" in plan_of(wnp.argsort, np.ones((3, 5000), dtype))
+            by_python = "callback" in plan_of(wnp.argsort, np.ones((3, 5000), dtype))
+            assert by_python == (dtype in ("i1", "f8"))  # other keys fit into a word with their position
+
+
+@pytest.mark.parametrize("shape, axis", [((100_000,), 0), ((1, 40_000), 1), ((3, 70_000), 1), ((70_000, 3), 0)])
+@pytest.mark.parametrize("dtype", ["f4", "i4", "u4", "f2", "u2"])
+def test_a_few_long_rows_are_sorted_on_all_threads(dtype: str, shape: tuple[int, ...], axis: int) -> None:
+    """Each row by all threads: the same order, of equal keys too, and the same bits as by one."""
+    x = sample(np.dtype(dtype), shape)
+    places = np.arange(x.size, dtype=np.int32).reshape(shape)
+    order = stable_order([x.swapaxes(axis, -1)]).swapaxes(axis, -1)
+    before = runtime.Pool.get_threads()
+    for threads in (1, 2, 4):
+        weft.config.update("num_threads", threads)
+        try:
+            keys, moved = lax.sort_key_val(x, places, axis)
+            assert bits(wnp.argsort(x, axis=axis)) == bits(order.astype(np.int32))
+        finally:
+            weft.config.update("num_threads", before)
+        assert bits(keys) == bits(np.take_along_axis(x, order, axis))
+        assert bits(moved) == bits(np.take_along_axis(places, order, axis))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -163,8 +183,10 @@ def test_sorts_of_short_rows_enter_no_python() -> None:
     x, k = np.ones((5, 9), np.float32), np.ones((5, 9), np.int32)
     for function in (wnp.sort, wnp.argsort, lambda x: lax.top_k(x, 3), lambda x: wnp.lexsort((k, x))):
         assert "callback" not in (names := plan_of(function, x)) and "sort" in names
-    assert "callback" in plan_of(wnp.argsort, np.ones(5000, np.float32))  # whose parts several threads sort
-    assert "callback" not in (names := plan_of(wnp.sort, np.ones(5000, np.float32))) and "sort" in names
+    with weft.enable_x64(True):
+        assert "callback" in plan_of(wnp.argsort, np.ones(5000, np.float64))  # by words and positions apart
+    for function in (wnp.argsort, wnp.sort):
+        assert "callback" not in (names := plan_of(function, np.ones(5000, np.float32))) and "sort" in names
 
 
 def test_types_of_few_bits_are_sorted_too() -> None:

@@ -43,6 +43,12 @@ PARTS = {
         *("tests/compiler/test_matrix_unit.py", "tests/compiler/test_to_and_fro.py"),
         "tests/compiler/test_few_long_rows.py",
     ),
+    # Skipped where no plugin is installed (pip install xla-cpu-pjrt).
+    "devices": (
+        *("tests/devices/test_arrays_on_devices.py", "tests/devices/test_plugins.py"),
+        *("tests/devices/test_copies_and_sharing.py", "tests/devices/test_host_steps.py"),
+        "tests/devices/test_topologies.py",
+    ),
 }
 # Not asked under sanitizers: resident memory (they keep what is freed), how soon an interrupt comes and what it hits,
 # and how long something takes.

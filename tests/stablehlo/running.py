@@ -1,8 +1,11 @@
-"""Runs the text of StableHLO modules with jaxlib's CPU client."""
+"""Runs programs as StableHLO: by jaxlib's CPU client from their text, by plugins as weft runs programs on devices."""
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -46,3 +49,29 @@ def together(functions: Sequence[Callable[..., Any]], operands: Sequence[Sequenc
     text, flat = exported(program, rows)
     out_tree = runtime.tree_flatten(weft.eval_shape(program, *rows))[1]
     return runtime.tree_unflatten(out_tree, run(text, flat))
+
+
+@functools.cache
+def plugin_device(path: Path) -> Any:
+    """The first device of a plugin, which compiles with little effort too."""
+    before = os.environ.get("XLA_FLAGS")
+    os.environ["XLA_FLAGS"] = f"{before or ''} --xla_backend_optimization_level={LEVEL}"  # read when it is loaded
+    try:
+        return weft.pjrt.load(path, f"samples_{path.stem.replace('-', '_')}").devices()[0]
+    finally:
+        if before is None:
+            del os.environ["XLA_FLAGS"]
+        else:
+            os.environ["XLA_FLAGS"] = before
+
+
+def on_plugin(
+    path: Path, functions: Sequence[Callable[..., Any]], operands: Sequence[Sequence[Any]]
+) -> list[list[np.ndarray]]:
+    """``together``, by a plugin."""
+
+    def program(*rows: Any) -> list[Any]:
+        return [runtime.tree_flatten(function(*row))[0] for function, row in zip(functions, rows, strict=True)]
+
+    found = weft.jit(program, device=plugin_device(path))(*[tuple(row) for row in operands])
+    return [[np.asarray(x) for x in row] for row in found]

@@ -298,3 +298,13 @@ def test_open_extents_of_functions_of_weft() -> None:
 def test_what_is_not_written_for_open_extents_is_refused(function: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"extents without a value|unknown size"):
         export.export(weft.jit(function))(*export.symbolic_args_specs((X,), "b, 4"))
+
+
+@pytest.mark.parametrize("x", [2.0, np.float32(2.0), 2])
+def test_numbers_in_the_program_keep_their_types(x: Any) -> None:
+    """A program is called with 64-bit types, and its Python numbers are of the types they had."""
+
+    def function(x: Any) -> Any:
+        return weft.lax.mul(x, x) * 1.5 + 3
+
+    assert weft.export.export(weft.jit(function))(x).call(x) == 9.0

@@ -6,6 +6,7 @@ import contextlib
 import re
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -105,5 +106,36 @@ def test_a_scatter_subtracts_in_one_order_only() -> None:
         assert results(changed, x, y)[0].tolist() == [0, expected, 2, 3]
     subtracted = added.replace(region[0], f'"stablehlo.subtract"({region[1]}, {region[2]})')
     assert results(subtracted, x, y)[0].tolist() == [0, 0, 2, 3]
-    with pytest.raises(NotImplementedError, match="no one operation"):
-        results(added.replace(region[0], f'"stablehlo.subtract"{swapped}'), x, y)
+    for names, expected in ((f"({region[1]}, {region[2]})", -2), (swapped, 2)):
+        changed = added.replace(region[0], f'"stablehlo.subtract"{names}')
+        assert results(changed, x, 3 * y)[0].tolist() == [0, expected, 2, 3]
+
+
+def test_scatters_by_functions_and_approximate_choices_of_jax() -> None:
+    x, places = np.arange(6, dtype=np.float32), np.array([0, 2, 2])
+    functions = [
+        lambda x: x.at[places].apply(lambda v: jax.numpy.sin(v) + 1),
+        lambda x: jax.vmap(lambda r: r.at[places[:2]].apply(jax.numpy.exp))(x.reshape(2, 3)),
+        lambda x: jax.lax.approx_max_k(x, 3),
+        lambda x: jax.lax.approx_min_k(x.reshape(3, 2), 2, reduction_dimension=0),
+    ]
+    for function in functions:
+        exported = jax.export.export(jax.jit(function))(x)
+        found = weft.export.deserialize(exported.serialize()).call(x)
+        expected = jax.tree.leaves(jax.jit(function)(x))
+        for one, other in zip(jax.tree.leaves(weft.device_get(found)), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("keys", [1, 2, 3])
+def test_a_sort_by_another_order_is_refused(keys: int) -> None:
+    """Comparisons of the same operands, joined in ways that are no order of tuples."""
+    rows = [np.array([2, 1, 2, 1], np.int32)] * 3
+    text = weft.jit(lambda *xs: weft.lax.sort(xs, num_keys=keys)).lower(*rows).as_text("stablehlo")
+    found = results(text, *rows)
+    np.testing.assert_array_equal(found[0], [1, 1, 2, 2])
+    changed = (
+        text.replace("direction LT", "direction LE") if keys == 1 else text.replace("direction EQ", "direction NE")
+    )
+    with pytest.raises(NotImplementedError, match=r"\[stablehlo\] a sort by a comparison"):
+        results(changed, *rows)

@@ -1,4 +1,7 @@
-"""The table of samples, written as StableHLO and run by jaxlib: results beside the NumPy oracles of the operations.
+"""The table of samples, written as StableHLO and run by jaxlib and by plugins: results beside the NumPy oracles.
+
+Every sample is run by one of them, and every operation by each; with WEFT_STRESS=1 each runs all samples. Plugins are
+those of ``tests/devices``: installed packages, or the libraries that WEFT_PJRT_TEST_PLUGINS names.
 
 XLA's CPU backend flushes subnormal numbers to zero, which is allowed for. Which part of a complex result becomes NaN
 differs between libraries, so special values of complex operands are not compared.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +25,7 @@ from weft import config
 
 pytest.importorskip("jaxlib", reason="StableHLO is run by jaxlib")
 
+from tests.devices.conftest import plugin_paths
 from tests.stablehlo import running
 
 STRESS = os.environ.get("WEFT_STRESS") == "1"
@@ -34,6 +39,7 @@ NATIVE = {
 }  # fmt: skip
 
 XLA_ULPS = {"log1p": 128}  # as in the table, for float64
+PLUGIN_ULPS = {"cbrt": 128}  # by pow, in XLA of 2025
 
 
 def flushed(x: np.ndarray) -> np.ndarray:
@@ -56,12 +62,33 @@ def cases() -> list[tuple[samples.Operation, np.dtype]]:
     ]
 
 
-def test_elementwise_operations() -> None:
-    listed = cases()
+MACHINES = [None, *plugin_paths()]  # None is jaxlib
+NAMES = ["jaxlib" if path is None else path.stem for path in MACHINES]
+each_machine = pytest.mark.parametrize("machine", range(len(MACHINES)), ids=NAMES)
+
+
+SHARES = 1 if STRESS or len(MACHINES) == 1 else 2
+
+
+def share(rows: list[Any], machine: int) -> list[Any]:
+    """What one machine runs: of two neighbours, every sample is run by one."""
+    return rows[machine % SHARES :: SHARES]
+
+
+def together(machine: int, functions: Any, operands: Any) -> list[list[np.ndarray]]:
+    path = MACHINES[machine]
+    if path is None:
+        return running.together(functions, operands)
+    return running.on_plugin(path, functions, operands)
+
+
+@each_machine
+def test_elementwise_operations(machine: int) -> None:
+    listed = share(cases(), machine)
     with config.context("enable_x64", True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         operands = [[samples.values(op, dtype, i, COUNT) for i in range(op.operands)] for op, dtype in listed]
-        found = running.together([getattr(lax, op.name) for op, _ in listed], operands)
+        found = together(machine, [getattr(lax, op.name) for op, _ in listed], operands)
         expected = [reference(op, *row) for (op, _), row in zip(listed, operands, strict=True)]
     wrong = []
     for (operation, dtype), (x,), y, row in zip(listed, found, expected, operands, strict=True):
@@ -74,12 +101,12 @@ def test_elementwise_operations() -> None:
             with np.errstate(all="ignore"):
                 near = np.abs(x.astype(np.longdouble) - y.astype(np.longdouble)) <= operation.absolute * eps
             distance = np.where(near, 0, distance)
-        places = np.flatnonzero(distance > bound(operation, dtype, x.dtype))
+        places = np.flatnonzero(distance > bound(operation, dtype, x.dtype, MACHINES[machine] is not None))
         wrong += [(operation.name, str(dtype), *[v[k] for v in row], x[k], y[k]) for k in places[:3]]
     assert not wrong, wrong
 
 
-def bound(operation: samples.Operation, dtype: np.dtype, result: np.dtype) -> float:
+def bound(operation: samples.Operation, dtype: np.dtype, result: np.dtype, is_plugin: bool) -> float:
     if result.kind in "biu":
         return 0
     if not operation.ulps and dtype.kind != "c":
@@ -87,7 +114,7 @@ def bound(operation: samples.Operation, dtype: np.dtype, result: np.dtype) -> fl
     if dtype.kind == "c":
         return operation.complex_ulps + 12
     oracles = ORACLE_ULPS.get((operation.name, f"{dtype.kind}{dtype.itemsize}"), 0)
-    return max(XLA_ULPS.get(operation.name, 4), oracles)
+    return max(XLA_ULPS.get(operation.name, 4), is_plugin * PLUGIN_ULPS.get(operation.name, 0), oracles)
 
 
 LONG = {"igamma", "igammac", "igamma_grad_a", "polygamma", "regularized_incomplete_beta"}
@@ -101,13 +128,15 @@ PROGRAMS = [
 CHUNK = 80  # programs in a module: XLA's time grows faster than its size
 
 
-@pytest.mark.parametrize("first", range(0, len(PROGRAMS), CHUNK))
-def test_programs(first: int) -> None:
-    chunk, wrong = PROGRAMS[first : first + CHUNK], []
+@each_machine
+@pytest.mark.parametrize("first", range(0, -(-len(PROGRAMS) // SHARES), CHUNK))
+def test_programs(first: int, machine: int) -> None:
+    rows = share(PROGRAMS, machine)
+    chunk, wrong = rows[first : first + CHUNK], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         functions = [lambda *xs, program=program: program(lax, *xs) for _, program, _ in chunk]
-        found = running.together(functions, [args for *_, args in chunk])
+        found = together(machine, functions, [args for *_, args in chunk])
         for (name, program, args), outs in zip(chunk, found, strict=True):
             for x, y in zip(outs, oracle.reference_values(program, args), strict=True):
                 assert x.dtype == y.dtype and x.shape == y.shape, name

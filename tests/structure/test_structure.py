@@ -72,6 +72,7 @@ COMPILER_MAY: dict[str, set[str]] = {
     "weft.loops": {"weft.loops"},
     "weft.codegen": {"weft.loops", "weft.codegen"},
     "weft.compiler": {"weft.loops", "weft.codegen", "weft.compiler", "weft.operations", *ROOMS},
+    "weft.partitioning": {"weft.compiler", "weft.operations", "weft.partitioning", *ROOMS},
     "weft.stablehlo": {"weft.codegen", "weft.compiler", "weft.operations", "weft.lax", "weft.stablehlo", *ROOMS},
 }
 COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "weft._base.collector"}

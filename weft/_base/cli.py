@@ -1,4 +1,4 @@
-"""The ``weft`` command: ``weft run``, ``weft tour``, ``weft cache``, ``weft devices``, ``weft env``."""
+"""The ``weft`` command: ``weft run``, ``tour``, ``inspect``, ``cache``, ``devices``, ``env``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def _parser() -> argparse.ArgumentParser:
     tour = commands.add_parser("tour", help="see weft at work on this machine (under a minute), and write tour.html")
     tour.add_argument("--platform", help="where it runs: a platform that `weft devices` lists (default: the CPU)")
     tour.add_argument("--output", type=Path, default=Path("tour.html"), help="where the report goes")
+    inspect = commands.add_parser(
+        "inspect", help="write the page of a function: source, kernels, code, times, findings"
+    )
+    inspect.add_argument(
+        "target", help="script.py:function; the script is run, with the arguments after --, unless --types are given"
+    )
+    inspect.add_argument("--types", nargs="+", metavar="TYPE", help="types of the arguments: f32[64,10] i32[64]")
+    inspect.add_argument("--output", type=Path, help="where the page goes (default: weft-FUNCTION.html)")
     cache = commands.add_parser("cache", help="the cache on disk: what is there, remove it, check it")
     cache.add_argument("action", choices=("info", "clear", "verify"))
     commands.add_parser("devices", help="list the devices, and the plugins for others: path, version, why refused")
@@ -68,9 +76,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["run"]:
         lazy.submodule("weft.run").run(words[1:])  # what follows is Python's command line, and not parsed here
     parser = _parser()
+    given: list[str] = []
+    if words[:1] == ["inspect"] and "--" in words:
+        given = words[words.index("--") + 1 :]
+        words = words[: words.index("--")]
     options = parser.parse_args(words)
     if options.command == "tour":
         return lazy.submodule("weft.tour.run").run(options.output, options.platform)
+    if options.command == "inspect":
+        command = lazy.submodule("weft.inspect.command")
+        return command.run(options.target, options.types, given, options.output)
     if options.command == "cache":
         return _cache(options.action)
     if options.command == "devices":

@@ -23,9 +23,11 @@ MODULES = {
     "compiler": "weft.compiler",
     "custom_calls": "weft.extend.core.custom_calls",
     "discharge": "weft.effects.discharge",
+    "discharge_rules": "weft.effects.discharge_rules",
     "device_programs": "weft.dispatch.device_programs",
     "donations": "weft.dispatch.donations",
     "misses": "weft.dispatch.cache_diagnostics",
+    "explicit": "weft.core.explicit",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
     "llvmlite_utils": "llvmlite.utils",
@@ -87,6 +89,11 @@ def lapack_files() -> list[str]:
             files = [os.path.join(folder, "linalg", module + end) for end in importlib.machinery.EXTENSION_SUFFIXES]
             found += [file for file in files if os.path.exists(file)]
     return found
+
+
+def loaded(name: str) -> Any:
+    """A module of weft if it has been loaded, else None."""
+    return sys.modules.get(name)
 
 
 def submodule(name: str) -> Any:

@@ -17,6 +17,10 @@ class UnsupportedTargetError(RuntimeError):
     """No code can be made for this processor, or no such target is known."""
 
 
+# bytes by level: more counts as so much, and so does what the system does not say
+LARGE_CACHES = {2: 1 << 20, 3: 32 << 20}
+
+
 class Target(Record):
     """A family of processors whose members run the same kernels."""
 
@@ -29,11 +33,15 @@ class Target(Record):
     gather_bytes: tuple[int, ...]  # element sizes with gathers
     avx512: bool = False  # its F, BW, CD, DQ and VL
     row_by_row: bool = False  # neighbourhoods: in one stream, rather than by pairs of rows that share loads
+    second_cache: int = LARGE_CACHES[2]  # bytes, of one core
+    third_cache: int = LARGE_CACHES[3]
 
     @property
     def key(self) -> str:
         """What a kernel cache must distinguish."""
-        return f"{self.name}:{self.cpu}:{self.features}{':row_by_row' if self.row_by_row else ''}"
+        sizes = (self.second_cache, self.third_cache)
+        caches = "" if sizes == tuple(LARGE_CACHES.values()) else f":caches {sizes}"
+        return f"{self.name}:{self.cpu}:{self.features}{':row_by_row' if self.row_by_row else ''}{caches}"
 
 
 _LINUX = "unknown-linux-gnu"
@@ -53,7 +61,7 @@ _V4 = frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 def _host() -> Target:
     machine = platform.machine()
     if machine in ("aarch64", "arm64"):
-        return named("aarch64")
+        return _with_caches(named("aarch64"))
     flags, maker = frozenset[str](), ""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
@@ -72,7 +80,26 @@ def _host() -> Target:
             f"{', missing ' + missing if missing else ''}."
         )
     found = named("x86-64-v4" if flags >= _V4 else "x86-64-v3")
-    return found.replace(row_by_row=found.avx512 and maker == "GenuineIntel")  # measured: benchmarks/NOTES.md
+    # no file says how a prefetcher works; by maker as measured (benchmarks/NOTES.md)
+    return _with_caches(found.replace(row_by_row=found.avx512 and maker == "GenuineIntel"))
+
+
+def _with_caches(found: Target) -> Target:
+    """The target with the sizes of this machine's caches."""
+    sizes = dict(LARGE_CACHES)
+    for index in range(8):
+        try:
+            level, kind, size = (_cache_fact(index, name) for name in ("level", "type", "size"))
+            if kind != "Instruction" and int(level) in sizes and size.endswith("K"):
+                sizes[int(level)] = min(int(size[:-1]) << 10, LARGE_CACHES[int(level)])
+        except (OSError, ValueError):
+            break
+    return found.replace(second_cache=sizes[2], third_cache=sizes[3])
+
+
+def _cache_fact(index: int, name: str) -> str:
+    with open(f"/sys/devices/system/cpu/cpu0/cache/index{index}/{name}", encoding="ascii") as file:
+        return file.read().strip()
 
 
 def named(name: str) -> Target:

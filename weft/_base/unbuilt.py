@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, str] = {
         local_devices log_compiles make_array_from_callback make_array_from_process_local_data
         make_array_from_single_device_arrays make_jaxpr make_mesh named_call named_scope no_tracing
         numpy_dtype_promotion numpy_rank_promotion pmap print_environment_info process_count process_index
-        process_indices pure_callback remat reshard shard_map smap transfer_guard transfer_guard_device_to_host
+        process_indices pure_callback remat reshard shard_map transfer_guard transfer_guard_device_to_host
         transfer_guard_host_to_device typeof value_and_grad vjp""",
     "weft.ad_checkpoint": "checkpoint_name",
     "weft.checkpoint_policies": """
@@ -77,7 +77,6 @@ FUNCTIONS: dict[str, str] = {
         coo_matvec coo_todense csr_fromdense csr_matmat csr_matvec csr_todense empty eye grad random_bcoo sparsify
         todense value_and_grad""",
     "weft.experimental.sparse.linalg": "lobpcg_standard spsolve",
-    "weft.experimental.topologies": "get_topology_desc",
     "weft.experimental.xla_metadata": "set_xla_metadata",
     "weft.export": """
         default_export_platform deserialize export is_symbolic_dim register_namedtuple_serialization
@@ -115,9 +114,9 @@ FUNCTIONS: dict[str, str] = {
         dynamic_slice_in_dim dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim empty eq
         erf erf_inv erfc exp exp2 expand_dims expm1 fft floor full full_like gather ge gt igamma
         igamma_grad_a igammac imag index_in_dim index_take integer_pow iota is_finite le lgamma log log1p logistic
-        lt max min mul mulhi ne neg nextafter optimization_barrier pad padtype_to_pads pbroadcast pcast
+        lt max min mul mulhi ne neg nextafter optimization_barrier pad padtype_to_pads pbroadcast
         pmax pmean pmin polygamma population_count pow ppermute pshuffle psum
-        psum_scatter pswapaxes ragged_all_to_all ragged_dot ragged_dot_general random_gamma_grad real reciprocal
+        psum_scatter pswapaxes ragged_dot ragged_dot_general random_gamma_grad real reciprocal
         reduce reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window
         reduce_xor rem reshape rev rng_bit_generator rng_uniform round rsqrt scaled_dot scatter scatter_add
         scatter_apply scatter_max scatter_min scatter_mul scatter_sub select select_n shift_left

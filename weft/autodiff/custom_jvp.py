@@ -27,7 +27,7 @@ from weft.core import kinds, printer, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval, long_text
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
-from weft.core.ref_types import CustomCallPrimitive
+from weft.core.ref_types import CustomCallPrimitive, is_ref
 from weft.core.tangents import Zero
 from weft.dispatch import calls, flat_functions
 from weft.dispatch import jit as jit_module
@@ -63,12 +63,12 @@ def pushed(primals: Any, tangents: Any, rule: Any, out_avals: Any, captured_erro
     return outs, out_tangents
 
 
-_CAPTURED = (
+CAPTURED = (
     "Detected differentiation of the custom_jvp function {name} with respect to a value that it closed over. Its rule "
     "says how to differentiate by its arguments only: pass the value as an argument, and let the rule take its tangent."
 )
 custom_jvp_call_p.jvp = lambda primals, tangents, *, call_jaxpr, jvp, **params: pushed(
-    primals, tangents, jvp, call_jaxpr.out_avals, _CAPTURED
+    primals, tangents, jvp, call_jaxpr.out_avals, CAPTURED
 )
 custom_jvp_call_p.transpose = lambda cts, *operands, call_jaxpr, **params: backward_pass(
     call_jaxpr.jaxpr, call_jaxpr.consts, operands, cts
@@ -226,12 +226,11 @@ class custom_jvp:
         leaves, in_tree = runtime.tree_flatten(tuple(moved))
         rule = JvpRule(name, self.jvp, fixed, in_tree, self.symbolic_zeros)
         trace = tracing.state.trace
-        if isinstance(trace, JVPTrace):
-            if any(trace.owns(leaf) for leaf in leaves):
+        if isinstance(trace, (JVPTrace, TangentTrace)) and not any(map(is_ref, leaves)):
+            if not any(trace.owns(leaf) for leaf in leaves):
+                return undifferentiated(self, args, trace, CAPTURED.format(name=name))
+            if isinstance(trace, JVPTrace):
                 return trace.differentiate_by(rule.push, leaves)
-            return undifferentiated(self, args, trace, _CAPTURED.format(name=name))
-        if isinstance(trace, TangentTrace) and not any(trace.owns(leaf) for leaf in leaves):
-            return undifferentiated(self, args, trace, _CAPTURED.format(name=name))
         avals = tuple([_aval(leaf, position) for position, leaf in enumerate(leaves)])
         program, captured, out_tree = self._program(args, avals, in_tree)
         outs = custom_jvp_call_p.bind(

@@ -24,7 +24,7 @@ from weft.core.avals import get_aval, long_text
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import DebugInfo
 from weft.core.primitive import Primitive
-from weft.core.ref_types import CustomCallPrimitive
+from weft.core.ref_types import CustomCallPrimitive, is_ref
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
 from weft.dispatch import calls, function_names
@@ -59,11 +59,11 @@ class _Name:
 
 
 custom_vjp_call_p.jvp = lambda primals, tangents, *, call_jaxpr, rule, **params: custom_jvp.pushed(
-    primals, tangents, rule, call_jaxpr.out_avals, _CAPTURED
+    primals, tangents, rule, call_jaxpr.out_avals, CAPTURED
 )
 custom_vjp_call_p.transpose = None
 
-_CAPTURED = (
+CAPTURED = (
     "Detected differentiation of the custom_vjp function {name} with respect to a value that it closed over. Its rules "
     "say how to differentiate by its arguments only: pass the value as an argument, and let fwd and bwd take it."
 )
@@ -101,6 +101,29 @@ class CustomVJPPrimal(Record):
     perturbed: bool
 
 
+class HeldRefs(Record):
+    """The structure of residuals that have references among them, with these: they are no operands of equations."""
+
+    tree: Any
+    refs: dict[int, Any]
+
+    def exchanged(self, function: Callable[[Any], Any]) -> HeldRefs:
+        return HeldRefs(self.tree, {place: function(ref) for place, ref in self.refs.items()})
+
+    def filled(self, residuals: Sequence[Any]) -> Any:
+        """The tree of all residuals."""
+        rest = iter(residuals)
+        count = self.tree.num_leaves
+        return runtime.tree_unflatten(self.tree, [self.refs[k] if k in self.refs else next(rest) for k in range(count)])
+
+
+def held_refs(res_tree: Any) -> list[Any]:
+    """The references in the structure of residuals, which rules made from others put into tuples."""
+    if type(res_tree) is HeldRefs:
+        return list(res_tree.refs.values())
+    return [ref for part in res_tree for ref in held_refs(part)] if type(res_tree) is tuple else []
+
+
 class VjpRule:
     """The rules of one custom_vjp function for one call."""
 
@@ -131,6 +154,9 @@ class VjpRule:
             )
         outs, out_tree = runtime.tree_flatten(made[0])
         residuals, res_tree = runtime.tree_flatten(made[1])
+        if any(map(is_ref, residuals)):
+            held = {place: x for place, x in enumerate(residuals) if is_ref(x)}
+            residuals, res_tree = [x for x in residuals if not is_ref(x)], HeldRefs(res_tree, held)
         return outs, out_tree, residuals, res_tree
 
     def described(self) -> str:
@@ -159,14 +185,21 @@ class VjpRule:
             out_tree=out_tree,
             symbolic_zeros=self.symbolic_zeros,
         )
-        pairs = zip(out_tangents, expected, strict=True)
-        return outs, [Zero(aval) if aval.dtype == FLOAT0 else t for t, aval in pairs], out_tree
+        without = self.constant_results([type(t) is not Zero for t in tangents], len(outs))
+        triples = zip(out_tangents, expected, range(len(outs)), strict=True)
+        made = [Zero(aval) if aval.dtype == FLOAT0 or place in without else t for t, aval, place in triples]
+        return outs, made, out_tree
+
+    def constant_results(self, live: Sequence[bool], count: int) -> Sequence[int]:
+        """The results that have no tangent whatever ``bwd`` says, where the ``live`` arguments have one."""
+        return ()
 
     def pull(self, res_tree: Any, out_tree: Any, residuals: Any, cts: Any, in_avals: Any) -> list[Any]:
         """The cotangents of the argument leaves, from the user's bwd."""
         seen = [symbolic_zeros.as_user_sees(ct, self.symbolic_zeros) for ct in cts]
         fixed = [self.fixed[place] for place in sorted(self.fixed)]
-        res, ct = runtime.tree_unflatten(res_tree, list(residuals)), runtime.tree_unflatten(out_tree, seen)
+        res = res_tree.filled(residuals) if type(res_tree) is HeldRefs else runtime.tree_unflatten(res_tree, residuals)
+        ct = runtime.tree_unflatten(out_tree, seen)
         made = self.bwd(*fixed, res, ct)
         count = len(self.in_tree.children())
         if not isinstance(made, (tuple, list)) or len(made) != count:
@@ -262,7 +295,13 @@ class custom_vjp:
             raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
         args = custom_jvp.positional(self.fun, args, kwargs)
         if not tracing.is_tracing():
-            return flat_module.finished_tree(self.fun(*args))
+            _check_refs(name, args)
+            result = self.fun(*args)
+            if any(map(is_ref, runtime.tree_flatten(result)[0])):
+                raise ValueError(
+                    f"custom_vjp function {name} returned a mutable array reference: return ref[...], its value now"
+                )
+            return flat_module.finished_tree(result)
         places = custom_jvp.fixed_places(self.nondiff_argnums, len(args))
         fixed = {place: args[place] for place in places}
         if any(isinstance(leaf, Tracer) for leaf in runtime.tree_flatten(list(fixed.values()))[0]):
@@ -270,9 +309,9 @@ class custom_vjp:
         leaves, in_tree = runtime.tree_flatten(tuple([x for place, x in enumerate(args) if place not in places]))
         rule = VjpRule(name, self.fwd, self.bwd, fixed, in_tree, self.symbolic_zeros)
         trace = tracing.state.trace
-        if isinstance(trace, (JVPTrace, TangentTrace)):
+        if isinstance(trace, (JVPTrace, TangentTrace)) and not any(map(is_ref, leaves)):
             if not any(trace.owns(leaf) for leaf in leaves):
-                return custom_jvp.undifferentiated(self, args, trace, _CAPTURED.format(name=name))
+                return custom_jvp.undifferentiated(self, args, trace, CAPTURED.format(name=name))
             if isinstance(trace, JVPTrace):
                 return trace.differentiate_by(rule.push, leaves)
         return self._record(name, rule, leaves, fixed)
@@ -296,6 +335,16 @@ class custom_vjp:
             *captured, *leaves, name=name, call_jaxpr=program, rule=rule, symbolic_zeros=self.symbolic_zeros
         )
         return runtime.tree_unflatten(out_tree, outs)
+
+
+def _check_refs(name: str, args: tuple[Any, ...]) -> None:
+    """ValueError if a reference is given twice."""
+    refs = [leaf for leaf in runtime.tree_flatten(args)[0] if is_ref(leaf)]
+    if len({id(ref) for ref in refs}) < len(refs):
+        raise ValueError(
+            "only one reference to a mutable array may be passed as an argument to a function, but custom_vjp function "
+            f"{name} got one of these more than once: {', '.join(str(ref.aval) for ref in refs)}. Pass it once."
+        )
 
 
 _TRACED_NONDIFF = (

@@ -17,7 +17,7 @@ from weft.autodiff import custom_jvp, derivatives
 from weft.autodiff.jvp import jvp_flat
 from weft.batching.batch_trace import batch_jaxpr, in_front
 from weft.control import bodies
-from weft.core import kinds, tracebacks
+from weft.core import kinds, tracebacks, varying
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.eval import eval_jaxpr
@@ -213,6 +213,12 @@ def custom_linear_solve(
         return *_traced(checked, avals, f"custom_linear_solve {name}", source), checked
 
     forward, forward_consts, _ = traced("matvec", matvec, matvec)
+    along = varying.union([getattr(get_aval(x), "varying", ()) for x in forward_consts])
+    if any(not set(along) <= set(aval.varying) for aval in avals):  # the solution varies as the equation does
+        leaves = [varying.widened(leaf, along) for leaf in leaves]
+        b = runtime.tree_unflatten(tree, leaves)
+        avals = [get_aval(leaf) for leaf in leaves]
+        forward, forward_consts, _ = traced("matvec", matvec, matvec)
     solver, solver_consts, solved = traced("solve", lambda rhs: solve(matvec, rhs), solve, has_aux)
     backward, backward_consts, solver_t, solver_t_consts = None, [], None, []
     if transpose_solve is not None:

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft._base import lazy
-from weft.core import explicit, kinds, source_info
+from weft.core import kinds, source_info
 from weft.core import trace as tracing
-from weft.core.explicit import PROGRAMS
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from weft.core.primitive import MISSING, missing_rule
+from weft.core.primitive import MISSING, PROGRAMS, missing_rule
 from weft.core.tangents import Undefined, Zero, plain, tangent_aval, with_attributes
 from weft.operations import linear as linear_operations
 
@@ -114,12 +113,12 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
 
 def _applied(rule: Any, given: Any, operands: Sequence[Any], eqn: JaxprEqn) -> Any:
     """What a transposition rule gives; where types say how values lie, cotangents lie as their operands do."""
-    if not explicit.is_used() or isinstance(eqn.primitive.kind, PROGRAMS):
+    if not tracing.explicit_types or type(eqn.primitive.kind) in PROGRAMS:
         return rule(given, *operands, **eqn.params)
     lies = [getattr(atom.aval, "explicit_sharding", None) for atom in eqn.invars]
     if not any(lies) and not any(getattr(v.aval, "explicit_sharding", None) for v in eqn.outvars):
         return rule(given, *operands, **eqn.params)
-    with explicit.relaxed():
+    with lazy.explicit.relaxed():
         made = rule(given, *operands, **eqn.params)
     if made is Zero:
         return made

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import config
-from weft.core import avals, axis_names, explicit, kinds, leaks, provenance
+from weft._base import lazy
+from weft.core import avals, axis_names, kinds, leaks, provenance
 from weft.core import trace as tracing
 from weft.core.axis_names import Axis
 from weft.core.eval import eval_jaxpr
@@ -246,7 +247,7 @@ def with_dim(aval: Any, size: int, dim: Dim) -> Any:
     if dim is None:
         return aval
     if getattr(aval, "explicit_sharding", None) is not None:
-        return explicit.with_dimension(aval, dim, size)
+        return lazy.explicit.with_dimension(aval, dim, size)
     return aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
 
 
@@ -255,5 +256,5 @@ def without_dim(aval: Any, dim: Dim) -> Any:
     if dim is None:
         return aval
     if getattr(aval, "explicit_sharding", None) is not None:
-        return explicit.without_dimension(aval, dim)
+        return lazy.explicit.without_dimension(aval, dim)
     return aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))

@@ -7,11 +7,13 @@ their state. If a branch index differs between elements, every branch runs, and 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from weft._base import lazy
 from weft.autodiff import checkpoint, custom_jvp, custom_vjp
 from weft.batching.batch_trace import batch_jaxpr, map_flat, with_dim, without_dim
 from weft.control import bodies, scan, while_loop
@@ -77,6 +79,7 @@ class MappedRule(custom_jvp.JvpRule):
         count = len(primals)
         live = [type(t) is not Zero for t in tangents]
         tree: Any = None
+        zeros: list[bool] = []
 
         def one(*values: Any) -> list[Any]:
             nonlocal tree
@@ -86,6 +89,7 @@ class MappedRule(custom_jvp.JvpRule):
                 for has, x in zip(live, values[:count], strict=True)
             ]
             outs, out_tangents, tree = self.rule.push(values[:count], own)
+            zeros[:] = [type(t) is Zero for t in out_tangents]
             return [*outs, *[linear.instantiate(t) for t in out_tangents]]
 
         moving = [t for t, has in zip(tangents, live, strict=True) if has]
@@ -93,7 +97,8 @@ class MappedRule(custom_jvp.JvpRule):
         outs, dims = map_flat(one, self.axis, [*primals, *moving], [*self.dims, *moving_dims])
         whole = [in_front(self.axis.size, out, dim) for out, dim in zip(outs, dims, strict=True)]
         half = len(whole) // 2
-        return whole[:half], whole[half:], tree
+        slopes = zip(whole[half:], zeros, strict=True)
+        return whole[:half], [Zero(avals_module.get_aval(t)) if zero else t for t, zero in slopes], tree
 
 
 def _custom_jvp(
@@ -146,12 +151,17 @@ class MappedVjpRule(custom_vjp.VjpRule):
             zeros[:] = [type(ct) is Zero for ct in back]
             return [ct for ct in back if type(ct) is not Zero]
 
-        made, dims = map_flat(one, self.axis, [*residuals, *live], [*res_dims, *[0] * len(live)])
+        held = custom_vjp.held_refs(tree)
+        run = functools.partial(lazy.discharge.map_again, map_flat, held=held) if held else map_flat
+        made, dims = run(one, self.axis, [*residuals, *live], [*res_dims, *[0] * len(live)])
         found = iter(zip(made, dims, strict=True))
         return [
             Zero(tangent_aval(aval)) if zero else self._collected(*next(found), dim)
             for zero, aval, dim in zip(zeros, in_avals, self.dims, strict=True)
         ]
+
+    def constant_results(self, live: Sequence[bool], count: int) -> Sequence[int]:
+        return self.rule.constant_results(live, count)
 
     def _collected(self, ct: Any, dim: Dim, wanted: Dim) -> Any:
         """The cotangent of an operand, from those of the elements; their sum if the operand is not mapped."""

@@ -42,9 +42,10 @@ def vmap(
     ``in_axes``: an int, None (not mapped), or a tuple with one entry for each positional argument, an entry being a
     tree that is a prefix of the argument's. Keyword arguments are mapped along axis 0. ``out_axes`` likewise for the
     result. ``axis_size`` is needed only if nothing is mapped. ``axis_name`` is the name by which collectives in ``fun``
-    (such as ``lax.psum``) refer to the mapped axis; ``spmd_axis_name`` names a mesh axis and makes no difference on one
-    device. A result whose ``out_axes`` is None must be the same for all elements, or with ``sum_match`` is summed over
-    them. ValueError for axes that do not exist or sizes that disagree, TypeError for axes that are not ints.
+    (such as ``lax.psum``) refer to the mapped axis; ``spmd_axis_name`` names a mesh axis, along which the mapped axis
+    lies in a ``shard_map`` inside. A result whose ``out_axes`` is None must be the same for all elements, or with
+    ``sum_match`` is summed over them. ValueError for axes that do not exist or sizes that disagree, TypeError for axes
+    that are not ints.
 
     >>> weft.vmap(jnp.dot, in_axes=(0, None))(jnp.arange(6.0).reshape(3, 2), jnp.ones(2)).tolist()
     [1.0, 5.0, 9.0]
@@ -66,12 +67,13 @@ def vmap(
         if refused:
             _check_refused((args, kwargs))
         dims = _in_dims(in_axes, args, kwargs)
-        size = _mapped_size(fun, args, kwargs, leaves, dims, axis_size)
+        size = mapped_size(fun, args, kwargs, leaves, dims, axis_size)
         dims = [
             None if dim is None else dim % avals.get_aval(leaf).ndim for dim, leaf in zip(dims, leaves, strict=True)
         ]
         function = flat_functions.FlatFunction(lambda positional, named: fun(*positional, **named), in_tree)
-        axis = Axis(size, axis_name)
+        spmd = spmd_axis_name if spmd_axis_name is None or isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
+        axis = Axis(size, axis_name, spmd)
         if any(map(is_ref, leaves)):
             outs, out_dims = lazy.discharge.map_with_refs(map_flat, function, axis, leaves, dims)
         else:
@@ -107,9 +109,9 @@ def _is_none(value: Any) -> bool:
     return value is None
 
 
-def _spread(prefix: Any, tree: Any, name: str) -> list[Dim]:
-    """For each leaf of a tree its axis in a prefix tree; in the prefix, None is a leaf that means not mapped."""
-    leaves, treedef = tree_util.tree_flatten(prefix, _is_none)
+def spread(prefix: Any, tree: Any, name: str, none_is_leaf: bool = True) -> list[Any]:
+    """For each leaf of a tree its entry in a prefix tree, in which None is a leaf (such as: not mapped)."""
+    leaves, treedef = tree_util.tree_flatten(prefix, _is_none if none_is_leaf else None)
     try:
         subtrees = treedef.flatten_up_to(tree)
     except ValueError as error:
@@ -117,10 +119,10 @@ def _spread(prefix: Any, tree: Any, name: str) -> list[Dim]:
             f"{name} specification must be a tree prefix of the corresponding value; it is {prefix}, and the value has "
             f"the structure {tree_util.tree_structure(tree)}.\n{_difference(prefix, tree, name) or error}"
         ) from None
-    spread: list[Dim] = []
+    found: list[Any] = []
     for leaf, subtree in zip(leaves, subtrees, strict=True):
-        spread += [leaf] * tree_util.tree_structure(subtree).num_leaves
-    return spread
+        found += [leaf] * tree_util.tree_structure(subtree).num_leaves
+    return found
 
 
 def _difference(prefix: Any, tree: Any, name: str) -> str:
@@ -144,10 +146,12 @@ def _check_refused(tree: Any) -> None:
 def _in_dims(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Dim]:
     """The mapped axis of every leaf of (args, kwargs)."""
     prefix = in_axes if isinstance(in_axes, tuple) else tuple([in_axes] * len(args))
-    return [*_spread(prefix, args, "vmap in_axes"), *[0] * len(tree_util.tree_leaves(kwargs))]
+    return [*spread(prefix, args, "vmap in_axes"), *[0] * len(tree_util.tree_leaves(kwargs))]
 
 
-def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list[Dim], axis_size: int | None) -> int:
+def mapped_size(
+    fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list[Dim], axis_size: int | None, word: str = "vmap"
+) -> int:
     """The common extent of the mapped axes; ValueError that names the arguments if there is none."""
     paths = signature.leaf_paths(fun, signature.Call(args, kwargs, (), len(args)))
     sizes: dict[int, list[str]] = {}
@@ -158,19 +162,19 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
         if not -aval.ndim <= dim < aval.ndim:
             least = dim + 1 if dim >= 0 else -dim
             raise ValueError(
-                f"vmap was requested to map its argument along axis {dim}, which implies that its rank should be at "
+                f"{word} was requested to map its argument along axis {dim}, which implies that its rank should be at "
                 f"least {least}, but is only {aval.ndim} (its shape is {aval.shape}): argument {path}"
             )
         text = f"axis {dim} of argument {path} of type {avals.long_text(aval.strip_weak_type())}"
         sizes.setdefault(aval.shape[dim], []).append(text)
     if axis_size is not None:
         if isinstance(axis_size, bool) or not isinstance(axis_size, (int, np.integer)) or axis_size < 0:
-            raise TypeError(f"vmap axis_size must be a nonnegative int, got {axis_size!r}")
+            raise TypeError(f"{word} axis_size must be a nonnegative int, got {axis_size!r}")
         sizes.setdefault(int(axis_size), [])
     if not sizes:
         if not leaves:
-            raise ValueError("vmap got no arrays to map over: pass an argument with an array, or `axis_size`")
-        raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
+            raise ValueError(f"{word} got no arrays to map over: pass an argument with an array, or `axis_size`")
+        raise ValueError(f"{word} must have at least one non-None value in in_axes or axis_size must be specified")
     if len(sizes) > 1:
         lines = [] if axis_size is None else [f"  * the `axis_size` argument was {axis_size}"]
         for size, where in sizes.items():
@@ -179,13 +183,13 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
             many = f"most axes ({len(where)} of them)" if len(where) > 1 else "one axis"
             lines.append(f"  * {many} had size {size}, e.g. {where[0]}" if len(where) > 1 else
                          f"  * {many} had size {size}: {where[0]}")  # fmt: skip
-        raise ValueError("vmap got inconsistent sizes for array axes to be mapped:\n" + ";\n".join(lines))
+        raise ValueError(f"{word} got inconsistent sizes for array axes to be mapped:\n" + ";\n".join(lines))
     return next(iter(sizes))
 
 
 def _out_dims(out_axes: Any, out_tree: Any) -> list[Dim]:
     """The wanted axis of every leaf of the result."""
-    return _spread(out_axes, runtime.tree_unflatten(out_tree, [0] * out_tree.num_leaves), "vmap out_axes")
+    return spread(out_axes, runtime.tree_unflatten(out_tree, [0] * out_tree.num_leaves), "vmap out_axes")
 
 
 def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool) -> Any:

@@ -14,51 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from weft._base.target import Target
-from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
 from weft.loops import ir
-
-
-def alone(phase: ir.Phase) -> ir.Phase | None:
-    """The phase that finds the extremum without its position, for one argmax or argmin of bools or small integers."""
-    if len(phase.reductions) != 1:
-        return None
-    (reduction,) = phase.reductions
-    extremum = reduction.kind.forms.extremum
-    value = np.dtype(reduction.accumulators[0][0])
-    if extremum is None or value.kind not in "iu" or value.itemsize > 2:  # wider values are as wide as their positions
-        return None
-    body = tuple([s for s in phase.body if not (isinstance(s, ir.IndexOf) and s.out == reduction.index)])
-    if not all(isinstance(s, ir.Load | ir.Apply | ir.Param) and reduction.index not in ir.arguments(s) for s in body):
-        return None
-    found = reduction.replace(kind=extremum, index=None, accumulators=reduction.accumulators[:1])
-    return phase.replace(body=body, reductions=(found,))
-
-
-def width(nest: ir.Nest, target: Target) -> int:
-    """Lanes of a nest that reduces integers: as many as a register holds, since their order is free."""
-    assert nest.vector is not None
-    along = nest.dims[nest.vector].role == "reduced"
-    phases = [(alone(phase) if along else None) or phase for phase in nest.phases]
-    body = [s for phase in phases for s in (*(() if along else phase.before), *phase.body)]
-    reductions = [r for phase in phases for r in phase.reductions]
-    kept = [np.dtype(dtype) for r in reductions for dtype, _ in r.accumulators]
-    if not kept or any(d.kind not in "iu" for d in kept) or any(r.index is not None for r in reductions):
-        return nest.width
-    loads = [nest.operands[s.operand] for s in body if isinstance(s, ir.Load)]
-    computed = any(isinstance(s, ir.Apply) for s in body) or any(o.dtype == elements.BOOL for o in loads)
-    if not (along or computed):  # tiles of columns already have a suitable width
-        return nest.width
-    simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in body)
-    if not (target.avx512 and simple) or nest.rows or nest.digits or nest.short is not None:
-        return nest.width
-    if any(operand.strides[nest.vector] == ir.RUNTIME for operand in loads):
-        return nest.width
-    dtypes = [*kept, *[o.dtype for o in loads], *[s.dtype for s in body if isinstance(s, ir.Param | ir.Apply)]]
-    return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in dtypes)
 
 
 def absorbing(reduction: ir.Reduce) -> Any:
@@ -96,13 +55,6 @@ def improved(
     one = Lanes(writer, 1)
     texts = writer.when(better.text, found, types, texts, rare=False)
     return tuple(Value(v.dtype, (V(one, type_, text),)) for v, type_, text in zip(before, types, texts, strict=True))
-
-
-def is_flag(phase: ir.Phase, nest: ir.Nest) -> bool:
-    """Whether the phase reduces bools."""
-    dtypes = {s.out: nest.operands[s.operand].dtype for s in phase.body if isinstance(s, ir.Load)}
-    dtypes.update({s.out: s.dtype for s in phase.body if isinstance(s, ir.Apply)})
-    return dtypes.get(phase.reductions[0].args[0]) == elements.BOOL
 
 
 def first(lanes: Lanes, low: str, high: str, group: int, holds: Callable[[str], V]) -> list[str]:

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.codegen import columns, elements, instances
+from weft.codegen import columns, instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, first_lanes, whole
-from weft.loops import ir
+from weft.loops import elements, ir
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter

@@ -17,13 +17,13 @@ from weft.codegen.instances import Instance
 from weft.codegen.memory import whole
 from weft.codegen.reduce_tree import BLOCK_ROWS
 from weft.loops import ir
+from weft.loops.column_tiles import Passes
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
 PARTIAL_BYTES = 16  # reserved for an element of the partial buffer
 SHIFT = BLOCK_ROWS.bit_length() - 1
-SIDE_BY_SIDE = 16  # rows of a pass, part of a block
 ALL_ROWS = 1 << 60  # more than there are
 
 
@@ -51,16 +51,11 @@ class Blocks:
             writer.choose_index(cut, self.columns, parent.range(3)),
         )
 
-    def passes(self, columns: int, write: Callable[[], None]) -> None:
-        """Write the passes over all columns, ``columns`` of which are processed at a time.
-
-        If rows are longer than that, a pass takes sixteen rows and stores their sums in the partial buffer. So sixteen
-        rows are read side by side, each from start to end, which suits the prefetcher; a pass over all rows of a block
-        would read a short piece of each.
-        """
+    def passes(self, chosen: Passes, write: Callable[[], None]) -> None:
+        """Write the passes over all columns. One over a part of a block stores its sums in the partial buffer."""
         writer = self.writer
-        is_long = writer.compare_index("sgt", self.columns, str(columns))
-        step = writer.choose_index(is_long, str(SIDE_BY_SIDE), str(BLOCK_ROWS))
+        is_long = writer.compare_index("sgt", self.columns, str(chosen.columns))
+        step = writer.choose_index(is_long, str(chosen.rows), str(BLOCK_ROWS))
         step = writer.choose_index(self.leaves, step, str(ALL_ROWS))
 
         def one(low: str, _: list[str]) -> list[str]:

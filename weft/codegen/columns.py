@@ -12,37 +12,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from weft.codegen import (
     column_blocks,
-    elements,
     instances,
     reduce_tree,
     runs,
     software_pipeline,
     stencils,
-    strided,
     transposed_tiles,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below
 from weft.loops import ir
+from weft.loops.decisions import SMALL_STRIDES
 
 if TYPE_CHECKING:
     from weft.codegen.lanes import Lanes
     from weft.codegen.nest import NestWriter
-
-# Largest cost of the statements outside the reduced loops: for wide tiles and passes, and for any tiles.
-SMALL_ENDS, LARGE_ENDS = 14.0, 64.0
-WAITING_BODY = 15.0  # up to this cost, vectors are done in threes, one of them without the busy execution unit
-FUNCTION = 8.0  # statements of this cost take most of the compile time
-TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
-WIDE_TILE = 16  # the same if there are enough registers: longer runs of memory suit the prefetcher
-STRETCH_BYTES = 256  # bytes of each row in a tile of a block; for narrow elements these are more vectors
-LONG_TILES = 4  # rows of more tiles are long: a few of them are read side by side, from start to end
-REGISTERS = 16  # of 512 bits, for the values that a tile carries from row to row
 
 
 class ColumnWriter:
@@ -50,7 +37,7 @@ class ColumnWriter:
 
     def __init__(self, parent: NestWriter) -> None:
         self.parent = parent
-        self.nest = parent.nest
+        self.nest, self.schedule = parent.nest, parent.schedule
         self.writer = parent.writer
         self.blocks = column_blocks.Blocks(parent) if parent.nest.split else None
         self.statements = [s for p in self.nest.phases for s in (*p.before, *p.body)]
@@ -61,35 +48,35 @@ class ColumnWriter:
         parent, nest = self.parent, self.nest
         inner = parent.inner
         outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector and d not in inner]
-        if nest.vector is None and nest.dims and nest.dims[0].runs:
+        if self.schedule.form == "runs":
             runs.write(parent, place)
             return
         if nest.vector is None:
             parent.parallel(place, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner))
             return
         base = self._base(parent.lanes, scalars)
-        dim, transposed = (None, []) if nest.dims[0].runs else transposed_tiles.across(nest, parent.width)
-        if dim is None:
-            parent.stream(place, parent.width)
-            if self.maskable() and stencils.pays(parent):
-                stencils.Stencil(self, scalars, base, outer).write(place)
+        transposed = self.schedule.transposed
+        if transposed is None:
+            parent.stream(place)
+            if self.schedule.stencil is not None:
+                stencils.StencilWriter(self, scalars, base, self.schedule.stencil).write(place)
             else:
                 parent.parallel(place, outer, lambda inner: self.row(inner, scalars, base))
             return
-        transposer = transposed_tiles.Transposer(self, dim, transposed)
-        parent.stream(place, transposer.width, transposed=True)
-        rest, wide = [d for d in outer if d != dim], self._base(transposer.lanes, scalars)
+        transposer = transposed_tiles.Transposer(self, transposed)
+        parent.stream(place)
+        rest, wide = [d for d in outer if d != transposed.dim], self._base(transposer.lanes, scalars)
 
         def turn() -> None:
             parent.parallel(place, rest, lambda inner: transposer.write(inner, wide))
 
-        if len(transposed) > 1:
+        if not transposed.near:
             turn()
             return
         writer, done = self.writer, self.writer.fresh_label()
         near, far = writer.fresh_label(), writer.fresh_label()
-        stride = parent.strides[transposed[0], nest.vector or 0]
-        writer.branch_if(writer.compare_index("ule", stride, str(strided.SMALL[-1])), near, far)
+        stride = parent.strides[transposed.operands[0], nest.vector]
+        writer.branch_if(writer.compare_index("ule", stride, str(SMALL_STRIDES[-1])), near, far)
         writer.label(near)
         parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
         writer.branch(done)
@@ -126,76 +113,8 @@ class ColumnWriter:
         for phase in self.nest.phases:
             for s in phase.before:
                 from_phases.update(ir.arguments(s))
-            from_phases |= instances.uses(phase)
+            from_phases |= ir.used(phase)
         return from_phases
-
-    def maskable(self, transposed: Sequence[int] = ()) -> bool:
-        """Whether all operands that move along the lanes, except transposed ones, have masked access on this target."""
-        nest, target = self.nest, self.parent.target
-        for operand in [operand for k, operand in enumerate(nest.operands) if k not in transposed]:
-            element = elements.of(operand.dtype)
-            size = min(element.size, 8)
-            stride = operand.strides[nest.vector] if nest.vector is not None else 0
-            if stride and size not in (target.gather_bytes if stride == ir.RUNTIME else target.masked_bytes):
-                return False
-        return True
-
-    def _tiles(self) -> list[int]:
-        """Vectors of the tiles, larger ones first."""
-        if not self.parent.reduced:
-            is_strided = any(operand.strides[self.nest.vector or 0] == ir.RUNTIME for operand in self.nest.operands)
-            if is_strided:
-                return [1]
-            cost = instances.cost(self.statements)
-            if instances.SMALL_BODY < cost <= WAITING_BODY and self._waits():
-                return [instances.SHARING]
-            return [2 if cost <= instances.SMALL_BODY else 1]
-        largest = max(instances.cost(phase.body) for phase in self.nest.phases)
-        if largest > instances.SMALL_BODY:
-            return [2 if largest <= instances.LARGE_BODY else 1]
-        per_vector = max(self._kept(phase) for phase in self.nest.phases) * self.parent.width * 4 / 64
-        if self.blocks:  # such a nest already has several variants of the loop
-            unroll = min(STRETCH_BYTES // self._row_bytes(), WIDE_TILE)
-            while unroll > TILE and per_vector * unroll > REGISTERS:
-                unroll //= 2
-            return [max(TILE, unroll)]
-        if self.nest.rows or per_vector * WIDE_TILE > REGISTERS or self._ends() > SMALL_ENDS:
-            return [TILE]
-        return [WIDE_TILE, TILE]
-
-    def _waits(self) -> bool:
-        """Whether a function keeps one execution unit busy, so that some vectors are computed without it."""
-        if not self.parent.target.avx512:
-            return False
-        waiting = [elements.of(s.dtype) for s in self.statements if isinstance(s, ir.Apply) and s.kind.waits]
-        return any(element.kind in "fh" and element.register == "float" for element in waiting)
-
-    def _row_bytes(self) -> int:
-        """Bytes of a vector of the widest operand."""
-        kinds = [elements.of(operand.dtype) for operand in self.nest.operands if operand.role == "in"]
-        return self.parent.width * max([kind.size for kind in kinds], default=4)
-
-    def _kept(self, phase: ir.Phase) -> float:
-        """Words of 4 bytes in each lane that stay in registers from row to row."""
-        scans = [s for s in phase.body if isinstance(s, ir.Scan)]
-        words = [np.dtype(dtype).itemsize / 4 for s in (*phase.reductions, *scans) for dtype, _ in s.accumulators]
-        known = {s.out for s in self.statements if isinstance(s, ir.Load | ir.Apply | ir.IndexOf)}
-        own = {n for s in phase.body for n in ([s.out] if isinstance(s, ir.Load | ir.Apply | ir.IndexOf) else [])}
-        before = [n for n in instances.uses(phase) if n not in own and n in known]
-        computed = [s for s in phase.body if isinstance(s, ir.Apply)]
-        return sum(words) + len(before) + (0.5 if computed else 0.0)
-
-    def _is_heavy(self) -> bool:
-        if not self.parent.reduced:
-            return instances.cost(self.statements) >= instances.LARGE_BODY
-        costs = [instances.cost(phase.body) for phase in self.nest.phases]
-        if any(isinstance(s, ir.Apply) and s.kind.cost >= FUNCTION for phase in self.nest.phases for s in phase.body):
-            return instances.cost(self.statements) >= instances.LARGE_BODY
-        return max(costs) >= instances.LARGE_BODY or self._ends() >= LARGE_ENDS
-
-    def _ends(self) -> float:
-        """The cost of the statements that run once for each column."""
-        return sum(instances.cost(phase.before) for phase in self.nest.phases)
 
     def _vectors(self, place: Position, scalars: Instance, base: Instance, once: bool = False) -> None:
         hoisted = self.parent.hoist(self.hoistable, scalars, place)
@@ -203,12 +122,9 @@ class ColumnWriter:
         wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
         base = base.replace(values=wide, scalars=known)
         alone = instances.fresh(scalars, known)
-        heavy = self.maskable() and (once or self._is_heavy())
-        tiles = [] if heavy else self._tiles()
-        if self.blocks and tiles and self._ends() <= SMALL_ENDS:
-            self.blocks.passes(
-                LONG_TILES * tiles[0] * self.parent.width, lambda: self._columns(place, alone, base, tiles)
-            )
+        tiles = () if once else self.schedule.tiles
+        if self.blocks and self.schedule.passes is not None:
+            self.blocks.passes(self.schedule.passes, lambda: self._columns(place, alone, base, tiles))
         else:
             self._columns(place, alone, base, tiles)
 
@@ -216,13 +132,11 @@ class ColumnWriter:
         """Process the range of the lanes in tiles of these sizes, then the rest; without tiles by single vectors."""
         parent = self.parent
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
-        streams = parent.streams if tiles and len(self.nest.dims) > 1 and self.maskable() else None
-        if streams is not None and streams.width != parent.width:  # only transposed tiles use non-temporal stores
-            streams = None
-        end = streams.first_line(place, low, high) if streams is not None else None
-        if end is None:
+        streamed = self.schedule.streamed
+        if not tiles or parent.streams is None or streamed is None or not streamed.aligned:
             self._stretch(place, alone, base, tiles, (low, high))
             return
+        end = parent.streams.first_line(place, low, high)
 
         def stretch(start: str, ends: list[str]) -> list[str]:
             self._stretch(place, alone, base, tiles, (start, ends[0]))
@@ -265,11 +179,11 @@ class ColumnWriter:
         """The rest by single vectors, or by single elements if the target has no masked access."""
         parent, writer = self.parent, self.writer
         low, high = bounds
-        cut = software_pipeline.halves(parent, self.statements, set(base.values)) if heavy else None
-        if cut is not None:
+        cut = self.schedule.halves
+        if heavy and cut is not None:
             software_pipeline.write(parent, cut, low, high, base, base.values, place)
             return
-        if self.maskable():
+        if self.schedule.masked:
 
             def masked(index: str, _: list[str]) -> list[str]:
                 mask = lanes_below(parent.lanes, writer.index("sub", high, index), heavy)
@@ -343,7 +257,7 @@ class _ReducedLoop:
         self.tile = tile
         self.scans = scans
         self.n_states = n_states
-        self.operands = instances.operands(phase.body)
+        self.operands = ir.operands(phase.body)
 
     def accumulators(self, values: Sequence[Value]) -> list[list[reduce_tree.Accumulators]]:
         """Accumulators by copy and reduction, from the carried values."""

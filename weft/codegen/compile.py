@@ -10,7 +10,7 @@ from weft._base.record import Record
 from weft._base.target import Target
 from weft.codegen import kernel_chains, lane_routines, llvm, routines
 from weft.codegen import nest as nest_writer
-from weft.loops import ir, routine
+from weft.loops import decisions, ir, routine
 
 SYMBOL = "k"
 
@@ -36,7 +36,7 @@ def text_of(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> str:
     if isinstance(nest, routine.Routine):
         writer = lane_routines.LaneWriter if nest.lanes else routines.RoutineWriter
         return writer(nest, target, helper_names()).text(SYMBOL)
-    return nest_writer.NestWriter(nest, target, helper_names()).text(SYMBOL)
+    return nest_writer.NestWriter(decisions.of(nest, target), target, helper_names()).text(SYMBOL)
 
 
 def compile_nest(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> Object:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import elements, floats
+from weft.codegen import floats
 from weft.codegen.lanes import V
+from weft.loops import elements
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter, Value

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.codegen import avx512, complex_math, convert, elements, floats, integers, vector_math
+from weft.codegen import avx512, complex_math, convert, floats, integers, vector_math
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.writer import Writer
 from weft.core.emit import integer_power
+from weft.loops import elements
 
 FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import byte_floats, elements
+from weft.codegen import byte_floats
 from weft.codegen.lanes import FLOAT_BITS, V
+from weft.loops import elements
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from weft._base.record import Record, field
-from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.memory import Mask, Memory
-from weft.loops import ir
-
-SMALL_BODY = 10.0  # bodies up to this cost are unrolled
-SHARING = 3  # vectors done together, the second without the execution unit that the others keep busy
-LARGE_BODY = 16.0  # bodies of at least this cost are written once: masks cost less than compiling a second copy
+from weft.loops import column_tiles, elements, ir
 
 
 class Position(Record):
@@ -36,32 +29,6 @@ class Instance(Record, frozen=False):
     slot: int = 0  # first lane within the tile
     states: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # Scan statement -> running accumulators
     scalars: dict[int, Value] = field(default_factory=dict)  # uniform values, as one lane
-
-
-def operands(statements: Iterable[ir.Statement]) -> list[int]:
-    """The operands that statements access."""
-    return sorted({s.operand for s in statements if isinstance(s, ir.Load | ir.Store | ir.LoadAt | ir.Update)})
-
-
-def uses(phase: ir.Phase) -> set[int]:
-    """Values used in the loop of a phase."""
-    used = {n for s in phase.body for n in ir.arguments(s)}
-    for reduction in phase.reductions:
-        used.update(reduction.args)
-        if reduction.index is not None:
-            used.add(reduction.index)
-    return used
-
-
-def cost(statements: Iterable[ir.Statement]) -> float:
-    """The estimated number of vector instructions of the statements."""
-    total = 0.0
-    for s in statements:
-        if isinstance(s, ir.Update):
-            total += 2.0 + cost(s.steps)
-        else:
-            total += s.kind.cost if isinstance(s, ir.Apply) else 1.0
-    return total
 
 
 def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
@@ -109,5 +76,5 @@ def fresh(
 ) -> Instance:
     """A copy with an emitter of its own, as each loop body needs: memoised values must dominate their uses."""
     lanes = base.emit.lanes
-    emit = Emitter(lanes, base.emit.table, base.emit.helpers, is_second=slot // lanes.width % SHARING == 1)
+    emit = Emitter(lanes, base.emit.table, base.emit.helpers, is_second=slot // lanes.width % column_tiles.SHARING == 1)
     return Instance(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

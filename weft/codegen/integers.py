@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.codegen.elements import Element
 from weft.codegen.lanes import Lanes, V
+from weft.loops.elements import Element
 
 
 def wrap(x: V, element: Element) -> V:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from weft._base.target import Target
 from weft.codegen.nest import PARAMETERS, STOP, NestWriter
 from weft.codegen.writer import Writer
-from weft.loops import ir
+from weft.loops import decisions, ir
 
 LOW, VECTOR_LOW, MODE, PARTIAL, STOP_WORD, RANGE = 0, 2, 4, 5, 6, 7  # slots of a range, and their number
 
@@ -24,8 +24,9 @@ def walked(nest: ir.Nest) -> int | None:
 
 def text_of(chain: ir.Chain, target: Target, helpers: Sequence[str], symbol: str) -> str:
     """The LLVM text of a chain."""
-    writers = [NestWriter(nest, target, helpers) for nest in chain.nests]
-    parts = {f"{symbol}{k}": writer.written(alone=False) for k, writer in enumerate(writers)}
+    schedules = [decisions.of(nest, target).replace(streamed=None) for nest in chain.nests]  # the next nest reads it
+    writers = [NestWriter(schedule, target, helpers) for schedule in schedules]
+    parts = {f"{symbol}{k}": writer.written() for k, writer in enumerate(writers)}
     return _ChainWriter(chain, list(parts), target).written().text(symbol, PARAMETERS, parts)
 
 

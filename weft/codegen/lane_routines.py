@@ -14,22 +14,15 @@ from typing import Any
 import numpy as np
 
 from weft._base.target import Target
-from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import PAIRED, Mask, Memory, first_lanes, whole
+from weft.codegen.memory import Mask, Memory, first_lanes, whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.routines import POLL_MASK, RoutineWriter
 from weft.codegen.writer import Writer
-from weft.loops import routine
-
-WORK_OF_A_TILE = 400  # estimated instructions: longer programs fill the processor with smaller tiles
-STATE_OF_A_TILE = 16  # registers for the state
-TILES = (8, 4, 2)  # vectors of a tile; the width at which bfloat16 comes in pairs is left out
-AHEAD = 4  # prefetch distance in rows; 2 to 16 take the same time
-FAR_BYTES = 2048  # rows at least so far apart are prefetched: the hardware prefetcher stops at the end of a page
-LINE_BYTES = 64
-LONG = 8.0  # instructions; longer functions are computed vector by vector, to need fewer registers
+from weft.loops import elements, lane_tiles, routine
+from weft.loops.lane_tiles import AHEAD, FAR_BYTES
+from weft.loops.target_model import LINE
 
 
 class LaneScope(Scope):
@@ -114,7 +107,7 @@ class LaneWriter(RoutineWriter):
         writer = self.writer
         self.load_parameters()
         first, spent = "0", "0"
-        widths = self.widths()
+        widths = lane_tiles.widths(self.program, self.target)
         # the next width processes the lanes that are left
         for width, least in zip(widths, [*widths[1:], 0], strict=True):
             high = writer.index("sub", self.extents[0], str(least))
@@ -122,18 +115,6 @@ class LaneWriter(RoutineWriter):
             tile = functools.partial(self.tile, width)
             first, spent = writer.loop(first, high, width, carried, tile)
         return self.ended(symbol)
-
-    def widths(self) -> list[int]:
-        """How many lanes a tile may have."""
-        repeat = next(s for s in self.program.block.statements if isinstance(s, routine.Repeat))
-        registers = 0
-        for n in repeat.initial:
-            element = elements.of(self.type(n).dtype)
-            registers += self.type(n).size * element.parts * max(element.bytes // 4, 1)
-        lanes = self.target.lanes
-        few = min(WORK_OF_A_TILE / max(self.program.cost, 1.0), STATE_OF_A_TILE / max(registers, 1))
-        wide = [count * lanes for count in TILES if count <= few and count * lanes != PAIRED]
-        return [*wide[:2], lanes]
 
     def tile(self, width: int, first: str, carried: Sequence[str]) -> tuple[str, str]:
         """Write the lanes from ``first``; gives the next lane, and the steps since the last check for an interrupt."""
@@ -165,7 +146,7 @@ class LaneWriter(RoutineWriter):
 
     def map(self, s: routine.Map) -> None:
         if isinstance(self.scope, LaneScope):
-            self.scope.apart = s.kind.cost > LONG
+            self.scope.apart = s.kind.cost > lane_tiles.LONG
         super().map(s)
 
     def spread(self, s: routine.Spread) -> None:
@@ -235,7 +216,7 @@ class LaneWriter(RoutineWriter):
         writer.branch_if(writer.compare_index("sge", apart, str(FAR_BYTES // item)), fetch, go_on)
         writer.label(fetch)
         ahead = writer.element(word, base, writer.index("mul", apart, str(-AHEAD if self.downwards else AHEAD)))
-        for k in range(0, tile, LINE_BYTES // item):
+        for k in range(0, tile, LINE // item):
             writer.prefetch(writer.element(word, ahead, str(k)))
         writer.branch(go_on)
         writer.label(go_on)

@@ -12,11 +12,11 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.codegen import elements, floats, integers, strided
+from weft.codegen import floats, integers, strided
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
-
-PAIRED = 32  # lanes of a vector of bfloat16 in two float32 registers: even positions in one, odd positions in the other
+from weft.loops import elements, target_model
+from weft.loops.target_model import PAIRED
 
 
 class Mask(Record):
@@ -253,12 +253,27 @@ class Memory:
     def put(self, dtype: np.dtype, packed: tuple[str, str], pointer: str, mask: Mask | None) -> None:
         """Store the result of ``pack``; a mask only if the target ``masks`` such elements."""
         type_, text = packed
-        if mask is None:
+        if mask is not None and mask.mostly_whole and target_model.of(self.target).tests_masks:
+            self._put_tested(dtype, packed, pointer, mask)
+        elif mask is None:
             self.writer.line(f"store {type_} {text}, ptr {pointer}, align {alignment(dtype)}")
         else:
             suffix = self._vector_type(dtype)[1]
             arguments = [(type_, text), (f"ptr align {alignment(dtype)}", pointer), self._mask(dtype, mask)]
             self.writer.call(f"llvm.masked.store.{suffix}.p0", "void", arguments)
+
+    def _put_tested(self, dtype: np.dtype, packed: tuple[str, str], pointer: str, mask: Mask) -> None:
+        """Store by a mask only if it is not whole."""
+        writer = self.writer
+        plain, part, done = (writer.fresh_label() for _ in range(3))
+        writer.branch_if(writer.compare_index("sge", mask.remaining, str(self.lanes.width)), plain, part)
+        writer.label(plain)
+        self.put(dtype, packed, pointer, None)
+        writer.branch(done)
+        writer.label(part)
+        self.put(dtype, packed, pointer, mask.replace(mostly_whole=False))
+        writer.branch(done)
+        writer.label(done)
 
     # backwards
 

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import elements
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position, fresh, index_value
 from weft.codegen.lanes import V
 from weft.codegen.memory import first_lanes, whole
-from weft.loops import ir
+from weft.loops import elements, ir
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter

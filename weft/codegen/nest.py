@@ -13,15 +13,12 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-
-import numpy as np
+from typing import Any
 
 from weft._base.target import Target
 from weft.codegen import (
-    argmax_two_pass,
     collapsed_loops,
     columns,
-    elements,
     indexed,
     mixed_radix,
     nontemporal_stores,
@@ -29,68 +26,33 @@ from weft.codegen import (
     rows,
     runs,
     short_rows,
-    strided,
-    uniform,
-    words,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position, apply, index_value, scan
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import PAIRED, Memory, whole
+from weft.codegen.memory import Memory, whole
 from weft.codegen.writer import Carried, Writer
-from weft.loops import ir
+from weft.loops import costs, elements, ir, sides, target_model, uniform
+from weft.loops.decisions import Schedule
 
 PARAMETERS = (
     "ptr noalias readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"
     " ptr noalias readonly %range, ptr noalias %scratch"
 )
-ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
-NEAR_BLOCKS = 12  # variants of code for strided operands, each for one small stride; other strides are gathered
-ROW_PADDING = 64  # elements behind a row buffer, as whole vectors may be stored past its end
 STRETCH = 1 << 14  # iterations between checks for an interrupt, in a loop without blocks
 STOP = "stop"
-
-
-def width(nest: ir.Nest, target: Target, transposed: Sequence[int] = ()) -> int:
-    """Lanes of a vector: more than the nest's if the operands along the lanes are only bytes, 16-bit words or bfloat16.
-
-    ``transposed``: operands that are not contiguous along the lanes, and are transposed first.
-    """
-    if nest.vector is None:
-        return 1
-    if any(dim.role == "reduced" for dim in nest.dims):
-        return argmax_two_pass.width(nest, target)
-    if nest.digits:
-        return nest.width
-    statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
-    simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in statements)
-    side_by_side = all(o.strides[nest.vector] != ir.RUNTIME for k, o in enumerate(nest.operands) if k not in transposed)
-    if not (target.avx512 and simple and side_by_side):
-        return nest.width
-    dtypes = [s.dtype for s in statements if isinstance(s, ir.Param | ir.Apply)]
-    dtypes += [operand.dtype for operand in nest.operands]
-    if _is_paired(nest, dtypes):
-        return PAIRED
-    return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in dtypes)
-
-
-def _is_paired(nest: ir.Nest, dtypes: Sequence[np.dtype]) -> bool:
-    """Whether all operands along the lanes are bfloat16, so that the order of lanes in a vector does not matter."""
-    moving = {operand.dtype for operand in nest.operands if operand.strides[nest.vector or 0]}
-    small = all(elements.of(dtype).size <= 4 for dtype in dtypes)
-    near = any(operand.near for operand in nest.operands)
-    return 2 * nest.width == PAIRED and small and moving == {elements.BFLOAT16} and not near
 
 
 class NestWriter:
     """Writes one function. ``text()`` gives the module."""
 
-    def __init__(self, nest: ir.Nest, target: Target, helpers: Sequence[str] = ()) -> None:
-        self.nest = nest = words.by_words(nest)
-        self.target = target
+    def __init__(self, schedule: Schedule, target: Target, helpers: Sequence[str] = ()) -> None:
+        self.schedule, self.nest = schedule, schedule.nest
+        nest = self.nest
+        self.target, self.model = target, target_model.of(target)
         self.helpers = helpers
         self.writer = Writer(target.avx512)
-        self.width = width(nest, target)
+        self.width = schedule.lanes
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)
         self.extents: list[str] = []
@@ -100,17 +62,13 @@ class NestWriter:
         self.stop_word = ""  # the address of the stop word, if the code polls it
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
         self.digits: mixed_radix.Digits | None = None
-        self.alone = True
         self.streams: nontemporal_stores.Streams | None = None
         self.scalars = Instance(Emitter(self.scalar), Memory(self.scalar, target), {})  # with the values of the setup
-        spread = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
         self.inner = [
             d
             for d, dim in enumerate(nest.dims)
             if dim.role == "parallel" and nest.vector is not None and d > nest.vector
         ]
-        likely = strided.SMALL if nest.short is None else (nest.short,)
-        self.near = next((some for some in (likely, (2, 3), (3,)) if len(some) * len(spread) <= NEAR_BLOCKS), ())
         self.moving = uniform.moving(nest)
         self.places = uniform.places(nest, self.inner)
 
@@ -118,27 +76,18 @@ class NestWriter:
         simple = not self.columns or len(self.nest.dims) == 1
         return self.written().text(symbol, PARAMETERS, simple=simple)
 
-    def written(self, alone: bool = True) -> Writer:
-        """The function's instructions. If it is not ``alone`` (in a chain), no store is non-temporal."""
+    def written(self) -> Writer:
+        """The function's instructions."""
         place = self._entry()
-        self.alone = alone
         self.scalars = scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
-        self._loops()(self).write(place, scalars)
+        _LOOPS.get(self.schedule.form, columns.ColumnWriter)(self).write(place, scalars)
         if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)
         if self.streams is not None:
             self.streams.finish()
         return self.writer
-
-    def _loops(self) -> Callable[[NestWriter], rows.RowWriter | columns.ColumnWriter]:
-        """The class that writes the loops."""
-        if not self.columns:
-            return rows.RowWriter
-        if self.nest.digits and not self.reduced:
-            return collapsed_loops.CollapsedLoopWriter
-        return columns.ColumnWriter if self.nest.short is None else short_rows.ShortRowWriter
 
     # interrupts: the results of a kernel that was told to stop are discarded
 
@@ -201,10 +150,10 @@ class NestWriter:
 
     def _row_bases(self) -> None:
         writer = self.writer
-        count = str(ROW_LANES if self.columns else 1)
+        count = str(costs.ROW_LANES if self.columns else 1)
         for d in self.reduced:
             count = writer.index("mul", count, self.extents[d])
-        count = writer.index("add", count, str(ROW_PADDING))
+        count = writer.index("add", count, str(costs.ROW_PADDING))
         base = "%scratch"
         for dtype in self.nest.rows:
             self.row_bases.append(base)
@@ -215,7 +164,7 @@ class NestWriter:
     @functools.cached_property
     def uses(self) -> Counter[int]:
         """How often each value is used; needed only for nests with a select."""
-        return predication.uses(self.nest)
+        return sides.uses(self.nest)
 
     @property
     def columns(self) -> bool:
@@ -224,14 +173,10 @@ class NestWriter:
 
     # places
 
-    def stream(self, place: Position, lanes: int, transposed: bool = False) -> None:
-        """From here on, use non-temporal stores for vectors of ``lanes`` lanes where that pays."""
-        if self.alone:
-            self.streams = nontemporal_stores.Streams(self, place, lanes, transposed)
-
-    def lanes_of(self, transposed: Sequence[int]) -> int:
-        """Lanes of a vector if the operands ``transposed`` are transposed."""
-        return width(self.nest, self.target, transposed)
+    def stream(self, place: Position) -> None:
+        """From here on, use non-temporal stores where that pays."""
+        if self.schedule.streamed is not None:
+            self.streams = nontemporal_stores.Streams(self, place, self.schedule.streamed)
 
     def copy(self, lanes: Lanes, values: dict[int, Value]) -> Instance:
         return Instance(Emitter(lanes, "%table", self.helpers), Memory(lanes, self.target), values)
@@ -294,8 +239,8 @@ class NestWriter:
 
     def run(self, statements: Sequence[ir.Statement], copies: list[Instance], place: Position) -> None:
         """Emit the statements for every copy, statement by statement, so that the copies interleave."""
-        for statement in predication.sides(self, statements):
-            if isinstance(statement, predication.Side):
+        for statement in sides.grouped(statements, lambda: self.uses, self.model.test):
+            if isinstance(statement, sides.Side):
                 predication.compute(self, statement, copies, place)
             elif isinstance(statement, ir.Apply):
                 for copy in copies:
@@ -378,7 +323,7 @@ class NestWriter:
             p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
             offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
             copy.values[s.out] = copy.memory.load_strided(
-                operand.dtype, p, self.strides[key], offsets, copy.mask, self.near
+                operand.dtype, p, self.strides[key], offsets, copy.mask, self.schedule.near
             )
 
     def store(self, s: ir.Store, copies: list[Instance], place: Position) -> None:
@@ -399,7 +344,7 @@ class NestWriter:
                 key = s.operand, self.nest.vector
                 p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
                 offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
-                copy.memory.store_strided(value, p, self.strides[key], offsets, copy.mask, self.near)
+                copy.memory.store_strided(value, p, self.strides[key], offsets, copy.mask, self.schedule.near)
             else:
                 raise ValueError(f"[codegen] store to operand {s.operand} has no stride along the vector dimension")
 
@@ -418,7 +363,7 @@ class NestWriter:
         for copy in copies:
             position = place.row
             if self.columns:
-                position = writer.index("add", writer.index("mul", position, str(ROW_LANES)), str(copy.slot))
+                position = writer.index("add", writer.index("mul", position, str(costs.ROW_LANES)), str(copy.slot))
             elif copy.index is not None:
                 assert self.nest.vector is not None
                 position = writer.index("mul", position, self.extents[self.nest.vector])
@@ -448,3 +393,10 @@ class NestWriter:
                     shared = one.convert(Value(elements.INT64, (V(self.scalar, "i64", place.indices[s.dim]),)), s.dtype)
                     shared = copy.memory.splat(one.settle(shared))
                 copy.values[s.out] = shared
+
+
+_LOOPS: dict[str, Callable[[NestWriter], Any]] = {
+    "rows": rows.RowWriter,
+    "collapsed": collapsed_loops.CollapsedLoopWriter,
+    "short rows": short_rows.ShortRowWriter,
+}

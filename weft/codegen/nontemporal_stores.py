@@ -14,31 +14,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft._base.record import Record
-from weft.codegen import elements
 from weft.codegen.instances import Instance, Position
 from weft.codegen.writer import Writer
-from weft.loops import ir
+from weft.loops import elements, ir
+from weft.loops.decisions import Streamed
+from weft.loops.target_model import LINE
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
-
-# Bytes of the results and of the largest operand from which streaming pays (benchmarks/NOTES.md, "Data movement").
-LARGE = 64 << 20
-LARGE_TRANSPOSED = 8 << 20  # the same for transposed operands, whose lines are written rows apart
-LINE = 64
-LEAST = 16  # bytes of a vector: narrower ones have no such store
-
-
-def operands(parent: NestWriter, width: int) -> list[int]:
-    """The operands that may be streamed: contiguous along the lanes, and written only by plain stores."""
-    nest, target = parent.nest, parent.target
-    if nest.vector is None or width == 1 or nest.digits or not target.triple.startswith("x86_64"):
-        return []
-    if parent.reduced and nest.dims[nest.vector].role == "parallel":
-        return []
-    updated = {s.operand for s in nest.statements() if isinstance(s, ir.Update)}
-    stored = {s.operand for phase in nest.phases for s in phase.body if isinstance(s, ir.Store)}
-    return [k for k in sorted(stored - updated) if nest.operands[k].strides[nest.vector] == 1]
 
 
 def bytes_of(nest: ir.Nest, operand: int) -> int:
@@ -63,14 +46,11 @@ class Shift(Record):
 
 
 class Streams:
-    """The streamed operands of a nest, stored in vectors of ``width`` lanes; ``transposed``: by transposed tiles."""
+    """The streamed operands of a nest."""
 
-    def __init__(self, parent: NestWriter, place: Position, width: int, transposed: bool = False) -> None:
-        self.parent, self.writer, self.width = parent, parent.writer, width
-        self.limits: dict[int, str] = {}
-        for k in operands(parent, width):
-            if self._vector(k) >= LEAST:
-                self.limits[k] = self._limit(k, place, LARGE_TRANSPOSED if transposed else LARGE)
+    def __init__(self, parent: NestWriter, place: Position, chosen: Streamed) -> None:
+        self.parent, self.writer, self.width = parent, parent.writer, chosen.lanes
+        self.limits = {k: self._limit(k, place, chosen.bytes) for k in chosen.operands}
 
     def _vector(self, operand: int) -> int:
         """Bytes of a vector in memory."""
@@ -93,10 +73,8 @@ class Streams:
                 ordinary = writer.op(f"or i1 {ordinary}, {same}")
         return writer.choose_index(ordinary, str(LINE - 1), "0")
 
-    def shift(self, place: Position, dim: int, low: str) -> Shift | None:
+    def shift(self, place: Position, dim: int, low: str) -> Shift:
         """Where cache lines begin in the rows along ``dim``, from lane ``low`` on, for the first streamed operand."""
-        if not self.limits:
-            return None
         writer, nest, operand = self.writer, self.parent.nest, next(iter(self.limits))
         size = bytes_of(nest, operand)
         kept = writer.index("xor", self.limits[operand], str(LINE - 1))
@@ -106,10 +84,8 @@ class Streams:
         some = writer.compare_index("ne", writer.index("and", writer.index("or", address, rows), kept), "0")
         return Shift(writer, operand, size, kept, some)
 
-    def first_line(self, place: Position, low: str, high: str) -> str | None:
+    def first_line(self, place: Position, low: str, high: str) -> str:
         """The first lane after ``low`` at which a cache line begins; ``high`` if ``low`` is one or there is none."""
-        if not self.limits:
-            return None
         writer, operand = self.writer, next(iter(self.limits))
         size = bytes_of(self.parent.nest, operand)
 
@@ -157,8 +133,6 @@ class Streams:
     def finish(self) -> None:
         """A fence after the streamed stores, which are unordered: when the kernel ends everything is in memory."""
         writer = self.writer
-        if not self.limits:
-            return
         fence, done = writer.fresh_label(), writer.fresh_label()
         flags = list(self.limits.values())
         least = flags[0]

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import elements, indexed, instances
+from weft.codegen import indexed, instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below, whole
-from weft.loops import ir
+from weft.loops import elements, ir
+from weft.loops.decisions import ORDERED_BLOCK as BLOCK
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
-
-BLOCK = 256  # updates of a block, whose values stay in the L1 cache
 
 
 class OrderedWriter:

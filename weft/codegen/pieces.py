@@ -13,11 +13,11 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V, literal
 from weft.codegen.memory import Mask, Memory, whole
 from weft.codegen.writer import Writer
+from weft.loops import elements
 
 
 class Array(Record):

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.codegen import avx512, elements, instances
+from weft.codegen import avx512, instances
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask
-from weft.loops import ir
+from weft.loops import elements, ir
 
 LANES = 32
 BLOCK_LANES = 8192

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from weft._base.target import Target
-from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import typed
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer
-from weft.loops import routine
+from weft.loops import elements, routine
 
 PARAMETERS = (
     "ptr readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"

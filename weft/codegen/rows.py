@@ -12,20 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import argmax_two_pass, elements, instances, ordered, reduce_tree
+from weft.codegen import argmax_two_pass, instances, ordered, reduce_tree
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below, whole
-from weft.codegen.reduce_tree import BLOCK_LANES, LANES, Accumulators
-from weft.loops import ir
+from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
+from weft.loops import elements, ir
+from weft.loops.decisions import SEARCHED, RowPhase
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
 PARTIAL_BYTES = 16  # a slot of the partial buffer
-SEARCHED = 4  # vectors that are tested together in a search
-FETCHED_BYTES = 1 << 18  # longest row that is prefetched: a longer one might be evicted before it is used
 
 
 class RowWriter:
@@ -34,29 +33,28 @@ class RowWriter:
     def __init__(self, parent: NestWriter) -> None:
         assert parent.nest.vector is not None
         self.parent = parent
-        self.nest = parent.nest
+        self.nest, self.schedule = parent.nest, parent.schedule
         self.writer = parent.writer
         self.vector = parent.nest.vector
         self.outer_reduced = [d for d in parent.reduced if d != self.vector]
-        # if registers have more lanes than the nest, elements are integers, which may be combined in any order
-        self.lanes = LANES if parent.width == parent.nest.width else 2 * parent.width
+        self.lanes = self.schedule.accumulators
 
     def write(self, place: Position, scalars: Instance) -> None:
         if self.nest.split:
             self._split(place, scalars)
             return
-        self.parent.stream(place, self.parent.width)
+        self.parent.stream(place)
         outer = [d for d, dim in enumerate(self.nest.dims) if dim.role == "parallel"]
         self.parent.parallel(place, outer, lambda inner: self._point(inner, instances.fresh(scalars, scalars.values)))
 
     def _point(self, place: Position, point: Instance, first_phase: int = 0) -> None:
-        for phase in self.nest.phases[first_phase:]:
-            self.parent.run(phase.before, [point], place)
-            if phase.reductions:
-                totals = self._reduce(phase, point, place)
-                self._finish(phase, point, totals)
-            elif phase.body:
-                self._map(phase, point, place)
+        for run in self.schedule.phases[first_phase:]:
+            self.parent.run(run.phase.before, [point], place)
+            if run.phase.reductions:
+                totals = self._reduce(run, point, place)
+                self._finish(run.phase, point, totals)
+            elif run.phase.body:
+                self._map(run, point, place)
 
     def _finish(self, phase: ir.Phase, point: Instance, totals: list[Accumulators]) -> None:
         for reduction, accs in zip(phase.reductions, totals, strict=True):
@@ -68,7 +66,7 @@ class RowWriter:
     def _wide(self, phase: ir.Phase, point: Instance) -> Instance:
         """A copy of W lanes that holds the scalars used in the body."""
         base = self.parent.copy(self.parent.lanes, {})
-        wanted = instances.uses(phase)
+        wanted = ir.used(phase)
         base.values = {n: base.memory.splat(v) for n, v in point.values.items() if n in wanted}
         base.scalars = dict(point.values)
         return base
@@ -78,30 +76,17 @@ class RowWriter:
         values = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
         return Instance(base.emit, base.memory, values, scalars={**base.scalars, **hoisted})
 
-    def _operands(self, phase: ir.Phase) -> list[int]:
-        return instances.operands(phase.body)
-
-    def _maskable(self, phase: ir.Phase) -> bool:
-        target = self.parent.target
-        for k in self._operands(phase):
-            operand = self.nest.operands[k]
-            element, stride = elements.of(operand.dtype), operand.strides[self.vector]
-            size = min(element.size, 8)
-            if stride and size not in (target.gather_bytes if stride == ir.RUNTIME else target.masked_bytes):
-                return False
-        return True
-
     # a phase without reductions
 
-    def _map(self, phase: ir.Phase, point: Instance, place: Position) -> None:
-        base = self._wide(phase, point)
-        self._outer(phase, place, 0, lambda inner: self._map_row(phase, base, inner))
+    def _map(self, run: RowPhase, point: Instance, place: Position) -> None:
+        base = self._wide(run.phase, point)
+        self._outer(run.phase, place, 0, lambda inner: self._map_row(run, base, inner))
 
     def _outer(self, phase: ir.Phase, place: Position, depth: int, inner: Callable[[Position], None]) -> None:
         if depth == len(self.outer_reduced):
             inner(place)
             return
-        dim, operands = self.outer_reduced[depth], self._operands(phase)
+        dim, operands = self.outer_reduced[depth], ir.operands(phase.body)
 
         def body(index: str, _: list[str]) -> list[str]:
             self._outer(phase, self.parent.enter(place, dim, index, operands), depth + 1, inner)
@@ -109,15 +94,14 @@ class RowWriter:
 
         self.writer.loop("0", self.parent.extents[dim], 1, [], body)
 
-    def _map_row(self, phase: ir.Phase, base: Instance, place: Position) -> None:
-        writer, width = self.writer, self.parent.width
+    def _map_row(self, run: RowPhase, base: Instance, place: Position) -> None:
+        writer, width, phase = self.writer, self.parent.width, run.phase
         base = self._hoisted(phase, base, place)
-        if any(isinstance(s, ir.Update) for s in phase.body):
+        if run.ordered:
             ordered.OrderedWriter(self.parent, phase).row(base, place)
             return
         low, high = "0", self.parent.extents[self.vector]
-        total = instances.cost(phase.body)
-        if total < instances.LARGE_BODY or not self._maskable(phase):
+        if run.whole:
             main = writer.index("and", high, str(-width))
 
             def whole(index: str, digits: list[str]) -> list[str]:
@@ -166,10 +150,10 @@ class RowWriter:
 
     # a phase with reductions
 
-    def _reduce(self, phase: ir.Phase, point: Instance, place: Position) -> list[Accumulators]:
-        base = self._wide(phase, point)
-        totals = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
-        return self._totals(phase, base, place, 0, totals)
+    def _reduce(self, run: RowPhase, point: Instance, place: Position) -> list[Accumulators]:
+        base = self._wide(run.phase, point)
+        totals = [reduce_tree.identities(r, point.emit) for r in run.phase.reductions]
+        return self._totals(run, base, place, 0, totals)
 
     def _carry(
         self,
@@ -189,41 +173,42 @@ class RowWriter:
         return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, texts))
 
     def _totals(
-        self, phase: ir.Phase, base: Instance, place: Position, depth: int, totals: list[Accumulators]
+        self, run: RowPhase, base: Instance, place: Position, depth: int, totals: list[Accumulators]
     ) -> list[Accumulators]:
         """Totals after the loops over reduced dimensions from number ``depth`` inwards."""
+        phase = run.phase
         if depth < len(self.outer_reduced):
-            dim, operands = self.outer_reduced[depth], self._operands(phase)
+            dim, operands = self.outer_reduced[depth], ir.operands(phase.body)
 
             def outer(index: str, inner: list[Accumulators]) -> list[Accumulators]:
-                return self._totals(phase, base, self.parent.enter(place, dim, index, operands), depth + 1, inner)
+                return self._totals(run, base, self.parent.enter(place, dim, index, operands), depth + 1, inner)
 
             return self._carry(phase, ("0", self.parent.extents[dim], 1), totals, outer)
         base = self._hoisted(phase, base, place)
 
         def block(start: str, inner: list[Accumulators]) -> list[Accumulators]:
-            return self._further(phase, base, place, start, inner)
+            return self._further(run, base, place, start, inner)
 
         return self._carry(phase, ("0", self.parent.extents[self.vector], BLOCK_LANES), totals, block)
 
     def _further(
-        self, phase: ir.Phase, base: Instance, place: Position, start: str, totals: list[Accumulators]
+        self, run: RowPhase, base: Instance, place: Position, start: str, totals: list[Accumulators]
     ) -> list[Accumulators]:
         """Totals after one more block; the block is skipped if it cannot change them."""
+        phase, first = run.phase, run.first
         emit, values = Emitter(self.parent.scalar, "%table", self.parent.helpers), reduce_tree.flat_accs(totals)
         absorbed = argmax_two_pass.is_absorbed(phase, emit, totals)
-        alone = argmax_two_pass.alone(phase) if self._maskable(phase) else None
 
         def after() -> list[Accumulators]:
-            if alone is None:
-                return self._combine(phase, totals, self._block(phase, base, place, start))
+            if first is None:
+                return self._combine(phase, totals, self._block(run, base, place, start))
             (before,), (reduction,) = totals, phase.reductions
-            if argmax_two_pass.is_flag(alone, self.nest):
-                best, at = self._flag(alone, base, place, start)
+            if run.flags:
+                best, at = self._flag(first.phase, base, place, start)
                 return [argmax_two_pass.improved(reduction, emit, best, before, lambda: at)]
-            ((best,),) = self._block(alone, base, place, start)
+            ((best,),) = self._block(first, base, place, start)
 
-            def at_best(led: ir.Phase = alone) -> Value:
+            def at_best(led: ir.Phase = first.phase) -> Value:
                 return self._place(led, base, place, start, best)[0]
 
             return [argmax_two_pass.improved(reduction, emit, best, before, at_best)]
@@ -287,9 +272,9 @@ class RowWriter:
         emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
         return [reduce_tree.combine(r, emit, a, b) for r, a, b in zip(phase.reductions, left, right, strict=True)]
 
-    def _block(self, phase: ir.Phase, base: Instance, place: Position, start: str) -> list[Accumulators]:
+    def _block(self, run: RowPhase, base: Instance, place: Position, start: str) -> list[Accumulators]:
         """Folded accumulators of one block of at most 8192 elements."""
-        writer, width = self.writer, self.parent.width
+        writer, width, phase = self.writer, self.parent.width, run.phase
         self.parent.poll()
         per_block, stop = self.lanes // width, self._stop(start)
         vectors = [
@@ -297,20 +282,18 @@ class RowWriter:
             for k in range(per_block)
         ]
         length = writer.index("sub", stop, start)
-        total = instances.cost(phase.body)
         low = start
-        if total < instances.LARGE_BODY or not self._maskable(phase):
+        if run.whole:
             low = writer.index("add", start, writer.index("and", length, str(-self.lanes)))
-            group = per_block if total <= instances.SMALL_BODY else 1
-            vectors = self._sweep(phase, base, place, (start, low), vectors, group, None)
+            vectors = self._sweep(run, base, place, (start, low), vectors, run.vectors, None)
         rounded = writer.index("and", writer.index("add", length, str(self.lanes - 1)), str(-self.lanes))
-        vectors = self._sweep(phase, base, place, (low, writer.index("add", start, rounded)), vectors, 1, stop)
+        vectors = self._sweep(run, base, place, (low, writer.index("add", start, rounded)), vectors, 1, stop)
         emit = base.emit
         return [reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)]
 
     def _sweep(
         self,
-        phase: ir.Phase,
+        run: RowPhase,
         base: Instance,
         place: Position,
         bounds: tuple[str, str],
@@ -319,11 +302,8 @@ class RowWriter:
         stop: str | None,
     ) -> list[list[Accumulators]]:
         """``group`` vectors a step over a multiple of 32 elements; lanes from ``stop`` on are masked."""
-        writer, width, size = self.writer, self.parent.width, len(phase.reductions)
+        writer, width, phase, size = self.writer, self.parent.width, run.phase, len(run.phase.reductions)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
-        heavy = (
-            instances.cost(phase.body) >= instances.LARGE_BODY
-        )  # written once, with a mask that is nearly always full
 
         def split(values: list[Value]) -> list[list[Accumulators]]:
             per = len(values) // len(vectors)
@@ -331,7 +311,7 @@ class RowWriter:
                 reduce_tree.group_accs(phase.reductions, values[k * per : (k + 1) * per]) for k in range(len(vectors))
             ]
 
-        carried, following_row = self._digits(bounds[0]), self._following_row(phase, place)
+        carried, following_row = self._digits(bounds[0]), self._following_row(run, place)
 
         def body(index: str, texts: list[str]) -> list[str]:
             digits, texts = texts[: len(carried)], texts[len(carried) :]
@@ -341,7 +321,9 @@ class RowWriter:
             tile = []
             for u in range(group):
                 at = writer.index("add", index, str(u * width))
-                mask = None if stop is None else lanes_below(self.parent.lanes, writer.index("sub", stop, at), heavy)
+                mask = None
+                if stop is not None:
+                    mask = lanes_below(self.parent.lanes, writer.index("sub", stop, at), run.mostly_whole)
                 tile.append(instances.fresh(base, base.values, at, mask, u * width))
             digits = self._fill(phase, tile, place, digits)
             self.parent.run(phase.body, tile, place)
@@ -356,31 +338,22 @@ class RowWriter:
         texts = writer.loop(*bounds, width * group, [*carried, *reduce_tree.flatten(flat)], body)
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
 
-    def _following_row(self, phase: ir.Phase, place: Position) -> list[tuple[str, str]]:
-        """(word, pointer) of the rows to prefetch for the next point, if this one takes long to compute.
-
-        The hardware prefetcher stops at the end of a page, and starts again in each row.
-        """
-        nest, writer = self.nest, self.writer
-        if phase is nest.phases[0] or instances.cost(phase.body) <= instances.SMALL_BODY:
-            return []
-        if self.vector == 0 or nest.dims[self.vector - 1].role != "parallel":
-            return []
-        found = []
-        for k in instances.operands(nest.phases[0].body):
-            operand, word = nest.operands[k], whole(nest.operands[k].dtype)
-            if operand.role == "in" and operand.strides[self.vector - 1 :] == (ir.RUNTIME, 1):
-                most = FETCHED_BYTES // elements.of(operand.dtype).size
-                near = writer.compare_index("sle", self.parent.extents[self.vector], str(most))
-                ahead = writer.op(f"select i1 {near}, i64 {self.parent.strides[k, self.vector - 1]}, i64 0")
-                found.append((word, writer.element(word, place.pointers[k], ahead)))
+    def _following_row(self, run: RowPhase, place: Position) -> list[tuple[str, str]]:
+        """(word, pointer) of the rows to prefetch for the next point."""
+        writer, found = self.writer, []
+        for k in run.fetched:
+            dtype, word = self.nest.operands[k].dtype, whole(self.nest.operands[k].dtype)
+            most = self.parent.model.fetched_bytes // elements.of(dtype).size
+            near = writer.compare_index("sle", self.parent.extents[self.vector], str(most))
+            ahead = writer.op(f"select i1 {near}, i64 {self.parent.strides[k, self.vector - 1]}, i64 0")
+            found.append((word, writer.element(word, place.pointers[k], ahead)))
         return found
 
     # split nests
 
     def _split(self, place: Position, scalars: Instance) -> None:
         """Mode 0: accumulators of blocks lov..hiv to the partial buffer. Mode 1: combine all, run the other phases."""
-        parent, writer, phase = self.parent, self.writer, self.nest.phases[0]
+        parent, writer, run, phase = self.parent, self.writer, self.schedule.phases[0], self.nest.phases[0]
         point = instances.fresh(scalars, scalars.values)
         parent.run(phase.before, [point], place)
         low, high, mode = parent.range(2), parent.range(3), parent.range(4)
@@ -400,9 +373,7 @@ class RowWriter:
         def block(index: str, before: list[Accumulators]) -> list[Accumulators]:
             """One block. For extrema it starts from the worker's earlier result: combining it twice is harmless."""
             start = writer.index("mul", index, str(BLOCK_LANES))
-            accs = (
-                self._further(phase, base, place, start, before) if shared else self._block(phase, base, place, start)
-            )
+            accs = self._further(run, base, place, start, before) if shared else self._block(run, base, place, start)
             for k, value in enumerate(reduce_tree.flat_accs(accs)):
                 point.memory.store_scalar(value, self._slot(partial, count, k, index))
             return accs

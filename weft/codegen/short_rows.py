@@ -3,26 +3,26 @@
     for blocks of rows: for tiles of lanes: load what all rows of the block share
         for rows of the block: for phase: before; element 0, 1, ... of the body; their tree
 
+Operands whose rows are blocks (``row_blocks``) are read once for all phases, and written after the last element.
+
 The tree is "lanes" of docs/NUMERICS.md, in which each of up to 32 elements has its own accumulator. A long body is
 written once, in a loop that stores the accumulators in stack buffers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import columns, instances, reduce_tree
+from weft.codegen import columns, instances, reduce_tree, row_blocks
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import whole
+from weft.codegen.memory import Memory, whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import ir
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
-
-LONG_BODIES = 100.0  # instructions of an unrolled phase from which it becomes a loop
-ROW_BLOCK = 32  # rows that share loaded lanes; with more, cache lines would be evicted before they are fully written
 
 
 class ShortRowWriter(columns.ColumnWriter):
@@ -31,34 +31,16 @@ class ShortRowWriter(columns.ColumnWriter):
     def __init__(self, parent: NestWriter) -> None:
         super().__init__(parent)
         nest = self.nest
-        assert nest.short is not None and nest.vector is not None
+        assert nest.short is not None and nest.vector is not None and self.schedule.short is not None
         self.extent, self.vector = nest.short, nest.vector
         self.dim = parent.reduced[0]
-        phases = [phase for phase in nest.phases if not self._is_long(phase)]
-        self.shared = [s for phase in phases for s in phase.body if isinstance(s, ir.Load) and self._is_shared(s)]
+        self.chosen = chosen = self.schedule.short
+        self.shared = chosen.shared
         self.rows = "", ""  # first row of the block, and its end
+        self.loaded: dict[int, list[list[Value]]] = {}  # operand -> its elements in the rows of each vector of the tile
         self.held: dict[tuple[int, int], list[Value]] = {}  # (value, element) -> the vectors of the tile
         if self.shared:
             self.hoistable = []  # hoisting is done before the rows are entered
-
-    def _is_apart(self, s: ir.Statement) -> bool:
-        """Whether the lanes of a load or store are not contiguous, and differ between the rows of a block."""
-        if not isinstance(s, ir.Load | ir.Store):
-            return False
-        strides = self.nest.operands[s.operand].strides
-        return strides[self.vector] == ir.RUNTIME and not self._is_shared(s)
-
-    def _is_shared(self, s: ir.Statement) -> bool:
-        """Whether the lanes of a load are not contiguous, and are the same for all rows of a block."""
-        if not isinstance(s, ir.Load) or not self.vector:
-            return False
-        strides = self.nest.operands[s.operand].strides
-        return strides[self.vector] == ir.RUNTIME and not strides[self.vector - 1]
-
-    def _is_long(self, phase: ir.Phase) -> bool:
-        """Whether the body is written once, as a loop. Lanes that are not contiguous cost a load and a shuffle each."""
-        apart = sum(self._is_apart(s) for s in phase.body)
-        return self.extent * (instances.cost(phase.body) + 2.0 * self.extent * apart) > LONG_BODIES
 
     def write(self, place: Position, scalars: Instance) -> None:
         parent = self.parent
@@ -74,17 +56,11 @@ class ShortRowWriter(columns.ColumnWriter):
         low, high = (parent.range(0), parent.range(1)) if row == 0 else ("0", parent.extents[row])
 
         def block(start: str, _: list[str]) -> list[str]:
-            self.rows = start, writer.minimum_index(writer.index("add", start, str(ROW_BLOCK)), high)
+            self.rows = start, writer.minimum_index(writer.index("add", start, str(self.chosen.rows)), high)
             self._vectors(place, scalars, base)
             return []
 
-        writer.loop(low, high, ROW_BLOCK, [], block)
-
-    def _is_heavy(self) -> bool:
-        return False  # with a mask, lanes that are not contiguous would be gathered
-
-    def _tiles(self) -> list[int]:
-        return [1]
+        writer.loop(low, high, self.chosen.rows, [], block)
 
     def _inside(self, tile: list[Instance], place: Position) -> None:
         if not self.shared:
@@ -105,19 +81,63 @@ class ShortRowWriter(columns.ColumnWriter):
 
         self.writer.loop(*self.rows, 1, [], row)
 
+    def point(self, tile: list[Instance], place: Position) -> None:
+        self.loaded = {}
+        super().point(tile, place)
+
     def _reduce(self, phase: ir.Phase, tile: list[Instance], place: Position) -> None:
         """Run a phase element after element, and combine its reductions, if it has any."""
-        if self._is_long(phase):
-            found = self._in_loop(phase, tile, place)
+        rows = self._rows(phase, tile)
+        given = {s.out: self._loaded(s, tile, place) for s in rows if isinstance(s, ir.Load)}
+        stores = {s: [[] for _ in tile] for s in rows if isinstance(s, ir.Store)}
+        number = next(n for n, one in enumerate(self.nest.phases) if one is phase)
+        if (self.chosen.looped_blocks if rows else self.chosen.looped)[number]:
+            found = self._in_loop(phase, tile, place, given, stores)
         else:
-            found = [self._element(phase, tile, place, str(k), self._held(k)) for k in range(self.extent)]
+            found = []
+            for k in range(self.extent):
+                held = [(out, vectors) for (out, at), vectors in self.held.items() if at == k]
+                held += [(out, [values[k] for values in vectors]) for out, vectors in given.items()]
+                vectors = self._element(phase, tile, place, str(k), held, stores)
+                for s, kept in stores.items():
+                    for copy, values in zip(vectors, kept, strict=True):
+                        values.append(copy.values[s.value])
+                found.append(self._accumulators(phase, vectors))
+        for s, kept in stores.items():
+            for copy, values in zip(tile, kept, strict=True):
+                row_blocks.store(copy.memory, values, *self._first(s.operand, copy, place))
+        if any(isinstance(s, ir.Store) for s in (*phase.before, *phase.body)):
+            self.loaded = {}  # a result may be in the place of an operand
         for number, copy in enumerate(tile):
             for which, reduction in enumerate(phase.reductions):
                 total = reduce_tree.fold_few(reduction, copy.emit, [element[number][which] for element in found])
                 copy.values.update(zip(reduction.outs, reduce_tree.finish(reduction, copy.emit, total), strict=True))
 
-    def _held(self, k: int) -> list[tuple[int, list[Value]]]:
-        return [(out, vectors) for (out, at), vectors in self.held.items() if at == k]
+    # whole vectors of rows
+
+    def _rows(self, phase: ir.Phase, tile: list[Instance]) -> list[ir.Load | ir.Store]:
+        """The loads and stores of a phase that are done for all elements together."""
+        if tile[0].memory.lanes.width == 1 or tile[0].mask is not None:
+            return []
+        found = [s for s in phase.body if isinstance(s, ir.Load | ir.Store) and s.operand in self.chosen.blocks]
+        return [s for s in found if s not in self.shared and (isinstance(s, ir.Store) or s.out not in tile[0].values)]
+
+    def _first(self, operand: int, copy: Instance, place: Position) -> tuple[str, str]:
+        """The first element of a vector's first row, and the distance of its rows."""
+        stride, word = self.parent.strides[operand, self.vector], whole(self.nest.operands[operand].dtype)
+        distance = self.writer.index("mul", copy.index or "0", stride)
+        return self.writer.element(word, place.pointers[operand], distance), stride
+
+    def _loaded(self, s: ir.Load, tile: list[Instance], place: Position) -> list[list[Value]]:
+        """For each vector of a tile the elements of its rows."""
+        if s.operand not in self.loaded:
+            dtype, places = self.nest.operands[s.operand].dtype, [self._first(s.operand, c, place) for c in tile]
+            self.loaded[s.operand] = [
+                row_blocks.load(c.memory, dtype, *at, self.extent) for c, at in zip(tile, places, strict=True)
+            ]
+        return self.loaded[s.operand]
+
+    # elements
 
     def _element(
         self,
@@ -125,39 +145,72 @@ class ShortRowWriter(columns.ColumnWriter):
         tile: list[Instance],
         place: Position,
         index: str,
-        held: list[tuple[int, list[Value]]],
-    ) -> list[list[Accumulators]]:
-        """The body at one element: for each vector the accumulators of every reduction."""
+        held: Sequence[tuple[int, list[Value]]],
+        apart: Collection[ir.Statement] = (),
+    ) -> list[Instance]:
+        """The vectors after the body at one element, without the statements ``apart``; values ``held`` are known."""
         vectors = [instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
         for number, copy in enumerate(vectors):
             copy.values.update({out: known[number] for out, known in held})
-        self.parent.run(phase.body, vectors, self.parent.enter(place, self.dim, index, instances.operands(phase.body)))
+        body = [s for s in phase.body if s not in apart] if apart else phase.body
+        self.parent.run(body, vectors, self.parent.enter(place, self.dim, index, ir.operands(body)))
+        return vectors
+
+    def _accumulators(self, phase: ir.Phase, vectors: list[Instance]) -> list[list[Accumulators]]:
+        """For each vector the accumulators of every reduction."""
         return [[reduce_tree.only(r, c.emit, c.values) for r in phase.reductions] for c in vectors]
 
-    def _in_loop(self, phase: ir.Phase, tile: list[Instance], place: Position) -> list[list[list[Accumulators]]]:
-        """The accumulators of all elements, stored in memory by a loop."""
-        writer, memory = self.writer, tile[0].memory
-        kept = [[reduce_tree.identities(r, c.emit) for r in phase.reductions] for c in tile]
-        dtypes = [value.dtype for groups in kept for value in reduce_tree.flat_accs(groups)]
-        words = [whole(dtype) for dtype in dtypes]
-        buffers = [writer.alloca(f"[{self.extent * self.parent.width} x {word}]") for word in words]
-
-        def slot(number: int, index: str) -> str:
-            return writer.element(words[number], buffers[number], writer.index("mul", index, str(self.parent.width)))
+    def _in_loop(
+        self,
+        phase: ir.Phase,
+        tile: list[Instance],
+        place: Position,
+        given: dict[int, list[list[Value]]],
+        stores: dict[ir.Store, list[list[Value]]],
+    ) -> list[list[list[Accumulators]]]:
+        """The accumulators of all elements, which a loop stores in memory, as it does the values for ``stores``."""
+        rows = [(out, [_Buffer(self, values) for values in vectors]) for out, vectors in given.items()]
+        kept: list[_Buffer] = []
 
         def body(index: str, _: list[str]) -> list[str]:
-            values = [
-                v for groups in self._element(phase, tile, place, index, []) for v in reduce_tree.flat_accs(groups)
-            ]
-            for number, value in enumerate(values):
-                memory.store(value, slot(number, index))
+            held = [(out, [buffer.at(index) for buffer in buffers]) for out, buffers in rows]
+            vectors = self._element(phase, tile, place, index, held, stores)
+            values = [v for groups in self._accumulators(phase, vectors) for v in reduce_tree.flat_accs(groups)]
+            values += [copy.values[s.value] for s in stores for copy in vectors]
+            for value in values:
+                kept.append(_Buffer(self, [value]))
+                kept[-1].put(value, index)
             return []
 
-        writer.loop("0", str(self.extent), 1, [], body)
+        self.writer.loop("0", str(self.extent), 1, [], body)
         found = []
         for k in range(self.extent):
-            values = [memory.load(dtype, slot(number, str(k))) for number, dtype in enumerate(dtypes)]
+            values = [buffer.at(str(k)) for buffer in kept]
+            for vectors in reversed(stores.values()):
+                for vector in reversed(vectors):
+                    vector.append(values.pop())
             size = len(values) // len(tile)
             parts = [values[at * size : (at + 1) * size] for at in range(len(tile))]
             found.append([reduce_tree.group_accs(phase.reductions, part) for part in parts])
         return found
+
+
+class _Buffer:
+    """Stack memory for a vector for each element of a row; ``values`` are put there if there are all of them."""
+
+    def __init__(self, parent: ShortRowWriter, values: Sequence[Value]) -> None:
+        self.writer, self.dtype, self.lanes = parent.writer, values[0].dtype, values[0].parts[0].lanes
+        self.memory = Memory(self.lanes, parent.parent.target)
+        self.buffer = self.writer.alloca(f"[{parent.extent * parent.parent.width} x {whole(self.dtype)}]")
+        for k, value in enumerate(values if len(values) == parent.extent else ()):
+            self.put(value, str(k))
+
+    def at(self, index: str) -> Value:
+        return self.memory.load(self.dtype, self._place(index))
+
+    def put(self, value: Value, index: str) -> None:
+        self.memory.store(value, self._place(index))
+
+    def _place(self, index: str) -> str:
+        at = self.writer.index("mul", index, str(self.lanes.width))
+        return self.writer.element(whole(self.dtype), self.buffer, at)

@@ -14,60 +14,28 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import elements, instances
+from weft.codegen import instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import Mask, first_lanes, whole
-from weft.loops import ir
+from weft.loops import elements, ir
+from weft.loops.decisions import Line, Stencil, place_of
+from weft.loops.target_model import PAGE
 
 if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
-    from weft.codegen.nest import NestWriter
-
-PAIR = 2  # rows at a time; more would fall into one set of the L1 cache if rows are a power of two long
-LIGHT = 4.0  # instructions per load up to which loads take most of the time
-TILE_BYTES = 128  # bytes of a row in a tile
-FETCHED_BYTES = 1 << 12  # longest row that is prefetched; for longer ones it was slower
-LINE_BYTES = 1536  # bytes of all lines in registers: three quarters of the registers
-
-Line = tuple[int, int]  # (an operand, how many rows below its own)
 
 
-def pays(parent: NestWriter) -> bool:
-    """Whether rows share loads, and loads are a large part of the work."""
-    statements = parent.nest.phases[0].body
-    loads = [s for s in statements if isinstance(s, ir.Load)]
-    near = any(parent.nest.operands[s.operand].near for s in loads)
-    return near and instances.cost(s for s in statements if isinstance(s, ir.Apply)) <= LIGHT * len(loads)
-
-
-class Stencil:
+class StencilWriter:
     """Writes the loops of one nest."""
 
-    def __init__(self, columns: ColumnWriter, scalars: Instance, base: Instance, outer: Sequence[int]) -> None:
+    def __init__(self, columns: ColumnWriter, scalars: Instance, base: Instance, chosen: Stencil) -> None:
         self.columns, self.parent, self.writer = columns, columns.parent, columns.writer
         self.nest = columns.nest
         self.scalars, self.base = scalars, base
-        self.around, self.dim = outer[:-1], outer[-1]
-        self.rows = 1 if self.parent.target.row_by_row else PAIR
-        self.shifts: dict[Line, set[int]] = {}  # in elements
-        for s in columns.statements:
-            if isinstance(s, ir.Load) and self.nest.operands[s.operand].strides[-1]:
-                for row in range(self.rows):
-                    line, shift = self._place(s.operand, row)
-                    self.shifts.setdefault(line, set()).add(shift)
-        self.unroll = self._unroll()
-
-    def _place(self, operand: int, row: int) -> tuple[Line, int]:
-        """The line that an operand reads in a row of the pair, and its offset in elements."""
-        first, below, shift = self.nest.operands[operand].near or (operand, 0, 0)
-        return (first, below + row if self.nest.operands[first].strides[self.dim] else 0), shift
-
-    def _unroll(self) -> int:
-        """Vectors of a row in a tile."""
-        vectors = [self.parent.width * self.nest.operands[first].dtype.itemsize for first, _ in self.shifts]
-        unroll = max(TILE_BYTES // max(vectors), 1)
-        return unroll if sum(vectors) * (unroll + 1) <= LINE_BYTES else 1
+        self.around, self.dim = range(len(self.nest.dims) - 2), len(self.nest.dims) - 2
+        self.chosen, self.rows, self.unroll = chosen, chosen.rows, chosen.vectors
+        self.shifts = dict(chosen.lines)  # in elements
 
     def write(self, place: Position) -> None:
         parent, writer, dim = self.parent, self.writer, self.dim
@@ -127,12 +95,12 @@ class Stencil:
         The hardware prefetcher stops at the end of a page, and starts again in each row.
         """
         parent, writer, found = self.parent, self.writer, []
-        if not parent.target.row_by_row:
+        if not self.chosen.fetched:
             return found
         for k, operand in enumerate(self.nest.operands):
             if operand.near is None and operand.strides[self.dim] == ir.RUNTIME and operand.strides[-1] == 1:
                 element = elements.of(operand.dtype)
-                most = FETCHED_BYTES // element.size
+                most = PAGE // element.size  # for longer rows it was slower
                 near = writer.compare_index("sle", parent.extents[-1], str(most))
                 below = max([row for first, row in self.shifts if first == k], default=0) + 1
                 ahead = writer.choose_index(near, parent.distance(k, self.dim, str(below)), "0")
@@ -155,7 +123,7 @@ class Stencil:
                 if not isinstance(s, ir.Load) or s.out in tile[0].values:
                     self.parent.run([s], tile, place)
                     continue
-                line, shift = self._place(s.operand, number)
+                line, shift = place_of(self.nest, s.operand, number)
                 if line not in lines:
                     lines[line] = self._line(line, tile, places[0])
                 for copy, value in zip(tile, lines[line][shift], strict=True):
@@ -164,7 +132,7 @@ class Stencil:
     def _line(self, line: Line, tile: Sequence[Instance], place: Position) -> dict[int, list[Value]]:
         """The vectors of a line in a tile, by their distance in elements."""
         least, most, memory = min(self.shifts[line]), max(self.shifts[line]), tile[0].memory
-        if tile[0].mask is not None or least == most or not self._shuffles(line):
+        if tile[0].mask is not None or line not in self.chosen.shuffled:
             return {shift: [self._load(line, shift, copy, place) for copy in tile] for shift in self.shifts[line]}
         # elements that no shift reads may be outside the buffer
         few = first_lanes(self.parent.lanes, str(most - least))
@@ -175,10 +143,6 @@ class Stencil:
             shift: [Value(a.dtype, (memory.window(a.part, b.part, shift - least),)) for a, b in pairs]
             for shift in self.shifts[line]
         }
-
-    def _shuffles(self, line: Line) -> bool:
-        element = elements.of(self.nest.operands[line[0]].dtype)
-        return self.parent.target.avx512 and element.kind in "fiu" and element.bytes >= 4
 
     def _load(self, line: Line, shift: int, copy: Instance, place: Position) -> Value:
         (first, below), writer = line, self.writer

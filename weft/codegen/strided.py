@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import elements
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import V
+from weft.loops import elements
 
 if TYPE_CHECKING:
     from weft.codegen.memory import Mask, Memory
-
-SMALL = (2, 3, 4)
 
 
 def load(

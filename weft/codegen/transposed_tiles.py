@@ -13,37 +13,22 @@ line that starts before the block.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from weft._base.record import Record
-from weft.codegen import elements, instances, register_transpose
+from weft.codegen import instances, register_transpose
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
-from weft.codegen.memory import lanes_below, whole
-from weft.codegen.nontemporal_stores import LINE, bytes_of
-from weft.loops import ir
+from weft.codegen.memory import first_lanes, lanes_below, whole
+from weft.codegen.nontemporal_stores import bytes_of
+from weft.loops import elements, ir
 
 if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
     from weft.codegen.nontemporal_stores import Shift
-
-BLOCK = 32  # lanes of a block: as many rows of the operand are read side by side, each from start to end
-
-
-def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
-    """The dimension u and the operands to transpose; None if there is nothing to transpose."""
-    if nest.vector is None or width == 1 or any(dim.role == "reduced" for dim in nest.dims):
-        return None, []
-    indexed = any(isinstance(s, ir.LoadAt | ir.Update) for s in nest.statements())
-    if indexed or nest.vector + 1 < len(nest.dims):  # there are narrow dimensions inside the vector dimension
-        return None, []
-    strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
-    for dim in reversed(range(len(nest.dims))):
-        transposed = [k for k in strided if nest.operands[k].strides[dim] == 1 and bytes_of(nest, k) <= 16]
-        if transposed and all(o.strides[nest.vector] == 1 for o in nest.operands if o.role == "out"):
-            return dim, transposed
-    return None, []
+    from weft.loops.decisions import Transposed
 
 
 class Block(Record):
@@ -57,29 +42,20 @@ class Block(Record):
 
 
 class Transposer:
-    """Writes the tiles over the lanes and dimension ``dim`` of one nest."""
+    """Writes the tiles over the lanes and another dimension of one nest."""
 
-    def __init__(self, columns: ColumnWriter, dim: int, transposed: list[int]) -> None:
+    def __init__(self, columns: ColumnWriter, chosen: Transposed) -> None:
         self.parent = parent = columns.parent
         self.nest = parent.nest
         self.writer = parent.writer
         self.statements = columns.statements
-        self.maskable = columns.maskable(transposed)
-        # whether rows of whole blocks have separate code
-        self.twice = instances.cost(self.statements) <= instances.SMALL_BODY or not self.maskable
-        self.dim = dim
-        self.transposed = transposed
-        self.lanes = Lanes(self.writer, parent.lanes_of(transposed))
-        self.width = self.lanes.width
-        results = [k for k, operand in enumerate(self.nest.operands) if operand.role == "out"]
-        narrowest = min(bytes_of(self.nest, k) for k in results)
-        self.lead = max(self.width, LINE // narrowest)  # the most lanes by which a row may begin earlier
-        self.size = max(BLOCK, self.lead)
+        self.chosen, self.dim, self.transposed = chosen, chosen.dim, chosen.operands
+        self.lanes = Lanes(self.writer, chosen.lanes)
+        self.width, self.lead, self.size = chosen.lanes, chosen.lead, chosen.block
         self.row = self.lead + self.size  # words of a row of a buffer, starting ``lead`` words before the block
-        words = {k: whole(self.nest.operands[k].dtype) for k in transposed}
-        self.words = words
+        self.words = words = {k: whole(self.nest.operands[k].dtype) for k in self.transposed}
         room = self.width * (self.row + 1)  # vectors may be loaded past the end
-        self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in transposed}
+        self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in self.transposed}
 
     def write(self, place: Position, base: Instance) -> None:
         """All tiles, at the indices of the other dimensions."""
@@ -87,7 +63,7 @@ class Transposer:
         low, high = parent.range(2), parent.range(3)
         start, stop = (parent.range(0), parent.range(1)) if self.dim == 0 else ("0", parent.extents[self.dim])
         shift = None
-        if parent.streams is not None and self.maskable:
+        if parent.streams is not None and self.chosen.masked:
             shift = parent.streams.shift(place, self.dim, low)
         back = writer.choose_index(shift.some, str(self.lead), "0") if shift is not None else "0"
 
@@ -117,7 +93,7 @@ class Transposer:
 
             writer.loop("0", columns, 1, [], row)
 
-        if not self.twice:
+        if not self.chosen.twice:
             rows(lambda inner, at: self._any_row(inner, base, block, last, at))
             return
         whole, part, done = (writer.fresh_label() for _ in range(3))
@@ -162,7 +138,12 @@ class Transposer:
     def _any_row(self, place: Position, base: Instance, block: Block, last: str, row: str) -> None:
         """The body along the lanes of a block that exist, or from the start of the cache line of its first lane."""
         writer, width = self.writer, self.width
-        shift = block.shift.lanes(place, block.first) if block.shift is not None else "0"
+        shift = "0"
+        if block.shift is not None:
+            shift = block.shift.lanes(place, block.first)
+            if self.lead > width:  # the first block has no whole vectors before it
+                is_first = writer.compare_index("eq", block.first, block.low)
+                shift = writer.choose_index(is_first, writer.index("and", shift, str(width - 1)), shift)
         end = writer.minimum_index(writer.index("sub", last, shift), block.high)
 
         def vector(aligned: str, _: list[str]) -> list[str]:
@@ -232,8 +213,11 @@ class Transposer:
         return self.writer.minimum_index(self.writer.index("sub", size, start), str(side))
 
     def _write_block(self, operand: int, at: tuple[str, str], stride: str, size: tuple[str, str], full: str) -> None:
-        """One block from ``at[0]`` to ``at[1]`` in the buffer: in registers if it is ``full``."""
+        """One block from ``at[0]`` to ``at[1]`` in the buffer: in registers if it is ``full`` or loads have masks."""
         writer, word, (source, sink) = self.writer, self.words[operand], at
+        if self.parent.model.masks and bytes_of(self.nest, operand) <= register_transpose.WIDEST:
+            self._shuffle(operand, source, stride, sink, (full, size))
+            return
         whole_block, part, done = (writer.fresh_label() for _ in range(3))
         writer.branch_if(full, whole_block, part)
         writer.label(whole_block)
@@ -261,16 +245,52 @@ class Transposer:
     def _align(self, operand: int) -> int:
         return elements.of(self.nest.operands[operand].dtype).bytes
 
-    def _shuffle(self, operand: int, source: str, stride: str, sink: str) -> None:
-        """Transpose one square block."""
+    def _shuffle(
+        self,
+        operand: int,
+        source: str,
+        stride: str,
+        sink: str,
+        part: tuple[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """Transpose one square block; with ``part`` (whether it is full, else its rows and columns) or part of one."""
         writer, word, side = self.writer, self.words[operand], self._side(operand)
-        size, align = bytes_of(self.nest, operand), self._align(operand)
-        rows, p = [], source
-        for k in range(side):
-            rows.append(writer.op(f"load {register_transpose.row_type(side, size)}, ptr {p}, align {align}"))
-            if k + 1 < side:
-                p = writer.element(word, p, stride)
-        type_, columns = register_transpose.columns(self.lanes, rows, size)
+        type_, align = register_transpose.row_type(side, bytes_of(self.nest, operand)), self._align(operand)
+
+        def plain() -> list[str]:
+            return self._rows(
+                word, source, [stride] * (side - 1), lambda p: writer.op(f"load {type_}, ptr {p}, align {align}")
+            )
+
+        if part is None:
+            rows = plain()
+        else:
+            full, (height, width) = part
+            whole_block, some, done = (writer.fresh_label() for _ in range(3))
+            writer.branch_if(full, whole_block, some)
+            writer.label(whole_block)
+            left = plain()
+            writer.branch(done)
+            writer.label(some)
+            lanes = Lanes(writer, side)
+            mask = first_lanes(lanes, width, few=True).lanes.text
+
+            def masked(p: str) -> str:
+                given = [(f"ptr align {align}", p), (lanes.type("i1"), mask), (type_, "zeroinitializer")]
+                return writer.call(f"llvm.masked.load.{lanes.suffix(word)}.p0", type_, given)
+
+            # the last row is loaded again for those that are not there
+            there = [writer.compare_index("sgt", height, str(k + 1)) for k in range(side - 1)]
+            right = self._rows(word, source, [writer.choose_index(yes, stride, "0") for yes in there], masked)
+            writer.branch(done)
+            writer.label(done)
+            rows = [writer.phi(type_, (a, whole_block), (b, some)) for a, b in zip(left, right, strict=True)]
+        type_, columns = register_transpose.columns(self.lanes, rows, bytes_of(self.nest, operand))
         for k, column in enumerate(columns):
             place = writer.element(word, sink, str(k * self.row))
             writer.line(f"store {type_} {column}, ptr {place}, align {align}")
+
+    def _rows(self, word: str, first: str, steps: Sequence[str], load: Callable[[str], str]) -> list[str]:
+        """A vector at ``first`` and one after each step."""
+        pointers = list(itertools.accumulate(steps, lambda p, step: self.writer.element(word, p, step), initial=first))
+        return [load(p) for p in pointers]

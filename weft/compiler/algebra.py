@@ -240,6 +240,8 @@ COMBINED_BY = {
     lax.reduce_sum_p: lax.add_p, lax.reduce_max_p: lax.max_p, lax.reduce_min_p: lax.min_p,
     lax.reduce_prod_p: lax.mul_p, lax.reduce_and_p: lax.and_p, lax.reduce_or_p: lax.or_p, lax.reduce_xor_p: lax.xor_p,
 }  # fmt: skip
+# reductions to the position of an extremum, and whether the first of two values stays it (NaN: it is one already)
+FIRST_STAYS = {lax.argmax_p: lax.ge_p, lax.argmin_p: lax.le_p}
 LOGIC = {
     lax.not_p: "negation", lax.and_p: "conjunction", lax.or_p: "disjunction",
     lax.reduce_or_p: "anywhere", lax.reduce_and_p: "everywhere",

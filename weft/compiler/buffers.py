@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
+from weft._base.record import NamedTuple
 from weft.compiler import residuals
 from weft.compiler.instructions import DonatedOutput, InputOutput, NewOutput, Output, SameOutput
 from weft.compiler.kernels import Kernels
@@ -28,10 +29,20 @@ def describe(
     copied: Container[int],
 ) -> str:
     """One line for each value of the program and each copy the plan makes."""
-    return "\n".join(_Report(kernels, lowered, donated, out_avals, copied).lines())
+    return "\n".join(MemoryReport(kernels, lowered, donated, out_avals, copied).lines())
 
 
-class _Report:
+class Entry(NamedTuple):
+    """One line of the report: about a value, or a copy that the plan makes of it."""
+
+    variable: Any  # None for lines about results
+    kind: str  # input, new, reused, result, alias, view, copy
+    text: str
+    nbytes: int
+    step: int = -1  # of a copy
+
+
+class MemoryReport:
     """Makes the plan once more and records its decisions."""
 
     def __init__(
@@ -58,18 +69,34 @@ class _Report:
         return self.names.name(variable)
 
     def lines(self) -> list[str]:
-        inputs = [self._input(v, i) for v, i in self.planner.inputs.items()]
-        buffers = [self._buffer(v, b) for v, b in self.planner.buffers.items()]
+        return [*[entry.text for entry in self.entries()], *self.residuals()]
+
+    def entries(self) -> list[Entry]:
+        """Every value in memory, every result that shares memory, every copy."""
+        inputs = [Entry(v, "input", self._input(v, i), v.aval.nbytes) for v, i in self.planner.inputs.items()]
+        buffers = [Entry(v, _kind(b), self._buffer(v, b), b.nbytes) for v, b in self.planner.buffers.items()]
         views = {view.variable for step in self.kernels.steps for view in step.views if view is not None}
         aliases = [
-            f"{self._head(v)}: {'a view, read in' if v in views else 'alias of'} {self._place(source)}"
+            Entry(
+                v,
+                "view" if v in views else "alias",
+                f"{self._head(v)}: {'a view, read in' if v in views else 'alias of'} {self._place(source)}",
+                v.aval.nbytes,
+            )
             for v, source in self.kernels.aliases.items()
         ]
-        copies = [line for number, step in enumerate(self.kernels.steps) for line in self._copies(number, step)]
-        outputs = [line for i, entry in enumerate(self.planned.outputs) for line in self._shared_output(i, entry)]
+        copies = [copy for number, step in enumerate(self.kernels.steps) for copy in self._copies(number, step)]
+        outputs = [
+            Entry(None, "alias", line, entry.aval.nbytes)
+            for i, entry in enumerate(self.planned.outputs)
+            for line in self._shared_output(i, entry)
+        ]
+        return [*inputs, *buffers, *aliases, *outputs, *copies]
+
+    def residuals(self) -> list[str]:
+        """What is stored for the backward pass."""
         stored = {v: self._step(buffer.first) for v, buffer in self.planner.buffers.items()}
-        kept = residuals.describe(self.kernels.jaxpr, stored, self._base, self.name)
-        return [*inputs, *buffers, *aliases, *outputs, *copies, *kept]
+        return residuals.describe(self.kernels.jaxpr, stored, self._base, self.name)
 
     def _base(self, variable: Any) -> Any:
         """The value whose memory this one uses; itself if it is never stored."""
@@ -141,13 +168,14 @@ class _Report:
             return [f"result {position}: alias of result {entry.source}"]
         return []
 
-    def _copies(self, number: int, step: Any) -> list[str]:
-        lines = []
+    def _copies(self, number: int, step: Any) -> list[Entry]:
+        found = []
         for source, target in step.copies:
             if self.planner.slot(source) != self.planner.slot(target) and target.aval.nbytes:
                 what = f"copy of {self._place(source)} to {self._place(target)} before {self._step(number)}"
-                lines.append(f"{what}, {target.aval.nbytes} bytes: {self._why_copied(number, source, target)}")
-        return lines
+                text = f"{what}, {target.aval.nbytes} bytes: {self._why_copied(number, source, target)}"
+                found.append(Entry(source, "copy", text, target.aval.nbytes, number))
+        return found
 
     def _why_copied(self, number: int, source: Any, target: Any) -> str:
         """Why a step cannot write into the memory of ``source``."""
@@ -168,3 +196,9 @@ class _Report:
         if root.last > number:
             return f"{self._step(root.last)} still reads {name}"
         return f"{self._step(number)} also reads {name}"
+
+
+def _kind(buffer: Any) -> str:
+    if buffer.joined is not None:
+        return "reused"
+    return "result" if buffer.root().output >= 0 else "new"

@@ -21,7 +21,7 @@ from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
 from weft.core.cache_keys import KernelKey, kernel_key
 from weft.core.store import KERNELS, Store
-from weft.loops import ir
+from weft.loops import costs, ir
 
 _STATEMENT_BYTES = 600  # measured: bytes of a statement of a nest, without machine code
 
@@ -181,7 +181,7 @@ class Builder:
             return None
         if entry is None or entry.nest is not None:
             return entry
-        return Compiled(entry.kernel, nest, entry.nbytes, codegen.cost(nest), True, digest, entry.reuses)
+        return Compiled(entry.kernel, nest, entry.nbytes, costs.nanoseconds(nest), True, digest, entry.reuses)
 
     def acquire(self) -> None:
         self._lock.acquire()
@@ -219,7 +219,7 @@ def build_all(
     def done(number: int, made: codegen.Object) -> None:
         nest = nests[number]
         kernel = runtime.load_kernel(made.bytes, made.symbol)
-        keep(nest, Compiled(kernel, nest, len(made.bytes), codegen.cost(nest), False, keys.get(nest)))
+        keep(nest, Compiled(kernel, nest, len(made.bytes), costs.nanoseconds(nest), False, keys.get(nest)))
 
     isolated = config.read("compile") == "isolated"  # there is only one child process
     n_threads = 1 if isolated else runtime.Pool.get_threads()

@@ -15,9 +15,10 @@ from typing import Any
 
 from weft.codegen import kernel_chains
 from weft.compiler.instructions import DonatedOutput
-from weft.compiler.link import nanoseconds, split_of
+from weft.compiler.link import nanoseconds
 from weft.compiler.steps import Chain, Plan, Run
 from weft.loops import ir
+from weft.loops.parallel import split_of
 
 MOST = 8  # most kernels of a chain
 SHORT_NS = 10_000.0  # up to this time one worker is as fast as several

@@ -21,7 +21,7 @@ from weft.compiler.product_loops import Loops, StridedOperand
 from weft.core import index_maps, kinds
 from weft.core.index_maps import Affine
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from weft.loops.schedule import LONG, SHORT
+from weft.loops.thresholds import LONG, SHORT
 from weft.operations.contract import contraction_dtype
 
 FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product

@@ -1,6 +1,7 @@
 """Eager evaluation: an operation on concrete operands is a program of one equation, compiled once per types.
 
-Kernels contain no sizes, so that a new shape needs a new plan but no new machine code. Installed as ``core.evaluate``.
+Kernels contain no sizes, so that a new shape needs no new machine code, and for operations of elements and reductions
+only new numbers (``other_sizes``). Installed as ``core.evaluate``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from weft.core import avals, explicit, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
 from weft.dispatch import device_programs, devices, placement
+from weft.dispatch.sized_calls import Sized
 from weft.effects import key_reuse, number_checks, user_primitives
+
+_SIZED = (kinds.Elementwise, kinds.Reduction)  # their parameters name no extents: see ``other_sizes``
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -48,7 +52,7 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     else:
         program = _program(primitive, avals, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
-    if 0 <= place <= 1 or devices.is_remote(place):
+    if devices.is_remote(place) or (0 <= place <= 1 and primitive.result_shardings is None):
         results = program.executable.run([*program.consts, *arrays])
     else:
         out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
@@ -113,10 +117,31 @@ def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> 
     except TypeError:  # an unhashable parameter
         return _compile(primitive, avals, params)
     if found is None:
-        found = _compile(primitive, avals, params)
+        if isinstance(primitive.kind, _SIZED):
+            found = _resized(primitive, avals, params)
+        else:
+            found = _compile(primitive, avals, params)
         if not jaxprs_in_params(params):
             PROGRAMS.add(key, found)
     return found
+
+
+def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """The program of an operation, from that of operands of other sizes if there is one."""
+    found = runtime.size_class(avals)
+    if found is None:
+        return _compile(primitive, avals, params)
+    key = ((primitive, found[0], *params.items()), ("sizes",), config.x64_enabled())
+    family = PROGRAMS.entries.get(key)
+    made = None if family is None else family.at(found[1], avals)
+    if made is not None:
+        return Sized(made[0])
+    program = _compile(primitive, avals, params)
+    if family is None:
+        family = program.family(program.out_avals)
+        PROGRAMS.add(key, family)
+    family.learn(program, found[1])
+    return program
 
 
 def as_array(value: Any, aval: Any) -> Any:
@@ -140,7 +165,7 @@ def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> An
 def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[ClosedJaxpr, str]:
     """The program of one equation (or that which the equation calls), and its name."""
     kind = primitive.kind
-    if isinstance(kind, kinds.Higher):
+    if isinstance(kind, kinds.Higher) and primitive.result_shardings is None:
         inner = kind.inline(params)
         if inner is not None:
             return inner, params.get("name", primitive.name)

@@ -25,7 +25,7 @@ from weft.errors import InternalError
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Node
-from weft.loops.schedule import LONG, SHORT
+from weft.loops.thresholds import LONG, SHORT
 
 DUPLICATE_COST = 2.0  # values up to this cost are recomputed in each of several kernels instead of stored
 LOOK_BACK = 24  # equations searched for the reductions that a value depends on
@@ -156,7 +156,7 @@ class _Fusion:
         if reason is None:
             self._note_users(group, equation)
             return True
-        group.reasons.append(f"{equation.primitive.name} stays outside: {reason}")
+        group.refusals.append((equation, reason))
         return False
 
     # fusable equations

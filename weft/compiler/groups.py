@@ -67,7 +67,7 @@ class Group:
         self.step: Any = None  # an equation that is not a kernel
         self.picks = False  # it gathers from rows that another kernel reduces
         self.chooses = False  # it reads pieces of assembled arrays at every point
-        self.reasons: list[str] = []
+        self.refusals: list[tuple[JaxprEqn, str]] = []
 
     def leader(self) -> Group:
         group = self
@@ -533,7 +533,7 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
     group.reductions += other.reductions
     group.equations.update(other.equations)
     group.cost += other.cost
-    group.reasons += other.reasons
+    group.refusals += other.refusals
     group.chooses |= other.chooses
     other.merged_into = group
     return True

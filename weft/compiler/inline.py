@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from types import CodeType
 
 from weft.compiler import expansions, unrolled_loops
 from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.core import kinds
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, jaxprs_in_params, joined_effects
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, joined_effects
 from weft.core.rewrite import Splicer
 from weft.effects import user_primitives
 
@@ -37,7 +38,10 @@ def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         inner = kind.inline(params)
         if inner is None:
             raise NotImplementedError(f"[compile] {eqn.primitive.name} cannot be compiled yet.")
-        return splicer.splice(inner, eqn.invars)
+        caller = inner.jaxpr.memoize("traced_at", _traced_at)
+        # a function of weft's own is traced once for all its callers: its equations belong to the line of this call
+        is_own = caller is not None and caller.co_name != params.get("name")
+        return splicer.splice(inner, eqn.invars, eqn.source if is_own else None)
     if isinstance(kind, kinds.Opaque):
         return splicer.splice(_lowered(eqn), eqn.invars, eqn.source)
     if isinstance(kind, kinds.Identity):
@@ -56,6 +60,13 @@ def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
     if function is None:
         return None
     return splicer.splice(expansions.of_equation(eqn, function), eqn.invars, eqn.source)
+
+
+def _traced_at(jaxpr: Jaxpr) -> CodeType | None:
+    """The code in which all equations of a program were recorded, if they were at one instruction of it."""
+    places = {equation.source[:2] if equation.source is not None else None for equation in jaxpr.eqns}
+    place = places.pop() if len(places) == 1 else None
+    return None if place is None else place[0]
 
 
 def _resolved(eqn: JaxprEqn, kind: kinds.Resolve) -> ClosedJaxpr:

@@ -81,7 +81,7 @@ def kernel_of(group: Group) -> Kernel:
         nodes=nodes,
         dynamic=group.dynamic,
         outputs=outputs,
-        reasons=tuple(dict.fromkeys(group.reasons)),
+        refusals=tuple(group.refusals),
     )
 
 

@@ -10,21 +10,15 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import codegen
 from weft._base import target
 from weft.compiler import cache
 from weft.compiler.instructions import Instruction, Kernel, Nested, Routine
 from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run
 from weft.core.jaxpr import ClosedJaxpr
-from weft.loops import ir
-from weft.loops.schedule import BLOCK, BLOCK_ROWS, Lowered
+from weft.loops import costs, ir
+from weft.loops.parallel import partial_bytes, split_at, split_of
+from weft.loops.schedule import Lowered
 
-VECTOR_GRAIN = 16  # chunks of a split vector dimension are multiples of so many vectors
-COLUMN_GRAIN = 4  # the same if every point has reduced dimensions
-WIDE_GRAIN = 16  # and if there are enough columns
-ENOUGH_BLOCKS = 8  # blocks of rows, enough for the threads
-LIGHT = 8.0  # cost of the operations at a point
-ENOUGH_CHUNKS = 16  # points of the first dimension from which it is split instead of the vector dimension
 UNKNOWN_TRIPS = 1000  # assumed iterations of a loop that ends by a condition
 
 Split = tuple[str, int, int, float, int, int, int, int]  # the fields of a Kernel from ``split`` on
@@ -41,13 +35,13 @@ def instructions(
         if isinstance(entry, Run):
             low, kernel = entry.lowered, next(compiled)
             if kernel is not latest[0] or low.extents is not latest[1] or low.outer is not latest[2]:
-                latest = kernel, low.extents, low.outer, _split(low, kernel)  # equal calls follow each other
+                latest = kernel, low.extents, low.outer, _split_call(low, kernel)  # equal calls follow each other
             made.append(_kernel(entry, kernel, latest[3]))
         elif isinstance(entry, Chain):
             made.append(_chain(entry, next(compiled).kernel))
         elif isinstance(entry, FusedEpilogue):
             kernel = next(compiled)
-            epilogue = _kernel(entry.run, kernel, _split(entry.run.lowered, kernel))
+            epilogue = _kernel(entry.run, kernel, _split_call(entry.run.lowered, kernel))
             made.append(entry.product._replace(form=entry.form, epilogue=epilogue))
         elif isinstance(entry, Native):
             made.append(_routine(entry, next(compiled)))
@@ -70,23 +64,26 @@ def _kernel(entry: Run, compiled: cache.Compiled, split: Split) -> Kernel:
     return Kernel(compiled.kernel, entry.operands, entry.lowered.params, entry.outer, *split)
 
 
-def _split(low: Lowered, compiled: cache.Compiled) -> Split:
+def _split_call(low: Lowered, compiled: cache.Compiled) -> Split:
+    return split_call(low.nest, low.extents, low.points, compiled.ns_per_point)
+
+
+def split_call(nest: ir.Nest, extents: Sequence[int], points: int, ns_per_point: float) -> Split:
     """How the runtime may split a call of a kernel, its cost, and its scratch memory."""
-    nest, extents = low.nest, low.extents
-    split, extent, grain = split_of(low)
+    split, extent, grain = split_at(nest, extents)
     first = extents[0] if extents else 1
     vector = extents[nest.vector] if nest.vector is not None else 1
     blocks = extent if split == "blocks" else 0
     return (
-        split, extent, grain, low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents),
-        partial_bytes(low, blocks), first, vector,
+        split, extent, grain, points * ns_per_point, costs.scratch_bytes(nest, extents),
+        partial_bytes(nest, extents, blocks), first, vector,
     )  # fmt: skip
 
 
 def _chain(entry: Chain, kernel: Any) -> Kernel:
     """A chain of kernels as one kernel: the parameters one after the other, and where each begins."""
     begins = 1 + len(entry.runs) * ir.CHAIN_WORDS
-    scratch = max(codegen.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
+    scratch = max(costs.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
     partial_at = -(-scratch // 64) * 64
     words, blocks, partial = [entry.block], b"", 0
     for run in entry.runs:
@@ -98,7 +95,7 @@ def _chain(entry: Chain, kernel: Any) -> Kernel:
         whole = (0, low.extents[0] if low.extents else 1, 0, n_blocks or vector)
         words += [begins + len(blocks) // 8, factor, *whole, partial_at]
         blocks += low.params
-        partial = max(partial, partial_bytes(low, n_blocks))
+        partial = max(partial, partial_bytes(low.nest, low.extents, n_blocks))
     params = struct.pack(f"<{len(words)}q", *words) + blocks
     places = tuple([place for run in entry.runs for place in run.operands])
     cost = math.fsum([nanoseconds(run) for run in entry.runs])
@@ -108,40 +105,4 @@ def _chain(entry: Chain, kernel: Any) -> Kernel:
 
 
 def nanoseconds(run: Run) -> float:
-    return run.lowered.points * codegen.cost(run.lowered.nest)
-
-
-def split_of(low: Lowered) -> tuple[str, int, int]:
-    """(the dimension that the runtime may split, its extent, the grain of chunks)."""
-    nest, extents = low.nest, low.extents
-    if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
-        return "blocks", -(-extents[0] // BLOCK), 1
-    if nest.split:  # split rows if there are few columns, or many with a body so cheap that whole rows are read as fast
-        blocks, chunks = -(-extents[1] // BLOCK_ROWS), -(-extents[0] // (nest.width * COLUMN_GRAIN))
-        if blocks > max(chunks, 1) or (blocks >= ENOUGH_BLOCKS and _is_light(nest)):
-            return "blocks", blocks, 1
-    if not nest.dims or nest.dims[0].role == "reduced":
-        return "none", 0, 1
-    vector = nest.vector if nest.vector is not None and nest.dims[nest.vector].role == "parallel" else None
-    if vector == 0 and len(nest.dims) > 1:  # each column takes long
-        grain = WIDE_GRAIN if extents[0] >= 4 * WIDE_GRAIN * nest.width else COLUMN_GRAIN
-        return "vector", extents[0], nest.width * grain
-    if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
-        return "vector", extents[vector], nest.width * VECTOR_GRAIN
-    return "first", extents[0], 1
-
-
-def _is_light(nest: ir.Nest) -> bool:
-    """Whether a point, and the end of a column, take only a few instructions."""
-    statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
-    return sum(s.kind.cost for s in statements if isinstance(s, ir.Apply)) <= LIGHT
-
-
-def partial_bytes(low: Lowered, blocks: int) -> int:
-    """Bytes of the accumulators that a split nest leaves between its two passes."""
-    nest = low.nest
-    if not nest.split:
-        return 0
-    count = sum(len(reduce.accumulators) for phase in nest.phases for reduce in phase.reductions)
-    columns = low.extents[0] if nest.dims[0].role == "parallel" else 1
-    return count * blocks * columns * 16
+    return run.lowered.points * costs.nanoseconds(run.lowered.nest)

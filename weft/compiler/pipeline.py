@@ -30,6 +30,7 @@ from weft.compiler import (
     fuse,
     instructions,
     link,
+    other_sizes,
     plan,
     progress,
     steps,
@@ -45,7 +46,7 @@ from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
-from weft.loops import lower, printer, routine, routine_printer, schedule
+from weft.loops import costs, lane_tiles, lower, printer, routine, routine_printer, schedule, schedule_printer
 from weft.loops.schedule import Lowered
 
 _log = logging.getLogger("weft.compiler")
@@ -96,6 +97,10 @@ class Program:
     @property
     def lowered(self) -> list[Lowered | None]:
         return self.forms.lowered
+
+    def family(self, out_avals: Sequence[Any]) -> other_sizes.Family:
+        """What makes programs at other sizes, with results of such types, once it has learned this one."""
+        return other_sizes.Family(out_avals)
 
     def with_consts(self, closed: ClosedJaxpr) -> Program:
         """The same program for the constants of an equal jaxpr."""
@@ -163,7 +168,7 @@ class Program:
         moved, flops, nanoseconds = 0.0, 0.0, 0.0
         for run in self.plan.runs():
             moved += bytes_moved(run.lowered)
-            nanoseconds += run.lowered.points * codegen.cost(run.lowered.nest)
+            nanoseconds += run.lowered.points * costs.nanoseconds(run.lowered.nest)
             flops += run.lowered.points * operations_per_point(run.lowered)
         for product in self.plan.products():
             dims = (*product.batch, *product.rows, *product.columns, *product.summed)
@@ -199,14 +204,22 @@ def operations_per_point(low: Lowered) -> float:
 
 
 def compile_jaxpr(
-    closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = (), shares: bool = False
+    closed: ClosedJaxpr,
+    *,
+    name: str = "program",
+    donated: tuple[bool, ...] = (),
+    shares: bool = False,
+    anew: bool = False,
 ) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters.
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
+    ``anew``: compile even what was compiled before, for a report that shows the lines of this program.
     """
     closed = explicit.erased(closed)
     copied = copied_results.copied_results(closed.jaxpr, shares)
+    if anew:
+        return compile_new(closed, name, donated, copied).with_consts(closed)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
     found = PROGRAMS.find(key)
     if found is not None:
@@ -284,8 +297,10 @@ def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
 
 def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
+    alone = kernels.steps[0].kernel if len(drafts) == 1 else None
+    sized = alone is not None and all(map(other_sizes.is_general, alone.equations))
     return [
-        schedule.schedule(step.kernel, draft, lanes) if step.kernel and draft else None
+        schedule.schedule(step.kernel, draft, lanes, sized) if step.kernel and draft else None
         for step, draft in zip(kernels.steps, drafts, strict=True)
     ]
 
@@ -299,7 +314,9 @@ def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
 
 
 def _loops_text(nest: Any) -> str:
-    return routine_printer.text(nest) if isinstance(nest, routine.Routine) else printer.text(nest)
+    if isinstance(nest, routine.Routine):
+        return routine_printer.text(nest, lane_tiles.text(nest, target.host()) if nest.lanes else "")
+    return printer.text(nest, schedule_printer.text(nest, target.host()))
 
 
 def _nest_of(entry: Any) -> Any:

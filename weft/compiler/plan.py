@@ -141,6 +141,7 @@ class Planner:
         self.buffers: dict[Any, _Buffer] = {}
         self.input_last = [-1] * len(self.inputs)
         self.instructions: list[Any] = []
+        self.origins: list[int] = []  # the step of each instruction, for reports
         self.repeated: list[Any] = []  # copies of results that are results a second time
         self.dynamic: dict[Any, tuple[int, int]] = {}
         self.epilogues = epilogues(kernels.steps, lowered, jaxpr.outvars, self.base)
@@ -162,6 +163,7 @@ class Planner:
         temps, arena = self._pack()
         for number, step in enumerate(self.kernels.steps):
             self._instruct(number, step)
+            self.origins += [number] * (len(self.instructions) - len(self.origins))
         return Plan(len(self.inputs), outputs, temps, arena, [*self.instructions, *self.repeated])
 
     # lifetimes

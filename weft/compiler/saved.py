@@ -200,7 +200,7 @@ def _executable(reader: ProgramReader, program: Any) -> Any:
     here = backend.platform_version
     if here != version:
         raise ValueError(f"the plugin {platform} that compiled it was {version!r}, here it is {here!r}")
-    options = lazy.device_programs.compile_options(device.id)
+    options = lazy.device_programs.compile_options(device)
     native = backend.native.deserialize(content, options, device.number)
     inputs, outputs = [tuple([reader.avals[number] for number in numbers]) for numbers in (in_avals, out_avals)]
     return runtime.device_executable(native, inputs, outputs, name)

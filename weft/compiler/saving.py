@@ -12,7 +12,7 @@ from typing import Any
 from weft import codegen, dtypes
 from weft._base import target
 from weft.compiler import cache, disk, pipeline, saved, stored
-from weft.dispatch import devices, portable
+from weft.dispatch import devices, executables, portable
 from weft.dispatch.ahead_of_time import Compiled
 from weft.dispatch.identity import Refusal
 
@@ -66,12 +66,12 @@ def to_bytes(compiled: Compiled) -> bytes:
     arguments, bound = compiled.parts()
     writer = _Writer()
     try:
-        program = _program(writer, bound.program, bound.place)
+        program = _program(writer, bound)
         consts = writer.consts([_on_host(const) for const in bound.consts])
         facts = (
             arguments.trace.name, compiled.saved_trees(), [writer.aval(aval) for aval in arguments.avals],
             [writer.aval(aval) for aval in arguments.trace.out_avals], bound.kept, arguments.donated, bound.donated,
-            arguments.paths(), *_device(bound.place), bound.place & 1,
+            arguments.paths(), *_device(bound), bound.place & 1,
         )  # fmt: skip
         types = list(map(portable.aval, writer.avals))
         for aval in writer.avals:
@@ -90,20 +90,23 @@ def _on_host(const: Any) -> Any:
     return const if not devices.is_remote(const.place) else const.to_device(devices.CPU)
 
 
-def _device(place: Any) -> tuple[str, int]:
-    """(platform, number in it) of the device of a place."""
-    if type(place) is not int:
+def _device(bound: executables.Compiled) -> tuple[str, int]:
+    """(platform, number in it) of the device that a program is for."""
+    if type(bound.place) is not int:
         raise Refusal("its results lie on several devices")
-    device: Any = devices.device_at(place)
-    return ("cpu" if not devices.is_remote(place) else device.client.platform), device.id
+    device: Any = getattr(bound.program, "device", devices.CPU)
+    backend = device.client
+    return (device.platform if backend is None else backend.platform), device.id
 
 
-def _program(writer: _Writer, program: Any, place: Any) -> Any:
+def _program(writer: _Writer, bound: executables.Compiled) -> Any:
+    program = bound.program
     if isinstance(program, pipeline.Program):
         return writer.program(program)
-    if type(place) is int and devices.is_remote(place):
-        backend: Any = devices.device_at(place).client
+    if hasattr(program, "steps"):
+        raise Refusal("it has steps on the host, which call Python or libraries of this process")
+    if hasattr(program, "native"):
         numbers = [[writer.aval(aval) for aval in avals] for avals in (program.in_avals, program.out_avals)]
         content = program.native.serialize()
-        return ("plugin", *_device(place), backend.platform_version, content, program.name, *numbers)
+        return ("plugin", *_device(bound), program.platform_version, content, program.name, *numbers)
     raise Refusal("it came from a file or from the cache on disk, of which only machine code is left")

@@ -1,4 +1,4 @@
-"""Lowers sorts to native instructions: sorts of values alone, and of rows with other operands if short or many.
+"""Lowers sorts to native instructions: of values alone, by a key packed with its position, of short or many rows.
 
 An operand that counts along the sorted axis is not read, an unused result is not written. Argsort of f32[5,4]::
 
@@ -26,6 +26,7 @@ from weft.core.rewrite import Index, Makers
 # most elements of a row, or of all rows, sorted natively with positions: Python's sort uses threads within longer rows
 ROW, FEW = 1 << 10, 1 << 11
 MANY, LONG = 8, 1 << 16  # so many rows of one key are divided among threads, up to this length
+_PACKED = (2, 4)  # bytes of a key that is sorted in one word with its position, a long row on all threads
 _SIZES = (1, 2, 4, 8, 16)  # bytes of an element that are moved natively
 _POSITIONS = frozenset(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
 _COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
@@ -91,7 +92,8 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
     sources = operands if found.moved is None else [operands[k] for k in found.moved]
     is_alone = len(keys) == 1 and list(sources) == list(operands[:1]) and len(results) == 1
     is_shared_out = len(keys) == 1 and found.largest is None and size // n >= MANY and n <= LONG
-    if not is_alone and not is_shared_out and size > FEW and n > ROW:
+    is_packed = len(keys) == 1 and found.largest is None and keys[0][2] in _PACKED
+    if not is_alone and not is_packed and not is_shared_out and size > FEW and n > ROW:
         return None
     moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
     counts = results[-1] if len(results) > len(sources) else None

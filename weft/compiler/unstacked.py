@@ -103,7 +103,7 @@ class _Members:
             self.made[first.number] += first.length
         elif _reduces(equation, first.dim):
             self.reduced.add(first.number)
-            self.made[first.number] += 2 * first.length
+            self.made[first.number] += (2 if equation.primitive in algebra.COMBINED_BY else 6) * first.length
         else:
             self._fail(read)
 
@@ -141,7 +141,10 @@ def _takes_apart(equation: JaxprEqn, dim: int, of: dict[Var, _Stack]) -> bool:
 
 def _reduces(equation: JaxprEqn, dim: int) -> bool:
     """Whether a stack is reduced along its dimension."""
-    return equation.primitive in algebra.COMBINED_BY and equation.primitive.kind.axes(equation.params) == (dim,)
+    if equation.primitive in algebra.FIRST_STAYS and equation.invars[0].aval.dtype.kind == "c":
+        return False
+    known = equation.primitive in algebra.COMBINED_BY or equation.primitive in algebra.FIRST_STAYS
+    return known and equation.primitive.kind.axes(equation.params) == (dim,)
 
 
 def _apart(builder: rewrite.Builder, equation: JaxprEqn, stack: _Stack, i: int, pieces: dict[Var, list[Atom]]) -> Atom:
@@ -164,6 +167,9 @@ def _combined(builder: rewrite.Builder, equation: JaxprEqn, values: Sequence[Ato
     """The reduction of a stack as operations on its arrays."""
     kind, out, operand = equation.primitive.kind, equation.outvars[0], equation.invars[0]
     (axis,) = kind.axes(equation.params)
+    if equation.primitive in algebra.FIRST_STAYS:
+        _position(builder, equation, [builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values])
+        return
     ((dtype, _),) = kind.accumulators([operand.aval], equation.params)
     combine = algebra.COMBINED_BY[equation.primitive]
     parts = [builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values]
@@ -182,6 +188,32 @@ def _combined(builder: rewrite.Builder, equation: JaxprEqn, values: Sequence[Ato
             parts[0] = builder.bind(combine, parts[0], part)[0]
     _converted(builder, parts[0], out.aval.dtype)
     builder.eqns[-1] = builder.eqns[-1].replace(outvars=[out])  # the last operation, or its conversion
+
+
+def _position(builder: rewrite.Builder, equation: JaxprEqn, parts: Sequence[Atom]) -> None:
+    """The position of the extremum of these arrays: the first of equals, and the first NaN before all."""
+    out, stays = equation.outvars[0], algebra.FIRST_STAYS[equation.primitive]
+    scalar = out.aval.update(shape=(), weak_type=False)
+    places = [
+        builder.bind(
+            lax.broadcast_in_dim_p,
+            Literal(out.aval.dtype.type(k), scalar),
+            shape=out.aval.shape,
+            broadcast_dimensions=(),
+            sharding=None,
+        )[0]
+        for k in range(len(parts))
+    ]
+    best, at = parts[0], places[0]
+    for part, place in zip(parts[1:], places[1:], strict=True):
+        (kept,) = builder.bind(stays, best, part)
+        if np.dtype(best.aval.dtype).kind in "fV":
+            (is_nan,) = builder.bind(lax.ne_p, best, best)
+            (kept,) = builder.bind(lax.or_p, kept, is_nan)
+        if part is not parts[-1]:
+            (best,) = builder.bind(lax.select_n_p, kept, part, best)
+        (at,) = builder.bind(lax.select_n_p, kept, place, at)
+    builder.eqns[-1] = builder.eqns[-1].replace(outvars=[out])
 
 
 def _converted(builder: rewrite.Builder, atom: Atom, dtype: Any) -> Atom:

@@ -18,7 +18,7 @@ from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Node
-from weft.loops.schedule import LONG
+from weft.loops.thresholds import LONG
 
 MOST_PIECES = 4  # of an array in short rows; each costs a load and a choice for every vector
 SHORT_ROW = 16  # elements of a row whose pieces are read at every point

@@ -141,8 +141,16 @@ def converted_outputs(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
 
 
 def same_type(left: Any, right: Any) -> bool:
-    """Equal shapes and dtypes; weakness does not count."""
-    return left is right or (left.shape == right.shape and left.dtype == right.dtype)
+    """Equal shapes, dtypes, shardings and axes along which values vary; weakness does not count."""
+    if left is right:
+        return True
+    same = left.shape == right.shape and left.dtype == right.dtype and varying_axes(left) == varying_axes(right)
+    return same and getattr(left, "explicit_sharding", None) is getattr(right, "explicit_sharding", None)
+
+
+def varying_axes(aval: Any) -> tuple[Any, ...]:
+    """The mesh axes along which values of a type differ."""
+    return getattr(aval, "varying", ())
 
 
 def check_boolean_result(body: Body, function_name: str) -> None:

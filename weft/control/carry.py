@@ -12,8 +12,9 @@ from typing import Any
 
 from weft import runtime
 from weft._base.record import Record
-from weft.control.bodies import Body, same_type
+from weft.control.bodies import Body, same_type, varying_axes
 from weft.core import avals as avals_module
+from weft.core import varying
 from weft.dispatch import signature
 from weft.operations import convert
 
@@ -29,10 +30,12 @@ def settled(
     tree: Any,
     what: str,
     names: Callable[[], list[str]],
+    own: bool = False,
 ) -> tuple[Body, list[Any]]:
     """(the body traced on the final types, the initial values converted to them).
 
-    ``trace(avals)`` gives the body, the structure and the types of the state it returns.
+    ``trace(avals)`` gives the body, the structure and the types of the state it returns. In loops of weft's ``own``
+    functions, whose initial values are often constants, these vary along the mesh axes along which the state does.
     """
     body, out_tree, out_avals = trace(avals)
     check_structure(tree, out_tree, what, names)
@@ -45,17 +48,25 @@ def settled(
         avals = promoted
         body, out_tree, out_avals = trace(avals)
         check_structure(tree, out_tree, what, names)
+    while own and any(map(_more_axes, avals, out_avals)):  # ends: there are only so many axes
+        values = [varying.widened(value, varying_axes(after)) for value, after in zip(values, out_avals, strict=True)]
+        avals = [avals_module.get_aval(value) for value in values]
+        body, out_tree, out_avals = trace(avals)
     check_types(avals, out_avals, what, names)
     return body, values
 
 
+def _more_axes(before: Any, after: Any) -> bool:
+    return not set(varying_axes(after)) <= set(varying_axes(before))
+
+
 def _promoted(before: Any, after: Any) -> Any:
     """The type of a weakly typed initial value for which the body returned another dtype."""
-    if same_type(before, after) or not before.weak_type or before.shape != after.shape:
+    if same_type(before, after) or not before.weak_type or before.shape != after.shape or before.dtype == after.dtype:
         return before
     if _CATEGORIES.index(before.dtype.kind) > _CATEGORIES.index(after.dtype.kind):
         return before
-    return runtime.ShapedArray(before.shape, after.dtype)
+    return before.update(dtype=after.dtype, weak_type=False)
 
 
 def check_structure(before: Any, after: Any, what: str, names: Callable[[], list[str]]) -> None:
@@ -151,8 +162,13 @@ def check_types(before: Sequence[Any], after: Sequence[Any], what: str, names: C
             f"The input carry {named} has type {_long(old)} but the corresponding output carry component has type "
             f"{_long(new)}, so {difference(old, new)}."
         )
+    cure = TYPE_CURE
+    for _, old, new in changed:
+        missing = tuple([name for name in varying_axes(new) if name not in varying_axes(old)])
+        if missing:
+            cure = f"Apply lax.pcast(..., {missing}, to='varying') to the initial value of that part of the carry."
     raise TypeError(
-        f"{what} carry input and carry output must have equal types, but they differ:\n\n{listed(lines)}\n\n{TYPE_CURE}"
+        f"{what} carry input and carry output must have equal types, but they differ:\n\n{listed(lines)}\n\n{cure}"
     )
 
 
@@ -163,6 +179,8 @@ def difference(old: Any, new: Any) -> str:
         parts.append("the dtypes do not match")
     if old.shape != new.shape:
         parts.append("the shapes do not match")
+    if varying_axes(old) != varying_axes(new):
+        parts.append("the mesh axes along which they vary do not match")
     return " and ".join(parts)
 
 

@@ -75,14 +75,8 @@ def ragged_dot_general(
     TypeError for dimensions that do not fit, NotImplementedError for a ``group_offset``.
     """
     if out_sharding is not None:
-        return placed(
-            lambda: ragged_dot_general(
-                lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset
-            ),
-            out_sharding,
-            "ragged_dot_general",
-            "out_sharding",
-        )
+        args = (lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset)
+        return placed(lambda: ragged_dot_general(*args), out_sharding, "ragged_dot_general")
     if group_offset is not None:
         raise NotImplementedError("[ragged_dot_general] group_offset is not implemented")
     lhs, rhs, sizes = (x if hasattr(x, "ndim") else np.asarray(x) for x in (lhs, rhs, group_sizes))

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import config, errors, runtime
+from weft._base import lazy
 from weft.control import bodies, carry
 from weft.control.bodies import Body
-from weft.core import explicit, kinds
+from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
-from weft.dispatch import flat_functions
+from weft.dispatch import flat_functions, function_names
 from weft.operations import assemble, shape
 
 
@@ -68,14 +69,14 @@ def element_aval(aval: Any, length: int) -> Any:
     if not aval.shape or aval.shape[0] != length:
         return None
     if aval.explicit_sharding is not None:
-        return explicit.without_dimension(aval, 0)
+        return lazy.explicit.without_dimension(aval, 0)
     return aval.update(shape=aval.shape[1:])
 
 
 def stacked_aval(aval: Any, length: int) -> Any:
     if aval.explicit_sharding is not None:
-        return explicit.with_dimension(aval, 0, length)
-    return runtime.ShapedArray((length, *aval.shape), aval.dtype, aval.weak_type)
+        return lazy.explicit.with_dimension(aval, 0, length)
+    return aval.update(shape=(length, *aval.shape))
 
 
 def scan(
@@ -131,7 +132,7 @@ def scan_named(
         return body, state_tree, body.out_avals[: state_tree.num_leaves]
 
     names = shown or carry.argument_paths(f, (tree, xs_tree), 0)
-    body, values = carry.settled(trace, values, avals, tree, "scan body function", names)
+    body, values = carry.settled(trace, values, avals, tree, "scan body function", names, function_names.is_own(f))
     outs = _bind(body, values, inputs, length, reverse, unroll)
     ys_tree = body.out_tree.children()[1]
     state = runtime.tree_unflatten(tree, outs[: len(values)])

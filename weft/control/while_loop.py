@@ -22,6 +22,7 @@ from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
+from weft.dispatch import function_names
 from weft.errors import TracerBoolConversionError
 from weft.operations import arithmetic, convert, logic
 
@@ -105,7 +106,9 @@ def _loop(
     names = carry.argument_paths(body_fun, (tree,), 0) if adapt is None else _state_names(init_val)
     cond = bodies.trace_body(cond_fun, in_tree, avals, "while_cond")
     bodies.check_boolean_result(cond, "cond_fun")
-    body, values = carry.settled(trace, values, avals, tree, "while_loop body function", names)
+    body, values = carry.settled(
+        trace, values, avals, tree, "while_loop body function", names, function_names.is_own(body_fun)
+    )
     settled = body.closed.in_avals[len(body.captured) :]
     if settled != avals:
         cond = bodies.trace_body(cond_fun, in_tree, settled, "while_cond")

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import config, dtypes, errors, runtime
 from weft._base import lazy
+from weft._base.record import NamedTuple
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -224,7 +225,7 @@ def short_text(aval: Any) -> str:
     """``f32[3,4]``, as in printed jaxprs."""
     if type(aval) is not ShapedArray:
         return aval.str_short(short_dtypes=True)
-    if aval.explicit_sharding is not None:
+    if aval.explicit_sharding is not None or aval.varying:
         return aval.str_short(short_dtypes=True)
     return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
 
@@ -233,7 +234,7 @@ def long_text(aval: Any) -> str:
     """``float32[3,4]``, as in error messages; weakness is not shown."""
     if type(aval) is not ShapedArray:
         return str(aval)
-    if aval.explicit_sharding is not None:
+    if aval.explicit_sharding is not None or aval.varying:
         return aval.str_short(short_dtypes=False)
     return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
 
@@ -247,12 +248,21 @@ class _ShortNames(dict[Any, str]):
 _short_dtype_names = _ShortNames()
 
 
+class ManualAxisType(NamedTuple):
+    """JAX's description of how values differ between devices; weft has no types of partial sums."""
+
+    varying: frozenset[Any]
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
+
+
 # JAX's methods and attributes of types; those of tangents are set by core.tangents
 _JAX: dict[str, Any] = {
     "normalize": lambda aval: aval.strip_weak_type(),
     "update_weak_type": lambda aval, weak_type: aval.update(weak_type=weak_type),
     "is_high": False,
-    "vma": frozenset(),
+    "vma": property(lambda aval: frozenset(aval.varying)),
+    "mat": property(lambda aval: ManualAxisType(frozenset(aval.varying))),
     "sharding": property(lambda aval: lazy.submodule("weft.core.explicit").of_type(aval)),
 }
 for _name, _value in _JAX.items():

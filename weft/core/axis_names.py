@@ -20,12 +20,24 @@ from weft.core.jaxpr import jaxprs_in_params
 
 
 class Axis(NamedTuple):
-    """A mapped dimension: its extent, and its name if it has one."""
+    """A mapped dimension: its extent, its name if it has one, and the mesh axes along which it lies (JAX's word)."""
 
     size: int
     name: Hashable | None = None
+    spmd_name: tuple[Hashable, ...] | None = None
 
-    spmd_name = explicit_mesh_axis = None  # JAX's words for axes of meshes of devices
+    explicit_mesh_axis = None  # JAX's word
+
+
+class ManualExtent(int):
+    """The extent of an axis of a mesh whose shards the program inside works on; equal only to its like, so that traces
+    inside a ``shard_map`` are told apart from those under a ``vmap`` of the same name."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is ManualExtent and int(self) == int(other)
+
+    def __hash__(self) -> int:
+        return hash((ManualExtent, int(self)))
 
 
 class NamedAxis(Effect):
@@ -63,6 +75,11 @@ def _find(name: Hashable) -> int | None:
     return None
 
 
+def is_manual(name: Hashable) -> bool:
+    """Whether a bound name is that of a mesh axis."""
+    return type(_find(name)) is ManualExtent
+
+
 def size(names: Iterable[Hashable]) -> int:
     """The product of the extents of named axes; NameError for a name that is not bound."""
     extents = []
@@ -70,7 +87,7 @@ def size(names: Iterable[Hashable]) -> int:
         extent = _find(name)
         if extent is None:
             raise NameError(f"unbound axis name: {name}")
-        extents.append(extent)
+        extents.append(int(extent))
     return math.prod(extents)
 
 
@@ -81,7 +98,7 @@ def check(names: Iterable[Any], operation: str) -> None:
             known = ", ".join([repr(axis) for axis, _ in config.bound_axes()]) or "none"
             raise NameError(
                 f"Found an unbound axis name: {name}. To fix this, please call {operation} under "
-                f"`vmap(..., axis_name={name!r})`. Bound here: {known}."
+                f"`shard_map` over a mesh with that axis, or `vmap(..., axis_name={name!r})`. Bound here: {known}."
             )
 
 

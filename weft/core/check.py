@@ -84,8 +84,9 @@ def _check_atom(atom: Atom, bound: set[Var], eqn: JaxprEqn | None) -> None:
 
 def _check_eqn(eqn: JaxprEqn) -> None:
     """Compare an equation's results with the types and effects that the primitive's own rule gives."""
-    for inner in jaxprs_in_params(eqn.params):
-        check_jaxpr(inner)
+    with eqn.primitive.inside(eqn.params):
+        for inner in jaxprs_in_params(eqn.params):
+            check_jaxpr(inner)
     try:
         out, made = eqn.primitive.typed(tuple(atom.aval for atom in eqn.invars), eqn.params)
     except (TypeError, ValueError, AssertionError, NotImplementedError) as error:

@@ -17,27 +17,67 @@ from typing import Any
 
 from weft import config, errors, runtime
 from weft._base import lazy
-from weft.core import kinds
+from weft.core import avals, kinds, source_info
+from weft.core import trace as tracing
 from weft.core.effects import no_effects
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.meshes import AxisType, get_abstract_mesh
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core.primitive import ALL, PROGRAMS, Primitive
 from weft.core.shardings import NamedSharding
 from weft.core.trace import trace_to_jaxpr
 
-# Kinds whose results are typed by the programs inside.
-# Kinds whose results are typed by the programs inside.
-PROGRAMS = (kinds.Loop, kinds.Branch, kinds.Higher, kinds.Routine, kinds.Opaque, kinds.Effect)
 # Kinds whose results have the dimensions of their operand, shorter or longer: such a dimension lies as before.
 _SAME_DIMENSIONS = (
     kinds.View, kinds.Assemble, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
 )  # fmt: skip
-_used: list[bool] = []  # has an element once a type with a sharding was made
+_used = tracing.explicit_types  # has an element once a type with a sharding was made
 
 
 def is_used() -> bool:
     """Whether there ever was a type with a sharding in this process."""
     return bool(_used)
+
+
+# A value without its sharding in the type: what is computed from it is typed as on one device.
+mesh_cast_p = Primitive("mesh_cast", kind=kinds.Identity(eager=lambda params: None))
+mesh_cast_p.def_abstract_eval(lambda x: plain(x))
+mesh_cast_p.types_shardings = True
+mesh_cast_p.linear = ALL
+mesh_cast_p.transpose = lambda ct, x: (ct,)
+
+
+def _batch_cast(size: int, args: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
+    """The type goes on to say how the mapped dimension lies."""
+    (x,), (dim,) = args, dims
+    own = avals.get_aval(x).explicit_sharding
+    if own is None or own.spec.partitions[dim] is None:
+        return mesh_cast_p.bind(x), dim
+    entries = [entry if at == dim else None for at, entry in enumerate(own.spec.partitions)]
+    target = NamedSharding(own.mesh, PartitionSpec(*entries))
+    resharding = lazy.submodule("weft.dispatch.resharding")
+    return resharding.reshard_p.bind(x, dst_sharding=target, concrete_mesh=None), dim
+
+
+mesh_cast_p.batch = _batch_cast
+
+
+def _cast_operands(trace: Any, primitive: Any, atoms: Sequence[Any], avals: Sequence[Any]) -> Any:
+    """Operands of an operation in a relaxed context: those with a sharding in their type are cast."""
+    if primitive is mesh_cast_p or primitive.types_shardings or type(primitive.kind) in PROGRAMS:
+        return atoms, avals
+    if not any(map(_has_sharding, atoms)):
+        return atoms, avals
+    cast = [atom if not _has_sharding(atom) else _cast(trace, atom) for atom in atoms]
+    return cast, tuple([atom.aval for atom in cast])
+
+
+def _cast(trace: Any, atom: Any) -> Any:
+    if isinstance(atom, Literal):
+        return Literal(atom.val, plain(atom.aval))
+    out = Var(plain(atom.aval))
+    trace.eqns.append(JaxprEqn([atom], [out], mesh_cast_p, {}, no_effects, source_info.capture(2)))
+    return out
 
 
 @contextmanager
@@ -60,7 +100,7 @@ def sharded(aval: Any, sharding: Any) -> Any:
     if aval.explicit_sharding is explicit:
         return aval
     if explicit is not None and not _used:
-        _used.append(True)
+        _used.append(_cast_operands)
     return aval.update(sharding=explicit)
 
 
@@ -285,17 +325,20 @@ def _erase(jaxpr: Jaxpr) -> Jaxpr | None:
     def variable(old: Any) -> Any:
         if isinstance(old, Literal):
             return Literal(old.val, plain(old.aval)) if _has_sharding(old) else old
-        if not _has_sharding(old):
-            return old
         found = made.get(old)
+        if found is None and not _has_sharding(old):
+            return old
         if found is None:
             found = made[old] = Var(plain(old.aval))
         return found
 
-    equations = [
-        eqn.replace(invars=list(map(variable, eqn.invars)), outvars=list(map(variable, eqn.outvars)), params=params)
-        for eqn, params in inner
-    ]
+    equations = []
+    for eqn, params in inner:
+        if eqn.primitive.types_shardings and isinstance(eqn.primitive.kind, kinds.Identity):
+            made.update(zip(eqn.outvars, map(variable, eqn.invars), strict=True))  # nothing but its type is left of it
+            continue
+        operands, results = list(map(variable, eqn.invars)), list(map(variable, eqn.outvars))
+        equations.append(eqn.replace(invars=operands, outvars=results, params=params))
     return jaxpr.replace(
         constvars=list(map(variable, jaxpr.constvars)),
         invars=list(map(variable, jaxpr.invars)),

@@ -116,7 +116,8 @@ class Scatter(Record):
     Updates are made in row-major order of b: of several updates of one element the last wins, and sums are taken in
     order. ``update`` gives the jaxpr of (old, update) -> new, or None if the update replaces the old element. A window
     that is not inside the array is skipped, or with ``clips`` moved inside. ``unique`` promises that no element is
-    updated twice, ``ordered`` that the starts are sorted.
+    updated twice, ``ordered`` that the starts are sorted. ``combiner``: how the results of parts of the updates give
+    that of all ("sum", of which one part begins with the array and the others with zeros, "max", "min"), or None.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -125,6 +126,7 @@ class Scatter(Record):
     unique: Callable[[Params], bool]
     ordered: Callable[[Params], bool]
     reference: Callable[..., Any]
+    combiner: str | None = None
 
 
 class Reduction(Record):
@@ -262,8 +264,8 @@ class Resolve(Record):
 
     The compiler traces ``expand`` on the operands' avals, and inlines the result. ``of_keys``: the primitive takes or
     gives random keys, and ``expand`` gets, beside their words, their dtype as ``key_type``.
-    ``factors(in_avals, out_avals, params)`` gives its ``core.factors.Factors``, if each of several devices can run it on
-    a part of its operands.
+    ``factors(in_avals, out_avals, params)`` gives its ``core.factors.Factors``, if each of several devices can run it
+    on a part of its operands.
     """
 
     expand: Callable[..., Any]
@@ -329,10 +331,26 @@ class Opaque(Record):
     """
 
 
+class Shards(Record):
+    """A program of the shards of one device: for each operand and result the axes that each dimension is cut along.
+
+    ``axes``: all axes of the mesh along which devices run it. It has no constants.
+    """
+
+    program: Any
+    axes: frozenset[Any]
+    in_specs: tuple[Any, ...]
+    out_specs: tuple[Any, ...]
+
+
 class Higher(Record):
-    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None."""
+    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None.
+
+    ``shards(params)``: the program that each device of a mesh runs instead, if the user wrote one.
+    """
 
     inline: Callable[[Params], Any]
+    shards: Callable[[Params], Shards] | None = None
 
 
 Kind = (

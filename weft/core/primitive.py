@@ -21,6 +21,7 @@ from concrete values, ``lowering(context, *values, **params)`` from traced ones 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from weft import config, errors
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
-from weft.core import kinds
+from weft.core import kinds, varying
 from weft.core import trace as trace_module
 from weft.core.budget import BUDGET
 from weft.core.effects import Effects, no_effects
@@ -66,6 +67,16 @@ class Extents(NamedTuple):
     new: tuple[int, ...]
 
 
+def taken_whole(name: str) -> Callable[[dict[str, Any], Extents], dict[str, Any]]:
+    """A rule for ``Primitive.extents``: where the parameter has the operand's extent, it has the new one."""
+
+    def rule(params: dict[str, Any], shapes: Extents) -> dict[str, Any]:
+        rows = zip(params[name], shapes.old_operand or (), shapes.operand or (), strict=True)
+        return {name: tuple([new if entry == old else entry for entry, old, new in rows])}
+
+    return rule
+
+
 class Primitive:
     """One operation. See ``def_abstract_eval`` for what makes it usable.
 
@@ -81,6 +92,9 @@ class Primitive:
     call_primitive = False
     always_batched = False  # True if the batching rule runs even for operands that are not mapped
     lowering: Callable[..., Any] | None = None
+    # How results lie on the devices of a mesh, if the parameters say so: ``(params) -> shardings``, None where not said
+    result_shardings: Callable[[dict[str, Any]], Sequence[Any]] | None = None
+    inside: Callable[[dict[str, Any]], Any] = staticmethod(lambda params: contextlib.nullcontext())
     types_shardings = False  # True if the abstract evaluation says how results lie on explicit mesh axes
     # JAX's words for what no primitive of weft's has
     ref_primitive = skip_canonicalization = ref_allocating = False
@@ -111,6 +125,7 @@ class Primitive:
         self.batch: Any = MISSING
         self.batch_axis: Any = None  # used instead of ``batch`` where the name of the mapped axis matters
         self.axis_names: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None  # params -> the names it refers to
+        self.varying: Callable[..., Any] | None = None  # (axes of an operand, params) -> those of the result
         # the parameters that hold extents, for operands of other shapes; None: none do
         self.extents: Callable[[dict[str, Any], Extents], dict[str, Any]] | None = None
         self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
@@ -124,7 +139,10 @@ class Primitive:
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the operation: an Array or Tracer, or a list of them with ``multiple_results``."""
-        return _state.trace.process(self, args, params)
+        state = _state
+        if state.varying is not None:
+            args = state.varying.agreed(self, args)
+        return state.trace.process(self, args, params)
 
     def bind_with_trace(self, trace: Any, args: Any, avals: Any, params: dict[str, Any], /) -> Any:
         """Apply the operation under a given trace; ``avals`` are not needed."""
@@ -208,7 +226,7 @@ class Primitive:
     def typed(self, in_avals: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Effects]:
         """(result aval or tuple of them, effects), memoised."""
         memo = self._memo
-        if memo is None or (config.mesh_state().relaxed and any(map(_lies, in_avals))):
+        if memo is None or (trace_module.explicit_types and config.mesh_state().relaxed and any(map(_lies, in_avals))):
             return self._type(in_avals, params)
         key = (in_avals, config.x64_enabled(), *params.items()) if params else (in_avals, config.x64_enabled())
         try:
@@ -225,13 +243,15 @@ class Primitive:
     def _type(self, in_avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         if self.refuses_refs and any(hasattr(aval, "inner_aval") for aval in in_avals):
             raise TypeError(f"{self.name} takes arrays, got a mutable array reference: read it, as in ref[...]")
-        if not self.types_shardings and type(self.kind) not in _PROGRAMS and any(map(_lies, in_avals)):
+        if not self.types_shardings and type(self.kind) not in PROGRAMS and any(map(_lies, in_avals)):
             return lazy.submodule("weft.core.explicit").typed(self, in_avals, params)
         if self._abstract_eval is None:
             raise NotImplementedError(
                 f"Abstract evaluation for '{self.name}' not implemented: the types of its results are unknown. Give "
                 f"it a rule: {self.name}_p.def_abstract_eval(lambda *avals, **params: ShapedArray(shape, dtype))"
             )
+        if any(map(_varies, in_avals)) and type(self.kind) not in varying.PROGRAMS:
+            return varying.typed(self, in_avals, params)
         if type(self.kind) is not kinds.Opaque:
             out = self._abstract_eval(*in_avals, **params)
         else:
@@ -270,7 +290,7 @@ class Primitive:
         return (_lookup, (self.name,)) if registry.get(self.name) is self else super().__reduce_ex__(protocol)
 
 
-_PROGRAMS = frozenset(
+PROGRAMS = frozenset(
     (kinds.Loop, kinds.Branch, kinds.Higher, kinds.Routine, kinds.Opaque, kinds.Effect)
 )  # whose results are typed by the programs inside
 
@@ -278,6 +298,10 @@ _PROGRAMS = frozenset(
 def _lies(aval: Any) -> bool:
     """Whether a type says how values lie on a mesh."""
     return getattr(aval, "explicit_sharding", None) is not None
+
+
+def _varies(aval: Any) -> bool:
+    return bool(getattr(aval, "varying", ()))
 
 
 def missing_rule(primitive: Primitive, text: str, how: str) -> NotImplementedError:

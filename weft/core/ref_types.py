@@ -95,7 +95,7 @@ class ProgramPrimitive(Primitive):
     def bind(self, *args: Any, **params: Any) -> Any:
         trace = tracing.state.trace
         if _Use.possible and type(trace) is not tracing.DynamicJaxprTrace and _refs_in(args, params):
-            return lazy.discharge.run(self, args, params)
+            return lazy.discharge_rules.run(self, args, params)
         return trace.process(self, args, params)
 
 

@@ -23,6 +23,7 @@ _TOUR = os.path.join(_PACKAGE, "tour") + os.sep  # a program of a user that is s
 _is_internal: dict[str, bool] = {}
 
 Captured = tuple[CodeType, int, tuple[str, ...]]
+in_place_required = False  # whether any equation of this process carries ``dispatch.in_place.SCOPE``
 BACKWARD = "transpose"  # the scope of equations that work on cotangents
 
 

@@ -105,11 +105,13 @@ EVAL = EvalTrace()
 
 
 class _State(threading.local):
-    """The current trace of each thread, and the number of enclosing traces (suspended ones included)."""
+    """The current trace of each thread, the number of enclosing traces (suspended ones included), and, in a program of
+    shards whose types say along which mesh axes values differ, what makes operands agree (see ``core.varying``)."""
 
     def __init__(self) -> None:
         self.trace: Trace = EVAL
         self.level = 0
+        self.varying: Any = None
 
 
 state = _State()
@@ -127,6 +129,14 @@ def current() -> Trace:
 
 def is_tracing() -> bool:
     return state.trace is not EVAL
+
+
+def recorder() -> Any:
+    """The innermost trace that records a program, of the current trace and those around it; None if there is none."""
+    trace: Any = state.trace
+    while trace is not None and type(trace) is not DynamicJaxprTrace:
+        trace = getattr(trace, "parent", None)
+    return trace
 
 
 class set_current:
@@ -244,6 +254,8 @@ class DynamicJaxprTrace(Trace):
         except TypeError as error:
             _explain_operand(primitive, args, error)
             raise
+        if explicit_types and config.mesh_state().relaxed:
+            invars, in_avals = explicit_types[0](self, primitive, invars, in_avals)
         shortcut = primitive.shortcut
         if shortcut is not None:
             atom = shortcut(invars, params)
@@ -267,6 +279,8 @@ class DynamicJaxprTrace(Trace):
 
 
 runtime.install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer)
+# What gives operands without shardings in their types; empty until there are such types (``core.explicit``).
+explicit_types: list[Callable[..., Any]] = []
 tracer_types: dict[type, type[DynamicJaxprTracer]] = {}  # of avals that are no arrays' (references)
 
 

@@ -61,6 +61,7 @@ class Arguments(NamedTuple):
     donated: tuple[bool, ...]
     paths: Callable[[], list[str]]
     place: Any  # where it runs: see ``JitState.place``
+    target: Any = None  # a device that is described and not here, which the types of arguments name: ``topologies``
 
 
 class MemoryAnalysis(dict[str, int]):
@@ -116,11 +117,26 @@ class Stage:
         return self._arguments.trace.name
 
     def _text(self, form: str) -> str:
+        if form == "sharding":
+            arguments = self._arguments
+            return lazy.submodule("weft.dispatch.sharding_text").report(
+                arguments.trace, arguments.place, arguments.paths()
+            )
         if form not in FORMS:
-            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}")
+            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}, sharding")
         if form == "jaxpr" and self._arguments.trace.closed is not None:
             return str(self._arguments.trace.closed)
         return self._program().text(form)
+
+    def _stablehlo(self, debug_info: bool = False) -> str:
+        trace = self._arguments.trace
+        paths = (trace.closed.debug_info and trace.closed.debug_info.result_paths) or ()
+        attributes = [f'jax.result_info = "{path}"' for path in paths]
+        if len(attributes) != len(trace.closed.out_avals):
+            attributes = []
+        return lazy.stablehlo.module_text(
+            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes
+        )
 
     def _program(self) -> Any:
         arguments = self._arguments
@@ -155,22 +171,13 @@ class Lowered(Stage):
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program as ``"stablehlo"`` (default, as in JAX), or in one of weft's forms.
 
-        These are jaxpr, kernel, loops, llvm, asm and plan. ``debug_info``: operations of StableHLO carry the user's
+        These are jaxpr, kernel, loops, llvm, asm and plan, and sharding: how values lie on a mesh, and each collective
+        with its reason. ``debug_info``: operations of StableHLO carry the user's
         lines.
         """
         if dialect in (None, "stablehlo"):
             return self._stablehlo(debug_info)
         return self._text(dialect)
-
-    def _stablehlo(self, debug_info: bool = False) -> str:
-        trace = self._arguments.trace
-        paths = (trace.closed.debug_info and trace.closed.debug_info.result_paths) or ()
-        attributes = [f'jax.result_info = "{path}"' for path in paths]
-        if len(attributes) != len(trace.closed.out_avals):
-            attributes = []
-        return lazy.stablehlo.module_text(
-            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes
-        )
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The program as data: a module of ``"stablehlo"``, or (default) the jaxpr that weft compiles."""
@@ -183,10 +190,21 @@ class Lowered(Stage):
     def cost_analysis(self) -> Any:
         return self._program().cost_analysis()
 
-    def compile(self, compiler_options: Any = None, *, device_assignment: Any = None) -> Compiled:
-        """Machine code, ready to be called."""
+    def compile(self, compiler_options: Any = None, *, device_assignment: Any = None, topology: Any = None) -> Compiled:
+        """Machine code, ready to be called.
+
+        ``topology``: for another machine, which need not be there, through the plugin of its maker: a name such as
+        "v5e:2x2", or what ``weft.experimental.topologies.get_topology_desc`` gives. What is compiled so reports on
+        itself and is saved to a file, and runs where such a device is.
+        """
         executables.ignore_compiler_options(compiler_options)
         arguments = self._arguments
+        if topology is not None or arguments.target is not None:
+            topologies = lazy.submodule("weft.dispatch.topologies")
+            device = topologies.target_of(arguments.target if topology is None else topology)
+            if isinstance(device, topologies.TopologyDevice):
+                return topologies.compile_for(arguments, device)
+            arguments = arguments._replace(place=device.number << 1 | 1)
         return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated, arguments.place))
 
 
@@ -197,8 +215,15 @@ class Compiled(Stage):
         super().__init__(arguments)
         self._compiled = compiled
 
-    def as_text(self, form: str = "asm") -> str:
-        return self._text(form)
+    def as_text(self, form: str | None = None) -> str:
+        """The program in one of weft's forms (default "asm").
+
+        On the device of a plugin: "stablehlo" (default), "jaxpr", or "hlo", what the plugin's compiler made.
+        """
+        program = self._compiled.program
+        if hasattr(program, "stablehlo"):
+            return program.text(form or "stablehlo")
+        return self._stablehlo() if form == "stablehlo" else self._text(form or "asm")
 
     def cost_analysis(self) -> Any:
         """Operations and bytes of the program."""
@@ -223,17 +248,21 @@ class Compiled(Stage):
     @property
     def input_formats(self) -> Any:
         """``input_shardings`` with the one layout there is (``weft.experimental.layout``)."""
-        formats = lazy.submodule("weft.experimental.layout")
-        return runtime.tree_map(formats.dense, self.input_shardings)
+        avals = runtime.tree_unflatten(self.in_tree, list(self._arguments.avals))
+        return runtime.tree_map(_format, self.input_shardings, avals)
 
     @property
     def output_formats(self) -> Any:
         """``output_shardings`` with the one layout there is."""
-        formats = lazy.submodule("weft.experimental.layout")
-        return runtime.tree_map(formats.dense, self.output_shardings)
+        avals = runtime.tree_unflatten(self.out_tree, list(self._arguments.trace.out_avals))
+        return runtime.tree_map(_format, self.output_shardings, avals)
 
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
+
+    def report(self, *args: Any, **kwargs: Any) -> Any:
+        """What ``weft.inspect`` gives: all forms linked, as a page. With arguments it is run, and measured."""
+        return lazy.submodule("weft.inspect.report").of_compiled(self, None, *args, **kwargs)
 
     def save(self, path: Any) -> None:
         """Write the program to a file, with its kernels and captured arrays, for ``weft.load`` in another process.
@@ -249,9 +278,14 @@ class Compiled(Stage):
         arguments = self._arguments
         if hasattr(found.program, "source") or arguments.trace.closed is None:
             return self
+        return self.compiled_anew()
+
+    def compiled_anew(self) -> Compiled:
+        """The same, compiled once more and not shared with equal programs, so that lines and names are its own."""
+        arguments = self._arguments
         keep = arguments.state.options.keep_unused
         place = lazy.sharded_calls.places_of_results(arguments.trace, arguments.place)
-        bound = executables.bind(arguments.trace, arguments.donated, keep, place=place)
+        bound = executables.bind(arguments.trace, arguments.donated, keep, place=place, anew=True)
         return Compiled(arguments, bound)
 
     def parts(self) -> tuple[Arguments, executables.Compiled]:
@@ -302,6 +336,10 @@ class Compiled(Stage):
             "compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches are:\n"
             + "\n".join(lines)
         )
+
+
+def _format(sharding: Any, aval: Any) -> Any:
+    return lazy.submodule("weft.experimental.layout").dense(sharding, aval.ndim)
 
 
 def _long(aval: Any) -> str:
@@ -380,10 +418,22 @@ def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
     trace = state.trace(prepared)
     names = jit_calls.debug_info(state.function, prepared, [None])
     paths = functools.partial(_paths, names)
-    donated = state.donated(prepared)
-    described = any(getattr(leaf, "sharding", None) is not None for leaf in prepared.leaves)
+    donated, target = state.donated(prepared), _described_device(prepared.leaves)
+    described = target is None and any(getattr(leaf, "sharding", None) is not None for leaf in prepared.leaves)
     place = lazy.sharded_calls.of_call(state, prepared) if described else state.place(prepared)
-    return Traced(Arguments(state, trace, prepared.in_tree, prepared.avals, donated, paths, place))
+    return Traced(Arguments(state, trace, prepared.in_tree, prepared.avals, donated, paths, place, target))
+
+
+def _described_device(leaves: Sequence[Any]) -> Any:
+    """The device of a topology that the types of arguments name in their shardings, if any."""
+    shardings = [leaf.sharding for leaf in leaves if isinstance(leaf, struct.ShapeDtypeStruct)]
+    named = {device for sharding in shardings if sharding is not None for device in sharding.device_set}
+    described = {device for device in named if hasattr(device, "topology")}
+    if not described:
+        return None
+    if len(named) > 1:
+        raise NotImplementedError(f"[lower] programs for several devices of a topology: {sorted(named, key=str)}")
+    return described.pop()
 
 
 def _paths(names: Any) -> list[str]:

@@ -8,14 +8,16 @@ earlier trace. It also writes the log lines of ``log_compiles``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CellType, FunctionType
 from typing import Any
 
-from weft import config
+from weft import config, runtime
 from weft._base import lazy
 from weft.core import source_info
 from weft.core.cache_keys import TraceKey
 from weft.core.jaxpr import ClosedJaxpr
 from weft.dispatch import code_facts, identity, signature, trace_cache
+from weft.dispatch.miss_causes import Cause
 
 _latest: dict[int, tuple[Any, ...]] = {}  # id of a code object -> identity key of its latest trace
 _LATEST_LIMIT = 4096
@@ -53,12 +55,43 @@ def report(
         lines.append("  all previously seen cache keys differ. For the closest previous key:")
     else:
         lines.append(f"  never seen function: {_defined(function)} (id={id(function)})")
-    lines += [f"  * {reason}" for reason in reasons(function, record, key, call, who)]
+    for cause in reasons(function, record, key, call, who):
+        lines += [f"  * {cause.text}", f"    cure: {cause.cure}"]
+    _logger().warning("\n".join(lines))
+
+
+def earlier_identity(function: Any, who: identity.Identity | None) -> Any:
+    """The identity of the function of the same code that was traced last; from now on it is this one."""
+    number = _code_id(function)
+    earlier = _latest.get(number)
     if who is not None:
         if len(_latest) >= _LATEST_LIMIT:
             _latest.clear()
-        _latest[_code_id(function)] = who.key
-    _logger().warning("\n".join(lines))
+        _latest[number] = who.key
+    return earlier
+
+
+def late_causes(kept: Any) -> list[Cause]:
+    """The causes of a ``history.LateCauses``."""
+    function = kept.function()
+    if kept.from_disk:
+        return [_FROM_DISK]
+    if not kept.latest:
+        return _unshared(kept.code, kept.refusal, kept.who, kept.earlier, kept.shares)
+    key = TraceKey(None, *kept.call)
+    args, kwargs = runtime.tree_unflatten(key.in_tree, list(range(key.in_tree.num_leaves)))
+    statics = tuple([(place, value) for place, _, value in key.statics])
+    call = signature.Call(args, kwargs, statics, kept.count)
+    function = function if callable(function) else _stand_in(kept.code)
+    latest = [TraceKey(None, *known) for known in kept.latest]
+    return min((_differences(function, old, key, call) for old in latest), key=_distance)
+
+
+def _stand_in(code: Any) -> Any:
+    """A function of this code, which gives names to arguments after the function itself is gone."""
+    if code is None:
+        return None
+    return FunctionType(code, {}, closure=tuple([CellType() for _ in code.co_freevars]))
 
 
 def reasons(
@@ -67,13 +100,16 @@ def reasons(
     key: TraceKey,
     call: signature.Call,
     who: identity.Identity | None,
-) -> list[str]:
+) -> list[Cause]:
     """What differs from the nearest earlier call, or why a new function object could not share a trace."""
     latest = record.latest_keys()
     if key in latest:
-        return ["its program came from disk, and now its jaxpr is asked for"]
+        return [_FROM_DISK]
     if not latest:
-        return _unshared(function, record, who)
+        code = getattr(function, "__code__", None)
+        shares = config.read("share_equal_functions")
+        identified = None if who is None else who.key
+        return _unshared(code, record.refusal, identified, _latest.get(_code_id(function)), shares)
     return min((_differences(function, old, key, call) for old in latest), key=_distance)
 
 
@@ -81,34 +117,36 @@ def _code_id(function: Any) -> int:
     return id(getattr(function, "__code__", None) or getattr(getattr(function, "func", None), "__code__", None))
 
 
-def _unshared(function: Any, record: trace_cache.FunctionRecord, who: identity.Identity | None) -> list[str]:
-    """Why a new function object did not share the trace of an earlier one."""
-    if not config.read("share_equal_functions"):
-        return ["sharing between equal functions is off (config.share_equal_functions)"]
+_FROM_DISK = Cause("from disk", "its program came from disk, and now its jaxpr is asked for")
+
+
+def _unshared(code: Any, refusal: Any, who: Any, earlier: Any, shares: bool) -> list[Cause]:
+    """Why a new function object of this identity did not share the trace of an earlier one."""
+    if not shares:
+        return [Cause("sharing off", "sharing between equal functions is off (config.share_equal_functions)")]
     if who is None:
-        return [f"it may not share a trace: {record.refusal}"]
-    earlier = _latest.get(_code_id(function))
+        return [Cause("unshared" if refusal is not None else "first", f"it may not share a trace: {refusal}")]
     if earlier is None:
-        return ["no equal function was traced before"]
-    found = _identity_differences(function, earlier, who.key)
-    return [f"a function of the same code was traced before, but {text}" for text in found] or [
-        "an equal function was traced before, but not for these argument types"
+        return [Cause("first", "no equal function was traced before")]
+    found = _identity_differences(code, earlier, who)
+    before = "a function of the same code was traced before, but "
+    return [Cause(cause.kind, before + cause.text) for cause in found] or [
+        Cause("other types", "an equal function was traced before, but not for these argument types")
     ]
 
 
-def _identity_differences(function: Any, old: Any, new: Any) -> list[str]:
+def _identity_differences(code: Any, old: Any, new: Any) -> list[Cause]:
     """The values read by the code that differ between two identity keys."""
     if old == new:
         return []
-    code = getattr(function, "__code__", None)
     if code is None or len(old[0]) < 3 or len(new[0]) < 3:
-        return ["its arguments differ"]
+        return [Cause("static", "its arguments differ")]
     found = []
     for read, before, now in zip(code_facts.facts_of(code).reads, old[0][2], new[0][2], strict=False):
         if before != now:
-            kind = "closure variable" if read.is_cell else "global"
-            found.append(f"the {kind} '{read}' is now {_shown(now)} and was {_shown(before)}")
-    return found or ["a default or a static argument differs"]
+            kind, word = ("closure", "closure variable") if read.is_cell else ("global", "global")
+            found.append(Cause(kind, f"the {word} '{read}' is now {_shown(now)} and was {_shown(before)}"))
+    return found or [Cause("default", "a default or a static argument differs")]
 
 
 def _shown(key: Any) -> str:
@@ -122,34 +160,46 @@ def _shown(key: Any) -> str:
     return "another value" if not isinstance(key, tuple) else f"another {getattr(key[0], '__name__', 'function')}"
 
 
-def _distance(differences: list[str]) -> tuple[int, int, int]:
+def _distance(differences: list[Cause]) -> tuple[int, int, int]:
     """A distance for sorting: by the number of differences, then extents before ranks or dtypes, then how an argument
     is given before its value."""
-    types = sum("different input type" in text for text in differences)
-    return len(differences), types, sum(", given by " not in text for text in differences)
+    types = sum("different input type" in cause.text for cause in differences)
+    return len(differences), types, sum(", given by " not in cause.text for cause in differences)
 
 
-def _differences(function: Any, old: TraceKey, new: TraceKey, call: signature.Call) -> list[str]:
-    found: list[str] = []
+def _differences(function: Any, old: TraceKey, new: TraceKey, call: signature.Call) -> list[Cause]:
+    found: list[Cause] = []
     if old.in_tree != new.in_tree:
-        found.append(f"different input pytree: now {new.in_tree} and before {old.in_tree}")
+        found.append(Cause("structure", f"different input pytree: now {new.in_tree} and before {old.in_tree}"))
     else:
         found += _type_differences(function, old.types, new.types, call)
     found += _static_differences(function, old.statics, new.statics, call)
     if old.token != new.token:
-        found.append(f"different configuration: {config.describe_difference(old.token, new.token)}")
+        text = f"different configuration: {config.describe_difference(old.token, new.token)}"
+        found.append(Cause("options", text))
     return found
 
 
-def _type_differences(function: Any, old: Any, new: Any, call: signature.Call) -> list[str]:
+def _type_differences(function: Any, old: Any, new: Any, call: signature.Call) -> list[Cause]:
     if old == new:
         return []
     paths = signature.leaf_paths(function, call)
     return [
-        f"different {_kind(before, now)} at {path}, now {_aval_text(now)} and before {_aval_text(before)}"
+        Cause(
+            _cause_kind(before, now),
+            f"different {_kind(before, now)} at {path}, now {_aval_text(now)} and before {_aval_text(before)}",
+        )
         for path, before, now in zip(paths, old, new, strict=True)
         if before is not now
     ]
+
+
+def _cause_kind(before: Any, now: Any) -> str:
+    if before.dtype != now.dtype:
+        return "float64" if now.dtype.name in ("float64", "complex128") else "dtype"
+    if before.ndim != now.ndim:
+        return "rank"
+    return "weak type" if before.shape == now.shape else "shape"
 
 
 def _kind(before: Any, now: Any) -> str:
@@ -162,7 +212,7 @@ def _aval_text(aval: Any) -> str:
     return aval.str_short() + (" (weakly typed)" if aval.weak_type else "")
 
 
-def _static_differences(function: Any, old: Any, new: Any, call: signature.Call) -> list[str]:
+def _static_differences(function: Any, old: Any, new: Any, call: signature.Call) -> list[Cause]:
     """What differs between the static arguments of two calls, by the user's names, with both values."""
     if old == new:
         return []
@@ -172,12 +222,13 @@ def _static_differences(function: Any, old: Any, new: Any, call: signature.Call)
     before, now = ({names[place]: (place, value) for place, _, value in statics} for statics in (old, new))
     found = []
     for name in dict.fromkeys([*now, *before]):
-        was, value = _static_text(function, name, before.get(name)), _static_text(function, name, now.get(name))
+        kind, sides = "static", (before.get(name), now.get(name))
+        was, value = (_static_text(function, name, side) for side in sides)
         if was == value:
-            was, value = (_static_text(function, name, side.get(name), form=True) for side in (before, now))
+            kind, (was, value) = "static form", [_static_text(function, name, side, form=True) for side in sides]
         if was != value:
-            found.append(f"static argument {name}, now {value} and before {was}")
-    return found or ["a static argument whose text is the same as before"]
+            found.append(Cause(kind, f"static argument {name}, now {value} and before {was}"))
+    return found or [Cause("static", "a static argument whose text is the same as before")]
 
 
 def _static_text(function: Any, name: str, given: tuple[Any, Any] | None, form: bool = False) -> str:

@@ -56,11 +56,15 @@ class DeviceProgram:
         """The same program for these captured values, on its device."""
         if not consts:
             return self
-        arrays = [signature.to_array(value, avals.get_aval(value)) for value in consts]
         program = copy.copy(self)
         program.keys = {}
-        program.consts = tuple([runtime.array_to_place(array, self.device.number << 1) for array in arrays])
+        program.consts = tuple([runtime.array_to_place(array, self.device.number << 1) for array in arrays_of(consts)])
         return program
+
+    @property
+    def platform_version(self) -> str:
+        """The plugin's text about its version: what it compiled is read by the same alone."""
+        return self.device.client.platform_version
 
     def uses(self) -> int:
         return self.executable.runs
@@ -73,31 +77,71 @@ class DeviceProgram:
         return _PROGRAM_BYTES + _EQUATION_BYTES * len(self.source.jaxpr.eqns) + len(self.stablehlo)
 
     def text(self, form: str) -> str:
-        """The program as ``jaxpr`` or ``stablehlo``."""
+        """The program as ``jaxpr``, ``stablehlo``, or ``hlo``: what the plugin's compiler made, if it shows that."""
+        if form == "hlo":
+            return plugin_text(*self.native.text())
         if form in ("jaxpr", "stablehlo"):
             return str(self.source.jaxpr) if form == "jaxpr" else self.stablehlo
-        raise ValueError(f"[as_text] a program on {self.device} has the forms jaxpr and stablehlo, not {form!r}")
+        raise ValueError(f"[as_text] a program on {self.device} has the forms jaxpr, stablehlo and hlo, not {form!r}")
 
     def cost_analysis(self) -> dict[str, float]:
-        raise NotImplementedError(f"[cost_analysis] of a program on {self.device}, which only its plugin knows")
+        """The plugin's estimates; NotImplementedError if it makes none."""
+        return self.native.cost()
 
-    memory_analysis = cost_analysis
+    def memory_analysis(self) -> dict[str, int]:
+        """Sizes in bytes; NotImplementedError if the plugin does not tell them."""
+        return self.native.memory()
+
+
+def plugin_text(form: str, content: bytes) -> str:
+    """What a plugin's compiler made, as text; HLO in binary form is read by jaxlib, if installed."""
+    if not form.startswith("hlo"):
+        return content.decode(errors="replace")
+    try:
+        reader = lazy.submodule("jaxlib._hlo").HloModule.from_serialized_hlo_module_proto
+    except (ImportError, AttributeError):
+        raise NotImplementedError(
+            "[as_text] the plugin gives its program in the binary form of HLO, which jaxlib turns into text, and no "
+            "jaxlib that does is installed: pip install 'jaxlib>=0.10'"
+        ) from None
+    return reader(_first_message(content) if form == "hlo_with_config" else content).to_string()
+
+
+def _first_message(content: bytes) -> bytes:
+    """Field 1 of a protocol buffer, a message that comes first: of HLO with its configuration, the module."""
+    size, shift, position = 0, 0, 1
+    while True:
+        byte = content[position]
+        size |= (byte & 0x7F) << shift
+        shift, position = shift + 7, position + 1
+        if byte < 0x80:
+            return content[position : position + size]
 
 
 def compile_on(closed: ClosedJaxpr, place: int, *, name: str, donated: tuple[bool, ...] = ()) -> DeviceProgram:
     """The program compiled for the device of a place; equal programs are compiled once for a device."""
     number = place >> 1
-    closed, consts = _with_constants_as_arguments(closed)
+    closed, consts = with_constants_as_arguments(closed)
     donated = (False,) * len(consts) + donated
     key = program_key(("device", number, fingerprint(closed)), donated, config.token())
     found = PROGRAMS.find(key)
     if found is None:
-        found = _compile(closed, devices.BY_NUMBER[number], name, donated)
+        host_steps = lazy.submodule("weft.stablehlo.host_steps")
+        device = devices.BY_NUMBER[number]
+        if host_steps.is_needed(closed.jaxpr):
+            found = host_steps.HostedProgram(name, closed, device)
+        else:
+            found = _compile(closed, device, name, donated)
         PROGRAMS.add(key, found)
     return found.with_consts(consts)
 
 
-def _with_constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
+def arrays_of(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Captured values as Arrays."""
+    return tuple([signature.to_array(value, avals.get_aval(value)) for value in values])
+
+
+def with_constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
     """(a program without captured values, which are its first arguments; the values)."""
     lifted = constants.lifted(closed.jaxpr)
     consts = (*closed.consts, *lifted.values)
@@ -106,15 +150,7 @@ def _with_constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tupl
 
 def _compile(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, ...]) -> DeviceProgram:
     start = time.perf_counter()
-    attributes = ["jax.buffer_donor = true" if given else "" for given in donated]
-    writer = lazy.submodule("weft.stablehlo")
-    try:
-        text = writer.module_text(closed, module_name=f"jit_{name}", argument_attributes=attributes)
-    except NotImplementedError as error:
-        raise NotImplementedError(
-            f"[jit] {name} cannot run on {device}: {error}. Move that operation out of jit, or run the function on the "
-            'CPU, with weft.jit(function, device=weft.devices("cpu")[0])'
-        ) from error
+    text = written_for(closed, device, name, donated)
     written = time.perf_counter()
     program = DeviceProgram(name, closed, text, device)
     program.native = compiled_by_plugin(text.encode(), device)
@@ -123,9 +159,22 @@ def _compile(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, .
     return program
 
 
+def written_for(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, ...]) -> str:
+    """The program as StableHLO; NotImplementedError, which names the device, for what has no form there."""
+    attributes = ["jax.buffer_donor = true" if given else "" for given in donated]
+    try:
+        writer = lazy.submodule("weft.stablehlo")
+        return writer.module_text(closed, module_name=f"jit_{name}", argument_attributes=attributes)
+    except NotImplementedError as error:
+        raise NotImplementedError(
+            f"[jit] {name} cannot run on {device}: {error}. Move that operation out of jit, or run the function on the "
+            'CPU, with weft.jit(function, device=weft.devices("cpu")[0])'
+        ) from error
+
+
 def compiled_by_plugin(text: bytes, device: Any) -> Any:
     """What the plugin makes of a module: from the cache on disk, or compiled now and kept there."""
-    backend, options = device.client, compile_options(device.id)
+    backend, options = device.client, compile_options(device)
     disk = lazy.submodule("weft.compiler.disk")
     store = disk.current()
     if store is None:
@@ -146,15 +195,20 @@ def compiled_by_plugin(text: bytes, device: Any) -> Any:
     return made
 
 
-def compile_options(device_id: int) -> bytes:
+def compile_options(device: Any) -> bytes:
     """A serialized ``CompileOptionsProto`` of OpenXLA for one device.
 
     Field 3 has the options of the build: 4 and 5 are the numbers of replicas and partitions, 9 the devices (1 replica,
-    1 computation, the list of ids).
+    1 computation, the list of ids). Field 7 maps names of other options to values.
     """
-    ids = _bytes_field(1, _varint(device_id))
+    ids = _bytes_field(1, _varint(device.id))
     assignment = _number_field(1, 1) + _number_field(2, 1) + _bytes_field(3, ids)
-    return _bytes_field(3, _number_field(4, 1) + _number_field(5, 1) + _bytes_field(9, assignment))
+    build = _bytes_field(3, _number_field(4, 1) + _number_field(5, 1) + _bytes_field(9, assignment))
+    if device.client.native.platform != "cpu":
+        return build
+    # XLA's CPU backends of 2025 and before otherwise let max and min lose a NaN in their second operand
+    is_false = _bytes_field(2, _number_field(2, 0))
+    return build + _bytes_field(7, _bytes_field(1, b"xla_cpu_enable_fast_min_max") + is_false)
 
 
 def _varint(value: int) -> bytes:

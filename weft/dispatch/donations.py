@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from weft._base import lazy
 from weft.dispatch import signature
 
 
@@ -53,3 +54,25 @@ def usable(avals: Sequence[Any], donated: Sequence[bool], out_avals: Sequence[An
             stacklevel=2,
         )
     return tuple(takers)
+
+
+def check_used(trace: Any, donated: Sequence[bool], compiled: Any) -> None:
+    """ValueError, with the reason, if a donated leaf's memory is not reused (``donate="require"``)."""
+    info = trace.closed.jaxpr.debug_info
+    avals = trace.closed.in_avals
+    names = list((info and info.arg_names) or [f"argument {n}" for n in range(len(avals))])
+    taken = {leaf for leaf, takes in zip(compiled.kept, compiled.donated, strict=True) if takes}
+    for leaf, (given, aval) in enumerate(zip(donated, avals, strict=True)):
+        if given and leaf not in taken and aval.nbytes:
+            reason = "no result has its size" if leaf in compiled.kept else "the program does not read it"
+            raise ValueError(
+                f"[jit] donate='require': {names[leaf]} {aval.str_short()}, {aval.nbytes} bytes, is donated and cannot "
+                f"be reused: {reason}. Return a result of its size, or do not donate it."
+            )
+    program = compiled.program
+    if not hasattr(program, "forms"):
+        raise NotImplementedError("[jit] donate='require' on another device than the CPU: its plugin decides that")
+    hidden = ["a constant"] * (len(program.in_avals) - len(compiled.kept))
+    lazy.submodule("weft.compiler.requirements").check_donations(
+        program, [*hidden, *[names[leaf] for leaf in compiled.kept]]
+    )

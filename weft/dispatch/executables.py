@@ -13,6 +13,7 @@ from typing import Any
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
+from weft.core import source_info
 from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
@@ -49,15 +50,52 @@ class Compiled(NamedTuple):
     kept: tuple[int, ...]  # the argument leaves that the program reads
     donated: tuple[bool, ...]  # of the kept ones
     consts: tuple[Any, ...]  # hidden arguments, passed first
-    entry: Any
+    entry: Any  # None: each call goes through Python
     place: Any = 0  # of the results (see ``devices``): of all, or a tuple with that of each
 
 
-def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: bool = False, place: Any = 0) -> Compiled:
+def bind(
+    trace: Trace,
+    donated: tuple[bool, ...],
+    keep_unused: bool,
+    shares: bool = False,
+    place: Any = 0,
+    anew: bool = False,
+) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 
-    ``shares``: a result that is an argument is no copy of it.
+    ``shares``: a result that is an argument is no copy of it. ``anew``: an equal program compiled before is not used.
     """
+    parts = parameters(trace, donated, keep_unused)
+    placement.check_program(parts.closed.jaxpr, place, trace.name)
+    if type(place) is int and devices.is_remote(place):
+        program = lazy.device_programs.compile_on(parts.closed, place, name=trace.name, donated=parts.flags)
+        hidden = [runtime.array_to_place(value, place & ~1) for value in parts.hidden]
+    else:
+        marks = source_info.in_place_required
+        asked = marks and lazy.submodule("weft.dispatch.in_place").asked(parts.closed.jaxpr)
+        program = _hooks["compile"](
+            parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew or asked
+        )
+        if asked:
+            lazy.submodule("weft.compiler.requirements").check_updates(program)
+        hidden = [runtime.array_to_place(x, 0) if devices.is_remote(x.place) else x for x in parts.hidden]
+    consts = (*program.consts, *hidden)
+    return bound(program, parts.kept, consts, trace.out_tree, trace.out_avals, parts.donated, place)
+
+
+class Parameters(NamedTuple):
+    """What a compiler is given of a trace: the program, whose first parameters are the hidden arguments."""
+
+    closed: ClosedJaxpr
+    hidden: tuple[Any, ...]  # Arrays
+    kept: tuple[int, ...]  # the argument leaves that the program reads
+    donated: tuple[bool, ...]  # of the kept ones
+    flags: tuple[bool, ...]  # donation of all parameters
+
+
+def parameters(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Parameters:
+    """The program of a trace with its constants as leading parameters, and without arguments that it never reads."""
     closed = trace.closed
     if uses_refs(closed.jaxpr):
         if any(map(is_ref, (*closed.jaxpr.constvars, *closed.jaxpr.invars))):
@@ -66,7 +104,6 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: boo
                 "time: call the jitted function"
             )
         closed = lazy.discharge.pure(closed)
-    placement.check_program(closed.jaxpr, place, trace.name)
     changed, kept, inner = closed.jaxpr.memoize(_FORMS[keep_unused], _PARAMETERS[keep_unused])
     jaxpr = changed or closed.jaxpr
     kept_donated = (False,) * len(kept)
@@ -75,13 +112,7 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool, shares: boo
     values = (*closed.consts, *inner)
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated
-    if type(place) is int and devices.is_remote(place):
-        program = lazy.device_programs.compile_on(ClosedJaxpr(jaxpr), place, name=trace.name, donated=flags)
-        hidden = [runtime.array_to_place(value, place & ~1) for value in hidden]
-    else:
-        program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags, shares=shares)
-        hidden = [runtime.array_to_place(value, 0) if devices.is_remote(value.place) else value for value in hidden]
-    return bound(program, kept, (*program.consts, *hidden), trace.out_tree, trace.out_avals, kept_donated, place)
+    return Parameters(ClosedJaxpr(jaxpr), tuple(hidden), kept, kept_donated, flags)
 
 
 def bound(
@@ -94,7 +125,9 @@ def bound(
     place: Any = 0,
 ) -> Compiled:
     """A program bound to its hidden arguments, with results of these types and structure at a place."""
-    entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated, place)
+    entry = None
+    if type(program.executable) is runtime.Executable:
+        entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated, place)
     return Compiled(program, kept, donated, consts, entry, place)
 
 

@@ -14,6 +14,13 @@ def function_name(function: Any) -> str:
     return getattr(function, "__name__", "<unnamed function>")
 
 
+def is_own(function: Any) -> bool:
+    """Whether a function is one of weft's, not a user's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__module__", None)).startswith("weft.")
+
+
 def source_of(function: Any) -> str:
     """``f at file.py:12``."""
     while isinstance(function, functools.partial):

@@ -69,7 +69,7 @@ _IMPURE_NUMPY = _words("""
 """)
 _IMPURE_WEFT = _words("""
     config clear_caches live_arrays print_environment_info device_get block_until_ready save savez load fromfile
-    loadtxt profiler monitoring checking_leaks inspect tour cli runtime compiler distributed
+    loadtxt profile profiler monitoring checking_leaks inspect tour cli runtime compiler distributed
 """)
 
 _FUNCTIONS_LIMIT = 256  # for more, comparing takes longer than tracing

@@ -49,11 +49,13 @@ def jit(
     backend: str | None = None,
     inline: bool = False,
     compiler_options: Any = None,
+    donate: str | None = None,
 ) -> Any:
     """Compile ``fun`` at its first call for each structure, shape and dtype of its arguments.
 
     ``static_argnums`` / ``static_argnames`` are part of the cache key by value and must be hashable; each is inferred
-    from the other. Donated arguments may not be used after the call. Without ``fun``, gives a decorator.
+    from the other. Donated arguments may not be used after the call. ``donate="require"``: ValueError when it is
+    compiled if their memory cannot be reused. Without ``fun``, gives a decorator.
 
     >>> @weft.jit
     ... def norm(x):
@@ -65,10 +67,9 @@ def jit(
     """
     if fun is _UNSPECIFIED:
         return functools.partial(
-            jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums,
+            jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums, donate=donate,
             static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
-            keep_unused=keep_unused, device=device, backend=backend, inline=inline,
-            compiler_options=compiler_options,
+            keep_unused=keep_unused, inline=inline, device=device, backend=backend, compiler_options=compiler_options,
         )  # fmt: skip
     flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
     if flags & _NO_FUNCTION or type(fun) is staticmethod or not callable(fun):
@@ -82,16 +83,39 @@ def jit(
     roles = signature.NO_ROLES
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
         roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    plain = INLINED if inline else PLAIN
     place = _place(device, backend) if placed else 0
+    required = donate is not None and _is_required(donate, roles)
     is_plain = roles is signature.NO_ROLES and not keep_unused and not place and lying is None
-    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place, lying)
+    plain = INLINED if inline else PLAIN
+    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place, lying, required)
     state = JitState(fun, options)
-    if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: every call goes to Python
-        jitted = runtime.JitFunction(state.always_slow, (), ())
-    else:
-        jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
+    jitted = _native(state, roles)
     jitted.__dict__ = _attributes(fun, state)
+    return jitted
+
+
+def _native(state: JitState, roles: signature.Roles) -> Any:
+    """The native callable; where static arguments count from the end of ``*args``, every call goes to Python."""
+    if roles.static_argnums and roles.static_argnums[0] < 0:
+        return runtime.JitFunction(state.always_slow, (), ())
+    return runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
+
+
+def _is_required(donate: str, roles: signature.Roles) -> bool:
+    if donate != "require":
+        raise ValueError(f"[jit] donate is 'require' or left out, not {donate!r}")
+    if not roles.donates:
+        raise ValueError("[jit] donate='require' needs donate_argnums or donate_argnames")
+    return True
+
+
+def any_size(fun: Callable[..., Any], **options: Any) -> Any:
+    """``jit`` for a function of weft's own that asks of extents only which are 1, and which are equal.
+
+    Its programs at other sizes are then made without tracing it again (``dispatch.sized_calls``).
+    """
+    jitted = jit(fun, **options)
+    jitted._state.any_size = True
     return jitted
 
 

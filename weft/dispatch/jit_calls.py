@@ -27,10 +27,23 @@ from weft.core.jaxpr import DebugInfo
 from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
-from weft.dispatch import calls, devices, executables, identity, persistent, replay, signature, trace_cache, transfers
+from weft.dispatch import (
+    call_flags,
+    calls,
+    devices,
+    executables,
+    identity,
+    persistent,
+    replay,
+    signature,
+    sized_calls,
+    trace_cache,
+    transfers,
+)
+from weft.dispatch import history as events
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
-from weft.effects import key_reuse, number_checks
+from weft.effects import key_reuse
 
 _LOOKED_AT = 256  # calls of equal functions between two checks of the memory of their tables
 _Code = tuple[Any, ...]  # which leaves are donated (empty: none), keep_unused; the place, if it is not 0
@@ -45,6 +58,7 @@ class Options(NamedTuple):
     inline: bool = False
     place: int = 0  # where it runs, if the user says so (``devices``)
     shardings: Any = None  # in_shardings and out_shardings, if given: ``sharded_calls.Given``
+    required: bool = False  # whether all donations must be used
 
 
 UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()  # an option not given
@@ -91,8 +105,8 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "__weakref__", "executables", "form", "function", "hits_before", "kernels", "milliseconds", "name", "options",
-        "own", "traces",
+        "__weakref__", "any_size", "executables", "form", "function", "hits_before", "kernels", "milliseconds", "name",
+        "options", "own", "traces",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
@@ -101,6 +115,7 @@ class JitState:
         # stands for the options in keys
         self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)
         self.own: bool | None = None  # whether the function is weft's own; None: not yet computed
+        self.any_size = False  # whether what it records depends on sizes as ``sized_calls`` says
         self.name: str | None = None
         self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
         self.milliseconds: dict[str, float] | None = None  # in each stage
@@ -129,6 +144,8 @@ class JitState:
         try:
             if current is not tracing.EVAL:
                 return self._recorded(current, args, kwargs), None
+            if self.any_size and caller is not None:
+                return self._sized(args, kwargs, caller)
             return self._slow(args, kwargs, caller)
         except errors.ArrayHolderError as error:
             leaves, tree = runtime.tree_flatten((args, kwargs))
@@ -141,6 +158,16 @@ class JitState:
         except Exception as error:
             tracebacks.filter_exception(error)
             raise
+
+    def _sized(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
+        """The entry of a call that may differ from an earlier one in sizes only (``sized_calls``)."""
+        token = runtime.get_config_token()
+        call = sized_calls.classified(self, args, kwargs, token) if call_flags.flags(token).plain else None
+        found = None if call is None else sized_calls.entry(call)
+        if found is None:
+            return self._slow(args, kwargs, caller, call)
+        self.executables += 1
+        return found
 
     def _recorded(self, current: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call under a trace; replayed if the same call was recorded before."""
@@ -163,7 +190,7 @@ class JitState:
         template.times += 1
         if template.steps is not None:
             return template.record(current, operands)
-        if template.times == replay.WATCHED and _flags(token).replays:
+        if template.times == replay.WATCHED and call_flags.flags(token).replays:
             run = functools.partial(self._traced, args, kwargs)
             return replay.watch(template, current, operands, run, not self.is_own())
         return self._traced(args, kwargs)
@@ -174,9 +201,11 @@ class JitState:
             return self.function(*args, **kwargs)
         return self._slow(args, kwargs, None)[0]
 
-    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
+    def _slow(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any, sized: sized_calls.Classified | None = None
+    ) -> Any:
         token = runtime.get_config_token()
-        flags = _flags(token)
+        flags = call_flags.flags(token)
         if flags.disabled:
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
@@ -224,6 +253,8 @@ class JitState:
         compiled = self.compiled(trace, donated, place)
         if request is not None and errors.warnings_given() == warned and compiled.place == 0:
             persistent.keep(request, trace, compiled)
+        if sized is not None:
+            sized_calls.learn(self, sized, compiled, trace)
         return self._answer(compiled, trace, prepared, caller)
 
     def place(self, prepared: Prepared) -> Any:
@@ -258,7 +289,7 @@ class JitState:
         return compiled.entry
 
     def _answer(self, compiled: executables.Compiled, trace: Trace, prepared: Prepared, caller: Any) -> Any:
-        if caller is not None and trace.keys:
+        if caller is not None and trace.keys and compiled.entry is not None:
             return compiled.entry
         return executables.run(compiled, trace, prepared.leaves, prepared.avals), None
 
@@ -348,14 +379,17 @@ class JitState:
         record, key, who, shared, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
             lazy.misses.report(self.function, record, key, prepared.call, who)
-        found = self._trace_anew(prepared, key)
+        causes = None
+        if not self.is_own():
+            causes = events.causes_of(self.function, record, key, prepared.call.count, who, sought.trace is not None)
+        found = self._trace_anew(prepared, key, causes)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
             if who is not None and shared is not None:
                 trace_cache.share(who, shared, found)
         return found
 
-    def _trace_anew(self, prepared: Prepared, key: TraceKey) -> Trace:
+    def _trace_anew(self, prepared: Prepared, key: TraceKey, causes: Any = None) -> Trace:
         name = self.name = self.name or function_name(self.function)
         active = (id(self.function), key)
         if active in _active.keys:
@@ -380,6 +414,7 @@ class JitState:
             key_reuse.check(closed)
         self.traces += 1
         self._spend({"trace": elapsed_ms})
+        events.add("trace", name, prepared.avals, elapsed_ms, causes)
         if config.read("log_compiles"):
             lazy.misses.log_traced(name, closed, elapsed_ms)
         return Trace(closed, out[0], out_avals, name)
@@ -388,21 +423,27 @@ class JitState:
         """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
         if uses_refs(trace.closed.jaxpr):
             lazy.ref_calls.check_distinct(self.function, trace, prepared)
+        lying = self.options.shardings
+        leaves = prepared.leaves if lying is None else lazy.sharded_calls.constrained_arguments(self, prepared)
         outs = calls.call(
             trace.closed,
-            prepared.leaves,
+            leaves,
             name=trace.name,
             donated_invars=self.donated(prepared),
             keep_unused=self.options.keep_unused,
             inline=self.options.inline,
         )
+        if lying is not None:
+            outs = lazy.sharded_calls.constrained_results(lying, trace, outs)
         return runtime.tree_unflatten(trace.out_tree, outs)
 
     # -- programs on disk ---------------------------------------------------------------------------------------------
 
     def _untraced(self, prepared: Prepared, sought: Sought) -> tuple[Trace | None, persistent.Request | None]:
         """The program of a call, from disk, or the request under which to store the program that this process makes."""
-        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only():
+        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only() or self.options.required:
+            return None, None
+        if config.mesh_state() is not config.NO_MESH:  # which is no part of what is on disk
             return None, None
         record, key, who, shared, found = sought
         code = self._code(prepared)
@@ -451,7 +492,9 @@ class JitState:
         elapsed_ms = (time.perf_counter() - start) * 1e3
         program = found.calls[code].program
         self.executables += 1
-        self._spend({"load": elapsed_ms}, (0, program.kernels_loaded, program.kernels_reused))
+        kernels = (0, program.kernels_loaded, program.kernels_reused)
+        self._spend({"load": elapsed_ms}, kernels)
+        events.add("load", found.name, prepared.avals, elapsed_ms, kernels=kernels)
         if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
             lazy.misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
         return found
@@ -479,6 +522,8 @@ class JitState:
                 where = lazy.sharded_calls.places_of_results(trace, place)
             found = trace.calls[code] = executables.bind(trace, donated, keep, self.is_own(), where)
             self._count(found.program, trace.name)
+        if self.options.required:
+            lazy.donations.check_used(trace, donated, found)
         return found
 
     def _count(self, program: Any, name: str) -> None:
@@ -493,6 +538,8 @@ class JitState:
             return
         program.counted = True
         self._spend(stats["milliseconds"], (built, loaded, reused))
+        spent = stats["milliseconds"]
+        events.add("compile", name, program.in_avals, sum(spent.values()), None, spent, (built, loaded, reused))
 
     def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Add times of stages, and numbers of kernels built, loaded and reused."""
@@ -504,8 +551,11 @@ class JitState:
 
 
 def names_shardings(jaxpr: Any) -> bool:
-    """Whether equations of a program name shardings."""
-    return "weft.dispatch.shardings" in sys.modules and bool(lazy.sharded_calls.constraints(jaxpr))
+    """Whether equations of a program name shardings, or ask for those of values."""
+    if "weft.dispatch.shardings" in sys.modules and lazy.sharded_calls.constraints(jaxpr):
+        return True
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    return shown is not None and shown.inspects(jaxpr)
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:
@@ -545,33 +595,3 @@ def debug_info(function: Callable[..., Any], prepared: Prepared, out: list[Any])
 
 def _same(value: Any) -> Any:
     return value
-
-
-class _Flags(NamedTuple):
-    """The options that matter for calls."""
-
-    disabled: bool  # jit is
-    replays: bool
-    checked: bool  # results are checked for NaN or infinity
-    guard: str | None  # what happens to host values among the arguments: ``transfers.level``
-    idle: bool  # nothing may be executed
-    tracked: bool  # no random key may be used twice
-
-
-_known_flags: dict[int, _Flags] = {}
-
-
-def _flags(token: int) -> _Flags:
-    found = _known_flags.get(token)
-    if found is None:
-        disabled = config.read("disable_jit")
-        replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
-        found = _known_flags[token] = _Flags(
-            disabled,
-            replays,
-            number_checks.enabled(),
-            transfers.level(),
-            config.read("no_execution"),
-            key_reuse.enabled(),
-        )
-    return found

@@ -37,6 +37,7 @@ _asked: dict[int, tuple[CodeType, int]] = {}  # number of requests, by the id of
 _ASKED_LIMIT = 4096
 _hooks: dict[str, Callable[..., Any]] = {}
 _refused = False
+_paused = False
 
 
 class Request:
@@ -74,10 +75,16 @@ def refuse() -> None:
     _refused = True
 
 
+def pause(paused: bool) -> None:
+    """Whether programs on disk are left alone for now, since what they consist of is asked for."""
+    global _paused
+    _paused = paused
+
+
 def usable() -> bool:
     """Whether programs may come from disk under the options of this thread."""
     global _known
-    if _refused:
+    if _refused or _paused:
         return False
     version = config.version()
     if version is None or version != _known[0]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import runtime
 from weft._base import lazy
-from weft.core import avals, explicit, kinds, tracebacks
+from weft.core import avals, kinds, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import Jaxpr, subjaxprs
 from weft.core.meshes import chosen_mesh
@@ -38,7 +38,7 @@ class ArrayCopySemantics(enum.Enum):
 
 
 def _put_type(x: Any, *, devices: Sequence[Any], **_: Any) -> Any:
-    return x if devices[0] is None else explicit.sharded(x, devices[0])
+    return x if devices[0] is None else lazy.explicit.sharded(x, devices[0])
 
 
 def _eager(params: dict[str, Any]) -> Callable[[Any], Any] | None:
@@ -77,6 +77,15 @@ def _memory(place: Any) -> int:
     """The number of the device whose memory a place (or the places of results) is in: 0 for all those of the CPU."""
     one = place if isinstance(place, int) else 0
     return one >> 1 if devices.is_remote(one) else 0
+
+
+def check_target(jaxpr: Jaxpr, target: devices.Device, name: str) -> None:
+    """NotImplementedError if a ``device_put`` inside a program names another device than the one compiled for."""
+    other = next((device for device in named_targets(jaxpr) if device is not target), None)
+    if other is not None:
+        raise NotImplementedError(
+            f"[device_put] {name} is compiled for {target}, and a device_put inside of it names {other}"
+        )
 
 
 def named_targets(jaxpr: Jaxpr) -> tuple[Any, ...]:
@@ -167,8 +176,8 @@ def spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
 
 
 def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
-    if isinstance(leaf, Tracer):
-        check_fits("device_put args", target, leaf.shape)
+    if isinstance(leaf, Tracer) or (target is not None and tracing.recorder() is not None):
+        check_fits("device_put args", target, np.shape(leaf))
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
         return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(target,), srcs=(None,))
     if isinstance(leaf, runtime.Array):
@@ -186,19 +195,25 @@ def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> A
         raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from error
     check_fits("device_put args", target, aval.shape)
     made = signature.to_array(leaf, aval)
-    return (
-        devices.at_default(made)
-        if target is None
-        else _typed(runtime.array_to_place(made, devices.place_on(target)), target)
-    )
+    if target is None:
+        return devices.at_default(made)
+    return _typed(runtime.array_to_place(made, devices.place_on(target)), target)
 
 
 def _typed(array: Any, target: Any) -> Any:
     """The array with the type that says how it lies along explicit axes of a mesh."""
     if target is None or (array.aval.explicit_sharding is None and not isinstance(target, NamedSharding)):
         return array
-    aval = explicit.sharded(array.aval, target)
+    aval = lazy.explicit.sharded(array.aval, target)
     return array if aval is array.aval else runtime.array_alias(array, aval)
+
+
+def lent(array: Any, device: Any) -> Any:
+    """An Array on a plugin's device on the memory of one of the host; None if the device takes no such memory."""
+    if not isinstance(device, devices.Device | devices.Sharding):
+        return None
+    place = devices.place_on(device)
+    return runtime.array_lent(array, place) if devices.is_remote(place) else None
 
 
 def device_get(x: Any) -> Any:

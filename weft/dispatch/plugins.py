@@ -33,6 +33,7 @@ _SUFFIXES = (".so", ".dylib", ".dll")
 _PROBE_S = 300.0
 _lock = threading.RLock()
 _loaded: dict[str, Backend] = {}
+_opened: dict[str, Any] = {}  # libraries by path
 _refused: dict[str, str] = {}  # why a plugin could not be loaded
 # Element types beyond NumPy's own, with their numbers in the C API.
 _TYPES = {
@@ -263,17 +264,45 @@ def load(path: Any, name: str | None = None, *, options: dict[str, Any] | None =
         return backend
 
 
-def _load(path: str, name: str, options: dict[str, Any], probe: bool) -> Backend:
+def topology(platform: str, name: str, options: dict[str, Any]) -> tuple[Any, Found]:
+    """A machine that the plugin of a platform describes, and the plugin; no client is made, since no device is needed.
+
+    RuntimeError if there is no such plugin, NotImplementedError if it describes no machines.
+    """
+    with _lock:
+        candidates = [entry for entry in _all_found() if entry.name in _ALIASES.get(platform, (platform,))]
+        if not candidates:
+            raise _unknown(platform)
+        entry = candidates[0]
+        _check_file(entry.path, options)
+        if entry.path not in _opened:
+            _probe(entry.path, "topology", name, options)
+        return _open(entry.path).topology(name, options), entry
+
+
+def _open(path: str) -> Any:
+    """The library at ``path``, opened once in this process."""
+    found = _opened.get(path)
+    if found is None:
+        runtime.set_pjrt_error_types(errors.JaxRuntimeError, errors.OutOfMemoryError)
+        runtime.set_pjrt_types(tuple([(dtypes.as_dtype(t), number) for t, number in _TYPES.items() if _has_dtype(t)]))
+        found = _opened[path] = runtime.pjrt_open(path)
+    return found
+
+
+def _check_file(path: str, options: dict[str, Any]) -> None:
     if not os.path.isfile(path):
         raise RuntimeError(f"[pjrt] {path} is no usable plugin: there is no such file")
     for key, value in options.items():
         if not isinstance(key, str) or not isinstance(value, str | int | float):
             raise TypeError(f"[pjrt] options of a plugin are strings, numbers and bools, got {key!r}: {value!r}")
+
+
+def _load(path: str, name: str, options: dict[str, Any], probe: bool) -> Backend:
+    _check_file(path, options)
     if probe:
-        _probe(path, options)
-    runtime.set_pjrt_error_types(errors.JaxRuntimeError, errors.OutOfMemoryError)
-    runtime.set_pjrt_types(tuple([(dtypes.as_dtype(t), number) for t, number in _TYPES.items() if _has_dtype(t)]))
-    plugin = runtime.pjrt_open(path)
+        _probe(path, "create", "probe", options)
+    plugin = _open(path)
     backend = Backend(name, plugin, plugin.create(name, options))
     for device in backend.local_devices():
         while len(devices.BY_NUMBER) <= device.number:
@@ -295,20 +324,23 @@ import numpy
 loader = importlib.machinery.ExtensionFileLoader("weft.runtime._native", sys.argv[1])
 native = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
 loader.exec_module(native)
-native.pjrt_open(sys.argv[2]).create("probe", json.loads(sys.argv[3]))
+getattr(native.pjrt_open(sys.argv[2]), sys.argv[3])(sys.argv[4], json.loads(sys.argv[5]))
 """
 
 
-def _probe(path: str, options: dict[str, Any]) -> None:
-    """Open the plugin and make its client in a child process; RuntimeError if that crashes or does not end."""
+def _probe(path: str, method: str, name: str, options: dict[str, Any]) -> None:
+    """Open the plugin and call a method of it in a child process; RuntimeError if that crashes or does not end.
+
+    The method is ``create``, which makes its client, or ``topology``.
+    """
     json = importlib.import_module("json")
     native = sys.modules["weft.runtime._native"].__file__
-    command = [sys.executable, "-c", _CHILD, str(native), path, json.dumps(options)]
+    command = [sys.executable, "-c", _CHILD, str(native), path, method, name, json.dumps(options)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=False)
     except subprocess.TimeoutExpired:
         raise RuntimeError(
-            f"[pjrt] {path} is no usable plugin: a child process that made its client did not end in {_PROBE_S:.0f} s"
+            f"[pjrt] {path} is no usable plugin: a child process that tried it did not end in {_PROBE_S:.0f} s"
         ) from None
     if done.returncode < 0:
         tail = done.stderr.decode(errors="replace").strip()[-400:]

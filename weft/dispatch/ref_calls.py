@@ -14,7 +14,8 @@ from weft.core.ref_types import is_ref
 from weft.dispatch import executables, signature
 from weft.dispatch.function_names import source_of
 from weft.dispatch.trace_cache import Trace
-from weft.effects.discharge import discharged, same
+from weft.effects.discharge import discharged
+from weft.effects.refs import same
 
 
 def takes_refs(trace: Trace) -> bool:

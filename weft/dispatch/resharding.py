@@ -1,14 +1,14 @@
 """Moving values between explicit shardings: ``reshard``, and functions whose axes the compiler or the types decide.
 
-``reshard`` is an equation whose result has another sharding in its type. ``auto_axes(f)`` runs f with explicit axes made
-Auto, so that the types inside do not speak of them; ``explicit_axes(f)`` does the opposite.
+``reshard`` is an equation whose result has another sharding in its type. ``auto_axes(f)`` runs f with explicit axes
+made Auto, so that the types inside do not speak of them; ``explicit_axes(f)`` does the opposite.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
 from weft.core.primitive import ALL, Primitive
 from weft.core.shardings import NamedSharding
 from weft.core.tracer import Tracer
-from weft.dispatch import devices, out_shardings, placement, shardings
+from weft.dispatch import devices, placement, shardings
 
 
 def _moved_type(x: Any, *, dst_sharding: NamedSharding, **_: Any) -> Any:
@@ -28,7 +28,7 @@ def _moved_type(x: Any, *, dst_sharding: NamedSharding, **_: Any) -> Any:
 
 
 def _eager(params: dict[str, Any]) -> Callable[[Any], Any]:
-    return lambda x: placement.device_put(x, _on_mesh(params["dst_sharding"], params["concrete_mesh"]))
+    return lambda x: placement.device_put(x, on_mesh(params))
 
 
 def _asked(params: dict[str, Any]) -> Any:
@@ -58,15 +58,21 @@ reshard_p.transpose = _transposed
 
 
 def _batch(size: int, args: Any, dims: Any, *, dst_sharding: Any, concrete_mesh: Any) -> tuple[Any, Any]:
-    """The mapped dimension is not cut."""
+    """The mapped dimension lies as before."""
     (x,), (dim,) = args, dims
+    own = avals.get_aval(x).explicit_sharding
     entries = list(dst_sharding.spec.padded(dim).partitions)
-    entries.insert(dim, None)
+    entries.insert(dim, None if own is None else own.spec.partitions[dim])
     target = dst_sharding.update(spec=dst_sharding.spec.update(entries))
     return reshard_p.bind(x, dst_sharding=target, concrete_mesh=concrete_mesh), dim
 
 
 reshard_p.batch = _batch
+
+
+def on_mesh(params: dict[str, Any]) -> NamedSharding:
+    """The sharding that an equation ``reshard`` gives, on the devices of its mesh."""
+    return _on_mesh(params["dst_sharding"], params["concrete_mesh"])
 
 
 def _on_mesh(sharding: NamedSharding, mesh: Any) -> NamedSharding:
@@ -99,7 +105,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 def moved(leaf: Any, target: Any, name: str = "reshard") -> Any:
     """One array with another sharding."""
-    sharding = out_shardings.abstract(target, name)
+    sharding = abstract(target, name)
     if sharding is None:
         raise ValueError(
             "Reshard should only be used with out_shardings which are non-None and have a non-empty mesh. Got sharding "
@@ -114,6 +120,47 @@ def moved(leaf: Any, target: Any, name: str = "reshard") -> Any:
     if isinstance(leaf, Tracer) or tracing.is_tracing():
         return reshard_p.bind(leaf, dst_sharding=sharding, concrete_mesh=mesh)
     return placement.device_put(leaf, _on_mesh(sharding, mesh))
+
+
+def abstract(value: Any, name: str, what: str = "out_sharding") -> NamedSharding | None:
+    """The sharding that a user gave, without devices, once its axes have been checked; None where it says nothing."""
+    if value is None or (isinstance(value, NamedSharding) and value.mesh.empty):
+        return None
+    if not isinstance(value, NamedSharding | PartitionSpec):
+        raise TypeError(
+            f"`{what}` argument of {name} only supports instances of `NamedSharding` or `PartitionSpec`. Got {value!r} "
+            f"of type: {type(value)}"
+        )
+    mesh = get_abstract_mesh()
+    if isinstance(value, PartitionSpec):
+        if mesh.empty:
+            raise ValueError(
+                "Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding "
+                f"instance or enter into a mesh context via `weft.set_mesh`. Got {value}"
+            )
+        value = NamedSharding(mesh, value)
+    if name != "reshard":
+        _check_mesh(value, mesh, name)
+    _check_axes(value, name)
+    return NamedSharding(value.mesh.abstract_mesh, value.spec)
+
+
+def _check_mesh(value: NamedSharding, mesh: Any, name: str) -> None:
+    own = value.mesh.abstract_mesh
+    if mesh.empty or own == mesh or (own.are_all_axes_auto and mesh.are_all_axes_auto):
+        return
+    raise ValueError(f"Context mesh {mesh} should match the mesh of sharding {own} passed to {name}.")
+
+
+def _check_axes(value: NamedSharding, name: str) -> None:
+    for axis in (*value.spec.axes(), *value.spec.unreduced, *value.spec.reduced):
+        kind = value.mesh.type_of(axis)
+        if kind is not AxisType.Explicit:
+            raise ValueError(
+                f"PartitionSpec passed to {name} cannot contain axis names that are of type Auto or Manual. Got "
+                f"PartitionSpec: {value.spec} with axis name: {axis} of type: {kind}. Make the mesh with axis_types="
+                "(AxisType.Explicit,), or use weft.lax.with_sharding_constraint"
+            )
 
 
 # -- modes of axes ----------------------------------------------------------------------------------------------------
@@ -165,7 +212,7 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
             raise TypeError("Missing required keyword argument: 'out_sharding'")
         outer = get_abstract_mesh()
         if outer.empty and isinstance(target, NamedSharding):
-            with shardings.set_mesh(target.mesh):
+            with shardings.set_mesh(cast("Mesh", target.mesh)):
                 return automatic(*args, **kwargs, **({} if out_sharding is not None else {"out_sharding": target}))
         if outer.empty:
             raise ValueError("Context mesh cannot be empty. Please use `weft.set_mesh` to enter into a mesh context")

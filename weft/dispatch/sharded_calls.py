@@ -8,7 +8,9 @@ propagation (``weft.partitioning``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,9 @@ import numpy as np
 from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, subjaxprs
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
-from weft.dispatch import devices, jit_calls, placement, shardings, signature
+from weft.dispatch import devices, jit_calls, placement, resharding, shardings, signature
 from weft.dispatch.function_names import function_name
 from weft.dispatch.struct import ShapeDtypeStruct
 
@@ -107,11 +109,15 @@ def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
                 f"{sharding},\narg sharding: {devices.sharding_at(places[at])} for arg type: {text}"
             )
         places[at] = devices.place_on(sharding)
-    outs = given.outs
-    if outs is not UNSPECIFIED:
-        leaves, tree = runtime.tree_flatten(outs, shardings.is_spec)
-        outs = runtime.tree_unflatten(tree, [_resolved(leaf, "out_shardings") for leaf in leaves])
-    return Lying(tuple(places), outs if outs is UNSPECIFIED else _Tree(outs))
+    return Lying(tuple(places), _out_tree(given))
+
+
+def _out_tree(given: Given) -> Any:
+    """The tree of ``out_shardings``, specs made shardings, as part of a key."""
+    if given.outs is UNSPECIFIED:
+        return UNSPECIFIED
+    leaves, tree = runtime.tree_flatten(given.outs, shardings.is_spec)
+    return _Tree(runtime.tree_unflatten(tree, [_resolved(leaf, "out_shardings") for leaf in leaves]))
 
 
 class _Tree:
@@ -154,6 +160,21 @@ def _wanted(prepared: Any, ins: Any) -> list[Sharding | None]:
     return [_resolved(value, "in_shardings") for value in found]
 
 
+def constrained_arguments(state: Any, prepared: Any) -> list[Any]:
+    """The arguments of a call that is recorded in another program, lying as ``in_shardings`` says."""
+    wanted = _wanted(prepared, state.options.shardings.ins)
+    words = signature.leaf_paths(state.function, prepared.call)
+    for leaf, sharding, word in zip(prepared.leaves, wanted, words, strict=True):
+        placement.check_fits(f"pjit arguments with pytree key path {word}", sharding, np.shape(leaf))
+    return [shardings.constrained(leaf, sharding) for leaf, sharding in zip(prepared.leaves, wanted, strict=True)]
+
+
+def constrained_results(given: Given, trace: Any, outs: Sequence[Any]) -> list[Any]:
+    """The results of a call that is recorded in another program, lying as ``out_shardings`` says."""
+    wanted = _given_results(trace, Lying((), _out_tree(given)))
+    return [shardings.constrained(out, sharding) for out, sharding in zip(outs, wanted, strict=True)]
+
+
 # -- results ----------------------------------------------------------------------------------------------------------
 
 Specs = Sequence[NamedSharding | None]
@@ -162,25 +183,23 @@ _Lies = Sequence[Sharding | None]
 
 def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     """A place for each result of a program, if the call or the program names several devices; else ``place``."""
-    named = constraints(trace.closed.jaxpr)
-    if isinstance(place, Lying):
-        lying = place
-    elif named:
-        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
-    else:
-        return place
-    ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    outs = _given_results(trace, lying)
+    known = known_shardings(trace, place)
+    if known is None:
+        _tell(trace.closed.jaxpr, lambda variable: devices.sharding_at(place))  # type: ignore[arg-type] - one device
+        return place  # type: ignore[return-value] - one device
+    ins, outs, named = known
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
     _check_devices(trace, ins, outs, named)
     if not everything:
         return 0
+    if _mesh_of(everything) is None:
+        _tell(trace.closed.jaxpr, lambda variable: everything[0])
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
     if mesh is None:
         return devices.place_on(everything[0])
-    typed = [_of_type(aval, mesh) for aval in trace.out_avals]
+    typed = [said_by_type(aval, mesh) for aval in trace.out_avals]
     wanted = [given or own for given, own in zip(outs, typed, strict=True)]
-    if None in wanted:
+    if None in wanted or _inspects(trace.closed.jaxpr):
         given = [[s if isinstance(s, NamedSharding) else None for s in each] for each in (ins, wanted)]
         found = _propagated(trace.closed, given[0], mesh, given[1])
         wanted = [known or other for known, other in zip(wanted, found, strict=True)]
@@ -188,7 +207,22 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     return tuple([devices.place_on(sharding or whole) for sharding in wanted])
 
 
-def _of_type(aval: Any, mesh: Any) -> NamedSharding | None:
+def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Sharding | None], _Lies] | None:
+    """What is said of arguments, results and values inside; None if nothing lies on several devices."""
+    named = constraints(trace.closed.jaxpr)
+    if isinstance(place, Lying):
+        lying = place
+    elif named:
+        lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
+    else:
+        return None
+    ins = [devices.sharding_at(each) if each else None for each in lying.places]
+    said = _said(trace.closed.jaxpr)
+    outs = [given or own for given, own in zip(_given_results(trace, lying), said, strict=True)]
+    return ins, outs, named
+
+
+def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
     """What the type of a result says, where all axes of the mesh are explicit."""
     sharding = aval.explicit_sharding
     if sharding is not None and sharding.mesh.axis_names == mesh.axis_names:
@@ -205,7 +239,7 @@ def places_of_operation(
     """
     if place < 0:
         devices.check_same_device(name, args, [f"args[{index}]" for index in range(len(args))])
-    elif isinstance(devices.sharding_at(place), SingleDeviceSharding):
+    elif isinstance(devices.sharding_at(place), SingleDeviceSharding) and not constraints(closed.jaxpr):
         return place
     places = _committed(args)
     hidden = len(closed.jaxpr.invars) - len(args)
@@ -228,6 +262,17 @@ class _Operation(NamedTuple):
     out_avals: tuple[Any, ...]
 
 
+def _inspects(jaxpr: Jaxpr) -> bool:
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    return shown is not None and shown.inspects(jaxpr)
+
+
+def _tell(jaxpr: Jaxpr, sharding_of: Callable[[Any], Sharding]) -> None:
+    """Tell those who asked (``debug.inspect_array_sharding``) how values of a program lie."""
+    if _inspects(jaxpr):
+        sys.modules["weft.dispatch.shown_shardings"].tell(jaxpr, sharding_of)
+
+
 def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
     if lying.outs is UNSPECIFIED:
         return [None] * len(trace.out_avals)
@@ -239,24 +284,27 @@ def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
 
 def _check_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
     """ValueError if a program would run on several sets of devices."""
-    names = trace.closed.jaxpr.debug_info.arg_names if trace.closed.jaxpr.debug_info else None
+    lists = [sharding.device_list for sharding in (*ins, *outs, *named) if sharding is not None]
+    if any(each != lists[0] for each in lists):
+        _refuse_devices(trace, ins, outs, named)
+
+
+def _refuse_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
+    info, types = trace.closed.jaxpr.debug_info, trace.closed.in_avals
+    names = (info.arg_names if info else None) or ()
+    words = names if len(names) == len(types) else range(len(types))
     labelled = [
-        (
-            f"argument {names[at] if names else at} of {trace.name} with shape {aval.str_short(short_dtypes=False)}",
-            s,
-        )
-        for at, (s, aval) in enumerate(zip(ins, trace.closed.in_avals, strict=True))
+        (f"argument {word} of {trace.name} with shape {aval.str_short(short_dtypes=False)}", sharding)
+        for word, aval, sharding in zip(words, types, ins, strict=True)
     ]
-    labelled += [("explicit output sharding", s) for s in outs]
-    labelled += [(f"sharding_constraint inside {trace.name}", s) for s in named]
-    known = [(text, s.device_list) for text, s in labelled if s is not None]
-    other = next((pair for pair in known if pair[1] != known[0][1]), None)
-    if other is not None:
-        (first, one), (second, two) = known[0], other
-        raise ValueError(
-            f"Received incompatible devices for jitted computation. Got {first} and with {devices.on_devices(one)} and "
-            f"{second} and with {devices.on_devices(two)}"
-        )
+    labelled += [("explicit output sharding", sharding) for sharding in outs]
+    labelled += [(f"sharding_constraint inside {trace.name}", sharding) for sharding in named]
+    known = [(text, sharding.device_list) for text, sharding in labelled if sharding is not None]
+    (first, one), (second, two) = known[0], next(pair for pair in known if pair[1] != known[0][1])
+    raise ValueError(
+        f"Received incompatible devices for jitted computation. Got {first} and with {devices.on_devices(one)} and "
+        f"{second} and with {devices.on_devices(two)}"
+    )
 
 
 def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
@@ -266,10 +314,27 @@ def constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
 
 def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
     found = [eqn.params["sharding"] for eqn in jaxpr.eqns if eqn.primitive is shardings.sharding_constraint_p]
+    found += [resharding.on_mesh(eqn.params) for eqn in jaxpr.eqns if eqn.primitive is resharding.reshard_p]
     found += [t for t in placement.named_targets(jaxpr) if isinstance(t, NamedSharding) and not t.mesh.empty]
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.result_shardings is not None:
+            found += [sharding for sharding in eqn.primitive.result_shardings(eqn.params) if sharding is not None]
     for inner in subjaxprs(jaxpr):
         found += constraints(inner)
     return tuple(dict.fromkeys([s for s in found if _has_devices(s)]))
+
+
+def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
+    """For each result the sharding that the equation that makes it says; also inside calls."""
+    known: dict[Any, Sharding | None] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.result_shardings is not None:
+            said = list(eqn.primitive.result_shardings(eqn.params))
+        else:
+            held = eqn.params.get("jaxpr") if eqn.primitive.linearize is not None else None
+            said = _said(held.jaxpr) if isinstance(held, ClosedJaxpr) else []
+        known.update(zip(eqn.outvars, said) if len(said) == len(eqn.outvars) else ())
+    return [known.get(atom) if isinstance(atom, Var) else None for atom in jaxpr.outvars]
 
 
 def _has_devices(sharding: Sharding) -> bool:
@@ -322,16 +387,19 @@ def _propagated(closed: ClosedJaxpr, ins: Specs, mesh: Any, outs: Specs) -> list
     """The sharding of each result, found from those of arguments, of constraints and of given results."""
     partitioning = lazy.submodule("weft.partitioning")
     sizes = dict(mesh.shape_tuple)
-    program, known = partitioning.propagated(
-        closed, sizes, [_plain(s, sizes) for s in ins], [_plain(s, sizes) for s in outs]
-    )
+    given = [[plain_spec(sharding, sizes) for sharding in each] for each in (ins, outs)]
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    with nullcontext() if shown is None else shown.kept():
+        program, known = partitioning.propagated(closed, sizes, *given)
+    whole = NamedSharding(mesh, PartitionSpec())
+    _tell(program.closed.jaxpr, lambda v: whole if isinstance(v, Literal) else _named(mesh, known.of(v)) or whole)
     found = []
     for atom, given in zip(program.closed.jaxpr.outvars, closed.out_avals, strict=True):
         found.append(None if isinstance(atom, Literal) else _named(mesh, known.of(atom)[: given.ndim]))
     return found
 
 
-def _plain(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
+def plain_spec(sharding: NamedSharding | None, sizes: dict[Any, int]) -> Any:
     """A spec as plain data; None for a sharding of other axes."""
     if sharding is None or any(sizes.get(axis) != size for axis, size in sharding.mesh.shape_tuple):
         return None

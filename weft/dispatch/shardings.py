@@ -310,3 +310,39 @@ def create_device_mesh(
 
 def _all_devices() -> list[Any]:
     return devices.devices()
+
+
+def create_hybrid_device_mesh(
+    mesh_shape: Sequence[int],
+    dcn_mesh_shape: Sequence[int],
+    devices: Sequence[Any] | None = None,
+    *,
+    process_is_granule: bool = False,
+    should_sort_granules_by_key: bool = True,
+    allow_split_physical_axes: bool = False,
+) -> np.ndarray:
+    """Devices of several processes as one array: ``mesh_shape`` within a process, ``dcn_mesh_shape`` among them.
+
+    ValueError without ``process_is_granule`` (devices of the CPU belong to no slice), or if there are not as many
+    processes or devices.
+    """
+    given = _all_devices() if devices is None else list(devices)
+    attribute = "process_index" if process_is_granule else "slice_index"
+    if not hasattr(given[0], attribute):
+        raise ValueError(f"Device {given[0]} does not have attribute {attribute}. See `process_is_granule` option.")
+    granules: dict[int, list[Any]] = {}
+    for device in given:
+        granules.setdefault(getattr(device, attribute), []).append(device)
+    keys = sorted(granules) if should_sort_granules_by_key else list(granules)
+    if math.prod(dcn_mesh_shape) != len(keys):
+        raise ValueError(
+            f"Number of slices {len(keys)} must equal the product of dcn_mesh_shape {tuple(dcn_mesh_shape)}"
+        )
+    blocks = np.empty(len(keys), object)
+    blocks[:] = [create_device_mesh(mesh_shape, granules[key]) for key in keys]
+    return np.block(blocks.reshape(tuple(dcn_mesh_shape)).tolist())
+
+
+def constrained(x: Any, sharding: Sharding | None) -> Any:
+    """A value of the program that is recorded, lying as a sharding says (None: anyhow)."""
+    return x if sharding is None else sharding_constraint_p.bind(x, **_params(sharding))

@@ -171,8 +171,13 @@ def make_array_from_callback(
 
 def _as_numpy(value: Any, dtype: Any) -> np.ndarray:
     values = np.asarray(value)
-    wanted = values.dtype if dtype is None else dtypes.as_dtype(dtype)
-    return values.astype(dtypes.canonicalize_dtype(wanted), copy=False)
+    values = values.astype(dtypes.canonicalize_dtype(values.dtype), copy=False)
+    if dtype is not None and values.dtype != dtypes.as_dtype(dtype):
+        raise ValueError(
+            "If `dtype` is provided to `weft.make_array_from_callback`, it must match the dtype of the addressable "
+            f"shards. Got dtype={dtypes.as_dtype(dtype)} and shard dtype={values.dtype}."
+        )
+    return values
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:

@@ -57,7 +57,8 @@ class Trace:
     def retire(self) -> None:
         """Remove its entries from the dispatch tables."""
         for compiled in list(self.calls.values()):
-            compiled.entry.retire()
+            if compiled.entry is not None:
+                compiled.entry.retire()
 
 
 class Outline:

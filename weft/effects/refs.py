@@ -10,8 +10,10 @@ While a program is recorded a reference is a variable of type ``Ref{f32[3]}``, a
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,13 +93,16 @@ class Ref(_RefMethods, metaclass=_RefType):
     Ref([5., 2., 3.], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_aval", "_lent", "_level", "_value")
+    __slots__ = ("__weakref__", "_aval", "_closed", "_lent", "_level", "_own", "_value", "_whole")
 
     def __init__(self, aval: AbstractRef, value: Any, level: int = 0, lent: bool = True) -> None:
         self._aval = aval
         self._value = value
         self._level = level  # of the trace that made it: values of inner traces may not be written
         self._lent = lent  # whether somebody else may hold the array, so that it cannot be changed in place
+        self._own: Any = None  # the reference of the caller for which this one stands within a transformation
+        self._whole: Any = None  # if it is an element for vmap: (the mapped reference, its dimension, the axis)
+        self._closed = False  # whether the call within which it stood for another is over
 
     aval = property(lambda self: self._aval)
     shape = property(lambda self: self._aval.shape)
@@ -195,6 +200,53 @@ def _place(ref: Any, idx: Any) -> tuple[tuple[Index, ...], tuple[Any, ...], Any]
 _DISCHARGED = kinds.Higher(inline=lambda params: None)  # such an equation is gone before anything is compiled
 
 
+class _Standing(threading.local):
+    """Which references others stand for: (the reference, what stands for it), the innermost last."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Ref]] = []
+
+
+_standing = _Standing()
+
+
+@contextlib.contextmanager
+def standing_for(own: Sequence[Any], given: Sequence[Any]) -> Iterator[None]:
+    """Accesses to the references ``own``, which a function closed over, are accesses to ``given`` within."""
+    before = _standing.pairs
+    _standing.pairs = [*before, *[(ref, other) for ref, other in zip(own, given, strict=True) if is_ref(ref)]]
+    try:
+        yield
+    finally:
+        _standing.pairs = before
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two references are one."""
+    if type(left) is RefTracer and type(right) is RefTracer:
+        return left.val is right.val
+    return left is right
+
+
+def _present(ref: Any) -> Any:
+    """What stands for a reference now."""
+    for own, other in reversed(_standing.pairs):
+        if same(own, ref):
+            return other
+    if type(ref) is Ref and ref._closed:
+        raise NotImplementedError(
+            f"a mutable array reference of type {ref._aval} is used after the mapped, repeated or differentiated "
+            "function that it was an argument of: bwd of a custom_vjp function cannot use such a reference from its "
+            "residuals. Save its value, as in ref[...], or let bwd close over the reference"
+        )
+    return ref
+
+
+def root(ref: Any) -> Any:
+    """The reference of the caller of all transformations for which one stands."""
+    return ref._own if type(ref) is Ref and ref._own is not None else ref
+
+
 class RefPrimitive(Primitive):
     """Recorded in the program of the current trace; under any other trace ``run`` does it on a ``Ref``."""
 
@@ -209,6 +261,8 @@ class RefPrimitive(Primitive):
     def bind(self, *args: Any, **params: Any) -> Any:
         trace = state.trace
         if type(trace) is not DynamicJaxprTrace:
+            if args and is_ref(args[0]):
+                args = (_present(args[0]), *args[1:])
             return self.run(*args, **params)
         out = trace.process(self, args, params)
         if type(out) is DynamicJaxprTracer and type(out.aval) is AbstractRef:
@@ -216,17 +270,9 @@ class RefPrimitive(Primitive):
         return out
 
 
-def _recorder() -> Any:
-    """The innermost trace that records a program, outside of which a traced reference has come from."""
-    trace = state.trace
-    while trace is not None and type(trace) is not DynamicJaxprTrace:
-        trace = getattr(trace, "parent", None)
-    return trace
-
-
 def _recorded(primitive: Primitive, ref: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """An access to a traced reference, recorded by the program around the current trace."""
-    trace = _recorder()
+    trace = tracing.recorder()
     if trace is None:
         raise tracing.escaped_tracer(ref)
     with set_current(trace):
@@ -253,7 +299,7 @@ def _check_inner(action: str, ref: Any, level: int, args: Sequence[Any]) -> None
 
 def _home(ref: Any) -> int:
     """The level of the program that records accesses to a traced reference."""
-    trace = _recorder()
+    trace = tracing.recorder()
     if trace is None:
         raise tracing.escaped_tracer(ref)
     return trace.level
@@ -277,8 +323,16 @@ def _run_empty(*, ty: Any, memory_space: Any) -> Ref:
     return Ref(AbstractRef(ty, memory_space), assemble.full(ty.shape, 0, ty.dtype), state.trace.level, lent=False)
 
 
+def _is_held(ref: Any) -> bool:
+    """Whether a reference is a value here; if not, the program being recorded around the current trace accesses it."""
+    if type(ref) is not Ref:
+        return False
+    trace = tracing.recorder()
+    return trace is None or trace.level <= ref._level
+
+
 def _run_get(ref: Any, *operands: Any, indices: tuple[Index, ...]) -> Any:
-    if type(ref) is Ref:
+    if _is_held(ref):
         ref._lent = ref._lent or not indices
         return ref_indexing.read(ref._value, indices, operands)
     if _inner_values(_home(ref), operands):
@@ -287,7 +341,7 @@ def _run_get(ref: Any, *operands: Any, indices: tuple[Index, ...]) -> Any:
 
 
 def _run_swap(ref: Any, new: Any, *operands: Any, indices: tuple[Index, ...]) -> Any:
-    if type(ref) is not Ref:
+    if not _is_held(ref):
         _check_inner("a set/swap", ref, _home(ref), (new, *operands))
         return _recorded(swap_p, ref, (new, *operands), {"indices": indices})
     before = _run_get(ref, *operands, indices=indices)
@@ -296,7 +350,7 @@ def _run_swap(ref: Any, new: Any, *operands: Any, indices: tuple[Index, ...]) ->
 
 
 def _run_addupdate(ref: Any, new: Any, *operands: Any, indices: tuple[Index, ...]) -> list[Any]:
-    if type(ref) is Ref:
+    if _is_held(ref):
         _store(ref, new, operands, indices, True)
     else:
         _check_inner("an addupdate", ref, _home(ref), (new, *operands))
@@ -335,14 +389,14 @@ _write_in_place = jit_module.jit(_written, static_argnums=(3, 4), donate_argnums
 
 
 def _run_freeze(ref: Any) -> Any:
-    if type(ref) is Ref:
+    if _is_held(ref):
         ref._lent = True
         return ref._value
     return _recorded(freeze_p, ref, (), {})
 
 
 def _run_free(ref: Any) -> list[Any]:
-    return [] if type(ref) is Ref else _recorded(free_ref_p, ref, (), {})
+    return [] if _is_held(ref) else _recorded(free_ref_p, ref, (), {})
 
 
 def _type_get(aval: Any, *operands: Any, indices: tuple[Index, ...]) -> Any:
@@ -456,8 +510,9 @@ def set(ref: Any, idx: Any, value: Any) -> None:
     """``ref[idx] = value``; the value has the shape and dtype of what is replaced (Python numbers are converted)."""
     target = _checked("ref_set", ref)
     indices, operands, value = _prepared("swap", ref, idx, value)
-    if type(target) is Ref and type(state.trace) is not DynamicJaxprTrace:
-        _store(target, value, operands, indices, False)
+    present = target if type(state.trace) is DynamicJaxprTrace else _present(target)
+    if type(state.trace) is not DynamicJaxprTrace and _is_held(present):
+        _store(present, value, operands, indices, False)
     else:
         swap_p.bind(target, value, *operands, indices=indices)
 

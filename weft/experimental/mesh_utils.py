@@ -1,9 +1,9 @@
-"""weft.experimental.mesh_utils: the device as an array, to make a mesh of."""
+"""weft.experimental.mesh_utils: devices as arrays, to make meshes of."""
 
 from __future__ import annotations
 
 from weft._base import unbuilt
-from weft.dispatch.shardings import create_device_mesh
+from weft.dispatch.shardings import create_device_mesh, create_hybrid_device_mesh
 
-__all__ = ["create_device_mesh"]
+__all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 __getattr__ = unbuilt.fallback(__name__)

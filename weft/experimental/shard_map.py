@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.batching import one_device
+from weft.batching.shard_map import shard_map as over_mesh
 
 __all__ = ["shard_map"]
 
@@ -15,4 +15,4 @@ def shard_map(
 ) -> Callable[..., Any]:
     """``weft.shard_map`` with the mesh and the specs by position; ``auto`` are axes that ``f`` does not see."""
     names = frozenset(mesh.axis_names) - frozenset(auto)
-    return one_device.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=names)
+    return over_mesh(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=names, check_vma=check_rep)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft._base import lazy
 from weft.dispatch import cache_diagnostics, function_names, jit_calls
 
 
@@ -18,14 +19,25 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     >>> print(weft.inspect.explain(f, jnp.ones(4)))
     <lambda> would be traced:
       * different input shape at x, now f32[4] and before f32[3]
+        cure: pad to a few sizes, or pass arrays of one shape; a new shape costs a trace but reuses machine code
     """
     state: jit_calls.JitState = jitted._state
     prepared = state.prepare(args, kwargs, accept_structs=True)
     name = function_names.function_name(state.function)
     sought = state.seek(prepared)
     if sought.trace is not None and sought.shared is None:
-        return f"{name} was traced for these arguments: the call reuses its trace and machine code"
+        text = f"{name} was traced for these arguments: the call reuses its trace and machine code"
+        return "\n".join([text, *_moved(sought.trace, state.place(prepared))])
     if sought.trace is not None:
         return f"{name} is a new function object, equal to one traced before: the call shares its trace"
     found = cache_diagnostics.reasons(state.function, sought.record, sought.key, prepared.call, sought.who)
-    return "\n".join([f"{name} would be traced:", *[f"  * {reason}" for reason in found]])
+    lines = [f"  * {cause.text}\n    cure: {cause.cure}" for cause in found]
+    return "\n".join([f"{name} would be traced:", *lines])
+
+
+def _moved(trace: Any, place: Any) -> list[str]:
+    """The collectives of a program over several devices; what is run in one process needs none."""
+    if trace.closed is None:
+        return []
+    lines = lazy.submodule("weft.dispatch.sharding_text").collectives(trace, place)
+    return ["cut among the devices of its mesh:", *lines] if lines else []

@@ -117,6 +117,22 @@ class _Distribution(importlib.metadata.Distribution):
         return Path(__file__).parent / path
 
 
+def _real_mlir(fullname: str) -> importlib.machinery.ModuleSpec | None:
+    """Where an installed jaxlib has its MLIR, which writes and reads the portable form of StableHLO: no part of XLA."""
+    if fullname.split(".")[:2] != ["jaxlib", "mlir"]:
+        return None
+    root = importlib.machinery.PathFinder.find_spec("jaxlib")
+    if root is None or root.submodule_search_locations is None:
+        return None
+    places = list(root.submodule_search_locations)
+    for depth in range(2, fullname.count(".") + 2):  # a package of packages: each says where its own modules are
+        found = importlib.machinery.PathFinder.find_spec(".".join(fullname.split(".")[:depth]), places)
+        if found is None:
+            return None
+        places = list(found.submodule_search_locations or ())
+    return found
+
+
 class JaxFinder:
     """Finds every module of jax and jaxlib, and their distributions."""
 
@@ -125,6 +141,9 @@ class JaxFinder:
     ) -> importlib.machinery.ModuleSpec | None:
         if not names.is_jax(fullname):
             return None
+        real = _real_mlir(fullname)
+        if real is not None:
+            return real
         loader: Any
         if fullname == "jax._src" or (
             fullname.startswith("jax._src.") and names.is_private(fullname.removeprefix("jax._src."))

@@ -38,6 +38,7 @@ from weft.operations.general_reduce import *
 from weft.operations.index import *
 from weft.operations.logic import *
 from weft.operations.powers import *
+from weft.operations.ragged_exchange import *
 from weft.operations.reductions import *
 from weft.operations.scaled_products import *
 from weft.operations.scatter import *
@@ -49,6 +50,7 @@ from weft.operations.window_padding import *
 from weft.operations.window_selection import *
 from weft.operations.windows import *
 from weft.random.bit_generator import rng_bit_generator
+from weft.random.unkeyed import rng_uniform, rng_uniform_p
 
 if _typing.TYPE_CHECKING:
     from weft.lax import linalg

@@ -28,6 +28,7 @@ Parameter block (``const int64_t* params``), 8-byte slots in this order:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -211,6 +212,21 @@ class Phase(Record):
     before: tuple[Statement, ...] = ()
     body: tuple[Statement, ...] = ()
     reductions: tuple[Reduce, ...] = ()
+
+
+def operands(statements: Iterable[Statement]) -> list[int]:
+    """The operands that statements access."""
+    return sorted({s.operand for s in statements if isinstance(s, Load | Store | LoadAt | Update)})
+
+
+def used(phase: Phase) -> set[int]:
+    """Values used in the loop of a phase."""
+    found = {n for s in phase.body for n in arguments(s)}
+    for reduction in phase.reductions:
+        found.update(reduction.args)
+        if reduction.index is not None:
+            found.add(reduction.index)
+    return found
 
 
 class Nest(Record, labels=("name",)):

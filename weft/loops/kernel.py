@@ -82,7 +82,7 @@ class Kernel(Record):
     nodes: dict[Node, tuple[Node, ...]]
     dynamic: dict[Any, Any]  # variable read through a dynamic_slice -> its equation
     outputs: tuple[Output, ...]
-    reasons: tuple[str, ...] = ()
+    refusals: tuple[tuple[JaxprEqn, str], ...] = ()  # what stays outside, and why
 
 
 def reachable(nodes: Mapping[Node, Sequence[Node]], wanted: Iterable[Node]) -> set[Node]:
@@ -143,7 +143,8 @@ def describe(kernel: Kernel) -> str:
         place = ", ".join(_use_text(use, names) for use in output.access)
         verb = f"{output.places.equation.primitive.name} to" if output.places else "store"
         lines.append(f"  {verb} [{place}] of {output.target.aval.str_short()}")
-    lines += [f"  # {reason}" for reason in kernel.reasons]
+    reasons = [f"{equation.primitive.name} stays outside: {reason}" for equation, reason in kernel.refusals]
+    lines += [f"  # {reason}" for reason in dict.fromkeys(reasons)]
     return "\n".join(lines)
 
 

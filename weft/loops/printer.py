@@ -2,6 +2,7 @@
 
 nest exp_reduce_sum_div  parallel i0; reduced i1 lanes x16
   in0 f32 [*, 1]   out1 f32 [*, 1]   row0 f32
+  schedule: lanes i1 x16; 2 in flight, last masked
   phase 0: for i1
     v0 = load in0
   v1 = reduce_max(v0) lanes
@@ -19,8 +20,8 @@ from weft.loops import ir
 _CLASSES = {0: "0", 1: "1", ir.REVERSED: "-1", ir.RUNTIME: "*"}
 
 
-def text(nest: ir.Nest) -> str:
-    """The nest, one statement a line."""
+def text(nest: ir.Nest, schedule: str = "") -> str:
+    """The nest, one statement a line; ``schedule`` is a line that says how it is run."""
     dims = "; ".join(
         f"{dim.role} i{i}{'' if dim.extent is None else f' of {dim.extent}'}{' in runs' if dim.runs else ''}"
         f"{f' lanes x{nest.width}' if i == nest.vector else ''}"
@@ -34,6 +35,7 @@ def text(nest: ir.Nest) -> str:
     ]
     operands += [f"row{i} {_dtype(dtype)}" for i, dtype in enumerate(nest.rows)]
     lines.append("  " + "   ".join(operands))
+    lines += [f"  {schedule}"] if schedule else []
     lines += [f"  {_statement(nest.operands, s)}" for s in nest.setup]
     reduced = ", ".join(f"i{i}" for i, dim in enumerate(nest.dims) if dim.role == "reduced")
     for number, phase in enumerate(nest.phases):

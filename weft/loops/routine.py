@@ -206,16 +206,18 @@ class Routine(
 
     def size(self) -> int:
         """The number of statements, inner blocks included."""
-        return _statements(self.block)
+        return len(statements(self.block))
 
 
-def _statements(block: Block) -> int:
-    total = 0
+def statements(block: Block) -> list[Any]:
+    """The statements of a block, with those of inner blocks after the one that has them."""
+    found: list[Any] = []
     for statement in block.statements:
+        found.append(statement)
         inner: tuple[Block | None, ...] = ()
         if isinstance(statement, Repeat):
             inner = (statement.cond, statement.body)
         elif isinstance(statement, Choose):
             inner = statement.blocks
-        total += 1 + sum(_statements(part) for part in inner if part is not None)
-    return total
+        found += [one for part in inner if part is not None for one in statements(part)]
+    return found

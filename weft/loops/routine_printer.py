@@ -16,14 +16,15 @@ import numpy as np
 from weft.loops import routine
 
 
-def text(program: routine.Routine) -> str:
-    """The whole routine."""
+def text(program: routine.Routine, schedule: str = "") -> str:
+    """The whole routine; ``schedule`` is a line that says how it is run."""
     lines = [f"routine {program.name}{' in lanes' if program.lanes else ''}"]
     for k, operand in enumerate(program.operands):
         lines.append(
             f"  operand {k}: {operand.role} {operand.dtype.name}{' of each lane' if operand.lanes else ''}"
             + (f", rows of {operand.size}" if operand.size else "")
         )
+    lines += [f"  {schedule}"] if schedule else []
     return "\n".join([*lines, *_block(program, program.block, "  ")])
 
 

@@ -1,8 +1,8 @@
 """Makes a nest of a draft: collapses axes, chooses the vector dimension, collects the parameters.
 
-Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. Extents only
-decide whether a last dimension is too narrow for lanes. Parallel dimensions come first, in logical order. At most three
-stay in the nest; the runtime iterates the outer ones.
+Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. What extents
+decide is in ``thresholds``. Parallel dimensions come first, in logical order. At most three stay in the nest; the
+runtime iterates the outer ones.
 
     exp over axes (64, 128), operands dense   ->   nest "parallel i0 lanes x16", called with i0 = 8192
 """
@@ -19,21 +19,15 @@ import numpy as np
 
 from weft._base.record import NamedTuple, Record, field
 from weft.loops import ir, neighbours, printer
-from weft.loops.index_math import ZERO, Stride, follows
+from weft.loops.index_math import ZERO, Product, Stride, follows
+from weft.loops.resize import Asked, Sizing, term
+from weft.loops.thresholds import NOTHING_ASKED, Thresholds, thresholds
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel
     from weft.loops.lower import Draft, OperandDraft
 
 MAX_PARALLEL = 3
-# Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
-# dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
-NARROW = 4
-FILLING = 16
-LONG = 4096
-FEW = 256
-TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
-SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are more than FEW
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
@@ -63,6 +57,7 @@ class Lowered(Record):
     extents: tuple[int, ...]
     outer: tuple[int, ...]  # extents
     params: bytes
+    sizing: Sizing | None = None  # how the numbers follow from extents of the axes, if they may be known at other sizes
 
     def describe(self) -> str:
         sizes = "x".join(str(extent) for extent in (*self.outer, *self.extents))
@@ -92,6 +87,11 @@ class _Loop(Record, frozen=False):
             extent *= axis.extent
         return extent
 
+    @property
+    def symbols(self) -> Product:
+        """The symbols whose product the extent is."""
+        return tuple([axis.symbol for axis in self.axes])
+
     def stride(self, operand: OperandDraft) -> Stride:
         """The stride of an operand along this loop: that of its innermost axis."""
         if not self.axes:  # a single point counts as contiguous, as stores need it
@@ -108,26 +108,29 @@ def scalar_words(scalars: Scalars) -> bytes:
     return words
 
 
-def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
-    """The nest of a draft, and the arguments of its call."""
+def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> Lowered:
+    """The nest of a draft, and the arguments of its call; ``sized``: with what gives them at other sizes."""
     free = [axis for axis in source.axes if axis.key not in source.reduced]
     parallel = _collapse(free, draft, ones=bool(source.tree))
     reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
+    rows = reduced if source.tree == "lanes" and not digits and _may_lie_across(draft) else []
+    asked = _asked(draft, outer, parallel, rows, lanes) if sized else None
+    found = _thresholds(draft, outer, parallel, rows, lanes) if len(parallel) > 1 or rows else NOTHING_ASKED
     if source.tree is None:
-        parallel, digits = _collapse_short(draft, parallel, lanes)
+        parallel, digits = _collapse_short(draft, parallel, found)
+    narrow = found.narrow and not digits
     runs = not digits and _has_runs(source, draft, parallel, reduced)
     if runs:
         parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []
     loops = parallel + reduced
     strides = [_strides(operand, loops, digits) for operand in draft.operands]
-    short = None if digits else _short(source, draft, (*outer, *parallel), reduced)
     nest = ir.Nest(
         dims=tuple(
             [
-                ir.Dim(loop.role, short if loop in reduced else None, runs and d == 0)
+                ir.Dim(loop.role, found.short if loop in reduced else None, runs and d == 0)
                 for d, loop in enumerate((*loops, *digits))
             ]
         ),
@@ -139,33 +142,67 @@ def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
         ),
         scalars=tuple([dtype for dtype, _ in draft.scalars]),
         rows=tuple(draft.rows),
-        vector=len(parallel) - 1 if short else _vector(source, draft, parallel, reduced),
+        vector=len(parallel) - 1 if found.short else _vector(source, draft, parallel, reduced, narrow),
         width=lanes,
         split=_may_split(source, draft, loops, outer),
         setup=tuple(draft.setup),
         phases=_phases(draft, [*loops, *digits]),
         name=source.name,
     )
-    extents = tuple([loop.extent for loop in (*loops, *digits)])
-    return _call(nest, draft, extents, strides, outer)
+    return _call(nest, draft, [*loops, *digits], strides, outer, None if runs else asked)
+
+
+def _asked(draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int) -> Asked:
+    """What ``thresholds`` is asked, for any sizes."""
+    along = [term(parallel[-1].stride(operand)) for operand in draft.operands] if len(parallel) > 1 else []
+    around, lying, summed = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
+    return Asked(around, lying, summed, tuple(along), lanes)
+
+
+def _thresholds(
+    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int
+) -> Thresholds:
+    """What ``thresholds`` says at the present sizes."""
+    around, lying = [loop.extent for loop in outer], [loop.extent for loop in parallel]
+    summed = [loop.extent for loop in rows]
+    return thresholds(
+        around, lying, summed, lambda: [parallel[-1].stride(operand).elems for operand in draft.operands], lanes
+    )
 
 
 def _call(
-    nest: ir.Nest, draft: Draft, extents: tuple[int, ...], strides: Sequence[tuple[Stride, ...]], outer: Sequence[_Loop]
+    nest: ir.Nest,
+    draft: Draft,
+    loops: Sequence[_Loop],
+    strides: Sequence[tuple[Stride, ...]],
+    outer: Sequence[_Loop],
+    asked: Asked | None,
 ) -> Lowered:
     """The call of a nest at the present sizes: its buffers, and the block of its parameters."""
+    extents = tuple([loop.extent for loop in loops])
     words = list(extents)
     bindings = []
+    at_run_time = []
     for operand, kind, row in zip(draft.operands, nest.operands, strides, strict=True):
         elements = tuple([stride.elems for stride in row])
-        words += [stride for stride, given in zip(elements, kind.strides, strict=True) if given == ir.RUNTIME]
+        given = [stride for stride, known in zip(row, kind.strides, strict=True) if known == ir.RUNTIME]
+        words += [stride.elems for stride in given]
+        at_run_time += given
         around = tuple([loop.stride(operand).elems for loop in outer])
         bindings.append(
             Binding(operand.variable, operand.role, operand.offset, elements, around, operand.starts, operand.dtype)
         )
-    params = struct.pack(f"<{len(words)}q", *words) + scalar_words(draft.scalars)
+    scalars = scalar_words(draft.scalars)
+    params = struct.pack(f"<{len(words)}q", *words) + scalars
     nest = neighbours.marked(nest, bindings)
-    return Lowered(nest.name, nest, tuple(bindings), extents, tuple([loop.extent for loop in outer]), params)
+    sizing = None
+    if asked is not None and not any(b.offset or b.starts is not None for b in bindings):
+        around = [[term(loop.stride(operand), operand.dtype.itemsize) for operand in draft.operands] for loop in outer]
+        sizing = Sizing(
+            tuple([loop.symbols for loop in loops]), tuple([loop.symbols for loop in outer]),
+            tuple([term(stride) for stride in at_run_time]), tuple(map(tuple, around)), scalars, asked,
+        )  # fmt: skip
+    return Lowered(nest.name, nest, tuple(bindings), extents, tuple([loop.extent for loop in outer]), params, sizing)
 
 
 def _strides(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Loop]) -> tuple[Stride, ...]:
@@ -232,18 +269,13 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
     return outer, inner
 
 
-def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[list[_Loop], list[_Loop]]:
+def _collapse_short(draft: Draft, parallel: list[_Loop], found: Thresholds) -> tuple[list[_Loop], list[_Loop]]:
     """Collapse the short last dimensions with the one before them; gives the dimensions, and the digits (none if not).
 
     Rows that are not a whole number of vectors leave lanes empty. Stores must be contiguous along all these dimensions.
     """
-    extents = [loop.extent for loop in parallel]
-    if len(parallel) < 2 or not 1 < extents[-1] <= ir.COLLAPSED:
-        return parallel, []
-    first = len(parallel) - 2
-    while first and math.prod(extents[first:]) <= ir.COLLAPSED:
-        first -= 1
-    if math.prod(extents[first:]) < TABLED or math.prod(extents) < LONG or not all(map(_is_plain, draft.phases)):
+    first = found.first
+    if first is None or not all(map(_is_plain, draft.phases)):
         return parallel, []
     merged = _Loop("parallel", [axis for loop in parallel[first:] for axis in loop.axes])
     pairs = list(itertools.pairwise(merged.axes))
@@ -252,16 +284,16 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[li
         return parallel, []
     if any(draft.operands[s.operand] in apart for phase in draft.phases for s in phase[1] if _reads_inside(s)):
         return parallel, []
-    gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # gathered element by element
-    if gathered and (_is_narrow(extents) or _fills(extents[-1], lanes, gathered, parallel[-1])):
+    gathered = [n for n, o in enumerate(draft.operands) if o in apart and parallel[first].stride(o) != ZERO]
+    if gathered and (found.narrow or _fills(found, gathered)):  # they are gathered element by element
         return parallel, []
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
 
 
-def _fills(extent: int, lanes: int, operands: Sequence[OperandDraft], row: _Loop) -> bool:
+def _fills(found: Thresholds, gathered: Sequence[int]) -> bool:
     """Whether rows fill the lanes: completely, or half of them if no operand is gathered from distant addresses."""
-    near = all(abs(row.stride(operand).elems) <= NARROW for operand in operands)
-    return extent % lanes == 0 or (near and 2 * extent >= lanes)
+    whole, half = found.fills
+    return whole or (half and all(found.near[number] for number in gathered))
 
 
 def _is_plain(phase: Any) -> bool:
@@ -274,19 +306,13 @@ def _reads_inside(s: ir.Statement) -> TypeGuard[ir.LoadAt]:
     return isinstance(s, ir.LoadAt) and s.inside is not None
 
 
-def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
-    """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
-    if source.tree != "lanes" or len(reduced) != 1 or not parallel:
-        return None
+def _may_lie_across(draft: Draft) -> bool:
+    """Whether lanes may lie across short rows."""
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
-    if any(isinstance(s, ir.LoadAt | ir.Update) for s in statements):
-        return None
-    if parallel[-1].extent <= NARROW or math.prod([loop.extent for loop in parallel]) <= FEW:
-        return None
-    return reduced[0].extent if 1 < reduced[0].extent <= SHORT else None
+    return not any(isinstance(s, ir.LoadAt | ir.Update) for s in statements)
 
 
-def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:
+def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop], narrow: bool) -> int | None:
     """The dimension whose index runs across the lanes."""
     if source.tree == "order" and not (parallel and _updates_by_lanes(source, draft, parallel[-1])):
         return len(parallel) + len(reduced) - 1 if reduced and _calls_functions(draft) else None
@@ -294,14 +320,9 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
         return len(parallel) + len(reduced) - 1
     if source.tree == "scan" and source.axes[-1].key in source.reduced:
         return None
-    if source.tree is None and len(parallel) > 1 and _is_narrow([loop.extent for loop in parallel]):
+    if source.tree is None and narrow:
         return len(parallel) - 2
     return len(parallel) - 1 if parallel else None
-
-
-def _is_narrow(parallel: Sequence[int]) -> bool:
-    """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
-    return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) > FEW
 
 
 def _calls_functions(draft: Draft) -> bool:

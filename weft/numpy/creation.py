@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.dispatch import devices, transfers
+from weft.dispatch import devices, placement, transfers
 from weft.dispatch import jit as jit_module
 from weft.effects import number_checks
 from weft.numpy import axes, promotion
@@ -238,7 +238,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     return lax.copy_p.bind(result) if copy and unchanged else result
 
 
-@functools.partial(inline, static_argnames=("dtype",))
+@functools.partial(jit_module.any_size, inline=True, static_argnames=("dtype",))
 def _converted(x: Any, *, dtype: Any) -> Any:
     return promotion.convert(x, dtype)
 
@@ -587,9 +587,19 @@ def fromfile(*args: Any, **kwargs: Any) -> Any:
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array on the memory of another library's array; do not write to it afterwards unless ``copy`` is true.
 
+    ``device``: where it shall be. What cannot lie there on the other's memory is copied, or with ``copy=False`` raises
+    ValueError.
+
     >>> from_dlpack(np.ones(2, np.float32)).tolist()
     [1.0, 1.0]
     """
     if device is not None:
-        return devices.placed(lambda: from_dlpack(x, copy=copy), device=device)
+        made = runtime.from_dlpack(x, copy=copy)
+        lent = None if copy else placement.lent(made, device)
+        if lent is not None:
+            return lent
+        moved = devices.placed(lambda: made, device=device)
+        if copy is False and devices.is_remote(moved.place):
+            raise ValueError(f"[from_dlpack] copy=False, but the array can only be copied to {moved.device}")
+        return moved
     return runtime.from_dlpack(x, copy=copy)

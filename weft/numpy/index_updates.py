@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
+from weft._base import lazy
 from weft.dispatch import devices
 from weft.numpy import (
     arithmetic,
@@ -60,7 +61,8 @@ class IndexUpdate:
 
     Every method takes ``indices_are_sorted`` and ``unique_indices`` (promises), ``mode`` ("drop": updates out of
     bounds are left out, the default; "clip": they are moved inside; "promise_in_bounds"), and
-    ``wrap_negative_indices`` (whether they count from the end). An element that is met several times is updated in
+    ``wrap_negative_indices`` (whether they count from the end). ``inplace="require"``: ValueError where the function is
+    compiled if the update would copy the array, with the reason. An element that is met several times is updated in
     the order of the indices.
     """
 
@@ -137,11 +139,13 @@ class IndexUpdate:
 
     def divide(self, values: Any, **options: Any) -> Any:
         """``x`` with the elements at ``idx`` divided by ``values``, one true division by the product of them."""
+        _not_in_place("divide", options)
         factors = IndexUpdate(creation.ones_like(self.array), self.index).multiply(values, **options)
         return arithmetic.divide(self.array, factors)
 
     def power(self, values: Any, **options: Any) -> Any:
         """``x`` with the elements at ``idx`` raised to ``values``."""
+        _not_in_place("power", options)
         exponents = IndexUpdate(creation.ones_like(self.array), self.index).multiply(values, **options)
         return arithmetic.power(self.array, exponents)
 
@@ -165,6 +169,8 @@ class IndexUpdate:
 
 def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
     """The array of ``ref`` with ``values`` combined into it by ``op``."""
+    if "inplace" in options:
+        return _update_in_place(op, ref, values, dict(options))
     x, idx = ref.array, ref.index
     values = promotion.unwrapped(values)
     whole: tuple[Any, ...] = ()
@@ -197,6 +203,24 @@ def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> 
     if func is not None or (tracing and on_host):
         return scatter(x, values, *operands, op=op, layout=layout, func=func, **scatter_options)
     return _apply(x, values, *operands, op=op, layout=layout, **scatter_options)
+
+
+def _update_in_place(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
+    """An update that must not copy: the compiler raises if it would."""
+    in_place = lazy.submodule("weft.dispatch.in_place")
+    in_place.check_word(options.pop("inplace"))
+    if not core.is_tracing():
+        raise ValueError(
+            f"[at] inplace='require': outside of jit x.at[...].{op} makes a new array, since x stays valid; call it in "
+            "a jitted function that x is donated to"
+        )
+    with in_place.required():
+        return _update(op, ref, values, options)
+
+
+def _not_in_place(op: str, options: dict[str, Any]) -> None:
+    if "inplace" in options:
+        raise NotImplementedError(f"[at] inplace: {op} computes the whole array, and is no update of some elements")
 
 
 def _on_new_route(op: str, x: Any, values: Any, whole: tuple[Any, ...], key: tuple[Any, ...]) -> Any:

@@ -22,7 +22,7 @@ from weft._base.record import Record
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, selection
 
-inline = functools.partial(jit_module.jit, inline=True)
+inline = functools.partial(jit_module.any_size, inline=True)
 jit = jit_module.jit
 
 _builtin_all, _builtin_any = all, any

@@ -19,7 +19,7 @@ from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import logic, promotion, selection
 
-inline = functools.partial(jit_module.jit, inline=True)
+inline = functools.partial(jit_module.any_size, inline=True)
 jit = jit_module.jit
 
 

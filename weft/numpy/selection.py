@@ -16,10 +16,10 @@ from weft import operations as lax
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 
-jit = jit_module.jit
+any_size = jit_module.any_size
 
 
-@jit
+@any_size
 def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = promotion.dtype_of(condition)
     if dtype != np.bool_:
@@ -70,7 +70,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return lax.select_n(first, *(promotion.broadcast_to(c, shape) for c in choices))
 
 
-@jit
+@any_size
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """``arr`` limited to ``min..max``; either limit may be None. ``max`` wins if the limits cross.
 
@@ -95,7 +95,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     return promotion.as_array(arr)
 
 
-@jit
+@any_size
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """``x`` with NaN and the infinities replaced, by default by 0 and the largest finite numbers.
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, runtime
-from weft.core import kinds
+from weft._base import lazy
+from weft.core import kinds, varying
 from weft.core.index_maps import Affine, Piece, Region, identity
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_undefined
@@ -493,17 +494,17 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = Non
     if sharding is not None:
         return placed(lambda: full_like(x, fill_value, dtype, shape), sharding, "full_like", "sharding")
     like = x if hasattr(x, "shape") and hasattr(x, "dtype") else core.get_aval(x)
-    if shape is None and type(x) is runtime.Array and x.place & 1 and not core.is_tracing():
-        made = full(like.shape, fill_value, like.dtype if dtype is None else dtype)
+    sizes = like.shape if shape is None else canonical_shape("full_like", shape)
+    follows = type(x) is runtime.Array and x.place & 1 and not x.weak_type and not core.is_tracing()
+    if follows and (sizes == x.shape or x.sharding.is_fully_replicated):
+        made = full(sizes, fill_value, like.dtype if dtype is None else dtype)
         return lazy.out_shardings.as_array_lies(made, x)
     weak_type = dtype is None and bool(getattr(like, "weak_type", False))
-    sizes = like.shape if shape is None else canonical_shape("full_like", shape)
     if isinstance(dtype, core.Tracer):  # stands for its type, as in JAX
         dtype = dtype.dtype
     wanted = like.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
-    return _filled(
-        "full_like", sizes, fill_value, dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True), weak_type
-    )
+    dtype = dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True)
+    return varying.like(_filled("full_like", sizes, fill_value, dtype, weak_type), x)
 
 
 def _empty_typing(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None) -> Any:

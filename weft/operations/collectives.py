@@ -9,19 +9,20 @@ collective by an operation along its dimension. Integers among the axes are dime
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import runtime
-from weft.core import axis_names, kinds
+from weft.core import axis_names, kinds, varying
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
 from weft.core.primitive import ALL, Primitive
 from weft.core.tracer import Tracer
 from weft.operations import arithmetic, assemble, convert, logic, reductions, shape
-from weft.operations.mapped import Dim
+from weft.operations.mapped import Dim, at, in_front, placed
 from weft.operations.static import canonical_axis
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "axis_index_p",
     "axis_size",
     "pbroadcast",
+    "pcast",
     "pmax",
     "pmax_p",
     "pmean",
@@ -58,12 +60,35 @@ def checked_groups(groups: Groups) -> tuple[tuple[int, ...], ...] | None:
     return found
 
 
-def no_groups(name: str, groups: Any) -> None:
-    if groups is not None:
-        raise NotImplementedError(
-            f"[{name}] axis_index_groups not supported in vmap collectives: give the groups an axis of their own, by a "
-            "reshape and a vmap inside the other, and name that"
-        )
+def by_groups(
+    batch: Callable[..., Any], axis: Axis, x: Any, dim: Dim, groups: tuple[tuple[int, ...], ...], **params: Any
+) -> tuple[Any, Dim]:
+    """A collective within groups of the elements: its rule for the whole axis, on elements in the order of the groups.
+
+    Groups become the first dimension of the values, so that dimensions among the parameters are counted on by one.
+    """
+    size = len(groups[0])
+    if any(len(group) != size for group in groups):
+        raise NotImplementedError(f"axis_index_groups of different sizes, {groups}: give all groups the same size")
+    order = [index for group in groups for index in group]
+    x = in_front(axis.size, x, dim)
+    if order != sorted(order):
+        x = _rows_in_order(x, order)
+    x = shape.reshape(x, (len(groups), size, *get_aval(x).shape[1:]))
+    shifted = {name: value + 1 if name in _DIMENSIONS else value for name, value in params.items()}
+    out, place = batch(Axis(size, axis.name), [x], [1], axis_index_groups=None, **shifted)
+    out = placed(size, out, 1) if place is None else at(out, place, 1)
+    out = shape.reshape(out, (axis.size, *get_aval(out).shape[2:]))
+    if order != sorted(order):
+        out = _rows_in_order(out, [order.index(index) for index in range(len(order))])
+    return out, 0
+
+
+_DIMENSIONS = ("all_gather_dimension", "scatter_dimension", "split_axis", "concat_axis")
+
+
+def _rows_in_order(x: Any, order: Sequence[int]) -> Any:
+    return assemble.concatenate([shape.slice_in_dim(x, index, index + 1, 1, 0) for index in order], 0)
 
 
 def extent(axis_name: Any, groups: Any = None) -> int:
@@ -91,9 +116,11 @@ def named(params: dict[str, Any]) -> tuple[Any, ...]:
     return axis_names.as_tuple(params["axis_name"])
 
 
-def collective(name: str, typing: Callable[..., Any], batch: Callable[..., Any], expand: Any = None) -> Primitive:
+def collective(
+    name: str, typing: Callable[..., Any], batch: Callable[..., Any], expand: Any = None, cls: type = Primitive
+) -> Primitive:
     """A primitive whose axes are in its parameter ``axes`` or ``axis_name``. ``typing(*avals, **params) -> aval``."""
-    primitive = Primitive(name, kinds.Resolve(expand=expand or unresolved(name)), memoize=False)
+    primitive = cls(name, kinds.Resolve(expand=expand or unresolved(name)), memoize=False)
 
     def typed(*in_avals: Any, **params: Any) -> tuple[Any, Any]:
         names = named(params)
@@ -103,7 +130,25 @@ def collective(name: str, typing: Callable[..., Any], batch: Callable[..., Any],
     primitive.def_effectful_abstract_eval(typed)
     primitive.axis_names = named
     primitive.batch_axis = batch
+    primitive.varying = functools.partial(_still_varying, name)
     return primitive
+
+
+def _still_varying(name: str, axes: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
+    """The axes along which the result of a collective differs: those of its operand."""
+    missing = [axis for axis in named(params) if axis not in axes and varying.is_checked(axis)]
+    if missing:
+        raise ValueError(
+            f"[{name}] the operand must differ along the mesh axes {missing}, but its type says that it differs along "
+            f"{axes}: apply lax.pcast(x, {tuple(missing)}, to='varying') to it"
+        )
+    return axes
+
+
+def same_after(name: str, axes: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
+    """The axes along which a result differs that is the same along the axes of the collective."""
+    over = named(params) if params.get("axis_index_groups") is None else ()
+    return tuple([axis for axis in _still_varying(name, axes, params) if axis not in over])
 
 
 # -- sums and extrema -------------------------------------------------------------------------------------------------
@@ -129,12 +174,13 @@ def _reducer(name: str, reduce: Callable[..., Any], of_equal: Callable[[Any, int
         others = axis_names.without(axes, axis.name) if mine else axes
         if dim is None:
             if mine:
-                no_groups(name, axis_index_groups)
-                x = of_equal(x, axis.size)
+                x = of_equal(x, axis.size if axis_index_groups is None else len(axis_index_groups[0]))
+                axis_index_groups = None
             return (primitive.bind(x, axes=others, axis_index_groups=axis_index_groups) if others else x), None
+        if mine and axis_index_groups is not None:
+            return by_groups(batch, axis, x, dim, axis_index_groups, axes=axes)
         moved = tuple([a + (a >= dim) if isinstance(a, int) else a for a in others])
         if mine:
-            no_groups(name, axis_index_groups)
             moved = (*moved[: axes.index(axis.name)], dim, *moved[axes.index(axis.name) :])
         out = primitive.bind(x, axes=moved, axis_index_groups=axis_index_groups)
         return out, None if mine else dim - sum([isinstance(a, int) and a < dim for a in moved])
@@ -164,6 +210,85 @@ def _psum_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...], axis_index_groups
 psum_p.transpose = _psum_transpose
 
 
+# In the program of a shard whose types say what differs between devices, psum_invariant takes the place of psum, and
+# pvary lets a value that is the same everywhere count as one that differs. Each is the transpose of the other.
+
+
+def _psum_invariant_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axes: tuple[Any, ...]) -> Any:
+    if axis.name is not None and axis.name in axes:
+        return psum_p.batch_axis(axis, values, dims, axes=axes, axis_index_groups=None)
+    return psum_invariant_p.bind(*values, axes=axes), dims[0]
+
+
+def _pvary_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axes: tuple[Any, ...]) -> Any:
+    others = axis_names.without(axes, axis.name) if axis.name is not None else axes
+    return (pvary_p.bind(*values, axes=others) if others else values[0]), dims[0]
+
+
+class _Cast(Primitive):
+    """``pvary``, which is nothing along axes along which the operand differs already."""
+
+    def bind(self, *args: Any, axes: tuple[Any, ...], **params: Any) -> Any:
+        others = tuple([axis for axis in axes if axis not in get_aval(args[0]).varying])
+        return super().bind(*args, axes=others, **params) if others else args[0]
+
+
+def _more_varying(axes: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
+    return varying.ordered([*axes, *params["axes"]])
+
+
+def _psum_invariant_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> tuple[Any]:
+    return (pvary_p.bind(ct, axes=axes),)
+
+
+def _pvary_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> tuple[Any]:
+    return (psum_invariant_p.bind(varying.widened(ct, axes), axes=axes),)
+
+
+psum_invariant_p = collective("psum_invariant", lambda x, *, axes: x, _psum_invariant_batch)
+psum_invariant_p.varying = functools.partial(same_after, "psum_invariant")
+psum_invariant_p.linear, psum_invariant_p.transpose = ALL, _psum_invariant_transpose
+pvary_p = collective(
+    "pvary", lambda x, *, axes: x.update(varying=_more_varying(x.varying, {"axes": axes})), _pvary_batch, cls=_Cast
+)
+pvary_p.varying = _more_varying
+pvary_p.linear, pvary_p.transpose = ALL, _pvary_transpose
+AGREEMENT = varying.Agreement(lambda x, axes: pvary_p.bind(x, axes=axes))
+_CASTS = ("varying", "reduced", "unreduced")
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """``x`` with a type that says that its values differ along mesh axes; leaf by leaf. Nothing is computed.
+
+    Inside ``shard_map``, where types say along which axes values differ. ``to`` is "varying". ValueError if a leaf
+    differs along one of the axes already, TypeError for a set of axes; NotImplementedError for partial sums
+    (``to="unreduced"`` and "reduced").
+
+    >>> mesh, P = weft.sharding.AbstractMesh((2,), ("i",)), weft.sharding.PartitionSpec
+    >>> f = weft.shard_map(lambda x: lax.pcast(x, "i", to="varying"), mesh=mesh, in_specs=P(), out_specs=P("i"))
+    >>> f(jnp.float32([1])).tolist()
+    [1.0, 1.0]
+    """
+    if isinstance(axis_name, (set, frozenset)):
+        raise TypeError(f"[pcast] axis_name is a name or a tuple of names, got {axis_name!r}")
+    if to not in _CASTS:
+        raise ValueError(f"[pcast] `to` is one of {_CASTS}, got {to!r}")
+    names = axis_names.as_tuple(axis_name)
+    if not names:
+        return x
+    axis_names.check(names, "pcast")
+    if to != "varying":
+        raise NotImplementedError(f"[pcast] to={to!r}: weft has no types of partial sums, only what varies")
+
+    def one(leaf: Any) -> Any:
+        found = [name for name in names if name in get_aval(leaf).varying]
+        if found:
+            raise ValueError(f"[pcast] a value of type {get_aval(leaf).str_short()} varies along {found} already")
+        return varying.widened(leaf, [name for name in names if varying.is_checked(name)])
+
+    return each_leaf(x, one)
+
+
 def _same(x: Any, count: int) -> Any:
     return x
 
@@ -177,6 +302,7 @@ def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
         return reduce(x, axes)
 
     primitive.expansion, primitive.transpose = along_positions, None
+    primitive.varying = functools.partial(same_after, name)
     return primitive
 
 
@@ -191,9 +317,14 @@ def _axes_of(axis_name: Any, groups: Groups) -> tuple[Any, ...]:
     return axes
 
 
-def each_leaf(x: Any, function: Callable[[Any], Any]) -> Any:
+def each_leaf(x: Any, function: Callable[[Any], Any], over: Any = ()) -> Any:
+    """``function`` of each leaf, which is made to vary along the mesh axes among ``over``."""
     leaves, treedef = runtime.tree_flatten(x)
-    return runtime.tree_unflatten(treedef, [function(checked_leaf(leaf)) for leaf in leaves])
+    checked = [name for name in axis_names.as_tuple(over) if varying.is_checked(name)]
+    given = [checked_leaf(leaf) for leaf in leaves]
+    return runtime.tree_unflatten(
+        treedef, [function(varying.widened(leaf, checked) if checked else leaf) for leaf in given]
+    )
 
 
 def checked_leaf(leaf: Any) -> Any:
@@ -215,7 +346,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
 
     ``axis_name``: one name or several; ints are axes of the operand. A Python number is multiplied by the extent at
     once, so that ``psum(1, "i")`` is an int. Booleans are counted. NameError for a name that no ``vmap`` binds;
-    NotImplementedError for ``axis_index_groups`` under ``vmap``.
+    NotImplementedError for ``axis_index_groups`` of different sizes.
 
     >>> weft.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(jnp.float32([1, 1, 2])).tolist()
     [0.25, 0.25, 0.5]
@@ -233,9 +364,23 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
             if isinstance(leaf, (np.ndarray, np.generic)):
                 return np.multiply(leaf, leaf.dtype.type(count))
             return leaf * count if type(leaf) in (int, float, builtins.complex) else times(leaf, count)
+        checked = tuple([axis for axis in axes if varying.is_checked(axis)])
+        if checked:
+            return _over_mesh(leaf, checked, tuple([axis for axis in axes if axis not in checked]), groups)
         return psum_p.bind(leaf, axes=_canonical(axes, leaf, "psum"), axis_index_groups=groups)
 
     return each_leaf(x, one)
+
+
+def _over_mesh(x: Any, checked: tuple[Any, ...], others: tuple[Any, ...], groups: Any) -> Any:
+    """The sum over mesh axes of what their types say differs, and over other axes."""
+    if groups is not None:
+        raise NotImplementedError(
+            "[psum] axis_index_groups with types that say what varies: give shard_map the argument check_vma=False, or "
+            "the mesh an axis for the groups"
+        )
+    total = psum_invariant_p.bind(varying.widened(x, checked), axes=checked)
+    return psum(total, others) if others else total
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
@@ -275,7 +420,7 @@ def _extreme(primitive: Primitive, x: Any, axis_name: Any, axis_index_groups: Gr
     def one(leaf: Any) -> Any:
         return primitive.bind(leaf, axes=_canonical(axes, leaf, primitive.name), axis_index_groups=groups)
 
-    return each_leaf(x, one)
+    return each_leaf(x, one, over=axes)
 
 
 # -- the index of an element -------------------------------------------------------------------------------------------
@@ -287,9 +432,12 @@ def _axis_index_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_na
     return assemble.iota(np.int32, axis.size), 0
 
 
-axis_index_p = collective(
-    "axis_index", lambda *, axis_name: runtime.ShapedArray((), np.dtype(np.int32), False), _axis_index_batch
-)
+def _axis_index_typing(*, axis_name: Any) -> Any:
+    names = tuple([name for name in axis_names.as_tuple(axis_name) if varying.is_checked(name)])
+    return runtime.ShapedArray((), np.dtype(np.int32), False, varying=names)
+
+
+axis_index_p = collective("axis_index", _axis_index_typing, _axis_index_batch)
 axis_index_p.jvp, axis_index_p.transpose = None, None
 
 
@@ -353,4 +501,4 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     >>> weft.vmap(lambda x: lax.pbroadcast(x, "i", 1), axis_name="i")(jnp.float32([5, 6, 7])).tolist()
     [6.0, 6.0, 6.0]
     """
-    return each_leaf(x, lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=source))
+    return each_leaf(x, lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=source), axis_name)

@@ -355,24 +355,11 @@ def conv_general_dilated(
     """
     name = "conv_general_dilated"
     if out_sharding is not None:
+        others = (lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count, batch_group_count, precision)
         return placed(
-            lambda: conv_general_dilated(
-                lhs,
-                rhs,
-                window_strides,
-                padding,
-                lhs_dilation,
-                rhs_dilation,
-                dimension_numbers,
-                feature_group_count,
-                batch_group_count,
-                precision,
-                preferred_element_type,
-            ),
-            out_sharding,
-            name,
-            "out_sharding",
-        )
+            lambda: conv_general_dilated(lhs, rhs, window_strides, padding, *others, preferred_element_type),
+            out_sharding, name, "out_sharding",
+        )  # fmt: skip
     left, right = core.get_aval(lhs), core.get_aval(rhs)
     numbers = convolution_numbers.conv_dimension_numbers(left.shape, right.shape, dimension_numbers)
     strides = integers(window_strides, name, "window_strides")

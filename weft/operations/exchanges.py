@@ -7,18 +7,19 @@ left.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import runtime
-from weft.core import axis_names
+from weft.core import axis_names, varying
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
 from weft.core.primitive import ALL
-from weft.operations import arithmetic, assemble, collectives, reductions, shape
-from weft.operations.collectives import Groups, checked_groups, collective, each_leaf, extent, no_groups
+from weft.operations import arithmetic, assemble, collectives, index, reductions, shape
+from weft.operations.collectives import Groups, by_groups, checked_groups, collective, each_leaf, extent
 from weft.operations.gather import GatherDimensionNumbers, gather
 from weft.operations.mapped import Dim, at, in_front
 from weft.operations.static import canonical_axis
@@ -95,7 +96,11 @@ def _all_gather_batch(
             axis_size=axis_size, tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("all_gather", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _all_gather_batch, axis, x, dim, axis_index_groups, all_gather_dimension=place, axis_name=axis_name,
+            axis_size=axis_size, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(axis_name, axis.name)
     x = at(in_front(axis.size, x, dim), 0, place)
     if after:
@@ -111,6 +116,38 @@ def _all_gather_transpose(ct: Any, x: Any, *, all_gather_dimension: int, axis_si
 
 all_gather_p = collective("all_gather", _gathered, _all_gather_batch)
 all_gather_p.linear, all_gather_p.transpose = ALL, _all_gather_transpose
+
+
+def _invariant_batch(axis: Axis, values: list[Any], dims: list[Dim], **params: Any) -> Any:
+    names = params["axis_name"]
+    if axis.name is not None and axis.name in names:
+        return _all_gather_batch(axis, values, dims, axis_index_groups=None, **params)
+    place, dim = params["all_gather_dimension"], dims[0]
+    if dim is not None and dim <= place:
+        place += 1
+    elif dim is not None and not params["tiled"]:
+        dim += 1
+    return all_gather_invariant_p.bind(*values, **{**params, "all_gather_dimension": place}), dim
+
+
+def _invariant_transpose(
+    ct: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool
+) -> tuple[Any]:
+    """Each device gets its own part of the cotangent, which is the same on all."""
+    here = collectives.axis_index(axis_name)
+    sizes = list(get_aval(ct).shape)
+    sizes[all_gather_dimension] //= axis_size
+    start = arithmetic.mul(here, np.int32(sizes[all_gather_dimension]))
+    starts = [start if d == all_gather_dimension else np.int32(0) for d in range(len(sizes))]
+    part = index.dynamic_slice(ct, starts, sizes)
+    return (part if tiled else shape.squeeze(part, (all_gather_dimension,)),)
+
+
+all_gather_invariant_p = collective(
+    "all_gather_invariant", lambda x, **params: _gathered(x, axis_index_groups=None, **params), _invariant_batch
+)
+all_gather_invariant_p.varying = functools.partial(collectives.same_after, "all_gather_invariant")
+all_gather_invariant_p.linear, all_gather_invariant_p.transpose = ALL, _invariant_transpose
 _ALL_GATHER_TO = ("varying", "reduced", "invarying")
 
 
@@ -120,7 +157,8 @@ def all_gather(
     """Every element gets the values of all elements along named axes, joined along ``axis``; leaf by leaf.
 
     ``axis`` is a new dimension of the result, or, if ``tiled``, a dimension of ``x`` along which they are concatenated.
-    ``to`` says how a result lies on devices and makes no difference on one.
+    With ``to="invarying"`` the type of the result, inside ``shard_map``, says that it is the same along these axes.
+    NotImplementedError for ``to="reduced"`` there, which asks for types of partial sums.
 
     >>> weft.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.float32([1, 2])).tolist()
     [[1.0, 2.0], [1.0, 2.0]]
@@ -132,15 +170,22 @@ def all_gather(
         return x
     groups = checked_groups(axis_index_groups)
     size = extent(names, groups)
+    same = to != "varying" and any(varying.is_checked(name) for name in names)
+    if same and (to == "reduced" or groups is not None):
+        raise NotImplementedError(f"[all_gather] to={to!r} with groups or partial sums")
 
     def one(leaf: Any) -> Any:
         rank = get_aval(leaf).ndim
         place = canonical_axis(axis, rank if tiled else rank + 1, "all_gather")
+        if same:
+            return all_gather_invariant_p.bind(
+                leaf, all_gather_dimension=place, axis_name=names, axis_size=size, tiled=tiled
+            )
         return all_gather_p.bind(
             leaf, all_gather_dimension=place, axis_name=names, axis_index_groups=groups, axis_size=size, tiled=tiled
         )
 
-    return each_leaf(x, one)
+    return each_leaf(x, one, over=names)
 
 
 # -- psum_scatter -----------------------------------------------------------------------------------------------------
@@ -173,7 +218,11 @@ def _reduce_scatter_batch(
             tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("psum_scatter", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _reduce_scatter_batch, axis, x, dim, axis_index_groups, scatter_dimension=place, axis_name=axis_name,
+            axis_size=axis_size, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(axis_name, axis.name)
     total = collectives.times(x, axis.size) if dim is None else reductions.reduce_sum(x, (dim,))
     rest = get_aval(total).shape[place] // (extent(before) * axis.size)
@@ -229,7 +278,7 @@ def psum_scatter(
             leaf, axis_name=names, scatter_dimension=place, axis_index_groups=groups, axis_size=size, tiled=tiled
         )
 
-    return each_leaf(x, one)
+    return each_leaf(x, one, over=names)
 
 
 # -- ppermute ---------------------------------------------------------------------------------------------------------
@@ -254,7 +303,7 @@ def _permuted(x: Any, dim: int, sources: Sequence[int | None]) -> Any:
         else:
             runs.append((source, 1))
     if len(runs) > _MOST_RUNS:
-        return _rows(x, dim, np.array([len(sources) if source is None else source for source in sources], np.int32))
+        return rows(x, dim, np.array([len(sources) if source is None else source for source in sources], np.int32))
     parts = []
     for first, count in runs:
         start = first or 0
@@ -266,7 +315,7 @@ def _permuted(x: Any, dim: int, sources: Sequence[int | None]) -> Any:
     return assemble.concatenate(parts, dim) if len(parts) > 1 else parts[0]
 
 
-def _rows(x: Any, dim: int, index: Any) -> Any:
+def rows(x: Any, dim: int, index: Any) -> Any:
     """x[..., index, ...] along ``dim``, zeros where the index is past the end."""
     sizes = get_aval(x).shape
     numbers = GatherDimensionNumbers(
@@ -303,7 +352,7 @@ def _ppermute_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_name
     if after:
         mine = arithmetic.mul(mine, np.int32(extent(after)))
         mine = arithmetic.add(mine, collectives.axis_index(after))
-    return _rows(whole, 0, _rows(table, 0, mine)), 0
+    return rows(whole, 0, rows(table, 0, mine)), 0
 
 
 def _ppermute_transpose(ct: Any, x: Any, *, axis_name: Any, perm: Any) -> tuple[Any]:
@@ -334,7 +383,7 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
             raise ValueError(f"[ppermute] indices must lie in the axis {axis_name!r} of size {size}, got {pairs}")
         if len({index % size for index in found}) != len(found):
             raise ValueError(f"ppermute sources and destinations must be unique, got {pairs}.")
-    return each_leaf(x, lambda leaf: ppermute_p.bind(leaf, axis_name=names, perm=pairs))
+    return each_leaf(x, lambda leaf: ppermute_p.bind(leaf, axis_name=names, perm=pairs), over=names)
 
 
 def psend(x: Any, axis_name: Any, perm: Any) -> Any:
@@ -405,7 +454,11 @@ def _all_to_all_batch(
             axis_index_groups=axis_index_groups, tiled=tiled,
         )  # fmt: skip
         return out, dim
-    no_groups("all_to_all", axis_index_groups)
+    if axis_index_groups is not None:
+        return by_groups(
+            _all_to_all_batch, axis, x, dim, axis_index_groups, axis_name=axis_name, split_axis=split_axis,
+            concat_axis=concat_axis, tiled=tiled,
+        )  # fmt: skip
     before, after = _around(names, axis.name)
     # x[source, ..., target part of split_axis, ...]: the target's digit becomes the mapped dimension.
     x = in_front(axis.size, x, dim)
@@ -479,7 +532,7 @@ def all_to_all(
         out = all_to_all_p.bind(shape.expand_dims(leaf, (concat,)), split_axis=split, concat_axis=concat, **params)
         return shape.squeeze(out, (split,))
 
-    return each_leaf(x, one)
+    return each_leaf(x, one, over=axis_name)
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
+from weft.core.primitive import taken_whole
 from weft.operations import key_words, mapped
 from weft.operations.elementwise import INTEGER, category
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
@@ -237,15 +238,7 @@ gather_p = core.Primitive(
     "gather", kind=kinds.Gather(windows=_gather_windows, fill=_gather_fill, reference=_gather_reference)
 )
 gather_p.def_abstract_eval(_gather_typing)
-
-
-def _gather_extents(params: Any, shapes: core.primitive.Extents) -> dict[str, Any]:
-    """Windows that reached over all of a dimension still do."""
-    rows = zip(params["slice_sizes"], shapes.old_operand or (), shapes.operand or (), strict=True)
-    return {"slice_sizes": tuple([new if size == old else size for size, old, new in rows])}
-
-
-gather_p.extents = _gather_extents
+gather_p.extents = taken_whole("slice_sizes")
 gather_p.on_words = key_words.gather
 
 

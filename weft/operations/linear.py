@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import core
-from weft.core import tangents
+from weft.core import tangents, varying
 from weft.core.primitive import ALL
 from weft.operations import assemble, complex_math, reductions, shape
 from weft.operations.arithmetic import by_parts
@@ -52,6 +52,9 @@ def ones(aval: Any) -> Array:
 def _filled(aval: Any, value: int) -> Array:
     if aval.dtype == tangents.FLOAT0:
         return np.zeros(aval.shape, tangents.FLOAT0)
+    names = getattr(aval, "varying", ())
+    if names:
+        return varying.widened(_filled(aval.update(varying=()), value), names)
     if aval.shape or not isinstance(aval.dtype, np.dtype):
         return assemble.full_like(aval, value)
     for scalar in (float(value), complex(value)):

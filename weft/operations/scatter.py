@@ -147,7 +147,7 @@ def _rounds(places: np.ndarray) -> list[np.ndarray]:
 # ---- primitives
 
 
-def _scatter_primitive(name: str) -> core.Primitive:
+def _scatter_primitive(name: str, combiner: str | None = None) -> core.Primitive:
     primitive = core.Primitive(
         name,
         kind=kinds.Scatter(
@@ -157,6 +157,7 @@ def _scatter_primitive(name: str) -> core.Primitive:
             unique=lambda params: params["unique_indices"],
             ordered=lambda params: params["indices_are_sorted"],
             reference=_scatter_reference,
+            combiner=combiner,
         ),
     )
     primitive.def_abstract_eval(_scatter_typing)
@@ -165,11 +166,11 @@ def _scatter_primitive(name: str) -> core.Primitive:
 
 scatter_p = _scatter_primitive("scatter")
 scatter_p.on_words = key_words.scatter
-scatter_add_p = _scatter_primitive("scatter-add")
-scatter_sub_p = _scatter_primitive("scatter-sub")
+scatter_add_p = _scatter_primitive("scatter-add", "sum")
+scatter_sub_p = _scatter_primitive("scatter-sub", "sum")
 scatter_mul_p = _scatter_primitive("scatter-mul")
-scatter_min_p = _scatter_primitive("scatter-min")
-scatter_max_p = _scatter_primitive("scatter-max")
+scatter_min_p = _scatter_primitive("scatter-min", "min")
+scatter_max_p = _scatter_primitive("scatter-max", "max")
 
 
 def _scatter_batch(

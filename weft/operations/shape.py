@@ -19,7 +19,7 @@ import numpy as np
 from weft import core, errors, runtime
 from weft.core import kinds
 from weft.core.index_maps import FIXED, Affine, IndexMap
-from weft.core.primitive import ALL
+from weft.core.primitive import ALL, taken_whole
 from weft.operations import key_words, mapped
 from weft.operations.elementwise import hide_none
 from weft.operations.later import ops
@@ -476,15 +476,7 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
 
 
 slice_p = _view("slice", _slice_typing, _slice_map, _slice_reference, _slice_transpose)
-
-
-def _slice_extents(params: Params, shapes: core.primitive.Extents) -> Params:
-    """Where all of a dimension was taken, all of it still is."""
-    rows = zip(params["limit_indices"], shapes.old_operand or (), shapes.operand or (), shapes.old, strict=True)
-    return {"limit_indices": tuple([new if old == taken else limit for limit, old, new, taken in rows])}
-
-
-slice_p.extents = _slice_extents
+slice_p.extents = taken_whole("limit_indices")
 slice_p.on_words = key_words.trailing(
     start_indices=key_words.zeros, limit_indices=key_words.appended, strides=key_words.ones
 )

@@ -62,9 +62,7 @@ def run(
     """The results of the whole program, computed by the local program of every device."""
     shards = [stacked(value, spec, sizes) for value, spec in zip(args, in_specs, strict=True)]
     function: Any = functools.partial(eval_jaxpr, local.jaxpr, local.consts)
-    for name, size in reversed(sizes.items()):
+    for name, size in list(sizes.items())[::-1]:
         function = vmap(function, axis_name=name, axis_size=size)
     outs = function(*shards)
-    return [
-        joined(out, shape, spec, sizes) for out, shape, spec in zip(outs, out_shapes, out_specs, strict=True)
-    ]
+    return [joined(out, shape, spec, sizes) for out, shape, spec in zip(outs, out_shapes, out_specs, strict=True)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
-from weft.core.factors import Factors
+from weft.core.factors import Dims, Factors
 from weft.partitioning import moves
 from weft.partitioning.specs import Assigned, Axes, Sizes, Spec, assigned_by, of_dims, shard_bytes
 
@@ -40,7 +40,8 @@ def choose(
     only: Assigned = {factor: found[0] for factor, found in asked.items()}
     if all(len(found) == 1 for found in asked.values()):
         choice = _choice(factors, only, sizes)
-        if choice is not None:
+        # where sums are the operation itself the work is shared; rows by index are weighed
+        if choice is not None and not (choice.reduced and factors.passes):
             return choice
     best, least = _choice(factors, {}, sizes), float("inf")
     for combination in _combinations(asked):
@@ -73,11 +74,8 @@ def _choice(factors: Factors, assigned: Assigned, sizes: Sizes) -> Choice | None
     found = []
     for dims in (*factors.operands, *factors.results):
         spec = of_dims(dims, assigned, extents, sizes)
-        if not all(type(dim) is int for dim in dims):
-            named = {axis for dim in dims for part in (dim if type(dim) is tuple else (dim,)) if part >= 0  # type: ignore[union-attr,operator] - a dimension is an int or a tuple
-                     for axis in assigned.get(part, ())}  # fmt: skip
-            if named != {axis for axes in spec for axis in axes}:
-                return None
+        if not all(type(dim) is int for dim in dims) and not _is_said(dims, spec, assigned):
+            return None
         found.append(spec)
     count = len(factors.operands)
     reduced: dict[str, Axes] = {}
@@ -88,6 +86,13 @@ def _choice(factors: Factors, assigned: Assigned, sizes: Sizes) -> Choice | None
     return Choice(
         tuple(found[:count]), tuple(found[count:]), tuple([(axes, combiner) for combiner, axes in reduced.items()])
     )
+
+
+def _is_said(dims: Dims, spec: Spec, assigned: Assigned) -> bool:
+    """Whether a spec can say how factors are cut: the inner ones of a dimension only if the outer ones are used up."""
+    parts = [part for dim in dims for part in (dim if isinstance(dim, tuple) else (dim,))]
+    wanted = {axis for part in parts if part >= 0 for axis in assigned.get(part, ())}
+    return wanted == {axis for axes in spec for axis in axes}
 
 
 def _cost(

@@ -5,39 +5,50 @@ Compound operations that have factors (a convolution) stay as they are, others b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from weft.compiler.dead_code import dead_code
-from weft.compiler.inline import INLINED, inlined_equation
-from weft.compiler.lower_prng_keys import lower_prng_keys
+from weft.compiler import dead_code, inline, lower_prng_keys
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
 from weft.core.rewrite import Splicer
 
-_ASKED = (*INLINED, kinds.Branch)
+_ASKED = (*inline.INLINED, kinds.Branch)
 
 
-def flat(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program, flat; no jaxpr inside it is shared by two equations."""
-    return _flat(lower_prng_keys(closed), set())
+def flat(closed: ClosedJaxpr, axes: Collection[Any] = ()) -> ClosedJaxpr:
+    """The same program, flat; no jaxpr inside it is shared by two equations.
+
+    Programs of shards along all of these axes, which the user wrote, stay as they are.
+    """
+    return _flat(lower_prng_keys.lower_prng_keys(closed), set(), frozenset(axes))
 
 
-def _flat(closed: ClosedJaxpr, seen: set[int]) -> ClosedJaxpr:
+def _flat(closed: ClosedJaxpr, seen: set[int], axes: frozenset[Any]) -> ClosedJaxpr:
     if id(closed.jaxpr) in seen:
         closed = ClosedJaxpr(rewrite.rewrite(closed.jaxpr, lambda builder, eqn, operands: None), closed.consts)
     seen.add(id(closed.jaxpr))
 
     def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         kind = eqn.primitive.kind
-        if _stays(eqn, kind):
+        if _stays(eqn, kind) or (isinstance(kind, kinds.Higher) and shards_of(eqn, axes) is not None):
             return None
-        if isinstance(kind, kinds.Loop) and (made := inlined_equation(eqn, splicer)) is not None:
+        if isinstance(kind, kinds.Loop) and (made := inline.inlined_equation(eqn, splicer)) is not None:
             return made  # a loop without steps
         if isinstance(kind, (kinds.Loop, kinds.Branch)):
-            return splicer.emit(eqn.replace(params=kind.mapped(eqn.params, lambda inner: _flat(inner, seen))))
-        return inlined_equation(eqn, splicer)
+            return splicer.emit(eqn.replace(params=kind.mapped(eqn.params, lambda inner: _flat(inner, seen, axes))))
+        return inline.inlined_equation(eqn, splicer)
 
-    return dead_code(Splicer(closed, rule, _ASKED).run())
+    return dead_code.dead_code(Splicer(closed, rule, _ASKED).run())
+
+
+def shards_of(eqn: JaxprEqn, axes: Collection[Any]) -> kinds.Shards | None:
+    """The program of shards that the user wrote for all of these axes."""
+    kind = eqn.primitive.kind
+    if not isinstance(kind, kinds.Higher) or kind.shards is None:
+        return None
+    found = kind.shards(eqn.params)
+    return found if found.axes == frozenset(axes) else None
 
 
 def _stays(eqn: JaxprEqn, kind: kinds.Kind) -> bool:
@@ -47,4 +58,4 @@ def _stays(eqn: JaxprEqn, kind: kinds.Kind) -> bool:
     if not isinstance(kind, kinds.Resolve) or kind.factors is None:
         return False
     avals = [[atom.aval for atom in atoms] for atoms in (eqn.invars, eqn.outvars)]
-    return kind.factors(*avals, eqn.params) is not None
+    return kind.factors(avals[0], avals[1], eqn.params) is not None

@@ -1,8 +1,8 @@
 """Moves: how an array goes from one spec to another, in the fewest bytes that simple steps allow.
 
-    ((x), ()) -> ((), ())      all_gather along dimension 0
-    ((x), ()) -> ((), (x))     all_to_all
-    ((), ()) -> ((x), ())      each device takes its slice: no bytes
+((x), ()) -> ((), ())      all_gather along dimension 0
+((x), ()) -> ((), (x))     all_to_all
+((), ()) -> ((x), ())      each device takes its slice: no bytes
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft._base.record import NamedTuple
+from weft._base.record import Record
 from weft.core import axis_names
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.trace import trace_to_jaxpr
@@ -21,21 +21,21 @@ from weft.operations import arithmetic, collectives, exchanges, index
 from weft.partitioning.specs import Axes, Sizes, Spec, parts
 
 
-class Cut(NamedTuple):
+class Cut(Record):
     """Each device takes its part of a dimension along axes of which it had all."""
 
     dim: int
     axes: Axes
 
 
-class Gather(NamedTuple):
+class Gather(Record):
     """Each device gets the parts that the others have along the innermost axes of a dimension."""
 
     dim: int
     axes: Axes
 
 
-class Exchange(NamedTuple):
+class Exchange(Record):
     """The innermost axis of one dimension becomes that of another."""
 
     source: int
@@ -43,14 +43,14 @@ class Exchange(NamedTuple):
     axis: Any
 
 
-class Sum(NamedTuple):
+class Sum(Record):
     """The results of the parts of a sum, or of an extremum (``combiner``), are combined."""
 
     axes: Axes
     combiner: str
 
 
-class SumPart(NamedTuple):
+class SumPart(Record):
     """The results of the parts of a sum are added, and each device gets its part of a dimension."""
 
     dim: int
@@ -151,10 +151,12 @@ def received_and_size(step: Move, size: float, sizes: Sizes) -> tuple[float, flo
         return size * (count - 1), size * count
     if kind is SumPart:
         return size * (1 - 1 / count), size / count
+    if step.combiner == "again":  # type: ignore[union-attr] - the kind is known
+        return size * (count - 1), size
     return 2 * size * (1 - 1 / count), size
 
 
-# -- steps as programs --------------------------------------------------------------------------------------------------
+# -- steps as programs -------------------------------------------------------------------------------------------------
 
 
 def program(steps: tuple[Move, ...], aval: Any, sizes: Sizes, again: Callable[[Any], Any] | None = None) -> ClosedJaxpr:
@@ -172,7 +174,10 @@ def program(steps: tuple[Move, ...], aval: Any, sizes: Sizes, again: Callable[[A
 def _step(step: Move, x: Any, sizes: Sizes, again: Callable[[Any], Any] | None) -> Any:
     if isinstance(step, Cut):
         extent = x.shape[step.dim] // parts(step.axes, sizes)
-        return index.dynamic_slice_in_dim(x, first_index(step.axes, extent), extent, step.dim)
+        starts: list[Any] = [np.int32(0)] * x.ndim
+        starts[step.dim] = first_index(step.axes, extent)
+        sizes_ = (*x.shape[: step.dim], extent, *x.shape[step.dim + 1 :])
+        return index.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes_)
     if isinstance(step, Gather):
         return exchanges.all_gather(x, step.axes, axis=step.dim, tiled=True)
     if isinstance(step, Exchange):
@@ -187,5 +192,10 @@ def _step(step: Move, x: Any, sizes: Sizes, again: Callable[[Any], Any] | None) 
 
 def first_index(axes: Axes, extent: int) -> Any:
     """Where the part of this device begins, in a dimension that is cut along these axes into parts of this extent."""
-    place = collectives.axis_index(axes if len(axes) > 1 else axes[0])
-    return arithmetic.mul(place, np.int32(extent))
+    return arithmetic.mul(place_along(axes), np.int32(extent))
+
+
+def place_along(axes: Axes) -> Any:
+    """The number of this device along these axes together."""
+    names = list(axes)
+    return collectives.axis_index(names if len(names) > 1 else names[0])

@@ -11,14 +11,15 @@ the larger one wins, since it would cost more to move; in a tie the one that com
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.factors import Dims
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from weft.partitioning import rules
+from weft.partitioning import rows, rules
+from weft.partitioning.flat import shards_of
 from weft.partitioning.specs import Axes, Sizes, Spec, assigned_by, of_dimension, parts, replicated
 
 OPEN = None  # a dimension whose axes are left to propagation
@@ -41,11 +42,14 @@ class Program(NamedTuple):
     factors: dict[JaxprEqn, Any]
     nodes: list[_Node]
     constraints: list[JaxprEqn]
+    equal: dict[Any, Any]  # equal factors are one object
+    axes: frozenset[Any]
+    asked: dict[Any, Spec]  # what programs of shards ask of their operands (by a variable in their place) and results
 
 
-def analysed(closed: ClosedJaxpr) -> Program:
-    """The factors of a flat program."""
-    program = Program(closed, {}, [], [])
+def analysed(closed: ClosedJaxpr, axes: Collection[Any] = ()) -> Program:
+    """The factors of a flat program; ``axes`` are those of the mesh."""
+    program = Program(closed, {}, [], [], {}, frozenset(axes), {})
     _analyse(closed.jaxpr, program)
     return program
 
@@ -56,8 +60,13 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
         if links is not None:
             _analyse_links(eqn, links, program)
             continue
-        found = program.factors[eqn] = rules.factors(eqn)
         kind = eqn.primitive.kind
+        if type(kind) is kinds.Higher and _analyse_shards(eqn, program):
+            continue
+        found = rows.shared(eqn, rules.factors(eqn))
+        key = found.operands, found.results, found.extents, *found.reduced.items()
+        program.factors[eqn] = found = program.equal.setdefault(key, found)
+        found = rules.placed(eqn, found)
         if type(kind) is kinds.Identity and kind.constraint is not None:
             program.constraints.append(eqn)
         variables: list[Any] = []
@@ -68,6 +77,21 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
                 dims.append(own)
         if len(variables) > 1:
             program.nodes.append(_Node(variables, dims, found.extents, found.passes))
+
+
+def _analyse_shards(eqn: JaxprEqn, program: Program) -> bool:
+    """Operands and results lie as the user's program of shards says."""
+    shards = shards_of(eqn, program.axes)
+    if shards is None:
+        return False
+    program.asked.update(zip(eqn.outvars, shards.out_specs, strict=True))
+    for atom, spec in zip(eqn.invars, shards.in_specs, strict=True):
+        if type(atom) is not Literal and spec:
+            place = Var(atom.aval)
+            program.asked[place] = spec
+            dims = tuple(range(len(spec)))
+            program.nodes.append(_Node([atom, place], [dims, dims], atom.aval.shape, True))
+    return True
 
 
 def _analyse_links(eqn: JaxprEqn, links: list[rules.Link], program: Program) -> None:
@@ -98,17 +122,20 @@ class Known:
         self.specs: dict[Any, Spec] = {}
         self.closed: dict[Any, tuple[bool, ...]] = {}
         self.all_closed: set[Any] = set()
+        self.results: list[Spec | None] = []  # what the user asks of results, which may be inputs too
 
     def set(self, variable: Any, given: Sequence[Axes | None] | None) -> None:
         """What the user asks of a variable, unless it is known already; ``OPEN`` dimensions may get axes."""
         if given is None or type(variable) is Literal or variable in self.closed:
             return
-        self.specs[variable] = tuple([() if axes is OPEN else axes for axes in given])
+        self.specs[variable] = tuple([axes or () for axes in given])
         self.closed[variable] = closed = tuple([axes is not OPEN for axes in given])
         if all(closed):
             self.all_closed.add(variable)
 
     def of(self, variable: Any) -> Spec:
+        if type(variable) is Literal:
+            return ()
         found = self.specs.get(variable)
         return replicated(len(variable.aval.shape)) if found is None else found
 
@@ -117,6 +144,8 @@ def propagate(program: Program, known: Known) -> None:
     """Give every variable of the program a spec (those without one in ``known.specs`` are not cut)."""
     for variable in program.closed.jaxpr.constvars:
         known.set(variable, replicated(len(variable.aval.shape)))
+    for variable, spec in program.asked.items():
+        known.set(variable, spec)
     readers: dict[Any, list[int]] = {}
     for number, node in enumerate(program.nodes):
         for variable in node.variables:
@@ -127,7 +156,8 @@ def propagate(program: Program, known: Known) -> None:
 
 def _run(nodes: list[_Node], known: Known, readers: dict[Any, list[int]], last: bool) -> None:
     """Visit nodes in order of the program, and again those of which a variable has changed."""
-    queue = sorted({number for variable in known.specs for number in readers.get(variable, ())})
+    found = {number for variable in known.specs for number in readers.get(variable, ())}
+    queue = sorted([number for number in found if nodes[number].passes is not last])  # the others are settled
     waiting = set(queue)
     while queue:
         number = heapq.heappop(queue)

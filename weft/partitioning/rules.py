@@ -34,7 +34,7 @@ def _shapes(atoms: Sequence[Any]) -> list[Shape]:
     return [atom.aval.shape for atom in atoms]
 
 
-# -- the same places ----------------------------------------------------------------------------------------------------
+# -- the same places ---------------------------------------------------------------------------------------------------
 
 _pointwise: dict[Any, Factors] = {}
 _POINTWISE_BOUND = 4096
@@ -73,13 +73,13 @@ def _view(eqn: JaxprEqn) -> Factors:
     draft, dims = Draft(), [WHOLE] * operand.ndim
     results = [WHOLE if axis in named else draft.new(extent) for axis, extent in enumerate(out.shape)]
     for dim, (axis, start, step) in enumerate(index_map):
-        if axis != CONSTANT and (start, step) == (0, 1) and operand.shape[dim] == out.shape[axis]:
-            if named.count(axis) == 1:
-                dims[dim] = results[axis] = draft.new(out.shape[axis])
+        whole_axis = (start, step) == (0, 1) and named.count(axis) == 1
+        if axis != CONSTANT and whole_axis and operand.shape[dim] == out.shape[axis]:
+            dims[dim] = results[axis] = draft.new(out.shape[axis])
     return draft.done([dims], [results])
 
 
-# -- reshapes -----------------------------------------------------------------------------------------------------------
+# -- reshapes ----------------------------------------------------------------------------------------------------------
 
 
 def _reshape(eqn: JaxprEqn) -> Factors | None:
@@ -134,7 +134,7 @@ def _joined(found: list[int], extent: int, draft: Draft) -> Dim:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-# -- moves of elements --------------------------------------------------------------------------------------------------
+# -- moves of elements -------------------------------------------------------------------------------------------------
 
 
 def _assemble(eqn: JaxprEqn) -> Factors:
@@ -197,7 +197,9 @@ def _windows(eqn: JaxprEqn, stacked: Shape, draft: Draft) -> tuple[list[Dim], li
             continue
         if place in windows.batch:
             dims[dim] = found[place]
-        elif (stacked[place] == array[dim] and dim not in windows.starts) or (stacked[place] == array[dim] and windows.most[windows.starts.index(dim)] == 0):
+        elif (stacked[place] == array[dim] and dim not in windows.starts) or (
+            stacked[place] == array[dim] and windows.most[windows.starts.index(dim)] == 0
+        ):
             dims[dim] = found[place] = draft.new(array[dim])
     return dims, rows, found
 
@@ -216,7 +218,7 @@ def _scatter(eqn: JaxprEqn) -> Factors:
     return draft.done([dims, rows, found], [dims])
 
 
-# -- combinations of elements -------------------------------------------------------------------------------------------
+# -- combinations of elements ------------------------------------------------------------------------------------------
 
 
 def _reduction(eqn: JaxprEqn) -> Factors:
@@ -313,7 +315,52 @@ _RULES: dict[type, Callable[[JaxprEqn], Factors | None]] = {
 }
 
 
-# -- programs inside ----------------------------------------------------------------------------------------------------
+# -- where whole dimensions lie ----------------------------------------------------------------------------------------
+
+# Kinds whose results have the dimensions of their operands, perhaps longer or shorter.
+_KEEP = (kinds.View, kinds.Assemble, kinds.DynamicUpdateSlice, kinds.Window)
+_KEEP_IF_EQUAL = (kinds.Cumulative, kinds.External)
+
+
+def placed(eqn: JaxprEqn, found: Factors) -> Factors:
+    """The factors for propagation: a dimension that is whole in the making lies in the result as in the operand.
+
+    It is gathered before it is used, and each device keeps its part of the result.
+    """
+    kind, out = eqn.primitive.kind, eqn.outvars[0].aval if eqn.outvars else None
+    if out is None or not isinstance(kind, (*_KEEP, *_KEEP_IF_EQUAL)) or WHOLE not in found.results[0]:
+        return found
+    extents, operands = list(found.extents), [list(dims) for dims in found.operands]
+    results = list(found.results[0])
+    for number, (dims, atom) in enumerate(zip(found.operands, eqn.invars, strict=True)):
+        shape = atom.aval.shape
+        for dim, place in _same_dimensions(eqn, shape):
+            if dims[dim] != WHOLE or found.results[0][place] != WHOLE:
+                continue
+            if shape[dim] != out.shape[place] and isinstance(kind, _KEEP_IF_EQUAL):
+                continue
+            if results[place] == WHOLE:
+                results[place] = len(extents)
+                extents.append(out.shape[place])
+            operands[number][dim] = results[place]
+    if len(extents) == len(found.extents):
+        return found
+    return Factors(
+        tuple(map(tuple, operands)), (tuple(results),) * len(found.results), tuple(extents), found.reduced, found.passes
+    )
+
+
+def _same_dimensions(eqn: JaxprEqn, shape: Shape) -> list[tuple[int, int]]:
+    """Dimensions of an operand of this shape, and those of the result that correspond."""
+    kind, out = eqn.primitive.kind, eqn.outvars[0].aval
+    if isinstance(kind, kinds.View):
+        index_map = kind.index_map(eqn.invars[0].aval, out, eqn.params)
+        return [(dim, index.axis) for dim, index in enumerate(index_map) if index.axis != CONSTANT]
+    same = len(shape) == out.ndim and all(v.aval.ndim == out.ndim for v in eqn.outvars)
+    return [(dim, dim) for dim in range(out.ndim)] if same else []
+
+
+# -- programs inside ---------------------------------------------------------------------------------------------------
 
 
 class Link:

@@ -79,7 +79,7 @@ def text(spec: Spec) -> str:
     return f"P({', '.join(map(repr, entries))})"
 
 
-# -- axes of dimensions, and of factors ---------------------------------------------------------------------------------
+# -- axes of dimensions, and of factors --------------------------------------------------------------------------------
 
 Assigned = dict[int, Axes]  # the axes along which a factor is cut
 
@@ -120,10 +120,7 @@ def of_dimension(dim: Dim, assigned: Assigned, extents: Sequence[int], sizes: Si
 def of_dims(dims: Dims, assigned: Assigned, extents: Sequence[int], sizes: Sizes) -> Spec:
     """The spec of an operand or result whose factors are cut so."""
     return tuple(
-        [
-            assigned.get(dim, ()) if type(dim) is int else of_dimension(dim, assigned, extents, sizes)
-            for dim in dims
-        ]
+        [assigned.get(dim, ()) if type(dim) is int else of_dimension(dim, assigned, extents, sizes) for dim in dims]
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, runtime
 from weft import operations as lax
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -47,6 +47,12 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
     return x
 
 
+@functools.partial(jit, static_argnames=("size",))
+def _shuffled_range(key: Any, size: int) -> Any:
+    """``_shuffle`` of the range, whose first round sorts positions alone: outside of programs the range is not seen."""
+    return _shuffle(key, creation.arange(size), axis=0)
+
+
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
     """``x`` in random order along ``axis`` (``independent``: each line in its own), or a random order of ``range(x)``.
 
@@ -63,6 +69,8 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
         if not dtypes.issubdtype(promotion.dtype_of(x), np.integer):
             raise TypeError("x must be an integer or at least 1-dimensional")
         size = axes.concrete_int(x, "argument x of jax.random.permutation()")
+        if isinstance(typed, runtime.Array):
+            return _shuffled_range(typed, size)
         return _shuffle(typed, creation.arange(size), axis=axis)
     x = promotion.as_array(x)
     if independent or rank == 1:

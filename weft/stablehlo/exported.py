@@ -14,7 +14,7 @@ from weft.autodiff.custom_vjp import custom_vjp
 from weft.autodiff.derivatives import vjp as vjp_of
 from weft.core import avals as avals_module
 from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from weft.core.tangents import tangent_aval
 from weft.dispatch import jit as jit_module
 from weft.dispatch import struct, symbolic_dims
@@ -379,6 +379,18 @@ def _on_words(exported: Exported, leaves: Sequence[Any]) -> Sequence[Any]:
     ]
 
 
+def _typed_literals(jaxpr: Jaxpr) -> Jaxpr:
+    """The program with NumPy scalars for Python numbers, whose types do not depend on enable_x64."""
+
+    def typed(atom: Any) -> Any:
+        if type(atom) is not Literal or not isinstance(atom.val, (bool, int, float, complex)):
+            return atom
+        return Literal(np.asarray(atom.val).astype(atom.aval.dtype)[()], atom.aval)
+
+    eqns = [eqn.replace(invars=[typed(atom) for atom in eqn.invars]) for eqn in jaxpr.eqns]
+    return jaxpr.replace(eqns=eqns, outvars=[typed(atom) for atom in jaxpr.outvars])
+
+
 @functools.lru_cache(maxsize=256)
 def _flat(exported: Exported) -> Callable[..., Any]:
     """A jitted function of the flat arguments, whose derivative is the exported one."""
@@ -392,7 +404,7 @@ def _flat(exported: Exported) -> Callable[..., Any]:
             values = [values[place] for place in exported.module_kept_var_idx]
         program = exported.program(tuple([avals_module.get_aval(x).shape for x in values]))
         with config.context("enable_x64", True):  # the types are those of the program
-            outs = eval_jaxpr(program.jaxpr, program.consts, *values)
+            outs = eval_jaxpr(program.jaxpr.memoize("typed_literals", _typed_literals), program.consts, *values)
         return tuple([_result(x, aval) for x, aval in zip(outs, exported.out_avals, strict=True)])
 
     run.__name__ = exported.fun_name

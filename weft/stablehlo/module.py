@@ -357,6 +357,16 @@ def platform_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]
     return [writer.text.constant(places.pop(), (), types.INT32)]
 
 
+def rng_uniform(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """Numbers without a key, of the generator that the program's compiler brings."""
+    text, ((shape, dtype),) = writer.text, [type_of(v.aval) for v in eqn.outvars]
+    drawn = types.INT32 if dtype.kind in "iu" and dtype.itemsize < 4 else dtype  # XLA has none of narrow integers
+    bounds = [text.convert(x, drawn) for x in operands]
+    extents = text.constant(np.asarray(shape, np.int64), (len(shape),), np.dtype(np.int64))
+    given = "rng_distribution = #stablehlo<rng_distribution UNIFORM>"
+    return [text.convert(text.op("rng", [*bounds, extents], shape, drawn, given), dtype)]
+
+
 WRITERS: dict[type, Writer] = {
     kinds.Elementwise: elementwise.write,
     kinds.View: movement.view,
@@ -386,5 +396,6 @@ NAMED: dict[str, Writer] = {
     "cholesky": products.cholesky,
     "triangular_solve": products.triangular_solve,
     "platform_index": platform_index,
+    "rng_uniform": rng_uniform,
     "split": movement.split,
 }

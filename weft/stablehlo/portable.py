@@ -8,14 +8,13 @@ from weft._base import lazy
 
 
 def dialect() -> Any:
-    """jaxlib's module of StableHLO; JAX itself is not imported."""
+    """jaxlib's module of StableHLO, also where weft stands in for JAX; JAX itself is not imported."""
     try:
         return lazy.submodule("jaxlib.mlir.dialects.stablehlo")
     except ImportError:
         raise ImportError(
             "[stablehlo] the portable artifact is written and read by jaxlib, which is not installed: "
-            "pip install jaxlib; the text of a module needs no other package. Where `import jax` is weft (`weft run`, "
-            "install_as_jax) so is `import jaxlib`: write and read such files in a program that imports weft"
+            "pip install jaxlib; the text of a module needs no other package"
         ) from None
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft import lax
+from weft import lax, runtime
 from weft.core import avals
 from weft.core.primitive import registry
+from weft.core.trace import eval_context, trace_to_jaxpr
 from weft.stablehlo import known_extents, parser, read_lapack
 
 Reader = Callable[..., Any]
@@ -216,9 +218,8 @@ SCATTERS = {
 
 @reads("scatter")
 def scatter(site: Any, x: Any, indices: Any, updates: Any, *more: Any) -> Any:
-    name = SCATTERS.get(site.single(), "")
-    if more or not name:
-        raise NotImplementedError("[stablehlo] a scatter of several arrays, or by a function that is no one operation")
+    if more:
+        raise NotImplementedError("[stablehlo] a scatter of several arrays at once: write one for each")
     field = functools.partial(parser.field, site.attribute("scatter_dimension_numbers"))
     numbers = lax.ScatterDimensionNumbers(
         field("update_window_dims"),
@@ -228,7 +229,22 @@ def scatter(site: Any, x: Any, indices: Any, updates: Any, *more: Any) -> Any:
         field("scatter_indices_batching_dims"),
     )
     indices = _vectors_last(indices, *(field("index_vector_dim") or (0,)))
-    return getattr(lax, name)(x, indices, updates, numbers, mode="drop", **_promises(site))
+    name = SCATTERS.get(site.single())
+    if name is not None:
+        return getattr(lax, name)(x, indices, updates, numbers, mode="drop", **_promises(site))
+    return lax.scatter_p.bind(
+        x, indices, updates, dimension_numbers=numbers, mode=lax.GatherScatterMode.from_any("drop"),
+        update_jaxpr=_combination(site, _dtype(x)), update_consts=(), **_promises(site),
+    )  # fmt: skip
+
+
+def _combination(site: Any, dtype: np.dtype) -> Any:
+    """The program of (old element, update) of a scatter."""
+    region = site.region()
+    closed = trace_to_jaxpr(lambda old, new: region(old, new), [runtime.ShapedArray((), dtype)] * 2)[0]
+    if closed.consts:
+        raise NotImplementedError("[stablehlo] a scatter by a function of values around it: weft's take two elements")
+    return closed.jaxpr
 
 
 # -- reductions and sorts ---------------------------------------------------------------------------------------------
@@ -315,9 +331,29 @@ def _order(site: Any) -> tuple[int, bool]:
     return keys, not directions.pop()
 
 
+def _check_lexicographic(site: Any, operands: Sequence[Any], keys: int, downward: bool) -> None:
+    """NotImplementedError unless the comparator orders keys as tuples are ordered; tried on small keys.
+
+    Keys that do not differ in the first four places differ in all others, so that the number of trials is bounded.
+    """
+    region = site.region()
+    few = list(itertools.product((0, 1), repeat=min(keys, 4)))
+    rows = [(*row, *row[-1:] * (keys - len(row))) for row in few]
+    with eval_context():
+        for left, right in itertools.product(rows, rows):
+            given = [np.asarray(0, _dtype(x)) for x in operands for _ in range(2)]
+            for place, pair in enumerate(zip(left, right, strict=True)):
+                given[2 * place : 2 * place + 2] = [np.asarray(key, _dtype(operands[place])) for key in pair]
+            if bool(region(*given)[0]) != (left > right if downward else left < right):
+                raise NotImplementedError(
+                    "[stablehlo] a sort by a comparison that does not order its first operands as tuples are ordered"
+                )
+
+
 @reads("sort")
 def sort(site: Any, *operands: Any) -> Any:
     keys, downward = _order(site)
+    _check_lexicographic(site, operands, keys, downward)
     axis = parser.integer(site.attribute("dimension"), -1) % len(_shape(operands[0]))
     flipped = [lax.rev(x, (axis,)) for x in operands] if downward else list(operands)
     found = lax.sort(tuple(flipped), dimension=axis, num_keys=keys)
@@ -459,6 +495,13 @@ def rng_bit_generator(site: Any, state: Any) -> Any:
     return lax.rng_bit_generator(state, shape, dtype)
 
 
+@reads("rng")
+def rng(site: Any, low: Any, high: Any, shape: Any) -> Any:
+    if parser.word(site.operation.attributes.get("rng_distribution")) != "UNIFORM":
+        raise NotImplementedError("[stablehlo] rng of numbers that are not evenly distributed")
+    return lax.rng_uniform(low, high, site.types[0][0])
+
+
 # -- windows that choose, and what other dialects hold ----------------------------------------------------------------
 
 
@@ -497,6 +540,8 @@ def custom_call(site: Any, *operands: Any) -> Any:
         return known_extents.check(site, *operands)
     if target == "stablehlo.dynamic_reduce_window":
         return _open_windows(site, *operands)
+    if target == "ApproxTopK":
+        return _approximate_top_k(site, *operands)
     routine = re.fullmatch(r"lapack_[sdcz](\w+?)_ffi", target)
     reader = read_lapack.ROUTINES.get(routine[1]) if routine else None
     if reader is None:
@@ -504,6 +549,20 @@ def custom_call(site: Any, *operands: Any) -> Any:
     config = site.attribute("mhlo.backend_config") or ""
     letters = {name: chr(int(code)) for name, code in re.findall(r"(\w+) = (\d+) : ui8", config)}
     return reader(letters, site.types, *operands)
+
+
+def _approximate_top_k(site: Any, x: Any, *_: Any) -> Any:
+    """The largest or smallest elements along a dimension, and where they are; exact here."""
+    config = dict(re.findall(r"(\w+) = (-?[\w.]+)", site.attribute("mhlo.backend_config") or ""))
+    count, axis = int(config["top_k"]), int(config["reduction_dim"])
+    if site.types[0][0][axis] != count:
+        raise NotImplementedError("[stablehlo] ApproxTopK that gives more than the elements asked for")
+    (name,) = re.findall(r"@([\w.$-]+)", site.attribute("called_computations"))
+    direction = parser.word(site.reading.functions[name].operations[0].attributes.get("comparison_direction"))
+    find = {"GT": lax.approx_max_k, "LT": lax.approx_min_k}.get(direction)
+    if find is None:
+        raise NotImplementedError("[stablehlo] ApproxTopK by a comparison other than less or greater")
+    return find(x, count, reduction_dimension=axis)
 
 
 def _open_windows(site: Any, x: Any, start: Any, *bounds: Any) -> Any:

@@ -80,6 +80,13 @@ def per_example(images: Any, labels: Any, weights: Any) -> tuple[float, float, f
     return vmapped, looped, float(difference)
 
 
+def inspected() -> Any:
+    """The report of the training program (``weft.inspect``), with measured times."""
+    bunch = lazy.sklearn_datasets.load_digits()
+    images, targets = wnp.asarray(bunch.data.astype(np.float32) / 16), wnp.asarray(bunch.target.astype(np.int32))
+    return lazy.submodule("weft.inspect").report(descend, wnp.zeros((images.shape[1], 10)), images, targets)
+
+
 def learn_digits() -> Learning:
     """(f) train on two thirds of the images, classify the rest; weft's derivative beside one by hand."""
     bunch = lazy.sklearn_datasets.load_digits()

@@ -1,4 +1,4 @@
-"""The tour's main job: run every part, print it with rich, write ``tour.html``.
+"""The tour's main job: run every part, print it with rich, write the report and the page of the training program.
 
 In: where the report goes. Out: the exit status; 0 when every part ran and every answer agreed with NumPy's.
 """
@@ -81,6 +81,15 @@ def print_learning(console: Any, result: learning.Learning) -> None:
     )
 
 
+def print_inspected(console: Any, page: Path) -> None:
+    """Write the page of the training program, in which source, equations, steps and machine code are linked."""
+    inspected = learning.inspected()
+    inspected.save(page)
+    for finding in inspected.findings[:3]:
+        console.print(f"  {finding}", markup=False, highlight=False)
+    console.print(f"  all its forms, linked and measured: {page.resolve()}\n")
+
+
 def run(target: Path, platform: str | None = None) -> int:
     """Run the whole tour, by default on the CPU, and write the report to ``target``."""
     if platform is not None:
@@ -122,6 +131,9 @@ def run(target: Path, platform: str | None = None) -> int:
 
     page = report.page(stages, products, selu, misses, (error, cure), result, learned)
     target.write_text(page, encoding="utf-8")
+    if weft.default_backend() == "cpu":
+        console.rule("(g) what the training program became", align="left")
+        print_inspected(console, target.with_name(f"{target.stem}-inspect.html"))
     console.print(f"{time.perf_counter() - begin:.1f} s in all; the report with its plots is at {target.resolve()}")
     return verdict(console, [*products, selu], result, learned)
 

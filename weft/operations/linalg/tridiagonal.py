@@ -34,9 +34,13 @@ def _shape(dl: Shape, d: Shape, du: Shape, b: Shape, **_: Any) -> Shape:
     return b
 
 
-def _reference(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray, **_: Any) -> np.ndarray:
+def _reference(
+    dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray, *, perturb_singular: bool = False
+) -> np.ndarray:
     if b.size == 0:
         return b.copy()
+    if perturb_singular:
+        return _perturbed(dl, d, du, b)
     routine = getattr(lazy.scipy_linalg.lapack, matrices.lapack_name(b, "gtsv"))
     if len(d) == 1:  # SciPy's wrapper rejects this case
         return nans(b.shape, b.dtype) if d[0] == 0 else b / d[0]
@@ -44,9 +48,43 @@ def _reference(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray, **_
     return nans(b.shape, b.dtype) if info else x
 
 
+def _perturbed(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """LAPACK's lagtf and lagts, which SciPy does not have."""
+    n = len(d)
+    upper = np.zeros((n, 3), b.dtype)  # U: its diagonal and the two above
+    upper[:, 0], upper[:-1, 1] = d, du[:-1]
+    x = b.copy()
+    scale = np.abs(upper[0]).sum()
+    for i in range(n - 1):
+        below = np.array([dl[i + 1], *upper[i + 1, :2]], b.dtype)
+        next_scale = np.abs(below).sum()
+        if dl[i + 1] == 0:
+            scale = next_scale
+            continue
+        own = 0 if upper[i, 0] == 0 else abs(upper[i, 0]) / scale
+        if abs(dl[i + 1]) / next_scale > own:
+            upper[i], below = below, upper[i].copy()
+            x[[i, i + 1]] = x[[i + 1, i]]
+        else:
+            scale = next_scale
+        factor = below[0] / upper[i, 0]
+        upper[i + 1, :2] = (below - factor * upper[i])[1:]
+        x[i + 1] -= factor * x[i]
+    info = np.finfo(b.dtype)
+    step = max(np.abs(upper).max() * info.eps, info.tiny)
+    for i in reversed(range(n)):
+        x[i] -= sum(upper[i, k] * x[i + k] for k in (1, 2) if i + k < n)
+        pivot, move = upper[i, 0], np.copysign(step, np.real(upper[i, 0]))
+        while abs(pivot) < 1 and (pivot == 0 or np.abs(x[i]).max() * info.tiny > abs(pivot)):
+            pivot, move = pivot + move, move * 2
+        x[i] /= pivot
+    return x
+
+
 tridiagonal_solve_p = matrix_primitive(
-    "tridiagonal_solve", (1, 1, 1, 2), _shape, _reference, lambda dl, d, du, b, **_: ("gtsv", b)
-)
+    "tridiagonal_solve", (1, 1, 1, 2), _shape, _reference,
+    lambda dl, d, du, b, *, perturb_singular=False: ("lagts" if perturb_singular else "gtsv", b),
+)  # fmt: skip
 
 
 def _shifted(x: Array, by: int) -> Array:
@@ -109,15 +147,13 @@ def tridiagonal_solve(
 ) -> Array:
     """x, [..., n, k], that solves a tridiagonal system for b; the diagonals dl, d and du are [..., n].
 
-    dl[i] x[i-1] + d[i] x[i] + du[i] x[i+1] = b[i]; dl[0] and du[n-1] are not read. A singular matrix gives NaN. With
-    pivoting (LAPACK's gtsv). TypeError for shapes that do not fit, NotImplementedError for ``perturb_singular``.
+    dl[i] x[i-1] + d[i] x[i] + du[i] x[i+1] = b[i]; dl[0] and du[n-1] are not read. With pivoting (LAPACK's gtsv). A
+    singular matrix gives NaN, or with ``perturb_singular`` a large finite solution: pivots of the factor U that are
+    nearly zero are moved by eps * max |U| (LAPACK's lagtf and lagts), as inverse iteration for eigenvectors needs it.
+    TypeError for shapes that do not fit.
 
     >>> dl, d, du = np.float32([0, 1, 1]), np.float32([2, 2, 2]), np.float32([1, 1, 0])
     >>> np.round(np.float32(lax.linalg.tridiagonal_solve(dl, d, du, np.float32([[3], [4], [3]]))), 3).tolist()
     [[1.0], [1.0], [1.0]]
     """
-    if perturb_singular:
-        raise NotImplementedError(
-            "[tridiagonal_solve] perturb_singular=True is not supported; add a small number to d instead"
-        )
-    return tridiagonal_solve_p.bind(dl, d, du, b, perturb_singular=False)
+    return tridiagonal_solve_p.bind(dl, d, du, b, perturb_singular=bool(perturb_singular))

@@ -485,7 +485,11 @@ PyObject* set_deleted_error(const Array* array) {
     return nullptr;
   }
   Ref text = steal(aval_text(array->aval, false));
-  if (text) PyErr_Format(PyExc_RuntimeError, "Array has been deleted with shape=%U.", text.get());
+  if (text)
+    PyErr_Format(PyExc_RuntimeError,
+                 "Array has been deleted with shape=%U. If it was donated to a jitted function, use the result of that "
+                 "call in its place, or donate a copy.",
+                 text.get());
   return nullptr;
 }
 

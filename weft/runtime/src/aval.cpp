@@ -17,9 +17,10 @@ namespace {
 constexpr int kVariableStringType = 2056;  // NPY_VSTRING: the first number behind the legacy user dtypes
 
 // Equal dtype, sharding and memory space objects are replaced by the first of them, so that avals compare pointers.
-// Both dicts belong to the module, are never freed, and stay small.
+// They belong to the module, are never freed, and stay small.
 PyObject* canonical_dtypes = nullptr;      // extended and void dtypes
-PyObject* canonical_placements = nullptr;  // shardings, memory spaces
+PyObject* canonical_placements = nullptr;  // shardings, memory spaces, tuples of mesh axes
+PyObject* no_axes = nullptr;               // the empty tuple
 
 // ---- the table of avals: open addressing over borrowed pointers; an aval leaves it when it dies ----
 
@@ -40,6 +41,7 @@ struct Key {
   PyObject* dtype;         // borrowed, canonical
   PyObject* sharding;      // borrowed, canonical
   PyObject* memory_space;  // borrowed, canonical
+  PyObject* varying;       // borrowed, canonical
   bool weak_type;
 };
 
@@ -53,12 +55,13 @@ uint64_t hash_of(const Key& key) {
   for (int i = 0; i < key.ndim; ++i) hash = mix(hash, static_cast<uint64_t>(key.extents[i]));
   hash = mix(hash, reinterpret_cast<uintptr_t>(key.dtype));
   hash = mix(hash, reinterpret_cast<uintptr_t>(key.sharding));
+  hash = mix(hash, reinterpret_cast<uintptr_t>(key.varying));
   return mix(hash, reinterpret_cast<uintptr_t>(key.memory_space));
 }
 
 bool matches(const ShapedArray* aval, const Key& key, uint64_t hash) {
   return aval->hash == hash && aval->ndim == key.ndim && aval->weak_type == key.weak_type && aval->dtype == key.dtype &&
-         aval->sharding == key.sharding && aval->memory_space == key.memory_space &&
+         aval->sharding == key.sharding && aval->memory_space == key.memory_space && aval->varying == key.varying &&
          (key.ndim == 0 || std::memcmp(aval->extents, key.extents, sizeof(int64_t) * key.ndim) == 0);
 }
 
@@ -160,6 +163,7 @@ ShapedArray* make(const Key& key, uint64_t hash) {
   aval->dtype = Py_NewRef(key.dtype);
   aval->sharding = Py_NewRef(key.sharding);
   aval->memory_space = Py_NewRef(key.memory_space);
+  aval->varying = Py_NewRef(key.varying);
   aval->weakrefs = nullptr;
   aval->hash = hash;
   aval->itemsize = itemsize;
@@ -231,11 +235,11 @@ bool read_shape(PyObject* shape, std::vector<int64_t>& extents) {
 ShapedArray* as_aval(PyObject* object) { return reinterpret_cast<ShapedArray*>(object); }
 
 PyObject* aval_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"shape", "dtype", "weak_type", "sharding", "memory_space", nullptr};
-  PyObject *shape, *dtype_like, *sharding = Py_None, *memory_space = Py_None;
+  static const char* names[] = {"shape", "dtype", "weak_type", "sharding", "memory_space", "varying", nullptr};
+  PyObject *shape, *dtype_like, *sharding = Py_None, *memory_space = Py_None, *varying = no_axes;
   int weak_type = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|pOO:ShapedArray", const_cast<char**>(names), &shape, &dtype_like,
-                                   &weak_type, &sharding, &memory_space))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|pOOO!:ShapedArray", const_cast<char**>(names), &shape,
+                                   &dtype_like, &weak_type, &sharding, &memory_space, &PyTuple_Type, &varying))
     return nullptr;
   std::vector<int64_t> extents;
   if (!read_shape(shape, extents)) return nullptr;
@@ -244,7 +248,9 @@ PyObject* aval_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   if (sharding != Py_None && (sharding = first_equal(canonical_placements, sharding)) == nullptr) return nullptr;
   if (memory_space != Py_None && (memory_space = first_equal(canonical_placements, memory_space)) == nullptr)
     return nullptr;
-  Key key{static_cast<int>(extents.size()), extents.data(), dtype.get(), sharding, memory_space, weak_type != 0};
+  if (varying != no_axes && (varying = first_equal(canonical_placements, varying)) == nullptr) return nullptr;
+  Key key{static_cast<int>(extents.size()), extents.data(), dtype.get(), sharding, memory_space, varying,
+          weak_type != 0};
   return reinterpret_cast<PyObject*>(intern(key));
 }
 
@@ -256,21 +262,22 @@ void aval_dealloc(PyObject* self) {
   Py_DECREF(aval->dtype);
   Py_DECREF(aval->sharding);
   Py_DECREF(aval->memory_space);
+  Py_DECREF(aval->varying);
   PyTypeObject* type = Py_TYPE(self);
   PyObject_Free(self);
   Py_DECREF(type);
 }
 
-// update(shape=..., dtype=..., weak_type=..., sharding=..., memory_space=...): this aval with some fields replaced.
+// update(shape=..., dtype=..., weak_type=..., sharding=..., memory_space=..., varying=...): this aval with some fields replaced.
 PyObject* aval_update(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (PyTuple_GET_SIZE(args) != 0) {
     PyErr_SetString(PyExc_TypeError, "[ShapedArray.update] takes keyword arguments only");
     return nullptr;
   }
   ShapedArray* aval = as_aval(self);
-  Ref fields = steal(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O}", "shape", aval->shape, "dtype", aval->dtype, "weak_type",
+  Ref fields = steal(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O,s:O}", "shape", aval->shape, "dtype", aval->dtype, "weak_type",
                                    aval->weak_type ? Py_True : Py_False, "sharding", aval->sharding, "memory_space",
-                                   aval->memory_space));
+                                   aval->memory_space, "varying", aval->varying));
   Ref empty = steal(PyTuple_New(0));
   if (!fields || !empty || (kwargs != nullptr && PyDict_Update(fields.get(), kwargs) < 0)) return nullptr;
   // A sharding belongs to a shape: with another one nothing is known of it.
@@ -283,7 +290,7 @@ PyObject* aval_update(PyObject* self, PyObject* args, PyObject* kwargs) {
 PyObject* aval_strip_weak_type(PyObject* self, PyObject*) {
   ShapedArray* aval = as_aval(self);
   if (!aval->weak_type) return Py_NewRef(self);
-  Key key{aval->ndim, aval->extents, aval->dtype, aval->sharding, aval->memory_space, false};
+  Key key{aval->ndim, aval->extents, aval->dtype, aval->sharding, aval->memory_space, aval->varying, false};
   return reinterpret_cast<PyObject*>(intern(key));
 }
 
@@ -310,8 +317,8 @@ PyObject* aval_str(PyObject* self) {
 
 PyObject* aval_reduce(PyObject* self, PyObject*) {
   ShapedArray* aval = as_aval(self);
-  return Py_BuildValue("O(OOOOO)", ShapedArrayType, aval->shape, aval->dtype, aval->weak_type ? Py_True : Py_False,
-                       aval->sharding, aval->memory_space);
+  return Py_BuildValue("O(OOOOOO)", ShapedArrayType, aval->shape, aval->dtype, aval->weak_type ? Py_True : Py_False,
+                       aval->sharding, aval->memory_space, aval->varying);
 }
 
 PyObject* aval_copy(PyObject* self, PyObject*) { return Py_NewRef(self); }
@@ -339,6 +346,7 @@ PyMemberDef kMembers[] = {
     {"dtype", T_OBJECT, offsetof(ShapedArray, dtype), READONLY, nullptr},
     {"explicit_sharding", T_OBJECT, offsetof(ShapedArray, sharding), READONLY, nullptr},
     {"memory_space", T_OBJECT, offsetof(ShapedArray, memory_space), READONLY, nullptr},
+    {"varying", T_OBJECT, offsetof(ShapedArray, varying), READONLY, nullptr},
     {"ndim", T_INT, offsetof(ShapedArray, ndim), READONLY, nullptr},
     {"itemsize", T_LONGLONG, offsetof(ShapedArray, itemsize), READONLY, nullptr},
     {"weak_type", T_BOOL, offsetof(ShapedArray, weak_type), READONLY, nullptr},
@@ -372,8 +380,8 @@ PyType_Slot kSlots[] = {
     {Py_tp_members, kMembers},
     {Py_tp_getset, kGetSet},
     {Py_tp_methods, kMethods},
-    {Py_tp_doc, const_cast<char*>("ShapedArray(shape, dtype, weak_type=False, sharding=None, memory_space=None): "
-                                  "the abstract value of an array. Interned: equal means identical.")},
+    {Py_tp_doc, const_cast<char*>("ShapedArray(shape, dtype, weak_type=False, sharding=None, memory_space=None, "
+                                  "varying=()): the abstract value of an array. Interned: equal means identical.")},
     {0, nullptr},
 };
 
@@ -433,7 +441,7 @@ PyObject* canonical_dtype(PyObject* dtype) {
 }
 
 ShapedArray* aval_intern(int ndim, const int64_t* extents, PyObject* dtype, bool weak_type) {
-  return intern(Key{ndim, extents, dtype, Py_None, Py_None, weak_type});
+  return intern(Key{ndim, extents, dtype, Py_None, Py_None, no_axes, weak_type});
 }
 
 // Appends the mesh axes along which dimension i lies ("@x"); false with an error set.
@@ -462,14 +470,25 @@ PyObject* aval_text(ShapedArray* aval, bool short_names) {
     if (aval->sharding != Py_None && !append_axes(aval, i, &text)) return nullptr;
   }
   text += ']';
+  Py_ssize_t axes = PyTuple_GET_SIZE(aval->varying);
+  for (Py_ssize_t i = 0; i < axes; ++i) {
+    Ref name = steal(in_python<PyObject_Str>(PyTuple_GET_ITEM(aval->varying, i)));
+    const char* characters = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
+    if (characters == nullptr) return nullptr;
+    text += i > 0 ? "," : axes > 1 ? "{V:(" : "{V:";
+    text += characters;
+  }
+  if (axes > 0) text += axes > 1 ? ")}" : "}";
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
 
 int register_aval(PyObject* module) {
   canonical_dtypes = PyDict_New();
   canonical_placements = PyDict_New();
+  no_axes = PyTuple_New(0);
   ShapedArrayType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
-  if (canonical_dtypes == nullptr || canonical_placements == nullptr || ShapedArrayType == nullptr) return -1;
+  if (canonical_dtypes == nullptr || canonical_placements == nullptr || no_axes == nullptr ||
+      ShapedArrayType == nullptr) return -1;
   return PyModule_AddObjectRef(module, "ShapedArray", reinterpret_cast<PyObject*>(ShapedArrayType));
 }
 

@@ -14,6 +14,7 @@ struct ShapedArray {
   PyObject* dtype;         // owned canonical dtype: np.dtype of native byte order, or an extended dtype object
   PyObject* sharding;      // owned, None by default
   PyObject* memory_space;  // owned, None by default
+  PyObject* varying;       // owned tuple of the mesh axes along which values differ, in the order of the mesh
   PyObject* weakrefs;
   uint64_t hash;
   int64_t size;      // elements, or -1 if the number does not fit 63 bits

@@ -16,6 +16,7 @@
 #include "fields.h"
 #include "plan.h"
 #include "pool.h"
+#include "profile.h"
 #include "stream.h"
 
 namespace weft {
@@ -75,7 +76,7 @@ class NestedFrame {
  public:
   explicit NestedFrame(const Nested& nested)
       : nested_(nested), slots_(size_t(nested.plan().n_slots())), owners_(slots_.size()),
-        dynamic_(size_t(nested.plan().n_dynamic)) {
+        dynamic_(size_t(nested.plan().n_dynamic)), times_(profile_times(nested.plan())) {
     for (size_t i = 0; i < nested.consts.size(); ++i)
       slots_[i] = reinterpret_cast<Array*>(nested.consts[i])->buffer->data;
   }
@@ -105,9 +106,13 @@ class NestedFrame {
     frame.number = outer.number;
     frame.in_callback = outer.in_callback;
     Status status = Status::ok;
-    for (const auto& step : nested_.plan().steps) {
-      status = step->run(frame);
-      if (status != Status::ok) break;
+    if (times_ != nullptr && times_->start(false)) {
+      status = profile_steps(nested_.plan(), frame, *times_);
+    } else {
+      for (const auto& step : nested_.plan().steps) {
+        status = step->run(frame);
+        if (status != Status::ok) break;
+      }
     }
     outer.suspended = frame.suspended;
     if (frame.error != nullptr) {
@@ -122,6 +127,7 @@ class NestedFrame {
   std::vector<char*> slots_;
   std::vector<Buffer*> owners_;
   std::vector<int64_t> dynamic_;
+  PlanTimes* times_;  // while a profile is taken
 };
 
 // Looks for a pending interrupt every kSignalInterval calls, outside the stream. ok, or python_error with the GIL held.
@@ -170,6 +176,10 @@ class LoopStep final : public Step {
   int traverse(visitproc visit, void* arg) const override {
     if (int status = body.traverse(visit, arg); status != 0) return status;
     return cond.traverse(visit, arg);
+  }
+
+  Executable* inner_program(size_t number) const override {
+    return number == 0 ? body.program : number == 1 ? cond.program : nullptr;
   }
 
   bool has_cond() const { return cond.program != nullptr; }
@@ -394,6 +404,10 @@ class BranchStep final : public Step {
     for (const Nested& nested : branches)
       if (int status = nested.traverse(visit, arg); status != 0) return status;
     return 0;
+  }
+
+  Executable* inner_program(size_t number) const override {
+    return number < branches.size() ? branches[number].program : nullptr;
   }
 
   Place which;

@@ -11,6 +11,7 @@
 #include "host_copy.h"
 #include "module.h"
 #include "numpy_api.h"
+#include "pjrt.h"
 
 namespace weft {
 namespace {
@@ -99,7 +100,7 @@ void destroy_capsule(PyObject* capsule) {
 
 // Owned exported tensor of the buffer (borrowed), or nullptr with MemoryError.
 template <typename Managed>
-Managed* export_tensor(ShapedArray* aval, Buffer* buffer, DLDataType dtype) {
+Managed* export_tensor(ShapedArray* aval, Buffer* buffer, DLDataType dtype, DLDevice device) {
   size_t bytes = sizeof(Export<Managed>) + sizeof(int64_t) * 2 * aval->ndim;
   auto* exported = static_cast<Export<Managed>*>(std::calloc(1, bytes));
   if (exported == nullptr) {
@@ -113,7 +114,7 @@ Managed* export_tensor(ShapedArray* aval, Buffer* buffer, DLDataType dtype) {
     strides[i] = aval->strides()[i] / aval->itemsize;
   }
   Managed& managed = exported->managed;
-  managed.tensor = {buffer->data, {kCpu, 0}, aval->ndim, dtype, exported->extents, strides, 0};
+  managed.tensor = {buffer->data, device, aval->ndim, dtype, exported->extents, strides, 0};
   managed.context = exported;
   managed.deleter = delete_export<Managed>;
   return &managed;
@@ -142,36 +143,70 @@ bool wants_versioned(PyObject* max_version, bool* fine) {
   return value >= 1;
 }
 
-// 0 if the requested device is the host; -1 with BufferError set.
-int check_device(PyObject* device) {
-  if (device == Py_None) return 0;
-  int type, id;
+// Where an array's memory is; type 0: on a device for which DLPack has no number.
+DLDevice device_of(const Array* array) {
+  if (array->remote == nullptr) return {kCpu, 0};
+  const PluginDevice& device = *plugin_devices()[array->remote->number];
+  return {device.memory_type, device.memory_id};
+}
+
+void set_no_device_error(const Array* array, const char* name) {
+  PyErr_Format(PyExc_BufferError,
+               "[%s] the array is on %s, and DLPack has no number for its memory: share a copy on the host, "
+               "weft.device_put(x, weft.devices('cpu')[0])",
+               name, plugin_devices()[array->remote->number]->name.c_str());
+}
+
+// Reads the device that is asked for, by default the array's own: that or the host; false with BufferError set.
+bool asked_device(PyObject* device, const Array* array, DLDevice* asked) {
+  DLDevice own = device_of(array);
+  *asked = own;
+  if (device == Py_None) {
+    if (own.type == 0) set_no_device_error(array, "__dlpack__");
+    return own.type != 0;
+  }
   Ref pair = steal(in_python<PySequence_Tuple>(device));
-  if (!pair || !PyArg_ParseTuple(pair.get(), "ii", &type, &id)) return -1;
-  if (type == kCpu) return 0;
-  PyErr_Format(PyExc_BufferError, "[__dlpack__] cannot export to device (%d, %d), the array is in host memory", type,
-               id);
-  return -1;
+  if (!pair || !PyArg_ParseTuple(pair.get(), "ii", &asked->type, &asked->id)) return false;
+  if (asked->type == kCpu) asked->id = 0;
+  if (asked->type == kCpu || (asked->type == own.type && asked->id == own.id)) return true;
+  if (own.type == kCpu)
+    PyErr_Format(PyExc_BufferError, "[__dlpack__] cannot export to device (%d, %d), the array is in host memory",
+                 asked->type, asked->id);
+  else
+    PyErr_Format(PyExc_BufferError, "[__dlpack__] cannot export to device (%d, %d), the array is on (%d, %d)",
+                 asked->type, asked->id, own.type, own.id);
+  return false;
 }
 
 // Owned capsule. copied: the buffer was made for this export and may be written to.
-PyObject* make_capsule(ShapedArray* aval, Buffer* buffer, bool versioned, bool copied) {
+PyObject* make_capsule(ShapedArray* aval, Buffer* buffer, bool versioned, bool copied, DLDevice device = {kCpu, 0}) {
   DLDataType dtype;
   if (!find_code(aval, &dtype)) return nullptr;
   if (!versioned) {
-    auto* managed = export_tensor<DLManagedTensor>(aval, buffer, dtype);
+    auto* managed = export_tensor<DLManagedTensor>(aval, buffer, dtype, device);
     if (managed == nullptr) return nullptr;
     PyObject* capsule = PyCapsule_New(managed, kName, destroy_capsule<DLManagedTensor>);
     if (capsule == nullptr) managed->deleter(managed);
     return capsule;
   }
-  auto* managed = export_tensor<DLManagedTensorVersioned>(aval, buffer, dtype);
+  auto* managed = export_tensor<DLManagedTensorVersioned>(aval, buffer, dtype, device);
   if (managed == nullptr) return nullptr;
   managed->major = 1;
   managed->minor = 1;
   managed->flags = copied ? kIsCopied : kReadOnly;
   PyObject* capsule = PyCapsule_New(managed, kVersionedName, destroy_capsule<DLManagedTensorVersioned>);
   if (capsule == nullptr) managed->deleter(managed);
+  return capsule;
+}
+
+// Owned capsule on the device's own memory; nullptr, without an error if the plugin does not show it.
+PyObject* on_device_memory(Array* array, bool versioned, DLDevice device) {
+  Remote* remote = remote_retain(array->remote);  // the array may be deleted meanwhile
+  Buffer* buffer = remote_memory(remote, array->aval);
+  remote_release(remote);
+  if (buffer == nullptr) return nullptr;
+  PyObject* capsule = make_capsule(array->aval, buffer, versioned, false, device);
+  buffer_release(buffer);
   return capsule;
 }
 
@@ -184,8 +219,19 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   bool fine;
   bool versioned = wants_versioned(max_version, &fine);
   int copies = copy == Py_None ? 0 : in_python<PyObject_IsTrue>(copy);
-  if (!fine || copies < 0 || check_device(device) < 0) return nullptr;
   auto* array = reinterpret_cast<Array*>(self);
+  DLDevice asked;
+  if (!fine || copies < 0 || !asked_device(device, array, &asked)) return nullptr;
+  if (array->remote != nullptr && !copies && asked.type == device_of(array).type) {
+    PyObject* capsule = on_device_memory(array, versioned, asked);
+    if (capsule != nullptr || PyErr_Occurred()) return capsule;
+  }
+  if (asked.type != kCpu) {
+    PyErr_Format(PyExc_BufferError, "[__dlpack__] the memory of %s is not shared%s",
+                 plugin_devices()[array->remote->number]->name.c_str(),
+                 copies ? " as a copy: copy the array first" : ": its plugin does not show it in row-major order");
+    return nullptr;
+  }
   Buffer* buffer = array_ready_buffer(array);
   if (buffer == nullptr) return nullptr;
   if (!copies) return make_capsule(array->aval, buffer, versioned, false);
@@ -197,7 +243,12 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   return status < 0 ? nullptr : make_capsule(fresh->aval, fresh->buffer, versioned, true);
 }
 
-PyObject* dunder_dlpack_device(PyObject*, PyObject*) { return Py_BuildValue("(ii)", kCpu, 0); }
+PyObject* dunder_dlpack_device(PyObject* self, PyObject*) {
+  auto* array = reinterpret_cast<Array*>(self);
+  DLDevice device = device_of(array);
+  if (device.type == 0) return set_no_device_error(array, "__dlpack_device__"), nullptr;
+  return Py_BuildValue("(ii)", device.type, device.id);
+}
 
 // ---- import ----
 

@@ -9,6 +9,7 @@
 #include "module.h"
 #include "pjrt.h"
 #include "pool.h"
+#include "profile.h"
 #include "stream.h"
 
 namespace weft {
@@ -17,7 +18,6 @@ PyTypeObject* ExecutableType = nullptr;
 
 namespace {
 
-constexpr double kInlineNs = 20000;  // shorter programs run with the GIL held
 constexpr int32_t kStackSlots = 128;
 constexpr int32_t kStackDynamic = 16;
 
@@ -57,14 +57,20 @@ int wait_for_inputs(const Plan& plan, const Operand* operands, const bool* only)
   return 0;
 }
 
-// Runs the steps; on an error a Python error is set. `keep`: the GIL stays held.
+// Runs the steps; on an error a Python error is set. `keep`: the GIL stays held. `timed`: a profile may be taken.
+template <bool timed>
 int run_steps(const Plan& plan, Frame& frame, bool keep) {
   if (!keep) frame.suspended = PyEval_SaveThread();
   Status status = Status::ok;
+  PlanTimes* times = timed ? profile_times(plan) : nullptr;
   try {
-    for (const auto& step : plan.steps) {
-      status = step->run(frame);
-      if (status != Status::ok) break;
+    if (times != nullptr && times->start(keep)) {
+      status = profile_steps(plan, frame, *times);
+    } else {
+      for (const auto& step : plan.steps) {
+        status = step->run(frame);
+        if (status != Status::ok) break;
+      }
     }
   } catch (const std::bad_alloc&) {
     status = Status::no_memory;
@@ -98,6 +104,7 @@ int make_outputs(const Plan& plan, const Operand* operands, const bool* donated,
   return 0;
 }
 
+template <bool timed>
 int run_with_buffers(const Plan& plan, const Operand* operands, const bool* donated, Buffer** outputs, bool keep) {
   if (make_outputs(plan, operands, donated, outputs) < 0) return kNotStarted;
   int32_t n_outputs = int32_t(plan.outputs.size());
@@ -120,7 +127,7 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
       Frame frame{slots.data(), owners.data(), dynamic.data()};
       frame.number = stream_running();
       frame.in_callback = frame.number != 0;
-      status = run_steps(plan, frame, keep);
+      status = run_steps<timed>(plan, frame, keep);
     } else {
       set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");
       status = kNotStarted;
@@ -154,7 +161,7 @@ int run_held(Executable* executable, const Operand* operands, const bool* donate
     status = launch(executable, operands, donated, outputs);
   } else {
     status = wait_for_inputs(plan, operands, nullptr) < 0 ? kNotStarted : 0;
-    if (status == 0) status = run_with_buffers(plan, operands, donated, outputs, plan.cost_ns <= kInlineNs);
+    if (status == 0) status = run_with_buffers<true>(plan, operands, donated, outputs, plan.cost_ns <= kInlineNs);
   }
   for (int32_t i = 0; i < plan.n_inputs; ++i)
     if (operands[i].buffer != nullptr && (donated == nullptr || !donated[i])) buffer_release(operands[i].buffer);
@@ -221,8 +228,13 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
   ++executable->runs;
   int ready = inputs_ready(plan, operands);
   if (ready < 0) return kNotStarted;
-  bool at_once = ready == 1 && plan.cost_ns <= kInlineNs;
-  if (at_once && !plan.has_python) return run_with_buffers(plan, operands, donated, outputs, true);
+  bool at_once = ready == 1 && plan.cost_ns <= g_inline_ns;
+  if (at_once && !plan.has_python) return run_with_buffers<false>(plan, operands, donated, outputs, true);
+  if (g_inline_ns < 0) {  // a profile is taken
+    if (profile_times(plan) == nullptr) profile_enter(executable);
+    at_once = ready == 1 && plan.cost_ns <= kInlineNs;
+    if (at_once && !plan.has_python) return run_with_buffers<true>(plan, operands, donated, outputs, true);
+  }
   // Python steps keep their order: they run here only if none can be waiting on the stream.
   bool on_stream = stream_enabled() && (!at_once || !stream_idle());
   return run_held(executable, operands, donated, outputs, on_stream);
@@ -484,6 +496,7 @@ int register_exec(PyObject* module) {
   if (ExecutableType == nullptr) return -1;
   if (PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(ExecutableType)) < 0) return -1;
   if (register_kernel(module) < 0 || register_helpers(module) < 0 || register_pool(module) < 0) return -1;
+  if (register_profile(module) < 0) return -1;
   return register_stream(module);
 }
 

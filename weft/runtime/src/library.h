@@ -52,6 +52,7 @@ using MadeRoutine = std::unique_ptr<Routine>;
 MadeRoutine make_factorization(const std::string& name, char type);
 MadeRoutine make_solver(const std::string& name, char type);
 MadeRoutine make_spectral(const std::string& name, char type);
+MadeRoutine make_counter(const std::string& name, char type);
 
 // Fourier transforms, which cut all arrays of a batch among the threads themselves.
 std::unique_ptr<Step> make_fft_step(char type, const std::vector<int64_t>& sizes, PyObject* in, PyObject* out,

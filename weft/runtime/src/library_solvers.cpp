@@ -1,5 +1,6 @@
 // Solvers on row-major matrices: triangular and tridiagonal systems; updates of factors; permutations of pivots.
 #include <algorithm>
+#include <limits>
 
 #include "library.h"
 
@@ -101,6 +102,107 @@ class TridiagonalSolve final : public Routine {
   void (*gtsv)(const Int*, const Int*, T*, T*, T*, T*, const Int*, Int*) = nullptr;
 };
 
+// (n, k): as TridiagonalSolve, but with pivots of U that are nearly zero moved away from it, so that the solution is
+// finite: LAPACK's lagtf and lagts (job -1), for complex numbers too.
+template <class T>
+class PerturbedTridiagonalSolve final : public Routine {
+  using Real = decltype(std::abs(T()));
+
+ public:
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 2) return false;
+    n = sizes[0], k = sizes[1];
+    constexpr int64_t item = sizeof(T);
+    in_bytes = {n * item, n * item, n * item, n * k * item};
+    out_bytes = {in_bytes[3]};
+    for (int64_t& place : diagonals) place = room<T>(n);
+    flops = 20.0 * double(n) * double(k + 2) * (kIsComplex<T> ? 4 : 1);
+    is_library = false;
+    return true;
+  }
+
+  void run(char* const* in, char* const* out, char* work) const override {
+    if (n == 0 || k == 0) return;
+    T *a = at(work, 0), *b = at(work, 1), *c = at(work, 2), *d = at(work, 3);
+    std::copy_n(elements<T>(in, 1), n, a);
+    std::copy_n(elements<T>(in, 2), n, b);
+    std::copy_n(elements<T>(in, 0), n, c);
+    std::fill_n(d, n, T(0));
+    b[n - 1] = c[0] = T(0);
+    T* x = results<T>(out, 0);
+    std::copy_n(elements<T>(in, 3), n * k, x);
+    Real scale = std::abs(a[0]) + std::abs(b[0]);
+    for (int64_t i = 0; i + 1 < n; ++i) eliminate(a + i, b + i, c[i + 1], d + i, scale, x + i * k, i + 2 < n);
+    Real largest = 0;
+    for (const T* part : {a, b, d})
+      for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(part[i]));
+    Real step = std::max(largest * std::numeric_limits<Real>::epsilon(), kSmallest);
+    for (int64_t i = n; i-- > 0;) {
+      T* row = x + i * k;
+      Real wanted = 0;
+      for (int64_t j = 0; j < k; ++j) {
+        if (i + 1 < n) row[j] -= b[i] * row[j + k];
+        if (i + 2 < n) row[j] -= d[i] * row[j + 2 * k];
+        wanted = std::max(wanted, std::abs(row[j]));
+      }
+      divide(row, moved(a[i], wanted, step));
+    }
+  }
+
+ private:
+  static constexpr Real kSmallest = std::numeric_limits<Real>::min();
+
+  T* at(char* work, int part) const { return reinterpret_cast<T*>(work + diagonals[part]); }
+
+  // One step of elimination, with the scaled pivot of lagtf; x are the right-hand sides of this row and the next.
+  void eliminate(T* a, T* b, T c, T* d, Real& scale, T* x, bool has_more) const {
+    Real next_scale = std::abs(c) + std::abs(a[1]) + (has_more ? std::abs(b[1]) : 0);
+    if (c == T(0)) {
+      scale = next_scale;
+      return;
+    }
+    Real own = a[0] == T(0) ? 0 : std::abs(a[0]) / scale, next = std::abs(c) / next_scale;
+    if (next <= own) {
+      T factor = c / a[0];
+      a[1] -= factor * b[0];
+      for (int64_t j = 0; j < k; ++j) x[k + j] -= factor * x[j];
+      scale = next_scale;
+      return;
+    }
+    T factor = a[0] / c, kept = a[1];
+    a[0] = c;
+    a[1] = b[0] - factor * kept;
+    if (has_more) {
+      d[0] = b[1];
+      b[1] = -factor * d[0];
+    }
+    b[0] = kept;
+    for (int64_t j = 0; j < k; ++j) {
+      T first = x[j];
+      x[j] = x[k + j];
+      x[k + j] = first - factor * x[j];
+    }
+  }
+
+  // The pivot, moved by steps, each twice as long as the one before, until wanted / pivot does not overflow.
+  static T moved(T pivot, Real wanted, Real step) {
+    if (std::signbit(std::real(pivot))) step = -step;
+    for (Real size = std::abs(pivot); size < 1 && (size == 0 || wanted * kSmallest > size); size = std::abs(pivot)) {
+      pivot += step;
+      step *= 2;
+    }
+    return pivot;
+  }
+
+  void divide(T* row, T pivot) const {
+    Real factor = std::abs(pivot) < kSmallest ? 1 / kSmallest : 1;  // 1 / pivot alone would overflow
+    for (int64_t j = 0; j < k; ++j) row[j] = (row[j] * factor) / (pivot * factor);
+  }
+
+  int64_t n = 0, k = 0;
+  int64_t diagonals[4] = {};
+};
+
 // (n,): r upper, w -> the upper r1 with r1' r1 = r' r + w w', by Givens rotations.
 template <class T>
 class Update final : public Routine {
@@ -171,6 +273,7 @@ class Permutation final : public Routine {
 MadeRoutine make_solver(const std::string& name, char type) {
   if (name == "trsm") return of_type<Triangular>(type);
   if (name == "gtsv") return of_type<TridiagonalSolve>(type);
+  if (name == "lagts") return of_type<PerturbedTridiagonalSolve>(type);
   if (name == "update" && type == 'f') return std::make_unique<Update<float>>();
   if (name == "update" && type == 'd') return std::make_unique<Update<double>>();
   if (name == "swaps" && type == 'i') return std::make_unique<Permutation>();

@@ -121,7 +121,7 @@ std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& pla
   if (!read_sizes(sizes.get(), &read)) return nullptr;
   if (std::strcmp(name, "fft") == 0) return make_fft_step(type, read, in.get(), out.get(), places);
   auto step = std::make_unique<LibraryStep>();
-  for (auto* make : {make_factorization, make_solver, make_spectral})
+  for (auto* make : {make_factorization, make_solver, make_spectral, make_counter})
     if (step->routine == nullptr) step->routine = make(name, type);
   if (step->routine == nullptr) {
     PyErr_Format(PyExc_ValueError, "[executable] there is no library routine %s for elements of type %c", name, type);

@@ -55,7 +55,10 @@ struct PluginDevice {
   pjrt::Client* client;
   pjrt::Device* device;
   std::string name;  // "cpu_plugin:0"
+  int32_t memory_type;  // of its memory as DLPack numbers them; 0: DLPack has no number for it
+  int32_t memory_id;
 };
+constexpr int32_t kHostMemory = 1;
 
 // By number; [0] stands for the CPU. Entries are only added, with the GIL held.
 std::vector<std::unique_ptr<PluginDevice>>& plugin_devices();
@@ -72,6 +75,7 @@ struct Remote {
   int references = 1;
   uint32_t number;  // of the device
   bool ready = false;
+  bool lent = false;               // its memory is somebody else's: never donated
   pjrt::DeviceBuffer* handle;      // owned
   Buffer* host = nullptr;          // owned: a copy of the elements, or nullptr
   pjrt::Event* copying = nullptr;  // owned: the copy to `host` is under way
@@ -97,6 +101,14 @@ Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, B
 
 // Owned Remote with the elements of an Array on the device, or nullptr with an error set: the Array's own if it is there.
 Remote* remote_of_array(uint32_t number, Array* array);
+
+// Owned Buffer on the memory of an Array on a device, whose contents are computed: nobody writes to it while the Buffer
+// lives. nullptr without an error: the plugin does not show it, or not in row-major order; with one: it failed.
+Buffer* remote_memory(Remote* remote, ShapedArray* aval);
+
+// Owned Remote on memory of a device that somebody else owns (`owner` keeps it, retained here until the plugin is done),
+// or nullptr: without an error if the plugin takes no such memory.
+Remote* remote_on_memory(uint32_t number, ShapedArray* aval, Buffer* owner);
 
 int remote_block(Remote* remote);  // until it is computed; 0, or -1 with an error set
 int remote_is_ready(Remote* remote);  // 1, 0, or -1 with an error set
@@ -126,11 +138,45 @@ PyObject* remote_results(const struct CacheEntry* cached, Remote** outputs);
 // Owned PjrtClient, whose devices are called `name`:0 and so on, and which owns the plugin's client from now on.
 PyObject* client_new(const Plugin* plugin, pjrt::Client* client, const char* name);
 
+// What a plugin says of a compiled program, for Python; nullptr with an error set, NotImplementedError for what the plugin
+// does not say. `program` is borrowed.
+PyObject* program_bytes(const Plugin& plugin, pjrt::Program* program);
+PyObject* program_cost(const Plugin& plugin, pjrt::Program* program);    // dict
+PyObject* program_memory(const Plugin& plugin, pjrt::Program* program);  // dict
+PyObject* program_text(const Plugin& plugin, pjrt::Program* program);    // bytes
+void program_destroy(const Plugin& plugin, pjrt::Program* program);
+
+// Owned dict of a plugin's named values (borrowed).
+PyObject* named_values(const pjrt::NamedValue* values, size_t count);
+
+// Values of a dict as a plugin reads them; they point into the dict's own. False with an error set.
+bool read_options(PyObject* options, std::vector<pjrt::NamedValue>* out);
+
+// Facts of a device that may be elsewhere. Methods set `error`, the caller's, and do nothing after the first failure.
+struct DeviceFacts {
+  const Plugin& plugin;
+  pjrt::Error* error = nullptr;
+
+  pjrt::DeviceDescription* description(pjrt::Device* device);
+  int number(pjrt::DeviceDescription* description, pjrt::Function entry);
+  std::string text(pjrt::DeviceDescription* description, pjrt::Function entry);
+  bool addressable(pjrt::Device* device);
+  int local_id(pjrt::Device* device);
+};
+
+// PjrtPlugin.topology(name, options) -> owned PjrtTopology.
+PyObject* topology_new(const Plugin* plugin, const char* name, PyObject* options);
+
 // Owned PjrtProgram for an executable (stolen, also when it fails).
 PyObject* device_program_new(uint32_t number, pjrt::Executable* executable);
+
+// The plugin's number of an element type, or pjrt::kInvalid.
+int element_type(const ShapedArray* aval);
 
 int register_pjrt_clients(PyObject* module);
 int register_pjrt_arrays(PyObject* module);
 int register_pjrt_programs(PyObject* module);
+int register_pjrt_topologies(PyObject* module);
+int register_pjrt_memory(PyObject* module);
 
 }  // namespace weft

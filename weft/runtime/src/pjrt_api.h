@@ -20,6 +20,8 @@ struct DeviceBuffer;
 struct Program;     // compiled, not bound to devices
 struct Executable;  // loaded on devices
 struct Serialized;
+struct Memory;
+struct Topology;
 
 constexpr int kMajor = 0;
 constexpr int kOldestMinor = 40;  // older plugins lay structs out that no maker of hardware ships any more
@@ -49,17 +51,36 @@ enum class Function : uint32_t {
   device_description = 29,
   device_is_addressable = 30,
   device_local_hardware_id = 31,
+  device_default_memory = 33,
   device_memory_stats = 34,
   program_destroy = 40,
   program_output_count = 44,
+  program_cost = 46,
+  program_optimized = 48,
   program_serialize = 49,
   executable_destroy = 50,
   executable_program = 51,
   executable_execute = 55,
   executable_deserialize = 56,
   buffer_destroy = 58,
+  buffer_layout = 63,
+  buffer_to_device = 69,
   buffer_to_host = 70,
+  buffer_is_on_host = 71,
   buffer_ready_event = 72,
+  buffer_hold = 74,
+  buffer_let_go = 75,
+  buffer_address = 76,
+  topology_create = 82,
+  topology_destroy = 83,
+  topology_platform_name = 84,
+  topology_platform_version = 85,
+  topology_devices = 86,
+  topology_attributes = 88,
+  topology_compile = 89,
+  buffer_to_memory = 92,
+  view_of_memory = 93,
+  program_memory = 96,
 };
 
 struct Version {
@@ -251,8 +272,103 @@ struct BufferReadyArgs : Head {
   Event* event;  // out, owned by the caller
 };
 
+struct DeviceMemoryArgs : Head {
+  Device* device;
+  Memory* memory;  // out, as long as the device
+};
+struct BufferToDeviceArgs : Head {
+  DeviceBuffer* buffer;
+  Device* device;
+  DeviceBuffer* copy;  // out
+};
+struct BufferToMemoryArgs : Head {
+  DeviceBuffer* buffer;
+  Memory* memory;
+  DeviceBuffer* copy;  // out
+};
+struct BufferLayoutArgs : Head {
+  DeviceBuffer* buffer;
+  Layout layout;  // out; what it points to is the buffer's
+};
+struct BufferIsOnHostArgs : Head {
+  DeviceBuffer* buffer;
+  bool is_on_host;  // out
+};
+struct BufferAddressArgs : Head {
+  DeviceBuffer* buffer;
+  void* address;  // out
+};
+struct ViewOfMemoryArgs : Head {
+  Client* client;
+  void* address;
+  const int64_t* extents;
+  size_t rank;
+  int type;
+  Layout* layout;
+  Device* device;
+  void (*on_delete)(void* address, void* argument);
+  void* argument;
+  intptr_t stream;
+  DeviceBuffer* buffer;  // out
+  Memory* memory;
+};
+
+struct TopologyCreateArgs : Head {
+  const char* name;
+  size_t name_size;
+  const NamedValue* options;
+  size_t option_count;
+  Topology* topology;  // out, owned by the caller
+};
+struct TopologyArgs : Head {
+  Topology* topology;
+};
+struct TopologyTextArgs : Head {  // platform name, platform version
+  const Topology* topology;
+  const char* text;  // out, as long as the topology
+  size_t text_size;  // out
+};
+struct TopologyDevicesArgs : Head {
+  const Topology* topology;
+  DeviceDescription* const* descriptions;  // out, as long as the topology
+  size_t count;                            // out
+};
+struct TopologyAttributesArgs : Head {
+  Topology* topology;
+  const NamedValue* attributes;  // out, as long as the topology
+  size_t count;                  // out
+};
+struct TopologyCompileArgs : Head {
+  const Topology* topology;
+  const ProgramText* program;
+  const char* options;
+  size_t options_size;
+  Client* client;    // nullptr: none is needed
+  Program* compiled;  // out, owned by the caller
+};
+
 struct ProgramArgs : Head {
   Program* program;
+};
+struct ProgramCostArgs : Head {
+  Program* program;
+  size_t count;                  // out
+  const NamedValue* properties;  // out, as long as the program
+};
+struct ProgramOptimizedArgs : Head {
+  Program* program;
+  ProgramText* text;  // its code: nullptr asks for the size, else it is filled
+};
+constexpr int kMemorySizes = 11;
+constexpr const char* kMemorySizeNames[kMemorySizes] = {
+    "generated_code_size_in_bytes",      "argument_size_in_bytes",      "output_size_in_bytes",
+    "alias_size_in_bytes",               "temp_size_in_bytes",          "host_generated_code_size_in_bytes",
+    "host_argument_size_in_bytes",       "host_output_size_in_bytes",   "host_alias_size_in_bytes",
+    "host_temp_size_in_bytes",           "peak_memory_in_bytes",
+};
+struct ProgramMemoryArgs : Head {
+  Program* program;
+  int64_t sizes[kMemorySizes];  // out, in the order of kMemorySizeNames
 };
 struct ProgramCountArgs : Head {
   Program* program;

@@ -19,29 +19,6 @@ struct TypeOfNumber {
 };
 std::vector<TypeOfNumber> g_extra_types;  // of dtypes that are not NumPy's own; GIL held
 
-int element_type(const ShapedArray* aval) {
-  switch (aval->type_number) {
-    case kExtendedType: return pjrt::kU32;  // keys: words
-    case NPY_BOOL: return pjrt::kPred;
-    case NPY_INT8: return pjrt::kS8;
-    case NPY_INT16: return pjrt::kS16;
-    case NPY_INT32: return pjrt::kS32;
-    case NPY_INT64: return pjrt::kS64;
-    case NPY_UINT8: return pjrt::kU8;
-    case NPY_UINT16: return pjrt::kU16;
-    case NPY_UINT32: return pjrt::kU32;
-    case NPY_UINT64: return pjrt::kU64;
-    case NPY_HALF: return pjrt::kF16;
-    case NPY_FLOAT: return pjrt::kF32;
-    case NPY_DOUBLE: return pjrt::kF64;
-    case NPY_CFLOAT: return pjrt::kC64;
-    case NPY_CDOUBLE: return pjrt::kC128;
-  }
-  for (const TypeOfNumber& extra : g_extra_types)
-    if (extra.type_number == aval->type_number) return extra.element_type;
-  return pjrt::kInvalid;
-}
-
 // The extents of an aval on a device: of keys, those of their words.
 struct Extents {
   int64_t extents[kMaxRank + 1];
@@ -148,6 +125,27 @@ Buffer* host_copy(Remote* remote, ShapedArray* aval) {
   return remote->host;
 }
 
+// Owned Remote with a copy on another device of the same client, made by the plugin; nullptr without an error if it must
+// go through the host: the client is another, or the plugin does not copy.
+Remote* copy_within_client(uint32_t number, Remote* from) {
+  PluginDevice* to = device_of_place(number << 1);
+  const PluginDevice& device = device_of(from);
+  if (to == nullptr || to->client != device.client || !device.plugin->has(Function::buffer_to_device)) return nullptr;
+  pjrt::BufferToDeviceArgs args{};
+  args.buffer = from->handle;
+  args.device = to->device;
+  remote_retain(from);
+  PyThreadState* state = PyEval_SaveThread();
+  pjrt::Error* error = pjrt_call(*device.plugin, Function::buffer_to_device, args);
+  in_python<PyEval_RestoreThread>(state);
+  remote_release(from);
+  if (error == nullptr) return remote_new(number, args.copy);
+  bool unknown = pjrt_code(*device.plugin, error) == kUnimplemented;
+  set_pjrt_error(*device.plugin, error, "copy between devices");
+  if (unknown) PyErr_Clear();
+  return nullptr;
+}
+
 // ---- functions for Python ----
 
 bool read_array(PyObject* object, Array** out) {
@@ -226,6 +224,29 @@ PyMethodDef kFunctions[] = {
 
 }  // namespace
 
+int element_type(const ShapedArray* aval) {
+  switch (aval->type_number) {
+    case kExtendedType: return pjrt::kU32;  // keys: words
+    case NPY_BOOL: return pjrt::kPred;
+    case NPY_INT8: return pjrt::kS8;
+    case NPY_INT16: return pjrt::kS16;
+    case NPY_INT32: return pjrt::kS32;
+    case NPY_INT64: return pjrt::kS64;
+    case NPY_UINT8: return pjrt::kU8;
+    case NPY_UINT16: return pjrt::kU16;
+    case NPY_UINT32: return pjrt::kU32;
+    case NPY_UINT64: return pjrt::kU64;
+    case NPY_HALF: return pjrt::kF16;
+    case NPY_FLOAT: return pjrt::kF32;
+    case NPY_DOUBLE: return pjrt::kF64;
+    case NPY_CFLOAT: return pjrt::kC64;
+    case NPY_CDOUBLE: return pjrt::kC128;
+  }
+  for (const TypeOfNumber& extra : g_extra_types)
+    if (extra.type_number == aval->type_number) return extra.element_type;
+  return pjrt::kInvalid;
+}
+
 Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle) {
   auto* remote = new Remote;
   remote->number = number;
@@ -298,6 +319,10 @@ Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, B
 
 Remote* remote_of_array(uint32_t number, Array* array) {
   if (array->remote != nullptr && array->remote->number == number) return remote_retain(array->remote);
+  if (array->remote != nullptr) {
+    Remote* copy = copy_within_client(number, array->remote);
+    if (copy != nullptr || PyErr_Occurred()) return copy;
+  }
   Buffer* buffer = array_ready_buffer(array);
   if (buffer == nullptr) return nullptr;
   buffer_retain(buffer);  // the array may be deleted meanwhile

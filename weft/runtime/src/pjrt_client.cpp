@@ -43,42 +43,17 @@ PyObject* get_process_index(PyObject* self, void*) {
   return PyLong_FromLong(args.process_index);
 }
 
-// One device's facts. Methods set `error` and change nothing after the first failure.
-struct DeviceFacts {
-  const Plugin& plugin;
-  pjrt::Error* error = nullptr;
-
-  pjrt::DeviceDescription* description(pjrt::Device* device) {
-    pjrt::DeviceDescriptionArgs args{};
-    args.device = device;
-    error = pjrt_call(plugin, Function::device_description, args);
-    return args.description;
+// The number that DLPack has for the memory of a client's devices; 0 if it has none, or the plugin does not tell.
+int32_t memory_type(const Plugin& plugin, pjrt::Client* client) {
+  pjrt::ClientTextArgs args{};
+  args.client = client;
+  if (pjrt::Error* error = pjrt_call(plugin, Function::client_platform_name, args)) {
+    report_pjrt_error(plugin, error, "a client's name");
+    return 0;
   }
-  int number(pjrt::DeviceDescription* description, Function entry) {
-    pjrt::DescriptionNumberArgs args{};
-    args.description = description;
-    if (error == nullptr) error = pjrt_call(plugin, entry, args);
-    return args.number;
-  }
-  std::string text(pjrt::DeviceDescription* description, Function entry) {
-    pjrt::DescriptionTextArgs args{};
-    args.description = description;
-    if (error == nullptr) error = pjrt_call(plugin, entry, args);
-    return std::string(args.text != nullptr ? args.text : "", args.text_size);
-  }
-  bool addressable(pjrt::Device* device) {
-    pjrt::DeviceFlagArgs args{};
-    args.device = device;
-    if (error == nullptr) error = pjrt_call(plugin, Function::device_is_addressable, args);
-    return args.flag;
-  }
-  int local_id(pjrt::Device* device) {
-    pjrt::DeviceNumberArgs args{};
-    args.device = device;
-    if (error == nullptr) error = pjrt_call(plugin, Function::device_local_hardware_id, args);
-    return args.number;
-  }
-};
+  std::string platform(args.text, args.text_size);
+  return platform == "cpu" ? kHostMemory : platform == "cuda" ? 2 : platform == "rocm" ? 10 : 0;
+}
 
 // (number, id, process index, local hardware id, kind, text) of a device; number 0 if this process cannot use it.
 PyObject* list_device(ClientObject* self, pjrt::Device* device, const char* name) {
@@ -95,7 +70,10 @@ PyObject* list_device(ClientObject* self, pjrt::Device* device, const char* name
   if (here) {
     auto& devices = plugin_devices();
     number = devices.size();
-    devices.push_back(std::make_unique<PluginDevice>(PluginDevice{self->plugin, self->client, device, name + (":" + std::to_string(id))}));
+    int32_t type = memory_type(*self->plugin, self->client);
+    devices.push_back(std::make_unique<PluginDevice>(
+        PluginDevice{self->plugin, self->client, device, name + (":" + std::to_string(id)), type,
+                     type == kHostMemory ? 0 : local}));
   }
   return Py_BuildValue("(niiiss)", Py_ssize_t(number), id, process, local, kind.c_str(), text.c_str());
 }

@@ -123,36 +123,13 @@ PyObject* open_plugin(PyObject*, PyObject* argument) {
 
 const Plugin& plugin_of(PyObject* self) { return *reinterpret_cast<PluginObject*>(self)->plugin; }
 
-PyObject* named_value(const pjrt::NamedValue& value) {
-  switch (value.kind) {
-    case pjrt::NamedKind::text: return PyUnicode_DecodeUTF8(value.text, Py_ssize_t(value.value_size), "replace");
-    case pjrt::NamedKind::integer: return PyLong_FromLongLong(value.integer);
-    case pjrt::NamedKind::real: return PyFloat_FromDouble(double(value.real));
-    case pjrt::NamedKind::boolean: return PyBool_FromLong(value.boolean);
-    case pjrt::NamedKind::integers: {
-      PyObject* tuple = PyTuple_New(Py_ssize_t(value.value_size));
-      for (size_t i = 0; tuple != nullptr && i < value.value_size; ++i)
-        PyTuple_SET_ITEM(tuple, Py_ssize_t(i), PyLong_FromLongLong(value.integers[i]));
-      return tuple;
-    }
-  }
-  return Py_NewRef(Py_None);
-}
-
 PyObject* get_attributes(PyObject* self, void*) {
   const Plugin& plugin = plugin_of(self);
-  Ref dict = steal(PyDict_New());
-  if (!dict || !plugin.has(Function::plugin_attributes)) return dict.release();
   pjrt::PluginAttributesArgs args{};
+  if (!plugin.has(Function::plugin_attributes)) return PyDict_New();
   pjrt::Error* error = pjrt_call(plugin, Function::plugin_attributes, args);
   if (error != nullptr) return set_pjrt_error(plugin, error, "attributes");
-  for (size_t i = 0; i < args.count; ++i) {
-    const pjrt::NamedValue& entry = args.attributes[i];
-    Ref name = steal(PyUnicode_DecodeUTF8(entry.name, Py_ssize_t(entry.name_size), "replace"));
-    Ref value = steal(named_value(entry));
-    if (!name || !value || PyDict_SetItem(dict.get(), name.get(), value.get()) < 0) return nullptr;
-  }
-  return dict.release();
+  return named_values(args.attributes, args.count);
 }
 
 PyObject* get_path(PyObject* self, void*) { return PyUnicode_FromString(plugin_of(self).path.c_str()); }
@@ -165,39 +142,6 @@ void plugin_dealloc(PyObject* self) {  // the plugin itself stays
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
-}
-
-// Options of a client as the plugin reads them; they point into the dict's own values.
-bool read_options(PyObject* options, std::vector<pjrt::NamedValue>* out) {
-  Py_ssize_t position = 0;
-  PyObject *name, *value;
-  while (PyDict_Next(options, &position, &name, &value)) {
-    pjrt::NamedValue entry{};
-    entry.struct_size = sizeof entry;
-    Py_ssize_t size;
-    entry.name = PyUnicode_AsUTF8AndSize(name, &size);
-    if (entry.name == nullptr) return false;
-    entry.name_size = size_t(size);
-    entry.value_size = 1;
-    if (PyBool_Check(value)) {
-      entry.kind = pjrt::NamedKind::boolean;
-      entry.boolean = value == Py_True;
-    } else if (PyLong_Check(value)) {
-      entry.kind = pjrt::NamedKind::integer;
-      entry.integer = PyLong_AsLongLong(value);
-    } else if (PyFloat_Check(value)) {
-      entry.kind = pjrt::NamedKind::real;
-      entry.real = float(PyFloat_AS_DOUBLE(value));
-    } else {
-      entry.kind = pjrt::NamedKind::text;
-      entry.text = PyUnicode_AsUTF8AndSize(value, &size);
-      if (entry.text == nullptr) return false;
-      entry.value_size = size_t(size);
-    }
-    if (PyErr_Occurred()) return false;
-    out->push_back(entry);
-  }
-  return true;
 }
 
 PyObject* create_client(PyObject* self, PyObject* arguments) {
@@ -217,7 +161,16 @@ PyObject* create_client(PyObject* self, PyObject* arguments) {
   return client_new(&plugin, args.client, name);
 }
 
+PyObject* make_topology(PyObject* self, PyObject* arguments) {
+  const char* name;
+  PyObject* options;
+  if (!PyArg_ParseTuple(arguments, "sO!:topology", &name, &PyDict_Type, &options)) return nullptr;
+  return topology_new(&plugin_of(self), name, options);
+}
+
 PyMethodDef kMethods[] = {
+    {"topology", entry_point<make_topology>, METH_VARARGS,
+     "topology(name, options) -> PjrtTopology: a machine to compile for, which need not be there."},
     {"create", entry_point<create_client>, METH_VARARGS,
      "create(name, options) -> PjrtClient; options: str, int, float or bool."},
     {},
@@ -384,7 +337,8 @@ int register_pjrt(PyObject* module) {
   if (g_plugin_type == nullptr) return -1;
   if (PyModule_AddObjectRef(module, "PjrtPlugin", reinterpret_cast<PyObject*>(g_plugin_type)) < 0) return -1;
   if (PyModule_AddFunctions(module, kFunctions) < 0) return -1;
-  if (register_pjrt_clients(module) < 0) return -1;
+  if (register_pjrt_clients(module) < 0 || register_pjrt_topologies(module) < 0) return -1;
+  if (register_pjrt_memory(module) < 0) return -1;
   return register_pjrt_arrays(module) < 0 ? -1 : register_pjrt_programs(module);
 }
 

@@ -31,7 +31,7 @@ void program_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// The program of an executable, to be destroyed by destroy_program; nullptr with an error set.
+// The program of an executable, to be destroyed by program_destroy; nullptr with an error set.
 pjrt::Program* program_of(const DeviceProgram* self) {
   pjrt::ExecutableProgramArgs args{};
   args.executable = self->executable;
@@ -42,31 +42,15 @@ pjrt::Program* program_of(const DeviceProgram* self) {
   return args.program;
 }
 
-void destroy_program(const DeviceProgram* self, pjrt::Program* program) {
-  pjrt::ProgramArgs args{};
-  args.program = program;
-  pjrt::Error* error = pjrt_call(*self->device->plugin, Function::program_destroy, args);
-  if (error != nullptr) report_pjrt_error(*self->device->plugin, error, "release of a program");
-}
-
-PyObject* serialize(PyObject* object, PyObject*) {
+// An answer of `ask` about the program, for Python.
+template <PyObject* (*ask)(const Plugin&, pjrt::Program*)>
+PyObject* about(PyObject* object, PyObject*) {
   DeviceProgram* self = as_program(object);
-  const Plugin& plugin = *self->device->plugin;
-  if (refuse_after_fork()) return nullptr;
-  if (!plugin.has(Function::program_serialize)) {
-    PyErr_SetString(PyExc_NotImplementedError, "[pjrt] this plugin cannot serialize compiled programs");
-    return nullptr;
-  }
-  pjrt::Program* program = program_of(self);
+  pjrt::Program* program = refuse_after_fork() ? nullptr : program_of(self);
   if (program == nullptr) return nullptr;
-  pjrt::ProgramSerializeArgs args{};
-  args.program = program;
-  pjrt::Error* error = pjrt_call(plugin, Function::program_serialize, args);
-  PyObject* bytes = error != nullptr ? set_pjrt_error(plugin, error, "serialize")
-                                     : PyBytes_FromStringAndSize(args.bytes, Py_ssize_t(args.size));
-  if (error == nullptr && args.destroy != nullptr) args.destroy(args.serialized);
-  destroy_program(self, program);
-  return bytes;
+  PyObject* answer = ask(*self->device->plugin, program);
+  program_destroy(*self->device->plugin, program);
+  return answer;
 }
 
 // References to the memory of a call's inputs; those that must not be donated.
@@ -119,7 +103,7 @@ PyObject* device_program_new(uint32_t number, pjrt::Executable* executable) {
   pjrt::ProgramCountArgs args{};
   args.program = program;
   pjrt::Error* error = pjrt_call(*device->plugin, Function::program_output_count, args);
-  destroy_program(self, program);
+  program_destroy(*device->plugin, program);
   if (error != nullptr) return set_pjrt_error(*device->plugin, error, "number of results");
   self->n_outputs = uint32_t(args.count);
   return made.release();
@@ -134,7 +118,7 @@ int device_run(const Plan& plan, Remote* const* inputs, const bool* donated, Rem
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
     arguments[i] = inputs[i]->handle;
     // The caller and the Array hold a reference each; whoever else holds one keeps the memory.
-    if (donated == nullptr || !donated[i] || inputs[i]->references > 2) kept[n_kept++] = i;
+    if (donated == nullptr || !donated[i] || inputs[i]->references > 2 || inputs[i]->lent) kept[n_kept++] = i;
   }
   int32_t n_outputs = int32_t(plan.outputs.size());
   Small<pjrt::DeviceBuffer*, kStackRemotes> results(n_outputs);
@@ -285,7 +269,10 @@ PyMethodDef kFunctions[] = {
     {},
 };
 PyMethodDef kMethods[] = {
-    {"serialize", entry_point<serialize>, METH_NOARGS, "serialize() -> bytes, for deserialize of the same plugin."},
+    {"serialize", entry_point<about<program_bytes>>, METH_NOARGS, "serialize() -> bytes, for the same plugin."},
+    {"cost", entry_point<about<program_cost>>, METH_NOARGS, "cost() -> dict of the plugin's estimates."},
+    {"memory", entry_point<about<program_memory>>, METH_NOARGS, "memory() -> dict of sizes in bytes."},
+    {"text", entry_point<about<program_text>>, METH_NOARGS, "text() -> (format, bytes): what the compiler made."},
     {},
 };
 PyMemberDef kMembers[] = {

@@ -5,6 +5,7 @@
 
 #include "fields.h"
 #include "module.h"
+#include "profile.h"
 
 namespace weft {
 namespace {
@@ -135,6 +136,7 @@ Plan::~Plan() {
   for (ShapedArray* aval : in_avals) Py_DECREF(aval);
   for (OutputPlan& output : outputs) Py_XDECREF(output.aval);
   Py_XDECREF(reinterpret_cast<PyObject*>(device_program));
+  delete times.load();
 }
 
 bool PlaceReader::check(const Place& place, int64_t nbytes) const {
@@ -233,7 +235,9 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
     plan->n_kernels += step->is_kernel();
     plan->has_python = plan->has_python || step->is_python();
     plan->unbounded = plan->unbounded || step->is_unbounded();
-    if (plan->steps.empty() || !plan->steps.back()->absorb(*step)) plan->steps.push_back(std::move(step));
+    if (!plan->steps.empty() && plan->steps.back()->absorb(*step)) continue;
+    plan->steps.push_back(std::move(step));
+    plan->first_instruction.push_back(int32_t(i));
   }
   plan->n_dynamic = places.n_dynamic();
   return plan;

@@ -56,6 +56,8 @@ class Step {
   // Whether the following step, `next`, is this one with other operands and has become part of it.
   virtual bool absorb(const Step& next) { return false; }
   virtual bool is_python() const { return false; }
+  // The programs that the step runs, by number; nullptr where there are no more.
+  virtual struct Executable* inner_program(size_t number) const { return nullptr; }
   virtual bool is_unbounded() const { return false; }  // cost_ns is a guess: it may run for any length of time
   // For the cycle collector: the Python objects a step holds.
   virtual int traverse(visitproc visit, void* arg) const { return 0; }
@@ -79,12 +81,14 @@ struct Plan {
   std::vector<std::pair<int64_t, int64_t>> temps;  // (offset, nbytes) in the arena
   int64_t arena_bytes = 0;
   std::vector<std::unique_ptr<Step>> steps;
+  std::vector<int32_t> first_instruction;  // of each step: following ones may have become part of it
   double cost_ns = 0;
   int64_t n_kernels = 0;
   bool has_python = false;
   bool unbounded = false;
   std::string name;  // of the program
   struct DeviceProgram* device_program = nullptr;  // owned: of a plugin, which runs it instead of steps
+  mutable std::atomic<struct PlanTimes*> times{nullptr};  // owned: what profiles count (profile.h)
 
   int32_t n_slots() const { return n_inputs + int32_t(outputs.size()) + int32_t(temps.size()); }
   ~Plan();

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "cgroup.h"
+#include "profile.h"
 
 namespace weft {
 namespace {
@@ -105,6 +106,7 @@ struct Job {
   std::atomic<void*> context{nullptr};
   std::atomic<int64_t> total{0}, grain{1};
   std::atomic<uint32_t> chunks{0};
+  std::atomic<uint64_t> label{0};  // of the step, where its time is taken (profile.h)
 };
 
 struct JobView {
@@ -192,6 +194,7 @@ class Pool {
     job_.total.store(job.total, std::memory_order_release);
     job_.grain.store(job.grain, std::memory_order_release);
     job_.chunks.store(job.chunks, std::memory_order_release);
+    job_.label.store(profile_label(), std::memory_order_release);
     done_.store(0, std::memory_order_relaxed);
     claim_.store(uint64_t(epoch) << 32, std::memory_order_release);
     epoch_.store(epoch, std::memory_order_seq_cst);
@@ -241,6 +244,7 @@ class Pool {
 
   void work() {
     t_inside_job = true;  // a job started inside a chunk runs on this thread alone
+    profile_name_thread("worker");
     uint32_t seen = 0;
     for (;;) {
       uint32_t epoch;
@@ -260,7 +264,9 @@ class Pool {
       JobView job{job_.function.load(std::memory_order_acquire), job_.context.load(std::memory_order_acquire),
                   job_.total.load(std::memory_order_acquire), job_.grain.load(std::memory_order_acquire),
                   job_.chunks.load(std::memory_order_acquire)};
-      drain(epoch, job, kFromEnd);
+      uint64_t label = job_.label.load(std::memory_order_acquire);
+      int64_t begin = label == 0 ? 0 : now_ns();
+      if (drain(epoch, job, kFromEnd) > 0 && label != 0) profile_share(label, begin);
     }
   }
 

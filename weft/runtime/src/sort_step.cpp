@@ -5,7 +5,7 @@
 // The order is that of operations/sort.py. If one key and its position fit into a word of 32 or 64 bits, these words
 // are sorted by NumPy's sort. Otherwise, a 64-bit key uses NumPy's unstable argsort, and the positions of equal keys
 // are sorted afterwards; several keys are compared word by word, positions last. Long rows of bytes are sorted by
-// counting.
+// counting. A few long rows of words are sorted one after the other, each on all threads (value_sort.h).
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -30,6 +30,10 @@ constexpr double kVectorNs = 0.6;  // per comparison with vector instructions
 constexpr int64_t kCounted = 64;  // rows of at least so many bytes are sorted by counting
 // parts of such a row, counted separately: equal neighbours would wait for each other's count
 constexpr int64_t kParts = 4;
+constexpr int64_t kShared = 1 << 15;  // rows of at least so many words are shared between threads
+constexpr int64_t kLongest = 1 << 22;  // longer rows are always shared: interrupts are handled between their pieces
+constexpr int64_t kGrain = 1 << 14;   // elements of such a row that one thread reads or moves at least
+constexpr double kReadNs = 0.5, kMoveNs = 2;
 
 struct Key {
   Place place;
@@ -48,6 +52,7 @@ class SortStep final : public Step {
  public:
   Status run(Frame& frame) const override {
     if (is_alone) return run_alone(frame);
+    if (is_shared()) return run_shared(frame);
     Job job{this, &frame};
     if (pool_worth(cost_ns())) pool_run(some, &job, rows, 1, cost_ns());
     else some(&job, 0, rows);
@@ -84,6 +89,41 @@ class SortStep final : public Step {
                        frame.number);
   }
 
+  bool is_shared() const {
+    return n >= kShared && (rows < pool_threads() || n > kLongest) && !is_few() && way() == Way::words;
+  }
+
+  Status run_shared(const Frame& frame) const {
+    Buffer* space = buffer_allocate(n * 12);
+    if (space == nullptr) return Status::no_memory;
+    Status status = Status::ok;
+    auto* words = reinterpret_cast<uint64_t*>(space->data);
+    for (int64_t row = 0; row < rows && status == Status::ok; ++row)
+      status = sort_shared(frame, row, words, reinterpret_cast<uint32_t*>(words + n));
+    buffer_release(space);
+    return status;
+  }
+
+  Status sort_shared(const Frame& frame, int64_t row, uint64_t* words, uint32_t* order) const {
+    int64_t from = row / inner * n * inner + row % inner, to = row / inner * kept * inner + row % inner;
+    in_chunks(n, kReadNs, [&](int64_t low, int64_t high) { read(keys[0], frame, from, words, 32, low, high); });
+    auto* bytes = reinterpret_cast<char*>(words);
+    Status status = sort_values(value_order('u', 8, 0), {bytes, bytes, 1, n, 1}, frame.number);
+    if (status != Status::ok) return status;
+    in_chunks(kept, kMoveNs, [&](int64_t low, int64_t high) {
+      for (int64_t i = low; i < high; ++i) order[i] = uint32_t(words[i]);
+      for (const Moved& moved : values) move(moved, frame, from, to, order, low, high);
+      put_positions(frame, to, order, low, high);
+    });
+    return Status::ok;
+  }
+
+  template <typename Body>
+  static void in_chunks(int64_t total, double element_ns, const Body& body) {
+    auto run = [](void* context, int64_t low, int64_t high) { (*static_cast<const Body*>(context))(low, high); };
+    pool_run(run, const_cast<void*>(static_cast<const void*>(&body)), total, kGrain, double(total) * element_ns);
+  }
+
   enum class Way { counted, halves, words, ranked, compared };
 
   Way way() const {
@@ -108,9 +148,8 @@ class SortStep final : public Step {
   void sort_row(const Frame& frame, int64_t row, uint64_t* words, uint32_t* spare) const {
     int64_t from = row / inner * n * inner + row % inner, to = row / inner * kept * inner + row % inner;
     const uint32_t* order = sort_keys(frame, from, words, spare);
-    for (const Moved& moved : values) move(moved, frame, from, to, order);
-    if (position_bytes == 4) put_positions(reinterpret_cast<uint32_t*>(positions.address(frame)) + to, order);
-    if (position_bytes == 8) put_positions(reinterpret_cast<uint64_t*>(positions.address(frame)) + to, order);
+    for (const Moved& moved : values) move(moved, frame, from, to, order, 0, kept);
+    put_positions(frame, to, order, 0, kept);
   }
 
   // The positions of the kept elements, in `order` or in the memory of `words`.
@@ -135,22 +174,29 @@ class SortStep final : public Step {
     return order;
   }
 
+  // Elements low to high of a row whose first element in the result is `to`.
+  void put_positions(const Frame& frame, int64_t to, const uint32_t* order, int64_t low, int64_t high) const {
+    char* places = position_bytes == 0 ? nullptr : positions.address(frame);
+    if (position_bytes == 4) put_positions(reinterpret_cast<uint32_t*>(places) + to, order, low, high);
+    if (position_bytes == 8) put_positions(reinterpret_cast<uint64_t*>(places) + to, order, low, high);
+  }
   template <typename Position>
-  void put_positions(Position* places, const uint32_t* order) const {
-    if (inner == 1) std::copy_n(order, kept, places);
+  void put_positions(Position* places, const uint32_t* order, int64_t low, int64_t high) const {
+    if (inner == 1) std::copy(order + low, order + high, places + low);
     else
-      for (int64_t i = 0; i < kept; ++i) places[i * inner] = order[i];
+      for (int64_t i = low; i < high; ++i) places[i * inner] = order[i];
   }
 
   // Makes words that ascend as the elements do; with a shift, the word is shifted left and the position added below.
   template <typename Word, typename Wide, typename Step>
-  void read_words(const Key& key, const char* from, Wide* words, int shift, Step step) const {
+  void read_words(const Key& key, const char* from, Wide* words, int shift, Step step, int64_t low,
+                  int64_t high) const {
     constexpr Word kSign = Word(1) << (8 * sizeof(Word) - 1);
     const Word flip = Word((key.order == 'i' ? kSign : 0) ^ (largest ? Word(~Word(0)) : 0));
     const Word infinity = Word(key.infinity), zero = largest ? Word(0) : kSign, turned = Word(largest ? ~Word(0) : 0);
     const bool is_float = key.order == 'f';
     const Wide placed = shift ? Wide(~Wide(0)) : Wide(0);
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = low; i < high; ++i) {
       Word bits;
       std::memcpy(&bits, from + i * step, sizeof(Word));
       if (is_float) {
@@ -165,18 +211,23 @@ class SortStep final : public Step {
   }
 
   template <typename Word, typename Wide>
-  void read_steps(const Key& key, const char* from, Wide* words, int shift) const {
-    if (inner * key.distance != sizeof(Word)) read_words<Word>(key, from, words, shift, inner * key.distance);
-    else read_words<Word>(key, from, words, shift, std::integral_constant<int64_t, sizeof(Word)>{});
+  void read_steps(const Key& key, const char* from, Wide* words, int shift, int64_t low, int64_t high) const {
+    if (inner * key.distance != sizeof(Word)) read_words<Word>(key, from, words, shift, inner * key.distance, low, high);
+    else read_words<Word>(key, from, words, shift, std::integral_constant<int64_t, sizeof(Word)>{}, low, high);
   }
 
   template <typename Wide>
   void read(const Key& key, const Frame& frame, int64_t first, Wide* words, int shift) const {
+    read(key, frame, first, words, shift, 0, n);
+  }
+  template <typename Wide>
+  void read(const Key& key, const Frame& frame, int64_t first, Wide* words, int shift, int64_t low,
+            int64_t high) const {
     const char* from = key.place.address(frame) + first * key.distance;
-    if (key.bytes == 1) return read_steps<uint8_t>(key, from, words, shift);
-    if (key.bytes == 2) return read_steps<uint16_t>(key, from, words, shift);
-    if (key.bytes == 4) return read_steps<uint32_t>(key, from, words, shift);
-    read_steps<uint64_t>(key, from, words, shift);
+    if (key.bytes == 1) return read_steps<uint8_t>(key, from, words, shift, low, high);
+    if (key.bytes == 2) return read_steps<uint16_t>(key, from, words, shift, low, high);
+    if (key.bytes == 4) return read_steps<uint32_t>(key, from, words, shift, low, high);
+    read_steps<uint64_t>(key, from, words, shift, low, high);
   }
 
   bool is_few() const { return kept <= n / 8; }
@@ -225,23 +276,24 @@ class SortStep final : public Step {
   }
 
   template <typename Element>
-  void move_elements(const char* from, char* to, const uint32_t* order) const {
+  void move_elements(const char* from, char* to, const uint32_t* order, int64_t low, int64_t high) const {
     auto* source = reinterpret_cast<const Element*>(from);
     auto* target = reinterpret_cast<Element*>(to);
-    for (int64_t i = 0; i < kept; ++i) target[i * inner] = source[int64_t(order[i]) * inner];
+    for (int64_t i = low; i < high; ++i) target[i * inner] = source[int64_t(order[i]) * inner];
   }
 
-  void move(const Moved& moved, const Frame& frame, int64_t from_first, int64_t to_first, const uint32_t* order) const {
+  void move(const Moved& moved, const Frame& frame, int64_t from_first, int64_t to_first, const uint32_t* order,
+            int64_t low, int64_t high) const {
     struct Wide {
       uint64_t halves[2];
     };
     const char* from = moved.from.address(frame) + from_first * moved.bytes;
     char* to = moved.to.address(frame) + to_first * moved.bytes;
-    if (moved.bytes == 1) move_elements<uint8_t>(from, to, order);
-    else if (moved.bytes == 2) move_elements<uint16_t>(from, to, order);
-    else if (moved.bytes == 4) move_elements<uint32_t>(from, to, order);
-    else if (moved.bytes == 8) move_elements<uint64_t>(from, to, order);
-    else move_elements<Wide>(from, to, order);
+    if (moved.bytes == 1) move_elements<uint8_t>(from, to, order, low, high);
+    else if (moved.bytes == 2) move_elements<uint16_t>(from, to, order, low, high);
+    else if (moved.bytes == 4) move_elements<uint32_t>(from, to, order, low, high);
+    else if (moved.bytes == 8) move_elements<uint64_t>(from, to, order, low, high);
+    else move_elements<Wide>(from, to, order, low, high);
   }
 };
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "module.h"
+#include "profile.h"
 #include "stream_tasks.h"
 
 namespace weft {
@@ -96,9 +97,17 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
   Frame frame{slots.data(), owners.data(), dynamic.data()};
   frame.on_stream = on_stream;
   frame.number = number;
-  for (const auto& step : plan->steps) {
-    Status status = stream_cancelled(number) ? Status::cancelled : step->run(frame);
-    if (status == Status::ok) continue;
+  PlanTimes* times = profile_times(*plan);
+  Status status = Status::ok;
+  if (times != nullptr && times->start(false)) {
+    status = profile_steps(*plan, frame, *times);
+  } else {
+    for (const auto& step : plan->steps) {
+      status = stream_cancelled(number) ? Status::cancelled : step->run(frame);
+      if (status != Status::ok) break;
+    }
+  }
+  if (status != Status::ok) {
     if (stream_cancelled(number) && status != Status::python_error)
       return failed(Status::cancelled, "the computation was interrupted");
     if (status == Status::no_memory) return no_memory();
@@ -166,9 +175,19 @@ int wait_inside_task(Task* task) {
   return -1;
 }
 
+std::string user_line();
+
 int Task::wait() {
   // This part must not run Python code: callers rely on arrays that they checked before.
   if (state() >= State::done) return state() == State::done ? 0 : raise();
+  if (!profile_is_on()) return wait_for_end();
+  int64_t begin = profile_now();
+  int status = wait_for_end();
+  if (status == 0) profile_wait(user_line(), profile_now() - begin);
+  return status;
+}
+
+int Task::wait_for_end() {
   if (generation != g_generation.load() && state() < State::done) {
     PyErr_Format(PyExc_RuntimeError, "[%s] the result was still pending when the process forked", name.c_str());
     return -1;
@@ -237,7 +256,10 @@ void start_thread() {  // mutex held
   pthread_sigmask(SIG_SETMASK, &all, &old);
   try {
     Stream* stream = g_stream;
-    g_stream->thread = std::thread([stream] { stream->work(); });
+    g_stream->thread = std::thread([stream] {
+      profile_name_thread("stream");
+      stream->work();
+    });
     g_stream->started = true;
   } catch (const std::system_error&) {
   // Without a thread, whoever waits runs everything.

@@ -131,6 +131,7 @@ class Task final : public Event {
 
  private:
   ~Task() = default;
+  int wait_for_end();
   std::shared_ptr<Failure> run(bool on_stream);
   std::shared_ptr<Failure> no_memory() const;
 

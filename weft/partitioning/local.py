@@ -1,33 +1,30 @@
-"""The partitioner: from a program and the specs of its values to the program that each device runs on its shards.
+"""The program of one device: every equation on shards, with collectives where values must move.
 
-    b:f32[8,4] = dot_general a:f32[8,16] w:f32[16,4]      a (-, x), w (x, -), x = 2
+b:f32[8,4] = dot_general a:f32[8,16] w:f32[16,4]      a (-, x), w (x, -), x = 2
 
-    c:f32[8,4] = dot_general a:f32[8,8] w:f32[8,4]        on each device
-    b:f32[8,4] = psum[axes=('x',)] c
-
-The local program names the axes of the mesh. ``vmap`` over these axes, and processes that exchange messages, give what
-the whole program gives: the same bits, except for sums that were split.
+c:f32[8,4] = dot_general a:f32[8,8] w:f32[8,4]        on each device
+b:f32[8,4] = psum[axes=('x',)] c
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft._base.record import NamedTuple
-from weft.core import axis_names, kinds, source_info
+from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.primitive import Extents
 from weft.core.rewrite import Builder
 from weft.core.trace import trace_to_jaxpr
 from weft.operations import arithmetic, convert
-from weft.partitioning import moves, specs
+from weft.partitioning import moves, rows, specs
 from weft.partitioning.choose import Choice, choose, steps_of_result
-from weft.partitioning.flat import flat
-from weft.partitioning.propagate import Known, Program, analysed, propagate
-from weft.partitioning.specs import Sizes, Spec, local_aval
+from weft.partitioning.flat import shards_of
+from weft.partitioning.propagate import Known, Program
+from weft.partitioning.specs import Spec, local_aval
 
 
 class Moved(NamedTuple):
@@ -39,76 +36,29 @@ class Moved(NamedTuple):
     received: int
     reason: str
     source: source_info.Captured | None
+    loops: tuple[int | None, ...] = ()  # the loops around it: how often each runs its body, None if that is not known
 
 
-class Partitioned(NamedTuple):
-    """A program for each device, and how the values of the whole program lie."""
-
-    whole: ClosedJaxpr
-    local: ClosedJaxpr
-    in_specs: tuple[Spec, ...]
-    out_specs: tuple[Spec, ...]
-    sizes: Sizes
-    known: Known
-    moved: list[Moved]
+# Operations whose order of summation may depend on the shape of the result.
+_SUMS = (kinds.Contraction, kinds.StridedContraction, kinds.Resolve)
 
 
-Given = Sequence[Any] | None  # a spec as the user writes it, or None: left to propagation
+class Making:
+    """What the programs inside one another share while they are made for each device."""
+
+    def __init__(self, program: Program, known: Known) -> None:
+        self.program, self.known, self.sizes = program, known, known.sizes
+        self.moved: list[Moved] = []
+        self.templates: dict[Any, ClosedJaxpr] = {}  # moves as small programs
+        self.loops: list[int | None] = []  # around the program that is being made
+        self.is_exact = True
 
 
-def partition(closed: ClosedJaxpr, sizes: Mapping[Any, int], in_specs: Sequence[Given], out_specs: Sequence[Given] | None = None) -> Partitioned:  # fmt: skip
-    """Divide a program among the devices of a mesh whose axes have these sizes.
-
-    A spec is a sequence of one entry for each dimension: None, the name of an axis or a tuple of names; a spec that is
-    None is chosen by propagation. ValueError for a spec that does not fit its array.
-    """
-    program, known = propagated(closed, sizes, in_specs, out_specs)
-    return local_program(program, known)
-
-
-def propagated(closed: ClosedJaxpr, sizes: Mapping[Any, int], in_specs: Sequence[Given], out_specs: Sequence[Given] | None = None) -> tuple[Program, Known]:  # fmt: skip
-    """The flat program, and the specs of all its values."""
-    old = closed.jaxpr
-    given = [*in_specs, *([None] * len(old.outvars) if out_specs is None else out_specs)]
-    if len(given) != len(old.invars) + len(old.outvars):
-        raise ValueError(
-            f"[partition] {len(given)} specs for {len(old.invars)} inputs and {len(old.outvars)} results: one for each"
-        )
-    program = analysed(flat(closed))
-    jaxpr, known = program.closed.jaxpr, Known(sizes)
-    for number, (before, variable) in enumerate(zip((*old.invars, *old.outvars), (*jaxpr.invars, *jaxpr.outvars), strict=True)):
-        n_in = len(old.invars)
-        what = f"input {number}" if number < n_in else f"result {number - n_in}"
-        spec = given[number]
-        if spec is not None:
-            found = specs.checked(spec, before.aval.shape, sizes, what)
-            known.set(variable, found + ((),) * (len(variable.aval.shape) - len(found)))  # the words of keys
-    for eqn in program.constraints:
-        variable, asked = eqn.outvars[0], eqn.primitive.kind.constraint(eqn.params)
-        if asked is not None:  # dimensions that it does not name, and the words of keys, are not cut
-            known.set(variable, (*asked, *[()] * (len(variable.aval.shape) - len(asked))))
-    propagate(program, known)
-    return program, known
-
-
-def local_program(program: Program, known: Known) -> Partitioned:
-    """The program of each device, once every value has its spec."""
-    old = program.closed.jaxpr
-    moved: list[Moved] = []
-    with axis_names.bound(tuple(known.sizes.items())):
-        jaxpr = _Local(program, known, moved).jaxpr(old, [known.of(v) for v in old.outvars])
-    return Partitioned(
-        program.closed, ClosedJaxpr(jaxpr, program.closed.consts), tuple(map(known.of, old.invars)),
-        tuple(map(known.of, old.outvars)), known.sizes, known, moved,
-    )  # fmt: skip
-
-
-class _Local:
+class Local:
     """One program (or the body of a loop) being made for each device."""
 
-    def __init__(self, program: Program, known: Known, moved: list[Moved], templates: dict[Any, Any] | None = None) -> None:
-        self.program, self.known, self.sizes, self.moved = program, known, known.sizes, moved
-        self.templates: dict[Any, ClosedJaxpr] = {} if templates is None else templates
+    def __init__(self, making: Making) -> None:
+        self.making, self.known, self.sizes = making, making.known, making.sizes
         self.builder = Builder()
         self.lies: dict[Any, Spec] = {}  # how the values made so far lie
         self.choices: dict[Any, Choice] = {}
@@ -120,9 +70,9 @@ class _Local:
         constvars, invars = ([self._input(v) for v in variables] for variables in (old.constvars, old.invars))
         for eqn in old.eqns:
             builder.source = eqn.source
-            found = self.program.factors.get(eqn)
+            found = self.making.program.factors.get(eqn)
             if found is None:
-                self._control(eqn)
+                self._program(eqn)
             else:
                 self._equation(eqn, found)
         outvars = [
@@ -149,13 +99,16 @@ class _Local:
             self.resharded[key] = self.move(self.builder.env[atom], steps, reason)
         return self.resharded[key]
 
-    def move(self, atom: Atom, steps: tuple[moves.Move, ...], reason: Any, again: Callable[[Any], Any] | None = None) -> Atom:
+    def move(
+        self, atom: Atom, steps: tuple[moves.Move, ...], reason: Any, again: Callable[[Any], Any] | None = None
+    ) -> Atom:
         """The local atom after these steps."""
         self._report(atom.aval, steps, reason)
-        key = steps, atom.aval, again if again is None else id(again)
-        template = self.templates.get(key)
+        template = None if again is not None else self.making.templates.get((steps, atom.aval))
         if template is None:
-            template = self.templates[key] = moves.program(steps, atom.aval, self.sizes, again)
+            template = moves.program(steps, atom.aval, self.sizes, again)
+            if again is None:
+                self.making.templates[steps, atom.aval] = template
         return self._splice(template, [atom])[0]
 
     def _splice(self, template: ClosedJaxpr, atoms: Sequence[Atom]) -> list[Atom]:
@@ -176,8 +129,10 @@ class _Local:
             axes = (step.axis,) if isinstance(step, moves.Exchange) else step.axes
             name = f"p{step.combiner}" if isinstance(step, moves.Sum) else moves.NAMES[type(step)]
             name = "all_gather" if name == "pagain" else name
-            why = reason() if callable(reason) else reason
-            self.moved.append(Moved(name, axes, aval, int(received), why, self.builder.source))
+            why = reason if isinstance(reason, str) else reason()
+            self.making.moved.append(
+                Moved(name, axes, aval, int(received), why, self.builder.source, tuple(self.making.loops))
+            )
 
     # -- equations without programs inside
 
@@ -185,7 +140,7 @@ class _Local:
         lies, known = self.lies, self.known
         operands = tuple([() if type(v) is Literal else lies[v] for v in eqn.invars])
         wanted = tuple([known.of(v) for v in eqn.outvars])
-        key = id(factors), operands, wanted
+        key = id(factors), operands, wanted, eqn.outvars[0].aval if eqn.outvars else None
         choice = self.choices.get(key)
         if choice is None:
             choice = choose(
@@ -196,9 +151,10 @@ class _Local:
         if operands == choice.operands:
             atoms = [v if type(v) is Literal else env[v] for v in eqn.invars]
         else:
+            rows_ = enumerate(zip(eqn.invars, operands, choice.operands, strict=True))
             atoms = [
-                self.read(v, spec, lambda i=i: _reason_of_operand(eqn, i, self.lies[eqn.invars[i]], choice))
-                for i, (v, spec) in enumerate(zip(eqn.invars, choice.operands, strict=True))
+                self.read(v, spec, lambda row=(i, old, spec): _reason_of_operand(eqn, *row))
+                for i, (v, old, spec) in rows_
             ]
         outs = self._made(eqn, atoms, choice)
         if choice.reduced or choice.results != wanted:
@@ -212,17 +168,25 @@ class _Local:
     def _made(self, eqn: JaxprEqn, atoms: list[Atom], choice: Choice) -> list[Any]:
         """The equation on shards."""
         kind, sizes = eqn.primitive.kind, self.sizes
-        outvars: list[Any] = [Var(local_aval(v.aval, spec, sizes)) for v, spec in zip(eqn.outvars, choice.results, strict=True)]
+        outvars: list[Any] = [
+            Var(local_aval(v.aval, spec, sizes)) for v, spec in zip(eqn.outvars, choice.results, strict=True)
+        ]
         params = eqn.params
         if eqn.primitive.extents is not None:
-            old = [eqn.invars[0].aval.shape, atoms[0].aval.shape] if atoms else [None, None]
-            new = outvars[0].aval.shape
-            if (new, old[1]) != (eqn.outvars[0].aval.shape, old[0]):
-                params = {**params, **eqn.primitive.extents(params, Extents(*old, eqn.outvars[0].aval.shape, new))}
+            before, after = (eqn.invars[0].aval.shape, atoms[0].aval.shape) if atoms else (None, None)
+            shapes = Extents(before, after, eqn.outvars[0].aval.shape, outvars[0].aval.shape)
+            if before != after or shapes.old != shapes.new:
+                params = {**params, **eqn.primitive.extents(params, shapes)}
         if type(kind) is kinds.Identity and kind.constraint is not None:
             return list(atoms)
         if type(kind) is kinds.Generate and choice.results[0][kind.dimension(params)]:
             return self._generated(eqn, params, choice.results[0], outvars[0].aval)
+        if rows.is_shared(eqn, choice.operands):
+            avals = [atom.aval for atom in atoms]
+            template = trace_to_jaxpr(rows.local(eqn, params, choice.operands), avals)[0]
+            return self._splice(template, atoms)
+        if type(kind) in _SUMS and any(map(any, choice.results)):
+            self.making.is_exact = False
         self.builder.eqns.append(JaxprEqn(atoms, outvars, eqn.primitive, params, eqn.effects, eqn.source))
         return outvars
 
@@ -244,6 +208,8 @@ class _Local:
         steps = steps_of_result(choice.reduced, choice.results[place], wanted)
         if not steps:
             return out
+        if any(combiner in ("sum", "again") for _, combiner in choice.reduced):
+            self.making.is_exact = False
 
         def again(x: Any) -> Any:
             return eqn.primitive.bind(x, **{**eqn.params, "axes": (0,)})
@@ -251,7 +217,23 @@ class _Local:
         own = again if any(isinstance(step, moves.Sum) and step.combiner == "again" for step in steps) else None
         return self.move(out, steps, lambda: _reason_of_result(eqn, choice, wanted), own)
 
-    # -- loops and branches
+    # -- programs inside
+
+    def _program(self, eqn: JaxprEqn) -> None:
+        """A loop or branch, or a program of shards that the user wrote, which is put in its place."""
+        shards = shards_of(eqn, self.sizes)
+        if shards is None:
+            self._control(eqn)
+            return
+        atoms = [
+            self.read(v, spec, f"operand {i} of {eqn.primitive.name} is to lie as its spec says")
+            for i, (v, spec) in enumerate(zip(eqn.invars, shards.in_specs, strict=True))
+        ]
+        builder = self.builder
+        builder.write(eqn.outvars, builder.inline(shards.program, atoms))
+        builder.source = eqn.source
+        for variable, spec in zip(eqn.outvars, shards.out_specs, strict=True):
+            self.lies[variable] = spec
 
     def _control(self, eqn: JaxprEqn) -> None:
         """Every part of a loop's state, and what its programs read, lies as propagation found, inside and outside."""
@@ -281,18 +263,22 @@ class _Local:
                 self.builder.env[variable] = self.read(variable, wanted, f"a result of {name} lies otherwise inside")
                 self.lies[variable] = wanted
 
-    def _loop(self, parts: kinds.LoopParts, eqn: JaxprEqn, inner: dict[int, ClosedJaxpr]) -> tuple[list[Spec], list[Spec]]:
+    def _loop(
+        self, parts: kinds.LoopParts, eqn: JaxprEqn, inner: dict[int, ClosedJaxpr]
+    ) -> tuple[list[Spec], list[Spec]]:
         """The specs of operands and results; ``inner`` gets the programs."""
         known, body = self.known, parts.body.jaxpr
         moving = parts.n_consts + parts.n_carry
         inside = [known.of(v) for v in body.invars]
         state = inside[parts.n_consts : moving]
+        self.making.loops.append(parts.trips)
         made = [known.of(v) for v in body.outvars[parts.n_carry :]]
         inner[id(parts.body)] = self._inner(parts.body, inside, [*state, *made])
         conditions: list[Spec] = []
         if parts.cond is not None:
             conditions = [known.of(v) for v in parts.cond.jaxpr.invars[: parts.n_cond_consts]]
             inner[id(parts.cond)] = self._inner(parts.cond, [*conditions, *state], [()])
+        self.making.loops.pop()
         ins = [*conditions, *inside[:moving], *[((), *spec) for spec in inside[moving:]]]
         return ins, [*state, *[((), *spec) for spec in made]]
 
@@ -300,12 +286,11 @@ class _Local:
         """A program inside, whose inputs and results lie so."""
         for variable, spec in zip(closed.jaxpr.invars, in_specs, strict=True):
             self.known.specs[variable] = spec
-        made = _Local(self.program, self.known, self.moved, self.templates)
+        made = Local(self.making)
         return ClosedJaxpr(made.jaxpr(closed.jaxpr, out_specs), closed.consts)
 
 
-def _reason_of_operand(eqn: JaxprEqn, place: int, lies: Spec, choice: Choice) -> str:
-    wanted = choice.operands[place]
+def _reason_of_operand(eqn: JaxprEqn, place: int, lies: Spec, wanted: Spec) -> str:
     return f"operand {place} of {eqn.primitive.name} lies as {specs.text(lies)}, it is read as {specs.text(wanted)}"
 
 

@@ -1,16 +1,27 @@
-"""The scratch memory that a nest needs for row buffers, and an estimate of its time."""
+"""Estimates of a nest: instructions, nanoseconds, and the scratch memory of its row buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from weft.codegen import elements, instances, uniform
-from weft.codegen.nest import ROW_LANES, ROW_PADDING
-from weft.loops import ir, routine
+from weft.loops import elements, ir, routine, uniform
 
+ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
+ROW_PADDING = 64  # elements behind a row buffer, as whole vectors may be stored past its end
 NS_PER_INSTRUCTION = 0.19  # of one instruction on a whole vector
 NS_PER_PLACE = 0.7  # of an access at a computed address
 NS_PER_BYTE = 0.011  # from the L2 cache
+
+
+def instructions(statements: Iterable[ir.Statement]) -> float:
+    """The estimated number of vector instructions of the statements."""
+    total = 0.0
+    for s in statements:
+        if isinstance(s, ir.Update):
+            total += 2.0 + instructions(s.steps)
+        else:
+            total += s.kind.cost if isinstance(s, ir.Apply) else 1.0
+    return total
 
 
 def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
@@ -26,13 +37,13 @@ def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
     return sum(((count + ROW_PADDING) * size + 63) & ~63 for size in sizes)
 
 
-def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
+def nanoseconds(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     """The estimated nanoseconds of one point of the whole space (parallel and reduced) on one core.
 
     For a routine it is the time of one run, for a chain that of one point of each of its nests.
     """
     if isinstance(nest, ir.Chain):
-        return sum(cost(part) for part in nest.nests)
+        return sum(nanoseconds(part) for part in nest.nests)
     if isinstance(nest, routine.Routine):
         return nest.cost * NS_PER_INSTRUCTION
     reduced = any(dim.role == "reduced" for dim in nest.dims)
@@ -40,7 +51,7 @@ def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     total, differ = 0.0, uniform.moving(nest)
     for phase in nest.phases:
         statements = phase.body if reduced else (*phase.before, *phase.body)
-        total += instances.cost(statements) * NS_PER_INSTRUCTION / lanes
+        total += instructions(statements) * NS_PER_INSTRUCTION / lanes
         total += sum(2.0 * NS_PER_INSTRUCTION / lanes for _ in phase.reductions)
         for s in statements:
             if isinstance(s, ir.LoadAt) and s.inside is not None:

@@ -1,0 +1,222 @@
+"""Programs of one kernel at other sizes: from the numbers of the new sizes, without the compiler.
+
+Machine code has no sizes in it. A program whose equations are elementwise, reductions and broadcasts of whole arrays,
+and which is one kernel, differs at other sizes in the numbers of that kernel's call only (``loops.resize``), as long as
+the same extents are 1 or equal (``runtime.size_class``) and ``loops.thresholds`` answers the same. All this is checked
+when a ``Resizable`` is made of a compiled program, and again at each size.
+
+    add f32[300] f32[300], compiled    ->    the executable for f32[301] f32[301]: extents (301,), results of 1204 bytes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft import config, runtime
+from weft.compiler import link
+from weft.compiler.instructions import Kernel, NewOutput
+from weft.compiler.steps import Run
+from weft.core import index_maps, kinds
+from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
+from weft.errors import InternalError
+from weft.loops import resize
+from weft.loops.index_math import UNIT
+
+if TYPE_CHECKING:
+    from weft.compiler.pipeline import Program
+
+MOST_REDUCED = 1 << 18  # points of a reduction: fusion treats larger ones in ways of their own
+_MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
+_FAMILY_BYTES = 4000  # measured
+
+Shape = tuple[int | None, ...]  # of each dimension the number of its extent among the sizes; None: 1
+
+
+class Resizable:
+    """One compiled program, and what makes an executable of it for other sizes of the same class."""
+
+    def __init__(self, program: Program, run: Run, sizing: resize.Sizing, shapes: Sequence[Shape]) -> None:
+        compiled = program.compiled[0]
+        self.name, self.nest, self.sizing, self.shapes = program.name, run.lowered.nest, sizing, shapes
+        self.kernel, self.ns_per_point, self.operands = compiled.kernel, compiled.ns_per_point, run.operands
+        self.n_loops = len(self.nest.dims) - len(self.nest.digits)
+        self.reduces = any(dim.role == "reduced" for dim in self.nest.dims)
+
+    def shape(self, output: int, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The shape of a result."""
+        return tuple([1 if place is None else sizes[place] for place in self.shapes[output]])
+
+    def instruction(self, sizes: Sequence[int]) -> Kernel | None:
+        """The call of the kernel; None if there are too many points."""
+        found, nest = resize.numbers(self.sizing, sizes), self.nest
+        points = math.prod(found.extents[: self.n_loops])
+        if found.outer:
+            points *= math.prod([extent for extent, _ in found.outer])
+        if self.reduces and points > MOST_REDUCED:
+            return None
+        split = link.split_call(nest, found.extents, points, self.ns_per_point)
+        return tuple.__new__(Kernel, (self.kernel, self.operands, found.params, found.outer, *split))
+
+
+class Family:
+    """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
+
+    __slots__ = ("__weakref__", "asked", "found", "keys", "members", "out_avals", "refuses")
+    weight = _FAMILY_BYTES
+
+    def __init__(self, out_avals: Sequence[Any]) -> None:
+        self.out_avals = tuple(out_avals)  # of one member; of the others the shapes differ
+        self.members: dict[Any, Resizable] = {}
+        self.asked: resize.Asked | None = None
+        self.refuses = False  # whether its programs are not of the kind that this is for
+        self.keys: dict[Any, None] = {}
+        self.found = 0
+
+    def uses(self) -> int:
+        return self.found
+
+    def retire(self) -> None:
+        """Nothing to do: executables hold what they run."""
+
+    def at(self, sizes: Sequence[int], in_avals: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
+        """(the executable, the avals of its results) for operands with these distinct extents; None: compile it."""
+        if self.asked is None or self.refuses:
+            return None
+        member = self.members.get(resize.answers(self.asked, sizes))
+        kernel = None if member is None else member.instruction(sizes)
+        if member is None or kernel is None or config.read("check"):  # then ``learn`` compares
+            return None
+        self.found += 1
+        avals = tuple(
+            [
+                runtime.ShapedArray(member.shape(number, sizes), aval.dtype, aval.weak_type)
+                for number, aval in enumerate(self.out_avals)
+            ]
+        )
+        outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
+        return runtime.Executable(len(in_avals), outputs, [], 0, [kernel], member.name, in_avals), avals
+
+    def learn(self, program: Program, sizes: Sequence[int]) -> None:
+        """Take in a program that was compiled at these sizes."""
+        if self.refuses:
+            return
+        known = None if self.asked is None else self.members.get(resize.answers(self.asked, sizes))
+        if known is not None:  # with the option ``check``, and for large reductions
+            _compare(known, program, sizes)
+            return
+        made = _resizable(program, sizes)
+        if made is None:
+            self.refuses = not self.members and not _is_large(program)
+            return
+        asked = made.sizing.asked
+        self.asked = self.asked or asked
+        if len(self.members) < _MOST_MEMBERS and asked == self.asked:
+            self.members[resize.answers(asked, sizes)] = made
+
+
+def _is_large(program: Program) -> bool:
+    return any(low is not None and low.points > MOST_REDUCED for low in program.lowered)
+
+
+def _compare(known: Resizable, program: Program, sizes: Sequence[int]) -> None:
+    """InternalError if the compiler made another program than this gives."""
+    given, plan = known.instruction(sizes), program.plan
+    if given is None:
+        return
+    shapes = [known.shape(number, sizes) for number in range(len(known.shapes))]
+    same = [type(entry) for entry in plan.instructions] == [Run] and plan.instructions[0].lowered.nest == known.nest
+    same = same and shapes == [output.aval.shape for output in plan.outputs]
+    if not same or given[1:] != link.instructions(plan, program.compiled, _no_program)[0][1:]:
+        raise InternalError(
+            f"for extents {tuple(sizes)} a family gives results of shapes {shapes} by {given}; the compiler made "
+            f"{plan.describe()}",
+            stage="other_sizes",
+            node=program.name,
+        )
+
+
+def _no_program(*_: Any) -> Any:
+    raise AssertionError("a kernel runs no other program")
+
+
+def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
+    """What gives a program at other sizes; None if that is not certain."""
+    plan = program.plan
+    if (
+        program.stages.watched
+        or program.consts
+        or any(program.donated)
+        or program.copied
+        or len(plan.instructions) != 1
+    ):
+        return None
+    (run,) = plan.instructions
+    if type(run) is not Run or plan.temps or not _is_general(program.source.jaxpr):
+        return None
+    if not all(type(output) is NewOutput for output in plan.outputs) or any(
+        place[1:] != (0, -1) for place in run.operands
+    ):
+        return None
+    if run.lowered.sizing is None or (any(d.role == "reduced" for d in run.lowered.nest.dims) and _is_large(program)):
+        return None
+    places = _places(program, sizes)
+    sizing = None if places is None else resize.placed(run.lowered.sizing, places)
+    shapes = _shapes(program, places) if places is not None else None
+    if sizing is None or shapes is None:
+        return None
+    made = Resizable(program, run, sizing, shapes)
+    found = resize.numbers(sizing, sizes)
+    same = found == (run.lowered.extents, run.outer, run.lowered.params)
+    same = same and all(made.shape(n, sizes) == aval.shape for n, aval in enumerate(program.out_avals))
+    return made if same else None
+
+
+def _places(program: Program, sizes: Sequence[int]) -> dict[int, int | None] | None:
+    """Where the extent of each symbol is among the sizes; None for an extent of 1."""
+    symbols, places = program.kernels.sizes, {}
+    numbers: dict[int, int | None] = {1: None} | {size: number for number, size in enumerate(sizes)}
+    for variable in program.jaxpr.invars:
+        if not symbols.known(variable):
+            return None
+        for symbol, extent in zip(symbols.symbols(variable), variable.aval.shape, strict=True):
+            if symbol != UNIT and places.setdefault(symbol, numbers[extent]) != numbers[extent]:
+                return None
+    return places
+
+
+def _shapes(program: Program, places: dict[int, int | None]) -> list[Shape] | None:
+    symbols, shapes = program.kernels.sizes, []
+    for variable in program.jaxpr.outvars:
+        if type(variable) is Literal or not symbols.known(variable):
+            return None
+        found = symbols.symbols(variable)
+        if any(symbol != UNIT and symbol not in places for symbol in found):
+            return None
+        shapes.append(tuple([None if symbol == UNIT else places[symbol] for symbol in found]))
+    return shapes
+
+
+def _is_general(jaxpr: Jaxpr) -> bool:
+    return not jaxpr.effects and all(map(is_general, jaxpr.eqns))
+
+
+def is_general(equation: JaxprEqn) -> bool:
+    """Whether the compiler treats an equation alike at all sizes of a class: see the module."""
+    kind = equation.primitive.kind
+    if isinstance(kind, kinds.Higher):
+        inner = kind.inline(equation.params)
+        return inner is not None and not inner.consts and _is_general(inner.jaxpr)
+    if isinstance(kind, kinds.View):
+        operand, out = equation.invars[0].aval, equation.outvars[0].aval
+        uses = zip(kind.index_map(operand, out, equation.params), operand.shape, strict=True)
+        return all(_is_whole(use, extent, out.shape) for use, extent in uses)
+    return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Identity))
+
+
+def _is_whole(use: Any, extent: int, shape: Sequence[int]) -> bool:
+    """Whether a view shows a whole dimension, or repeats its only element."""
+    if use.axis == index_maps.CONSTANT:
+        return extent == 1 and use.start == 0
+    return (use.start, use.step) == (0, 1) and shape[use.axis] == extent

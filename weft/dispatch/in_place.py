@@ -1,0 +1,36 @@
+"""Updates that must not copy: ``x.at[i].set(v, inplace="require")`` marks its equations by a name scope.
+
+The compiler is asked for such programs alone whether each marked update writes into the memory of its array
+(``compiler.requirements``), which raises if one does not.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from weft.core import source_info
+from weft.core.jaxpr import Jaxpr, JaxprEqn, jaxprs_in_params
+
+SCOPE = "update in place"
+
+
+def check_word(value: object) -> None:
+    """ValueError unless the option says what there is."""
+    if value != "require":
+        raise ValueError(f"[at] inplace is 'require' or left out, not {value!r}")
+
+
+def required() -> AbstractContextManager[None]:
+    """A context whose equations are updates that must not copy."""
+    source_info.in_place_required = True
+    return source_info.name_scope(SCOPE)
+
+
+def is_marked(equation: JaxprEqn) -> bool:
+    """Whether an equation belongs to such an update."""
+    return equation.source is not None and SCOPE in equation.source[2]
+
+
+def asked(jaxpr: Jaxpr) -> bool:
+    """Whether a program has such an update."""
+    return any(is_marked(equation) or any(map(asked, jaxprs_in_params(equation.params))) for equation in jaxpr.eqns)

@@ -1,0 +1,193 @@
+"""What a program consists of, for reports: each instruction of its plan with kernels, equations, lines and costs.
+
+    Part("add_sin", "kernel", equations, bytes 8004, operations 2000, estimate 281 ns, {("a.py", 7): 1.0})
+
+A line's share of an instruction is that of its equations, by the estimated cost of their operations.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from weft._base.record import NamedTuple
+from weft.codegen import cost
+from weft.compiler import instructions, steps
+from weft.compiler.pipeline import Program, bytes_moved, operations_per_point
+from weft.compiler.plan import Planner
+from weft.core import kinds, source_info
+from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.store import PROGRAMS, TRACES
+
+Line = tuple[str, int]  # file, number
+UNKNOWN: Line = ("", 0)
+
+
+class Part(NamedTuple):
+    """One instruction of a plan."""
+
+    number: int
+    steps: tuple[int, ...]  # of the program after fusion
+    name: str
+    what: str  # kernel, chain, product, copy, loop, branch, library, callback, sort, fill, offset
+    equations: tuple[JaxprEqn, ...]
+    nbytes: float  # that it reads and writes, each operand once
+    operations: float
+    estimate_ns: float  # on one thread
+    lines: dict[Line, float]  # shares, which add up to 1
+    programs: tuple[Any, ...] = ()  # that a loop or branch runs
+
+
+def line_of(equation: JaxprEqn) -> Line:
+    """The user's line that an equation comes from."""
+    if equation.source is None:
+        return UNKNOWN
+    frame = source_info.resolve(equation.source[0], equation.source[1])
+    return frame.file_name, frame.line
+
+
+def parts(program: Program) -> list[Part]:
+    """The instructions of a compiled program, in order."""
+    planner = Planner(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
+    planner.run()
+    origins, nested = iter(planner.origins), iter(program.nested)
+    found = []
+    for number, entry in enumerate(program.plan.instructions):
+        count = len(entry.runs) if isinstance(entry, steps.Chain) else 1
+        places = [place for _, place in zip(range(count), origins, strict=False)]
+        if isinstance(entry, steps.FusedEpilogue):
+            places = [planner.products[places[0]][0], *places]
+        inner = [next(nested) for _ in entry.programs()] if isinstance(entry, steps.Control) else []
+        found.append(_part(program, number, entry, tuple(places), tuple(inner)))
+    return found
+
+
+def _part(program: Program, number: int, entry: Any, places: tuple[int, ...], inner: tuple[Any, ...]) -> Part:
+    found = [program.kernels.steps[place] for place in places]
+    equations = tuple([equation for step in found for equation in _equations(step, entry)])
+    name, what = _name(found, entry)
+    nbytes, operations, estimate = _costs(entry)
+    return Part(number, places, name, what, equations, nbytes, operations, estimate, _lines(equations), inner)
+
+
+def _equations(step: Any, entry: Any) -> tuple[JaxprEqn, ...]:
+    if step.kernel is None:
+        return (step.equation,)
+    if isinstance(entry, instructions.Copy | instructions.CopyRows):
+        starts = [output.starts or (output.places and output.places.equation) for output in step.kernel.outputs]
+        return tuple([equation for equation in starts if equation])
+    updates = [o.places.equation if o.places else o.starts for o in step.kernel.outputs if o.places or o.starts]
+    return (*step.kernel.equations, *dict.fromkeys(step.kernel.dynamic.values()), *updates)
+
+
+_WHAT = {
+    steps.Run: "kernel", steps.Chain: "chain", steps.FusedEpilogue: "product", steps.Native: "loop",
+    instructions.Gemm: "product", instructions.Copy: "copy", instructions.CopyRows: "copy",
+    instructions.Fill: "fill", instructions.Sort: "sort", instructions.Library: "library",
+    instructions.Callback: "callback", instructions.Offset: "offset",
+}  # fmt: skip
+
+
+def _name(found: list[Any], entry: Any) -> tuple[str, str]:
+    if isinstance(entry, steps.Control):
+        kind = entry.equation.primitive.kind
+        return entry.equation.primitive.name, "branch" if isinstance(kind, kinds.Branch) else "loop"
+    what = _WHAT[type(entry)]
+    names = [s.kernel.name if s.kernel is not None else s.equation.primitive.name for s in found]
+    if isinstance(entry, steps.FusedEpilogue):
+        return f"{names[0]} + {entry.run.lowered.name}", what
+    if isinstance(entry, steps.Chain):
+        return " ".join(dict.fromkeys(names)), what
+    return (names[0] if names and what != "copy" else "copy"), what
+
+
+def _costs(entry: Any) -> tuple[float, float, float]:
+    """(bytes, operations, nanoseconds on one thread), estimated."""
+    if isinstance(entry, steps.Run):
+        low = entry.lowered
+        return bytes_moved(low), low.points * operations_per_point(low), low.points * cost(low.nest)
+    if isinstance(entry, steps.Chain):
+        return _sum([_costs(run) for run in entry.runs])
+    if isinstance(entry, steps.FusedEpilogue):
+        return _sum([_costs(entry.product), _costs(entry.run)])
+    if isinstance(entry, instructions.Gemm):
+        return _product_costs(entry)
+    if isinstance(entry, instructions.Copy | instructions.Fill):
+        return (2.0 if isinstance(entry, instructions.Copy) else 1.0) * entry.nbytes, 0.0, entry.nbytes * 0.05
+    if isinstance(entry, instructions.CopyRows):
+        nbytes = entry.nbytes * math.prod([count for count, _ in entry.steps])
+        return 2.0 * nbytes, 0.0, nbytes * 0.05
+    if isinstance(entry, steps.Native):
+        return float(sum([nbytes for _, nbytes in entry.places])), 0.0, 0.0
+    return 0.0, 0.0, 0.0
+
+
+def _sum(costs: list[tuple[float, float, float]]) -> tuple[float, float, float]:
+    nbytes, operations, nanoseconds = zip(*costs, strict=True)
+    return sum(nbytes), sum(operations), sum(nanoseconds)
+
+
+_ITEMSIZE = {"f": 4, "d": 8, "F": 8, "D": 16, "e": 2, "E": 2}
+
+
+def _product_costs(entry: instructions.Gemm) -> tuple[float, float, float]:
+    batch, rows, columns, terms = (
+        math.prod([dim[0] for dim in dims]) for dims in (entry.batch, entry.rows, entry.columns, entry.summed)
+    )
+    source, result = _ITEMSIZE.get(entry.source, 4), _ITEMSIZE.get(entry.result, 4)
+    nbytes = batch * ((rows * terms + terms * columns) * source + rows * columns * result)
+    operations = 2.0 * batch * rows * columns * terms * (4 if entry.source in "FD" else 1)
+    return float(nbytes), operations, operations * 0.02
+
+
+def _lines(equations: tuple[JaxprEqn, ...]) -> dict[Line, float]:
+    weights: dict[Line, float] = {}
+    for equation in equations:
+        line = line_of(equation)
+        weights[line] = weights.get(line, 0.0) + weight_of(equation)
+    total = sum(weights.values())
+    if not total:
+        return {UNKNOWN: 1.0}
+    return {line: weight / total for line, weight in weights.items()}
+
+
+def weight_of(equation: JaxprEqn) -> float:
+    """What an equation takes of its kernel's time, relative to others: its operations, and a little per element."""
+    size = max([v.aval.size for v in (*equation.invars, *equation.outvars) if type(v) is not Literal] or [1])
+    return max(size, 1) * (0.25 + float(getattr(equation.primitive.kind, "cost", 1.0) or 0.0))
+
+
+def programs_by_executable() -> dict[Any, Program]:
+    """The compiled programs of this process that are still kept, by their Executable, with those that they run."""
+    found: dict[Any, Program] = {}
+    waiting = list(PROGRAMS.entries.values())
+    for trace in list(TRACES.entries.values()):
+        waiting += [compiled.program for compiled in list(getattr(trace, "calls", {}).values())]
+    while waiting:
+        program = waiting.pop()
+        if hasattr(program, "kernels_built") and hasattr(program, "nested") and program.executable not in found:
+            found[program.executable] = program
+            waiting += program.nested
+    return found
+
+
+def eager_executables() -> set[Any]:
+    """The executables of operations outside of ``jit``: those that only functions of weft's own were traced for."""
+    own: dict[Any, bool] = {}
+    for key, trace in list(TRACES.entries.items()):
+        record = getattr(key, "who", None)
+        function = record() if isinstance(record, weakref.ref) else None
+        module = getattr(function, "__module__", None) or ""
+        is_own = function is not None and module.startswith("weft.") and not module.startswith("weft.tour")
+        for compiled in list(getattr(trace, "calls", {}).values()):
+            own[compiled.program.executable] = is_own and own.get(compiled.program.executable, True)
+    return {executable for executable, is_own in own.items() if is_own}
+
+
+def walk(program: Program) -> Iterator[Program]:
+    """A program, and all that its loops and branches run."""
+    yield program
+    for inner in program.nested:
+        yield from walk(inner)

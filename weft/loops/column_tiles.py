@@ -1,0 +1,110 @@
+"""Tiles of vectors for nests whose lanes run along a parallel dimension: how many are in flight, which have masks.
+
+sum of columns: 16 vectors, then 4, then one with a mask      exp: every vector with a mask, for a single body
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft._base.record import Record
+from weft._base.target import Target
+from weft.loops import costs, elements, ir
+from weft.loops.target_model import Model
+
+# Largest cost of the statements outside the reduced loops: for wide tiles and passes, and for any tiles.
+SMALL_ENDS, LARGE_ENDS = 14.0, 64.0
+WAITING_BODY = 15.0  # up to this cost, vectors are done in threes, one of them without the busy execution unit
+SHARING = 3  # vectors done together, the second without the execution unit that the others keep busy
+TILE = 4  # least vectors of a reducing tile
+WIDE_TILE = 16  # the same if there are enough registers: longer runs of memory suit the prefetcher
+LONG_TILES = 4  # rows of more tiles are long: a few of them are read side by side, from start to end
+
+
+class Passes(Record):
+    """Rows longer than ``columns`` are reduced ``rows`` at a time, from one end to the other."""
+
+    columns: int
+    rows: int
+
+
+def tiles(nest: ir.Nest, target: Target, model: Model, lanes: int) -> tuple[int, ...]:
+    """Vectors of the tiles, larger ones first."""
+    statements = _statements(nest)
+    if not _reduced(nest):
+        if any(operand.strides[nest.vector or 0] == ir.RUNTIME for operand in nest.operands):
+            return (1,)
+        cost = costs.instructions(statements)
+        if model.unrolled < cost <= WAITING_BODY and _waits(statements, model):
+            return (SHARING,)
+        return (2 if cost <= model.unrolled else 1,)
+    largest = max(costs.instructions(phase.body) for phase in nest.phases)
+    if largest > model.unrolled:
+        return (2 if largest <= model.twice else 1,)
+    per_vector = max(_kept(phase, statements) for phase in nest.phases) * lanes * 4
+    wide = min(model.run_bytes // _row_bytes(nest, lanes), WIDE_TILE) if nest.split else model.tile
+    while wide > TILE and per_vector * wide > model.kept_bytes:
+        wide //= 2
+    narrow = max(TILE, wide)
+    # a nest that is split already has several variants of the loop
+    if nest.split or nest.rows or per_vector * WIDE_TILE > model.kept_bytes or _ends(nest) > SMALL_ENDS:
+        return (narrow,)
+    return (WIDE_TILE, narrow)
+
+
+def is_heavy(nest: ir.Nest, model: Model) -> bool:
+    """Whether the body is long: a mask in every vector costs less than compiling it twice."""
+    total = costs.instructions(_statements(nest))
+    if not _reduced(nest):
+        return total >= model.twice
+    bodies = [phase.body for phase in nest.phases]
+    if any(isinstance(s, ir.Apply) and s.kind.cost >= model.function for body in bodies for s in body):
+        return total >= model.twice
+    return max(map(costs.instructions, bodies)) >= model.twice or _ends(nest) >= LARGE_ENDS
+
+
+def passes(nest: ir.Nest, model: Model, lanes: int, sizes: Sequence[int]) -> Passes | None:
+    """How long columns are reduced, part of a block of rows after another; None if one pass takes all rows."""
+    if not sizes or _ends(nest) > SMALL_ENDS:
+        return None
+    return Passes(LONG_TILES * sizes[0] * lanes, model.streams)
+
+
+def _statements(nest: ir.Nest) -> list[ir.Statement]:
+    return [s for phase in nest.phases for s in (*phase.before, *phase.body)]
+
+
+def _reduced(nest: ir.Nest) -> bool:
+    return any(dim.role == "reduced" for dim in nest.dims)
+
+
+def _waits(statements: Sequence[ir.Statement], model: Model) -> bool:
+    """Whether a function keeps one execution unit busy, so that some vectors are computed without it."""
+    if not model.waits:
+        return False
+    waiting = [elements.of(s.dtype) for s in statements if isinstance(s, ir.Apply) and s.kind.waits]
+    return any(element.kind in "fh" and element.register == "float" for element in waiting)
+
+
+def _row_bytes(nest: ir.Nest, lanes: int) -> int:
+    """Bytes of a vector of the widest operand."""
+    sizes = [elements.of(operand.dtype).size for operand in nest.operands if operand.role == "in"]
+    return lanes * max(sizes, default=4)
+
+
+def _kept(phase: ir.Phase, statements: Sequence[ir.Statement]) -> float:
+    """Words of 4 bytes in each lane that stay in registers from row to row."""
+    scans = [s for s in phase.body if isinstance(s, ir.Scan)]
+    words = [np.dtype(dtype).itemsize / 4 for s in (*phase.reductions, *scans) for dtype, _ in s.accumulators]
+    known = {s.out for s in statements if isinstance(s, ir.Load | ir.Apply | ir.IndexOf)}
+    own = {s.out for s in phase.body if isinstance(s, ir.Load | ir.Apply | ir.IndexOf)}
+    before = [n for n in ir.used(phase) if n not in own and n in known]
+    computed = any(isinstance(s, ir.Apply) for s in phase.body)
+    return sum(words) + len(before) + (0.5 if computed else 0.0)
+
+
+def _ends(nest: ir.Nest) -> float:
+    """The cost of the statements that run once for each column."""
+    return sum(costs.instructions(phase.before) for phase in nest.phases)

@@ -1,0 +1,368 @@
+"""How a nest is run: one record of decisions, made from the nest and the cost model of the target.
+
+    exp over [1000000]    ->    schedule: lanes i0 x16, every vector with a mask, streamed if > 64 MB: out1
+
+Code generation writes down what it says; it decides nothing that a processor's speed depends on. A schedule is a
+function of nest and target, so that the kernels' keys need no part of it. What depends on sizes is chosen at run time
+among the ways that are named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from weft._base.record import Record
+from weft._base.target import Target
+from weft.loops import column_tiles, costs, elements, ir, lane_width, target_model, two_halves, words
+from weft.loops.column_tiles import Passes
+from weft.loops.target_model import LINE
+
+Form = Literal["rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs"]
+Line = tuple[int, int]  # an operand, and how many rows below its own
+
+REDUCED_LANES = 32  # accumulators of the tree "lanes" (docs/NUMERICS.md)
+SEARCHED = 4  # vectors that are tested together in a search
+SMALL_STRIDES = (2, 3, 4)  # along the lanes: whole vectors and shuffles instead of gathers
+TRANSPOSED_LANES = 32  # as many rows of a transposed operand are read side by side, each from start to end
+SHARED_ROWS = 32  # short rows that share loaded lanes; with more, lines would be evicted before they are fully written
+LONG_ROWS = 100.0  # instructions of an unrolled short row from which it becomes a loop
+ORDERED_BLOCK = 256  # updates that are computed before they are applied, whose values stay in the first cache
+PAIR = 2  # rows of a neighbourhood at a time; more would fall into one set of the first cache if rows are long
+LOADS = 4.0  # instructions for each load of a neighbourhood up to which loads take most of the time
+STENCIL_BYTES = 128  # bytes of a row in a tile of a neighbourhood
+LEAST_STREAMED = 16  # bytes of a vector: narrower ones have no such store
+
+
+class RowPhase(Record):
+    """A phase whose lanes are reduced: its body is a vector loop along the lanes.
+
+    ``vectors`` are in flight. ``whole``: whole vectors come first, then the last ones with a mask; else every vector
+    has one. ``fetched``: operands whose next row is fetched meanwhile. ``first``: the pass that finds an extremum, if
+    its position is looked for only where it changes; with ``flags`` the pass ends at the first value that is best.
+    """
+
+    phase: ir.Phase
+    vectors: int
+    whole: bool
+    mostly_whole: bool
+    fetched: tuple[int, ...] = ()
+    first: RowPhase | None = None
+    flags: bool = False
+    ordered: bool = False
+
+
+class ShortRows(Record):
+    """Rows of a few elements, with lanes across rows. ``looped``: the phases whose elements are not unrolled.
+
+    ``shared``: loads that are the same for all ``rows`` rows of a block. ``blocks``: operands of which whole vectors of
+    rows are transposed in registers, once for all phases; phases ``looped_blocks`` are loops nevertheless.
+    """
+
+    looped: tuple[bool, ...]
+    looped_blocks: tuple[bool, ...]
+    blocks: tuple[int, ...]
+    shared: tuple[ir.Load, ...]
+    rows: int
+
+
+class Stencil(Record):
+    """A neighbourhood: ``rows`` at a time by tiles of ``vectors``.
+
+    ``lines``: rows of buffers that several operands read, and the distances in elements at which they read them.
+    ``shuffled`` lines are loaded as whole vectors, of which the others are made.
+    """
+
+    rows: int
+    vectors: int
+    lines: tuple[tuple[Line, tuple[int, ...]], ...]
+    shuffled: tuple[Line, ...]
+    fetched: bool
+
+
+class Transposed(Record):
+    """Tiles of ``operands`` are transposed in registers: ``block`` lanes at a time, by steps of dimension ``dim``.
+
+    ``lead``: the most lanes by which a row may begin earlier, at a cache line. ``twice``: rows of whole blocks have
+    code of their own. ``near``: small strides have no tiles.
+    """
+
+    dim: int
+    operands: tuple[int, ...]
+    lanes: int
+    block: int
+    lead: int
+    masked: bool
+    twice: bool
+    near: bool
+
+
+class Streamed(Record):
+    """Stores past the caches: of these operands, from so many bytes of results and operands on, by so many lanes."""
+
+    operands: tuple[int, ...]
+    bytes: int
+    lanes: int
+    aligned: bool  # rows are divided where a cache line begins
+
+
+class Schedule(Record):
+    """The decisions for one nest; ``nest`` is the nest as it is run (see ``words``).
+
+    ``tiles``: vectors in flight, larger tiles first; none if every vector has a mask. ``masked``: the last lanes are a
+    vector with a mask, else single elements.
+    """
+
+    nest: ir.Nest
+    form: Form
+    lanes: int
+    tiles: tuple[int, ...] = ()
+    masked: bool = True
+    near: tuple[int, ...] = ()
+    phases: tuple[RowPhase, ...] = ()
+    accumulators: int = 0
+    halves: two_halves.Halves | None = None
+    passes: Passes | None = None
+    short: ShortRows | None = None
+    stencil: Stencil | None = None
+    transposed: Transposed | None = None
+    streamed: Streamed | None = None
+
+
+def of(nest: ir.Nest, target: Target) -> Schedule:
+    """The schedule of a nest on a target."""
+    return _Decider(words.by_words(nest), target).schedule()
+
+
+def place_of(nest: ir.Nest, operand: int, row: int) -> tuple[Line, int]:
+    """The line that an operand reads in a row of a neighbourhood, and its offset in elements."""
+    first, below, shift = nest.operands[operand].near or (operand, 0, 0)
+    return (first, below + row if nest.operands[first].strides[-2] else 0), shift
+
+
+class _Decider:
+    """Makes the decisions for one nest."""
+
+    def __init__(self, nest: ir.Nest, target: Target) -> None:
+        self.nest, self.target = nest, target
+        self.model = target_model.of(target)
+        self.lanes = lane_width.lanes(nest, target)
+        self.reduced = any(dim.role == "reduced" for dim in nest.dims)
+        self.statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
+
+    def schedule(self) -> Schedule:
+        nest = self.nest
+        if nest.vector is not None and nest.dims[nest.vector].role == "reduced":
+            return self.rows()
+        form = self.form()
+        if nest.vector is None:
+            return Schedule(nest, form, self.lanes)
+        transposed = self.transposed() if form == "columns" else None
+        masked = self.maskable()
+        heavy = masked and form == "columns" and column_tiles.is_heavy(nest, self.model)
+        tiles = () if heavy else self.tiles(form)
+        stencil = self.stencil() if form == "columns" and transposed is None and masked else None
+        return Schedule(
+            nest,
+            "transposed" if transposed else "stencil" if stencil else form,
+            self.lanes,
+            tiles,
+            masked,
+            self.near(),
+            halves=two_halves.halves(nest, self.model, self.lanes) if heavy or stencil else None,
+            passes=column_tiles.passes(nest, self.model, self.lanes, tiles) if nest.split else None,
+            short=self.short_rows() if form == "short rows" else None,
+            stencil=stencil,
+            transposed=transposed,
+            streamed=self.streamed(tiles, masked, transposed) if form == "columns" else None,
+        )
+
+    def form(self) -> Form:
+        nest = self.nest
+        if nest.digits and not self.reduced:
+            return "collapsed"
+        if nest.short is not None:
+            return "short rows"
+        return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"
+
+    def tiles(self, form: Form) -> tuple[int, ...]:
+        if form in ("short rows", "collapsed"):
+            return (1,)
+        return column_tiles.tiles(self.nest, self.target, self.model, self.lanes)
+
+    def maskable(self, transposed: Sequence[int] = (), among: Sequence[int] | None = None) -> bool:
+        """Whether all operands that move along the lanes, except transposed ones, have masked access."""
+        nest, target = self.nest, self.target
+        for k in range(len(nest.operands)) if among is None else among:
+            stride = nest.operands[k].strides[nest.vector or 0]
+            if not stride or k in transposed:
+                continue
+            size = min(elements.of(nest.operands[k].dtype).size, 8)
+            if size not in (target.gather_bytes if stride == ir.RUNTIME else target.masked_bytes):
+                return False
+        return True
+
+    def near(self) -> tuple[int, ...]:
+        """The strides along the lanes that have code of their own; others are gathered."""
+        nest = self.nest
+        spread = [o for o in nest.operands if o.strides[nest.vector or 0] == ir.RUNTIME]
+        likely = SMALL_STRIDES if nest.short is None else (nest.short,)
+        most = self.model.shuffled_strides
+        return next((some for some in (likely, (2, 3), (3,)) if len(some) * len(spread) <= most), ())
+
+    # lanes along a reduced dimension
+
+    def rows(self) -> Schedule:
+        nest = self.nest
+        # if registers have more lanes than the nest, elements are integers, which may be combined in any order
+        accumulators = REDUCED_LANES if self.lanes == nest.width else 2 * self.lanes
+        phases = tuple([self.row_phase(phase, accumulators // self.lanes) for phase in nest.phases])
+        streamed = None if nest.split else self.streamed((), False, None)
+        return Schedule(
+            nest, "rows", self.lanes, near=self.near(), phases=phases, accumulators=accumulators, streamed=streamed
+        )
+
+    def row_phase(self, phase: ir.Phase, most: int) -> RowPhase:
+        model, cost = self.model, costs.instructions(phase.body)
+        masked = self.maskable(among=ir.operands(phase.body))
+        first = lane_width.without_position(phase) if masked else None
+        return RowPhase(
+            phase,
+            vectors=most if phase.reductions and cost <= model.unrolled else 1,
+            whole=cost < model.twice or not masked,
+            mostly_whole=cost >= model.twice,
+            fetched=self.fetched(phase) if phase.reductions and cost > model.unrolled else (),
+            first=self.row_phase(first, most) if first is not None else None,
+            flags=first is not None and lane_width.is_flag(first, self.nest),
+            ordered=any(isinstance(s, ir.Update) for s in phase.body),
+        )
+
+    def fetched(self, phase: ir.Phase) -> tuple[int, ...]:
+        """Operands whose next row is fetched while a phase takes long; prefetchers start again in each row."""
+        nest, vector = self.nest, self.nest.vector
+        assert vector is not None
+        if phase is nest.phases[0] or vector == 0 or nest.dims[vector - 1].role != "parallel":
+            return ()
+        read = [(k, nest.operands[k]) for k in ir.operands(nest.phases[0].body)]
+        return tuple([k for k, o in read if o.role == "in" and o.strides[vector - 1 :] == (ir.RUNTIME, 1)])
+
+    # lanes along a parallel dimension
+
+    def short_rows(self) -> ShortRows:
+        nest, vector, extent = self.nest, self.nest.vector, self.nest.short
+        assert vector is not None and extent is not None
+
+        def strided(s: ir.Statement) -> bool:
+            return isinstance(s, ir.Load | ir.Store) and nest.operands[s.operand].strides[vector] == ir.RUNTIME
+
+        def is_shared(s: ir.Statement) -> bool:
+            if not isinstance(s, ir.Load) or not vector:
+                return False
+            return strided(s) and not nest.operands[s.operand].strides[vector - 1]
+
+        dim = next(d for d, one in enumerate(nest.dims) if one.role == "reduced")
+        blocks = [
+            k
+            for k, o in enumerate(nest.operands)
+            if (o.strides[vector], o.strides[dim]) == (ir.RUNTIME, 1) and self.in_blocks(o.dtype, extent)
+        ]
+
+        def is_long(phase: ir.Phase, among: Sequence[int] = ()) -> bool:
+            accesses = [s for s in phase.body if isinstance(s, ir.Load | ir.Store) and s.operand not in among]
+            apart = sum(strided(s) and not is_shared(s) for s in accesses)
+            each = costs.instructions(phase.body) + self.model.access_apart * extent * apart
+            return extent * each > LONG_ROWS
+
+        looped = tuple([is_long(phase) for phase in nest.phases])
+        unrolled = [
+            s for phase, is_looped in zip(nest.phases, looped, strict=True) if not is_looped for s in phase.body
+        ]
+        shared = tuple([s for s in unrolled if isinstance(s, ir.Load) and is_shared(s)])
+        of_blocks = tuple([self.calls(phase) or is_long(phase, blocks) for phase in nest.phases])
+        return ShortRows(looped, of_blocks, tuple(blocks), shared, SHARED_ROWS)
+
+    def calls(self, phase: ir.Phase) -> bool:
+        """Whether there are functions, which take most of the time to compile."""
+        return any(isinstance(s, ir.Apply) and s.kind.cost >= self.model.function for s in phase.body)
+
+    def in_blocks(self, dtype: np.dtype, extent: int) -> bool:
+        """Whether rows of these elements are transposed in registers: words of four bytes."""
+        few = extent <= SMALL_STRIDES[-1]  # shuffles for each element by itself are faster
+        element = elements.of(dtype)
+        return not few and element.kind in "fiu" and element.size == 4 and self.lanes >= 4
+
+    def stencil(self) -> Stencil | None:
+        """Rows that share loads, if loads are a large part of the work."""
+        nest, statements = self.nest, self.nest.phases[0].body
+        loads = [s for s in statements if isinstance(s, ir.Load)]
+        if not any(nest.operands[s.operand].near for s in loads):
+            return None
+        if costs.instructions(s for s in statements if isinstance(s, ir.Apply)) > LOADS * len(loads):
+            return None
+        rows = 1 if self.target.row_by_row else PAIR
+        lines: dict[Line, set[int]] = {}
+        for s in self.statements:
+            if isinstance(s, ir.Load) and nest.operands[s.operand].strides[-1]:
+                for row in range(rows):
+                    line, shift = place_of(nest, s.operand, row)
+                    lines.setdefault(line, set()).add(shift)
+        sizes = [self.lanes * nest.operands[first].dtype.itemsize for first, _ in lines]
+        vectors = max(STENCIL_BYTES // max(sizes), 1)
+        while vectors > 1 and sum(sizes) * (vectors + 1) > self.model.line_bytes:
+            vectors //= 2
+        shuffled = [line for line, shifts in lines.items() if len(shifts) > 1 and self.shuffles(line[0])]
+        listed = tuple([(line, tuple(shifts)) for line, shifts in lines.items()])
+        return Stencil(rows, vectors, listed, tuple(shuffled), self.target.row_by_row)
+
+    def shuffles(self, operand: int) -> bool:
+        element = elements.of(self.nest.operands[operand].dtype)
+        return self.model.masks and element.kind in "fiu" and element.bytes >= 4
+
+    def transposed(self) -> Transposed | None:
+        """The dimension along which operands lie whose lanes are apart; None if there is nothing to transpose."""
+        nest = self.nest
+        assert nest.vector is not None
+        if nest.dims[0].runs or self.lanes == 1 or self.reduced:
+            return None
+        indexed = any(isinstance(s, ir.LoadAt | ir.Update) for s in nest.statements())
+        if indexed or nest.vector + 1 < len(nest.dims):  # there are narrow dimensions inside the vector dimension
+            return None
+        strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
+        results = [o for o in nest.operands if o.role == "out"]
+        for dim in reversed(range(len(nest.dims))):
+            found = [k for k in strided if nest.operands[k].strides[dim] == 1 and self.size(k) <= 16]
+            if found and all(o.strides[nest.vector] == 1 for o in results):
+                break
+        else:
+            return None
+        lanes = lane_width.lanes(nest, self.target, found)
+        masked = self.maskable(found)
+        lead = max(lanes, LINE // min(elements.of(o.dtype).size for o in results))
+        twice = costs.instructions(self.statements) <= self.model.unrolled or not masked
+        block = max(TRANSPOSED_LANES, lead)
+        return Transposed(dim, tuple(found), lanes, block, lead, masked, twice, near=len(found) == 1)
+
+    def size(self, operand: int) -> int:
+        """Bytes of an operand's element."""
+        return elements.of(self.nest.operands[operand].dtype).size
+
+    def streamed(self, tiles: Sequence[int], masked: bool, transposed: Transposed | None) -> Streamed | None:
+        """The operands that may be streamed: contiguous along the lanes, and written only by plain stores."""
+        nest, lanes = self.nest, transposed.lanes if transposed else self.lanes
+        assert nest.vector is not None
+        if lanes == 1 or nest.digits or not self.target.triple.startswith("x86_64"):
+            return None
+        if self.reduced and nest.dims[nest.vector].role == "parallel":
+            return None
+        updated = {s.operand for s in nest.statements() if isinstance(s, ir.Update)}
+        stored = {s.operand for phase in nest.phases for s in phase.body if isinstance(s, ir.Store)}
+        found = [k for k in sorted(stored - updated) if nest.operands[k].strides[nest.vector] == 1]
+        found = [k for k in found if self.size(k) * lanes >= LEAST_STREAMED]
+        if not found:
+            return None
+        least = self.model.streamed_lines if transposed else self.model.streamed_bytes
+        # only transposed tiles use the stores of other lanes
+        aligned = bool(tiles) and len(nest.dims) > 1 and masked and lanes == self.lanes
+        return Streamed(tuple(found), least, lanes, aligned)

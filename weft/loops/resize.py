@@ -1,0 +1,115 @@
+"""A call of a nest at other sizes: its extents, strides and parameters from those of the axes, without a compiler.
+
+Extents and strides are products of symbols (``index_math``). ``schedule`` keeps these products with the nest; where
+``thresholds`` answers for other sizes as it did before, the nest is the same, and only the numbers differ.
+
+    exp of f32[n], n = 64: extents (64,)    ->    n = 100: extents (100,), the same nest
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft._base.record import NamedTuple
+from weft.loops.index_math import UNIT, Product, Stride
+from weft.loops.thresholds import NOTHING_ASKED, Thresholds, thresholds
+
+Term = tuple[int, Product]  # a factor, and symbols it is multiplied with
+
+
+class Asked(NamedTuple):
+    """The arguments of ``thresholds``, as products of symbols."""
+
+    outer: tuple[Product, ...]
+    parallel: tuple[Product, ...]
+    rows: tuple[Product, ...]
+    along: tuple[Term | None, ...]
+    lanes: int
+
+
+class Sizing(NamedTuple):
+    """What gives the numbers of a call. None in place of a term: it is not known at other sizes."""
+
+    extents: tuple[Product, ...]  # of the dimensions of the nest, and its digits
+    outer: tuple[Product, ...]
+    strides: tuple[Term | None, ...]  # those at run time, in the order of the parameters
+    around: tuple[tuple[Term | None, ...], ...]  # in bytes: of each outer dimension, for each operand
+    scalars: bytes
+    asked: Asked
+
+
+class Numbers(NamedTuple):
+    """The numbers of a call."""
+
+    extents: tuple[int, ...]
+    outer: tuple[tuple[int, tuple[int, ...]], ...]  # extent, and the stride in bytes of each operand
+    params: bytes
+
+
+def term(stride: Stride, factor: int = 1) -> Term | None:
+    """A stride, in units of ``factor``."""
+    return None if stride.product is None else (stride.factor * factor, stride.product)
+
+
+def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
+    """The same with places in a list of sizes instead of symbols (None: of extent 1); None if some have none."""
+
+    def product(symbols: Product) -> Product:
+        found = [places[symbol] for symbol in symbols if symbol != UNIT]
+        return tuple([place for place in found if place is not None])
+
+    def of(terms: Sequence[Any]) -> tuple[Term, ...]:
+        return tuple([(factor, product(symbols)) for factor, symbols in terms])
+
+    try:
+        asked = sizing.asked
+        return Sizing(
+            tuple(map(product, sizing.extents)),
+            tuple(map(product, sizing.outer)),
+            of(sizing.strides),
+            tuple(map(of, sizing.around)),
+            sizing.scalars,
+            Asked(
+                outer=tuple(map(product, asked.outer)),
+                parallel=tuple(map(product, asked.parallel)),
+                rows=tuple(map(product, asked.rows)),
+                along=of(asked.along),
+                lanes=asked.lanes,
+            ),
+        )
+    except (KeyError, TypeError):  # an extent that is none of the operands', a stride that is no product
+        return None
+
+
+def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
+    """What ``thresholds`` says at these sizes."""
+    if len(asked.parallel) < 2 and not asked.rows:
+        return NOTHING_ASKED
+    outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
+    return thresholds(outer, parallel, rows, lambda: _values(asked.along, sizes), asked.lanes)
+
+
+def numbers(sizing: Sizing, sizes: Sequence[int]) -> Numbers:
+    """The numbers of a call at these sizes; ``sizing`` is placed."""
+    extents = [_value(product, sizes) for product in sizing.extents]
+    words = extents
+    if sizing.strides:
+        words = [*extents, *_values(sizing.strides, sizes)]
+    outer: Any = ()
+    if sizing.outer:
+        rows = zip(sizing.outer, sizing.around, strict=True)
+        outer = tuple([(_value(product, sizes), tuple(_values(terms, sizes))) for product, terms in rows])
+    return Numbers(tuple(extents), outer, struct.pack(f"<{len(words)}q", *words) + sizing.scalars)
+
+
+def _value(product: Product, sizes: Sequence[int]) -> int:
+    if len(product) == 1:
+        return sizes[product[0]]
+    return math.prod([sizes[place] for place in product])
+
+
+def _values(terms: Sequence[Any], sizes: Sequence[int]) -> list[int]:
+    return [factor * _value(product, sizes) for factor, product in terms]

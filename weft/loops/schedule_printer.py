@@ -1,0 +1,95 @@
+"""A schedule as one line of text, printed with its nest in ``as_text("loops")``.
+
+schedule: lanes i0 x16; 2 in flight, last masked; out1 streamed from 64 MB
+schedule: lanes i1 x16; loops 2 | 1 | masked in flight; next row of in0 fetched
+"""
+
+from __future__ import annotations
+
+from weft._base.target import Target
+from weft.loops import decisions, ir, sides, target_model
+from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule
+
+
+def text(nest: ir.Nest, target: Target) -> str:
+    """How the nest is run on a target."""
+    schedule = decisions.of(nest, target)
+    if nest.vector is None:
+        return "schedule: " + ("runs of equal places in a register" if schedule.form == "runs" else "one by one")
+    parts = [f"lanes i{nest.vector} x{schedule.lanes}"]
+    parts += _rows(schedule) if schedule.form == "rows" else _columns(schedule, target)
+    if schedule.near and any(operand.strides[nest.vector] == ir.RUNTIME for operand in schedule.nest.operands):
+        parts.append(f"strides {_listed('', schedule.near)} shuffled")
+    if schedule.streamed is not None:
+        stored = _listed("out", schedule.streamed.operands)
+        parts.append(f"{stored} streamed from {schedule.streamed.bytes >> 20} MB")
+    return "schedule: " + "; ".join([*parts, *_sides(schedule, target)])
+
+
+def _listed(prefix: str, numbers: list[int] | tuple[int, ...]) -> str:
+    return " ".join([f"{prefix}{number}" for number in numbers])
+
+
+def _rows(schedule: Schedule) -> list[str]:
+    runs = [run for run in schedule.phases if run.phase.body]
+    found = [_loop(run) for run in runs]
+    if len(set(found)) == 1:
+        parts = [f"{found[0]} in flight, last masked" if runs[0].whole and not runs[0].ordered else found[0]]
+    else:
+        parts = [f"loops {' | '.join(found)} in flight"]
+    fetched = sorted({k for run in runs for k in run.fetched})
+    return [*parts, *([f"next row of {_listed('in', fetched)} fetched"] if fetched else [])]
+
+
+def _loop(run: RowPhase) -> str:
+    if run.ordered:
+        return f"{ORDERED_BLOCK} updates by vectors, then one by one"
+    if run.first is not None:
+        return f"{_loop(run.first)} ({'with' if run.flags else 'then'} positions)"
+    return str(run.vectors) if run.whole else "masked"
+
+
+def _columns(schedule: Schedule, target: Target) -> list[str]:
+    masked = "masked, stores tested" if target_model.of(target).tests_masks else "masked"
+    last = "last masked" if schedule.masked else "last lanes one by one"
+    stencil, transposed, halves = schedule.stencil, schedule.transposed, schedule.halves
+    if schedule.form == "collapsed":
+        return [f"digits' values from tables, {last}"]
+    if transposed is not None:
+        turned = _listed("in", transposed.operands)
+        return [f"{turned} transposed along i{transposed.dim}, blocks of {transposed.block} lanes"]
+    if stencil is not None:
+        fetched = ["next rows fetched"] if stencil.fetched else []
+        shuffled = f"{len(stencil.shuffled)} of {len(stencil.lines)} lines shuffled"
+        return [f"{stencil.rows} rows by {stencil.vectors} in flight, {last}", shuffled, *fetched]
+    parts = [f"{' then '.join(map(str, schedule.tiles))} in flight, {last}" if schedule.tiles else masked]
+    if halves is not None:
+        parts.append(f"in halves, {_listed('v', [s.out for s in halves.carried]) or 'nothing'} carried")
+    if schedule.passes is not None:
+        parts.append(f"{schedule.passes.rows} rows at a time above {schedule.passes.columns} columns")
+    return [*parts, *_short(schedule)]
+
+
+def _short(schedule: Schedule) -> list[str]:
+    short, operands = schedule.short, schedule.nest.operands
+    if short is None:
+        return []
+    parts = []
+    if short.blocks:
+        parts.append(f"blocks of {' '.join([f'{operands[k].role}{k}' for k in short.blocks])} transposed")
+    if any(short.looped_blocks if short.blocks else short.looped):
+        parts.append("elements in a loop")
+    if short.shared:
+        parts.append(f"{_listed('v', [s.out for s in short.shared])} kept for {short.rows} points")
+    return parts
+
+
+def _sides(schedule: Schedule, target: Target) -> list[str]:
+    """The values that are computed only where a select takes them."""
+    nest, test = schedule.nest, target_model.of(target).test
+    return [
+        f"{_listed('v', [one.out for one in s.statements])} where v{s.which} is {s.case}"
+        for phase in nest.phases
+        for s in sides.grouped(phase.body, lambda: sides.uses(nest), test)
+        if isinstance(s, sides.Side)
+    ]

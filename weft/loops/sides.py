@@ -1,0 +1,81 @@
+"""Sides of selects: statements that only one case needs, which are skipped for vectors without lanes of that case.
+
+    y = exp x; z = y - 1; out = x > 0 ? x : z      ->      if any lane of x > 0 is false: y = exp x; z = y - 1
+                                                           out = x > 0 ? x : z
+
+A test takes as long as two instructions, so that only expensive sides are skipped. If the branch differs from vector to
+vector, mispredictions can cost more than skipping gains.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from weft._base.record import Record
+from weft.loops import costs, ir
+
+LEAST_TESTS = 5  # the cost of a side that is skipped, in tests
+
+
+class Side(Record):
+    """The statements that only one case of a select needs; the last of them gives its value."""
+
+    which: int  # the value by which the choice is made
+    case: int  # the case of this side: 0 where ``which`` is false
+    statements: tuple[ir.Apply, ...]
+
+
+Block = Sequence[ir.Statement | Side]
+
+
+def uses(nest: ir.Nest) -> Counter[int]:
+    """How often each value of a nest is used."""
+    used = Counter(n for s in nest.statements() for n in ir.arguments(s))
+    for phase in nest.phases:
+        for reduction in phase.reductions:
+            used.update(reduction.args)
+            if reduction.index is not None:
+                used[reduction.index] += 1
+    return used
+
+
+def grouped(statements: Sequence[ir.Statement], used: Callable[[], Counter[int]], test: float) -> Block:
+    """A block in which the statements of each expensive side of a select are grouped right before the select.
+
+    ``used()`` is how often values are used in the whole nest, ``test`` the cost of a test.
+    """
+    choices = [s for s in statements if isinstance(s, ir.Apply) and s.kind.chooses and len(s.args) == 3]
+    if not choices:
+        return statements
+    counts, least = used(), LEAST_TESTS * test
+    moved: dict[int, list[Side]] = {}  # number of a select's result -> its sides
+    gone: set[int] = set()
+    for choice in reversed(choices):  # outer selects first; selects inside a side belong to that side
+        if choice.out not in gone:
+            found = [side for case in (0, 1) if (side := _side(statements, choice, case, counts, least)) is not None]
+            moved[choice.out] = found
+            gone.update(s.out for side in found for s in side.statements)
+    block: list[ir.Statement | Side] = []
+    for s in statements:
+        if isinstance(s, ir.Apply):
+            if s.out in gone:
+                continue
+            block += moved.get(s.out, ())
+        block.append(s)
+    return block
+
+
+def _side(
+    statements: Sequence[ir.Statement], choice: ir.Apply, case: int, used: Counter[int], least: float
+) -> Side | None:
+    which, wanted = choice.args[0], choice.args[1 + case]
+    inside: list[ir.Apply] = []
+    inner: Counter[int] = Counter([wanted])  # uses by the side itself, and of its value by the select
+    for s in reversed(statements):
+        if isinstance(s, ir.Apply) and s.out in inner and inner[s.out] == used[s.out]:
+            inside.append(s)
+            inner.update(s.args)
+    if not inside or inside[0].out != wanted or costs.instructions(inside) < least:
+        return None
+    return Side(which, case, tuple(reversed(inside)))

@@ -1,0 +1,92 @@
+"""The cost model: what registers, caches and prefetchers a target has, and what instructions cost there, by family.
+
+``of(target)`` is the row of the target's family, with the sizes of caches that were read from the machine. Costs are in
+instructions on a whole vector, as an operation's ``cost`` is (``core/kinds.py``). benchmarks/NOTES.md says on which
+processors the numbers without a source were measured.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from weft._base.record import Record
+from weft._base.target import Target
+
+LINE = 64  # bytes of a cache line
+PAGE = 4096  # bytes; hardware prefetchers stop at the end of a page
+PAIRED = 32  # lanes of a vector of bfloat16 in two float32 registers: even positions in one, odd positions in the other
+
+
+class Model(Record):
+    """One family of processors; bytes, vectors, and costs in instructions."""
+
+    # registers
+    registers: int  # for vectors
+    register_bytes: int
+    masks: bool  # registers for masks, by which every instruction can be masked
+    tile: int  # vectors of a reducing tile: each row touches 256 contiguous bytes
+    # instructions
+    test: float = 2.0  # whether any lane is set, and a branch that is predicted
+    masked_store: float = 1.0
+    rounding: float = 6.0  # to a half precision
+    access_apart: float = 2.0  # an access to lanes that are not side by side, for each element of a short row
+    waits: bool = False  # roots take so long that one in three is made of products meanwhile
+    # compilation: LLVM's time grows with the code, by about 0.1 ms for 10 instructions
+    unrolled: float = 10.0  # bodies up to this cost are written for several vectors
+    twice: float = 16.0  # bodies below this cost are written twice, for whole vectors and for the last one
+    function: float = 8.0  # operations of this cost take most of the time
+    shuffled_strides: int = 12  # variants of loads and stores in a nest, each for one small stride
+    # latency
+    pipelined: float = 30.0  # bodies of this cost (150 instructions) fill half of the reorder window: they are halved
+    # memory
+    streams: int = 16  # rows side by side that prefetchers follow
+    run_bytes: int = 256  # of one row, read before the next: four lines
+    second_cache: int = 1 << 20
+    third_cache: int = 32 << 20
+
+    @property
+    def kept_bytes(self) -> int:
+        """What a tile may carry from row to row: half of the registers."""
+        return self.registers * self.register_bytes // 2
+
+    @property
+    def tests_masks(self) -> bool:
+        """Whether a store in a loop asks if its mask is whole."""
+        return self.masked_store > self.test
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of the lines that a neighbourhood holds in registers: three quarters of these."""
+        return self.registers * self.register_bytes * 3 // 4
+
+    @property
+    def fetched_bytes(self) -> int:
+        """The longest row that is fetched ahead: a longer one might be evicted before it is used."""
+        return self.second_cache // 4
+
+    @property
+    def streamed_bytes(self) -> int:
+        """From how many bytes on results are stored past the caches: no cache would keep them.
+
+        64 MB were measured where the third cache has 32 MB, and where it has more.
+        """
+        return 2 * self.third_cache
+
+    @property
+    def streamed_lines(self) -> int:
+        """The same for results whose lines are written rows apart."""
+        return min(8 << 20, self.third_cache)
+
+
+FAMILIES = {
+    "x86-64-v4": Model(registers=32, register_bytes=64, masks=True, tile=4, waits=True),
+    # masked stores are microcoded on AMD: 26 ns on Zen 3
+    "x86-64-v3": Model(registers=16, register_bytes=32, masks=False, tile=8, masked_store=40.0),
+    "aarch64": Model(registers=32, register_bytes=16, masks=False, tile=4),
+}
+
+
+@functools.cache
+def of(target: Target) -> Model:
+    """The model of a target."""
+    return FAMILIES[target.name].replace(second_cache=target.second_cache, third_cache=target.third_cache)

@@ -1,0 +1,75 @@
+"""What extents decide about a nest: whether the last dimensions are too narrow or too short for lanes.
+
+Everything else about a nest follows from symbols and stride classes. Two sizes of one kernel with the same answers
+have the same nest, so that ``resize`` asks these questions again, and nothing else, for a call at other sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from weft._base.record import NamedTuple
+from weft.loops import ir
+
+# Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
+# dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
+NARROW = 4
+FILLING = 16
+LONG = 4096
+FEW = 256
+TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
+SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are more than FEW
+
+
+class Thresholds(NamedTuple):
+    """The answers."""
+
+    first: (
+        int | None
+    )  # the parallel dimension from which on all might be one with tables of digits, if the last is short
+    narrow: bool  # lanes lie across the last dimension but one
+    fills: tuple[bool, bool]  # where ``first`` is known: whether the last dimension fills whole vectors, or half of one
+    near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
+    short: int | None  # the extent of rows that are reduced with lanes across them
+
+
+NOTHING_ASKED = Thresholds(None, False, (False, False), (), None)  # one loop over everything
+
+
+def thresholds(
+    outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], along: Callable[[], Sequence[int]], lanes: int
+) -> Thresholds:
+    """The answers for extents of dimensions around the nest, of parallel ones, and of rows that lanes reduce.
+
+    ``along`` gives the strides of the operands along the last parallel dimension.
+    """
+    first = _first(parallel)
+    fills, near = (False, False), ()
+    if first is not None:
+        fills = (parallel[-1] % lanes == 0, 2 * parallel[-1] >= lanes)
+        near = tuple([abs(stride) <= NARROW for stride in along()])
+    return Thresholds(first, is_narrow(parallel), fills, near, _short(outer, parallel, rows))
+
+
+def _first(parallel: Sequence[int]) -> int | None:
+    if len(parallel) < 2 or not 1 < parallel[-1] <= ir.COLLAPSED:
+        return None
+    first = len(parallel) - 2
+    while first and math.prod(parallel[first:]) <= ir.COLLAPSED:
+        first -= 1
+    return None if math.prod(parallel[first:]) < TABLED or math.prod(parallel) < LONG else first
+
+
+def is_narrow(parallel: Sequence[int]) -> bool:
+    """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
+    if len(parallel) < 2 or not 1 < parallel[-1] <= NARROW:
+        return False
+    return parallel[-2] >= FILLING and math.prod(parallel[:-1]) > FEW
+
+
+def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int]) -> int | None:
+    """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
+    if len(rows) != 1 or not parallel or parallel[-1] <= NARROW or math.prod(outer) * math.prod(parallel) <= FEW:
+        return None
+    return rows[0] if 1 < rows[0] <= SHORT else None
