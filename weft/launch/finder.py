@@ -124,7 +124,8 @@ def _real_mlir(fullname: str) -> importlib.machinery.ModuleSpec | None:
     root = importlib.machinery.PathFinder.find_spec("jaxlib")
     if root is None or root.submodule_search_locations is None:
         return None
-    found, places = None, list(root.submodule_search_locations)
+    places = list(root.submodule_search_locations)
+    found = None
     for depth in range(2, fullname.count(".") + 2):  # a package of packages: each says where its own modules are
         found = importlib.machinery.PathFinder.find_spec(".".join(fullname.split(".")[:depth]), places)
         if found is None:
