@@ -1,8 +1,8 @@
 """Makes what an index of packages serves, in ``dist/``: the source distribution and wheels, checked as they are made.
 
 ``python packaging/wheels.py [--aarch64] [--check]``, called by ``make wheel`` and ``make check-wheel``. A wheel is for
-one version of Python (the one that runs this file) and one processor family. The native module contains the C++ library, so
-that it needs of a system only glibc 2.34: Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 and later.
+one version of Python (the one that runs this file) and one processor family. The native module contains the C++
+library, so that it needs of a system only glibc 2.34: Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 and later.
 """
 
 from __future__ import annotations
