@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft._base.record import NamedTuple
-from weft.codegen import cost
 from weft.compiler import instructions, steps
 from weft.compiler.pipeline import Program, bytes_moved, operations_per_point
 from weft.compiler.plan import Planner
 from weft.core import kinds, source_info
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.store import PROGRAMS, TRACES
+from weft.loops import costs
 
 Line = tuple[str, int]  # file, number
 UNKNOWN: Line = ("", 0)
@@ -107,7 +107,7 @@ def _costs(entry: Any) -> tuple[float, float, float]:
     """(bytes, operations, nanoseconds on one thread), estimated."""
     if isinstance(entry, steps.Run):
         low = entry.lowered
-        return bytes_moved(low), low.points * operations_per_point(low), low.points * cost(low.nest)
+        return bytes_moved(low), low.points * operations_per_point(low), low.points * costs.nanoseconds(low.nest)
     if isinstance(entry, steps.Chain):
         return _sum([_costs(run) for run in entry.runs])
     if isinstance(entry, steps.FusedEpilogue):
@@ -124,8 +124,8 @@ def _costs(entry: Any) -> tuple[float, float, float]:
     return 0.0, 0.0, 0.0
 
 
-def _sum(costs: list[tuple[float, float, float]]) -> tuple[float, float, float]:
-    nbytes, operations, nanoseconds = zip(*costs, strict=True)
+def _sum(parts: list[tuple[float, float, float]]) -> tuple[float, float, float]:
+    nbytes, operations, nanoseconds = zip(*parts, strict=True)
     return sum(nbytes), sum(operations), sum(nanoseconds)
 
 
