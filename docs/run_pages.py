@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import os
 import re
 import sys
 import traceback
@@ -94,7 +95,8 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", type=Path)
     options = parser.parse_args()
     chosen = [path.resolve() for path in options.pages] or pages()
-    import weft  # noqa: PLC0415 - after the options, which need no compiler
+    os.environ.setdefault("WEFT_NUM_CPU_DEVICES", "4")  # for the page about several devices
+    import weft  # noqa: PLC0415 - it reads the environment
 
     complaints = []
     for page in chosen:
