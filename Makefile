@@ -21,7 +21,7 @@ help:  ## list the commands
 demo: $(VENV)/built  ## set up everything and run the tour
 	$(PY) -m weft tour
 
-test: check unit unit-v3  ## set up everything and run what CI runs
+test: check docs unit unit-v3  ## set up everything and run what CI runs
 
 check: $(VENV)/tested  ## lint, format, types
 	$(PY) -m ruff check .
@@ -60,7 +60,6 @@ tpu: $(VENV)/built  ## the programs of the tour and of the examples compiled for
 	$(PY) tests/devices/compile_for_tpu.py
 
 docs: $(VENV)/documented  ## the documentation as a site in build/site (warnings are errors)
-	WEFT_CACHE=off $(PY) docs/run_pages.py
 	$(PY) -m sphinx -W --keep-going -q -b html docs build/site
 	@echo "build/site/index.html"
 

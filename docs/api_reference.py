@@ -1,12 +1,13 @@
 """Writes the API reference: a page for each public module, an entry for each name, from signatures and docstrings.
 
-Public are the names that JAX documents for a module and weft has, and those of the module's ``__all__``. Names that only
+Public are the names that JAX documents for a module and those that the module states. Names that only
 raise NotImplementedError are listed on a page of their own.
 """
 
 from __future__ import annotations
 
 import ast
+import enum
 import importlib
 import inspect
 import re
@@ -15,29 +16,53 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import weft
 from weft._base import unbuilt
 
-OWN = {  # names of weft's own modules that JAX does not have, beside those of __all__
-    "weft": ["jacfwd", "jacrev", "jacobian", "hessian", "inspect", "install_as_jax", "load", "load_ipython_extension",
-             "profile", "threads", "new_ref", "empty_ref", "free_ref", "freeze", "Ref", "Shard", "ds"],
-    "weft.inspect": [], "weft.pjrt": [], "weft.ref": [], "weft.ad": [],
-}  # fmt: skip
+# Modules whose names are not in the table of JAX's documented names.
+MORE_MODULES = [
+    "weft.ad", "weft.api_util", "weft.dlpack", "weft.experimental.jet", "weft.experimental.ode",
+    "weft.experimental.rnn", "weft.experimental.shard_map", "weft.extend.core", "weft.extend.random",
+    "weft.inspect", "weft.interpreters.ad", "weft.interpreters.batching", "weft.interpreters.mlir",
+    "weft.interpreters.partial_eval", "weft.pjrt", "weft.ref", "weft.typing",
+]  # fmt: skip
 LEAST_WRITTEN = "There is no description yet."
 
 
 def public_modules() -> list[str]:
-    names = {*unbuilt.FUNCTIONS, *unbuilt.CLASSES, *OWN}
+    names = {*unbuilt.FUNCTIONS, *unbuilt.CLASSES, *MORE_MODULES}
     return sorted(names, key=lambda name: (name.count(".") > 0, name))
 
 
 def public_names(module: str) -> list[str]:
-    """The names of a module, primitives and modules aside."""
+    """The functions and classes of a module; primitives and modules aside."""
     loaded = importlib.import_module(module)
-    listed = {*unbuilt.FUNCTIONS.get(module, "").split(), *unbuilt.CLASSES.get(module, "").split(), *OWN.get(module, [])}
-    own = vars(loaded).get("__all__", [])
-    listed |= {name for name in own if is_ours(getattr(loaded, name, None))}
-    return sorted((name for name in listed if not name.startswith("_")), key=str.lower)
+    listed = {*unbuilt.FUNCTIONS.get(module, "").split(), *unbuilt.CLASSES.get(module, "").split()}
+    listed |= {name for name in stated_names(loaded) if is_ours(getattr(loaded, name, None))}
+    shown = (name for name in listed if not name.startswith("_") and not name.endswith("_p"))
+    return sorted(shown, key=lambda name: (name.lower(), name))
+
+
+def stated_names(module: Any) -> list[str]:
+    """What a module says is in it: __all__, what is defined in it, or, of a module that only gathers names, all."""
+    names = vars(module)
+    if module is weft:
+        return [*weft._NAMES.modules, *weft.config.CONTEXTS, "inspect", "jit", "make_jaxpr", "threads", "Array"]
+    if "__all__" in names:
+        return list(names["__all__"])
+    own = [name for name, value in names.items() if getattr(value, "__module__", None) == module.__name__]
+    facade = "__dir__" in names or not [name for name in own if not name.startswith("_")]
+    return dir(module) if facade else own
+
+
+def constants(module: str) -> list[str]:
+    """Types of elements, constants and objects that are indexed: what __all__ has beside functions and classes."""
+    loaded = importlib.import_module(module)
+    rest = set(vars(loaded).get("__all__", ())) - set(public_names(module)) - {"annotations"}
+    rest = {name for name in rest if not name.startswith("_") and not name.endswith("_p")}
+    return sorted(name for name in rest if not inspect.ismodule(getattr(loaded, name)))
 
 
 def is_ours(value: Any) -> bool:
@@ -100,18 +125,30 @@ def prose(lines: list[str]) -> str:
 
 
 def entry(module: str, name: str, value: Any) -> str:
-    kind = "class" if isinstance(value, type) else "function" if callable(value) else "data"
-    head = name + (signature_of(value) if kind == "function" else "")
-    doc = inspect.getdoc(value) if kind != "data" else None
-    if value is None or (isinstance(value, type) and doc == inspect.getdoc(value.__base__)):
-        doc = None
+    kind = "class" if isinstance(value, type) else "function"
+    head = name + (signature_of(value) if kind == "function" or is_made_by_hand(value) else "")
+    doc = inspect.getdoc(value)
+    if isinstance(value, np.dtype | np.generic) or not callable(value):
+        kind, head, doc = "data", name, f"The {type(value).__name__} of this name."
+    if isinstance(value, type):
+        doc = None if doc == inspect.getdoc(value.__base__) else doc
+        doc = doc if is_ours(value) else f"The same as ``{value.__module__}.{value.__name__}``."
     return f"::::{{py:{kind}}} {head}\n:canonical: {module}.{name}\n\n{in_markdown(doc or LEAST_WRITTEN)}\n::::\n"
+
+
+def is_made_by_hand(value: type) -> bool:
+    """Whether users call the class: not an error, not an enumeration, with an ``__init__`` or ``__new__`` in Python."""
+    makers = (getattr(value, "__init__", None), getattr(value, "__new__", None))
+    return not issubclass(value, BaseException | enum.Enum) and any(inspect.isfunction(maker) for maker in makers)
 
 
 def page(module: str, built: dict[str, Any]) -> str:
     summary = (inspect.getdoc(importlib.import_module(module)) or "").partition("\n\n")[0]
     entries = [entry(module, name, value) for name, value in built.items()]
-    return "\n".join([f"# {module}\n", prose(summary.splitlines()) + "\n", f"```{{py:currentmodule}} {module}\n```\n", *entries])
+    if others := constants(module):
+        entries.append("## Types and constants\n\n" + ", ".join(f"`{name}`" for name in others) + "\n")
+    head = [f"# {module}\n", prose(summary.splitlines()) + "\n", f"```{{py:currentmodule}} {module}\n```\n"]
+    return "\n".join([*head, *entries])
 
 
 def lookup(module: str) -> Iterator[tuple[str, Any]]:
@@ -130,15 +167,17 @@ def write(folder: Path) -> None:
         missing[module] = sorted(set(names) - set(built))
         if built:
             pages[module] = page(module, built)
-    listed = "\n".join(f"- **{module}**: {', '.join(f'`{n}`' for n in names)}" for module, names in missing.items() if names)
+    listed = "\n".join(
+        f"- **{module}**: {', '.join(f'`{name}`' for name in names)}" for module, names in missing.items() if names
+    )
     pages["not_built"] = (
         "# Names that are not built\n\nThese names of JAX exist, so that programs that mention them can be imported. "
         f"Using one raises `NotImplementedError`.\n\n{listed}\n"
     )
     toctree = "\n".join(pages)
     pages["index"] = (
-        f"# API reference\n\nEvery public name, with its signature and docstring, for weft {weft.__version__}. The meaning "
-        "and the order of arguments are JAX's.\n\n"
+        f"# API reference\n\nEvery public name with its signature and docstring, for weft {weft.__version__}. "
+        "The meaning and the order of arguments are JAX's.\n\n"
         f"```{{toctree}}\n:maxdepth: 1\n\n{toctree}\n```\n"
     )
     for name, text in pages.items():

@@ -1,4 +1,4 @@
-"""Sphinx's settings for the site that ``make docs`` builds from this folder; the API reference is written on the way."""
+"""Sphinx's settings for the site that ``make docs`` builds from this folder; they write the API reference too."""
 
 from __future__ import annotations
 
@@ -23,25 +23,30 @@ html_theme = "furo"
 html_title = f"weft {version}"
 html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
-html_show_sphinx = False
-maximum_signature_line_length = 80
+html_show_sphinx = html_show_copyright = False
+maximum_signature_line_length = 110
 toc_object_entries_show_parents = "hide"
 nitpicky = True
 
-# Guides that lie outside of this folder, and the pages that include them.
-OUTSIDE = {"../benchmarks/NOTES.md": "benchmarks.md", "../CONTRIBUTING.md": "contributing.md"}
+# Guides that lie outside of this folder, by the pages that show them.
+OUTSIDE = {"benchmarks/NOTES.md": "benchmarks.md", "CONTRIBUTING.md": "contributing.md"}
 
 
 def resolve_links(app: Any, docname: str, source: list[str]) -> None:
-    """A link that leaves this folder becomes the page that includes its file, or plain text where there is none."""
+    """A link that leaves this folder becomes the page that shows its file, or plain text where there is none."""
+    root, up = DOCS.parent, "../" * docname.count("/")
+    text = source[0]
+    if docname == "contributing":  # CONTRIBUTING.md stands in the root, so its links begin there
+        text = re.sub(r"\]\((?=[a-z]+/|[A-Z]+\.md)", "](../", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+        text = text.replace("](../docs/", "](")
 
     def replaced(match: re.Match[str]) -> str:
-        page = OUTSIDE.get(match[2])
-        if page is None:
-            return f"`{match[2].removeprefix('../')}`"
-        return f"[{match[1]}]({'../' * docname.count('/')}{page})"
+        target = match[2].removeprefix("../")
+        if target in OUTSIDE:
+            return f"[{match[1]}]({up}{OUTSIDE[target]})"
+        return f"`{target}`" if (root / target).exists() else match[0]
 
-    source[0] = re.sub(r"\[([^\]]*)\]\((\.\./(?:benchmarks|tests|weft|CONTRIBUTING)[^)#]*)\)", replaced, source[0])
+    source[0] = re.sub(r"\[([^\]]*)\]\((\.\./[^)#\s]*)\)", replaced, text)
 
 
 def setup(app: Any) -> None:

@@ -1,8 +1,8 @@
 """Runs the programs of the site's pages: ``python docs/run_pages.py [--update] [pages]``.
 
-The ``python`` blocks of a page are one program, run in order. A ``text`` block right after one says what the block prints,
-or, as ``NameOfError: message``, what it raises; ``...`` stands for anything. A text block of one ``?`` is filled in by
-``--update``. All pages run in one process, each with names of its own.
+The ``python`` blocks of a page are one program, run in order. A ``text`` block right after one says what the block
+prints, or, as ``NameOfError: message``, what it raises; ``...`` stands for anything. A text block of one ``?`` is
+filled in by ``--update``. All pages run in one process, each with names of its own.
 """
 
 from __future__ import annotations
