@@ -80,7 +80,8 @@ def signature_of(value: Any) -> str:
     except (TypeError, ValueError):
         return "(...)"
     parameters = [shown_parameter(p) for p in signature.parameters.values()]
-    return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+    text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+    return "" if isinstance(value, type) and text in ("(*args, **kwargs)", "(*_, **__)") else text
 
 
 class Shown:
@@ -133,7 +134,34 @@ def entry(module: str, name: str, value: Any) -> str:
     if isinstance(value, type):
         doc = None if doc == inspect.getdoc(value.__base__) else doc
         doc = doc if is_ours(value) else f"The same as ``{value.__module__}.{value.__name__}``."
-    return f"::::{{py:{kind}}} {head}\n:canonical: {module}.{name}\n\n{in_markdown(doc or LEAST_WRITTEN)}\n::::\n"
+    body = in_markdown(doc or LEAST_WRITTEN) + (members(value) if isinstance(value, type) else "")
+    return f"::::{{py:{kind}}} {head}\n:canonical: {module}.{name}\n\n{body}\n::::\n"
+
+
+def members(value: type) -> str:
+    """The methods and properties of a class of weft that have a description, a line for each."""
+    if not is_ours(value) or issubclass(value, BaseException | enum.Enum):
+        return ""
+    concrete = type(weft.numpy.ones(())) if value is weft.Array else value  # Array stands for tracers too
+    for name in dir(concrete):
+        getattr(concrete, name, None)  # methods that load their module take their place
+    found = {name: member for base in reversed(concrete.__mro__) for name, member in vars(base).items()}
+    lines, plain = [], []
+    for name, member in sorted(found.items()):
+        doc = (inspect.getdoc(member) or "").partition("\n\n")[0]
+        code = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        native = value is weft.Array and not inspect.isfunction(code)
+        if name.startswith("_") or not (native or str(getattr(code, "__module__", "")).startswith("weft")):
+            continue
+        if not doc:
+            plain.append(f"`{name}`")
+            continue
+        called = signature_of(code) if inspect.isfunction(code) and not isinstance(member, property) else ""
+        called = re.sub(r"^\((?:self|cls|array|arr|a|x|mesh)(?:, /)?(?:, |(?=\)))", "(", called)
+        lines.append(f"- `{name}{called}`: " + prose(doc.splitlines()).replace("\n", "\n  "))
+    if plain and value is weft.Array:
+        lines.append(f"- as the functions of `weft.numpy`: {', '.join(plain)}")
+    return "\n\n" + "\n".join(lines) if lines else ""
 
 
 def is_made_by_hand(value: type) -> bool:
@@ -177,7 +205,8 @@ def write(folder: Path) -> None:
     toctree = "\n".join(pages)
     pages["index"] = (
         f"# API reference\n\nEvery public name with its signature and docstring, for weft {weft.__version__}. "
-        "The meaning and the order of arguments are JAX's.\n\n"
+        "The meaning and the order of arguments are JAX's. Examples use names as they stand in their module, "
+        "`jnp` for `weft.numpy` and `np` for NumPy.\n\n"
         f"```{{toctree}}\n:maxdepth: 1\n\n{toctree}\n```\n"
     )
     for name, text in pages.items():
