@@ -160,7 +160,7 @@ def members(value: type) -> str:
         called = re.sub(r"^\((?:self|cls|array|arr|a|x|mesh)(?:, /)?(?:, |(?=\)))", "(", called)
         lines.append(f"- `{name}{called}`: " + prose(doc.splitlines()).replace("\n", "\n  "))
     if plain and value is weft.Array:
-        lines.append(f"- as the functions of `weft.numpy`: {', '.join(plain)}")
+        lines.append(f"- as in NumPy and JAX: {', '.join(plain)}")
     return "\n\n" + "\n".join(lines) if lines else ""
 
 
