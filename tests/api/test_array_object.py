@@ -262,14 +262,21 @@ class Elsewhere(weft.sharding.Sharding):
 
 @pytest.mark.parametrize("name", PLACED)
 def test_placement_elsewhere_is_refused(name: str) -> None:
-    for keyword in ("device",) * (name not in ONLY_SHARDING) + ("out_sharding",) * (name not in ONLY_DEVICE):
-        for where in (None, weft.devices()[0], weft.sharding.SingleDeviceSharding(weft.devices()[0])):
-            PLACED[name](**{keyword: where})
+    one = weft.sharding.SingleDeviceSharding(weft.devices()[0])
+    if name not in ONLY_SHARDING:
+        for where in (None, weft.devices()[0], one):
+            PLACED[name](device=where)
         for where in ("tpu", "cpu", 3):
-            with pytest.raises(ValueError, match=f"{keyword} is None, a device"):
-                PLACED[name](**{keyword: where})
-        with pytest.raises(NotImplementedError, match="one device"):
-            PLACED[name](**{keyword: Elsewhere()})
+            with pytest.raises(ValueError, match="device is None, a device"):
+                PLACED[name](device=where)
+    if name not in ONLY_DEVICE:
+        for where in (None, one):
+            PLACED[name](out_sharding=where)
+        for where in ("tpu", 3, weft.devices()[0]):
+            with pytest.raises(TypeError, match="only supports instances of `NamedSharding`"):
+                PLACED[name](out_sharding=where)
+    with pytest.raises(NotImplementedError, match="concrete sharding"):
+        PLACED[name](**{"out_sharding" if name in ONLY_SHARDING else "device": Elsewhere()})
 
 
 def test_live_arrays() -> None:

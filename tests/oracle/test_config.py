@@ -30,7 +30,7 @@ def test_defaults_are_those_of_jax():
             assert config.OPTIONS[short].default == value, name
 
 
-@pytest.mark.parametrize("name", ["num_cpu_devices", "jax_cuda_visible_devices"])
+@pytest.mark.parametrize("name", ["rocm_visible_devices", "jax_cuda_visible_devices"])
 def test_options_of_absent_parts(name):
     with pytest.raises(NotImplementedError, match=name):
         config.update(name, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import weft
 import weft.lax as lax
 import weft.numpy as jnp
 from weft import stablehlo
+from weft.operations.linalg.qr import factored
 
 pytest.importorskip("jaxlib", reason="StableHLO is run by jaxlib")
 
@@ -96,6 +98,38 @@ def test_entries_whose_squares_are_no_numbers(complex: bool) -> None:
 
 
 def test_what_has_no_program_says_so() -> None:
-    for function in (jnp.linalg.eigvals, lax.linalg.hessenberg, lambda a: lax.linalg.qr(a, pivoting=True)):
+    for function in (jnp.linalg.eigvals, lax.linalg.schur, lax.linalg.tridiagonal):
         with pytest.raises(NotImplementedError, match=r"at .*test_decompositions\.py:\d+.*cannot be written as"):
             stablehlo.module_text(weft.make_jaxpr(lambda a, function=function: function(a))(matrix(3, 3)))
+
+
+@pytest.mark.parametrize("complex", [False, True])
+def test_as_weft_itself(complex: bool) -> None:
+    """Factors and solutions that LAPACK's conventions make unique."""
+    square, tall, wide = (matrix(*shape, complex=complex) for shape in ((2, 4, 4), (5, 3), (3, 5)))
+    reflectors = [np.asarray(x) for x in factored(tall)]
+    zeros, ones = np.zeros(3, square.dtype), np.ones(3, square.dtype)
+    batch = [matrix(2, 4, complex=complex) for _ in range(3)]
+    cases: list[tuple[Any, list[np.ndarray]]] = [
+        (lambda a: tuple(lax.linalg.hessenberg(a)), [square]),
+        (lambda a: tuple(lax.linalg.hessenberg(a)), [square[0, :1, :1]]),
+        (lambda a: lax.linalg.qr(a, pivoting=True), [tall]),
+        (lambda a: lax.linalg.qr(a, pivoting=True, full_matrices=False), [wide]),
+    ]
+    for left, transpose in ((True, False), (True, True), (False, False), (False, True)):
+        product = functools.partial(lax.linalg.ormqr, left=left, transpose=transpose)
+        cases.append((product, [*reflectors, matrix(*((5, 2) if left else (2, 5)), complex=complex)]))
+    for perturb in (False, True):
+        solve = functools.partial(lax.linalg.tridiagonal_solve, perturb_singular=perturb)
+        cases.append((solve, [*batch, matrix(2, 4, 3, complex=complex)]))
+        cases += [(solve, [x] * 3 + [wide]) for x in (zeros, ones)]
+    if not complex:
+        upper = np.triu(square[0]) + 3 * np.eye(4, dtype=np.float32)
+        cases += [(lax.linalg.cholesky_update, [upper, w]) for w in (square[1, 0], np.zeros(4, np.float32))]
+    results = running.together([f for f, _ in cases], [args for _, args in cases])
+    for (function, args), found in zip(cases, results, strict=True):
+        for x, y in zip(found, weft.tree.leaves(function(*args)), strict=True):
+            expected = np.asarray(y)
+            scale = max(1, np.nanmax(np.abs(expected), initial=0))
+            assert x.dtype == expected.dtype
+            near(x / scale, expected / scale)

@@ -181,7 +181,11 @@ def _places(program: Program, sizes: Sequence[int]) -> dict[int, int | None] | N
         if not symbols.known(variable):
             return None
         for symbol, extent in zip(symbols.symbols(variable), variable.aval.shape, strict=True):
-            if symbol != UNIT and places.setdefault(symbol, numbers[extent]) != numbers[extent]:
+            if symbol == UNIT:
+                continue
+            if extent not in numbers:  # the types of the call are not those of the program: float0
+                return None
+            if places.setdefault(symbol, numbers[extent]) != numbers[extent]:
                 return None
     return places
 

@@ -204,7 +204,8 @@ def compile_options(device: Any) -> bytes:
     ids = _bytes_field(1, _varint(device.id))
     assignment = _number_field(1, 1) + _number_field(2, 1) + _bytes_field(3, ids)
     build = _bytes_field(3, _number_field(4, 1) + _number_field(5, 1) + _bytes_field(9, assignment))
-    if device.client.native.platform != "cpu":
+    backend = device.client  # None for a device that is only described
+    if (device.platform if backend is None else backend.native.platform) != "cpu":
         return build
     # XLA's CPU backends of 2025 and before otherwise let max and min lose a NaN in their second operand
     is_false = _bytes_field(2, _number_field(2, 0))

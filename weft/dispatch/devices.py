@@ -268,7 +268,7 @@ def as_device(target: Any) -> Device | None:
     return found.device_list[0] if isinstance(found, Sharding) else found
 
 
-def placed(make: Callable[[], Any], *, device: Any = None, out_sharding: Any = None) -> Any:
+def placed(make: Callable[[], Any], device: Any = None, out_sharding: Any = None) -> Any:
     """What ``make()`` gives, on the device or with the sharding that an argument of this name asks for."""
     if device is not None and out_sharding is not None:
         raise ValueError(f"Only one of `device` or `out_sharding` can be set. Got {device=} and {out_sharding=}")

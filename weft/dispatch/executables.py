@@ -7,6 +7,7 @@ for a signature. Equal programs share machine code in the compiler; constants of
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -113,6 +114,21 @@ def parameters(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Pa
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated
     return Parameters(ClosedJaxpr(jaxpr), tuple(hidden), kept, kept_donated, flags)
+
+
+def where_results_lie(trace: Trace, place: Any) -> Any:
+    """The place of all results of a call that runs at ``place``, or a tuple with that of each."""
+    if type(place) is not int or names_shardings(trace.closed.jaxpr):
+        return lazy.sharded_calls.places_of_results(trace, place)
+    return place
+
+
+def names_shardings(jaxpr: Any) -> bool:
+    """Whether equations of a program name shardings, or ask for those of values."""
+    if "weft.dispatch.shardings" in sys.modules and lazy.sharded_calls.constraints(jaxpr):
+        return True
+    shown = sys.modules.get("weft.dispatch.shown_shardings")
+    return shown is not None and shown.inspects(jaxpr)
 
 
 def bound(

@@ -75,15 +75,11 @@ def jit(
     if flags & _NO_FUNCTION or type(fun) is staticmethod or not callable(fun):
         check_callable(fun)
     placed = device is not None or backend is not None or compiler_options is not None
-    lying = None
-    if in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED:
-        lying = _given(device, backend, in_shardings, out_shardings)
-    if placed:
-        _check_placement(device, backend, compiler_options)
+    lying = _given(device, backend, in_shardings, out_shardings)
+    place = _place(device, backend, compiler_options) if placed else 0
     roles = signature.NO_ROLES
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
         roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    place = _place(device, backend) if placed else 0
     required = donate is not None and _is_required(donate, roles)
     is_plain = roles is signature.NO_ROLES and not keep_unused and not place and lying is None
     plain = INLINED if inline else PLAIN
@@ -156,6 +152,8 @@ def check_callable(fun: Any) -> None:
 
 def _given(device: Any, backend: Any, ins: Any, outs: Any) -> Any:
     """What the user gave as in_shardings and out_shardings, checked; None if that says nothing."""
+    if ins is _UNSPECIFIED and outs is _UNSPECIFIED:
+        return None
     for name, value in (("in_shardings", ins), ("out_shardings", outs)):
         if value is not _UNSPECIFIED and (device is not None or backend is not None):
             raise ValueError(f"If backend or device is specified on jit, then {name} should not be specified.")
@@ -171,8 +169,9 @@ def _check_placement(device: Any, backend: Any, compiler_options: Any) -> None:
     executables.ignore_compiler_options(compiler_options)
 
 
-def _place(device: Any, backend: str | None) -> int:
+def _place(device: Any, backend: str | None, compiler_options: Any) -> int:
     """Where the user wants the function to run, committed; 0 if they did not say."""
+    _check_placement(device, backend, compiler_options)
     if backend is not None:
         return devices.devices(backend)[0].number << 1 | 1
     target = devices.as_target(device)

@@ -9,7 +9,6 @@ State is changed only after the last step that can fail, so that an exception le
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
 import weakref
@@ -517,9 +516,7 @@ class JitState:
         code = (donated if any(donated) else (), keep, place) if place else (donated if any(donated) else (), keep)
         found = trace.calls.get(code)
         if found is None:
-            where = place
-            if type(place) is not int or names_shardings(trace.closed.jaxpr):
-                where = lazy.sharded_calls.places_of_results(trace, place)
+            where = executables.where_results_lie(trace, place)
             found = trace.calls[code] = executables.bind(trace, donated, keep, self.is_own(), where)
             self._count(found.program, trace.name)
         if self.options.required:
@@ -548,14 +545,6 @@ class JitState:
             spent[stage] = spent.get(stage, 0.0) + elapsed_ms
         before = self.kernels
         self.kernels = (before[0] + kernels[0], before[1] + kernels[1], before[2] + kernels[2])
-
-
-def names_shardings(jaxpr: Any) -> bool:
-    """Whether equations of a program name shardings, or ask for those of values."""
-    if "weft.dispatch.shardings" in sys.modules and lazy.sharded_calls.constraints(jaxpr):
-        return True
-    shown = sys.modules.get("weft.dispatch.shown_shardings")
-    return shown is not None and shown.inspects(jaxpr)
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:

@@ -208,12 +208,20 @@ def _typed(array: Any, target: Any) -> Any:
     return array if aval is array.aval else runtime.array_alias(array, aval)
 
 
-def lent(array: Any, device: Any) -> Any:
-    """An Array on a plugin's device on the memory of one of the host; None if the device takes no such memory."""
-    if not isinstance(device, devices.Device | devices.Sharding):
-        return None
-    place = devices.place_on(device)
-    return runtime.array_lent(array, place) if devices.is_remote(place) else None
+def moved_or_lent(array: Any, device: Any, copy: bool | None) -> Any:
+    """A new Array of the host on ``device``: on the same memory where its plugin takes that and ``copy`` lets it.
+
+    ValueError if ``copy`` is false and it must be copied.
+    """
+    if not copy and isinstance(device, devices.Device | devices.Sharding):
+        place = devices.place_on(device)
+        found = runtime.array_lent(array, place) if devices.is_remote(place) else None
+        if found is not None:
+            return found
+    moved = devices.placed(lambda: array, device=device)
+    if copy is False and devices.is_remote(moved.place):
+        raise ValueError(f"[from_dlpack] copy=False, but the array can only be copied to {moved.device}")
+    return moved
 
 
 def device_get(x: Any) -> Any:

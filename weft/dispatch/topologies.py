@@ -200,7 +200,7 @@ def _compile(closed: ClosedJaxpr, device: TopologyDevice, name: str, donated: tu
     text = device_programs.written_for(closed, device, name, (False,) * len(consts) + donated)
     written = time.perf_counter()
     program = TopologyProgram(name, closed, text, device)
-    options = device_programs.compile_options(device.id)
+    options = device_programs.compile_options(device)
     program.native = device.topology.native.compile(text.encode(), options)
     program.consts = device_programs.arrays_of(consts)
     program.milliseconds = {"stablehlo": (written - start) * 1e3, "plugin": (time.perf_counter() - written) * 1e3}

@@ -19,7 +19,7 @@ from weft.compiler.plan import Planner
 from weft.core import kinds, source_info
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.store import PROGRAMS, TRACES
-from weft.loops import costs
+from weft.loops.costs import nanoseconds
 
 Line = tuple[str, int]  # file, number
 UNKNOWN: Line = ("", 0)
@@ -107,7 +107,7 @@ def _costs(entry: Any) -> tuple[float, float, float]:
     """(bytes, operations, nanoseconds on one thread), estimated."""
     if isinstance(entry, steps.Run):
         low = entry.lowered
-        return bytes_moved(low), low.points * operations_per_point(low), low.points * costs.nanoseconds(low.nest)
+        return bytes_moved(low), low.points * operations_per_point(low), low.points * nanoseconds(low.nest)
     if isinstance(entry, steps.Chain):
         return _sum([_costs(run) for run in entry.runs])
     if isinstance(entry, steps.FusedEpilogue):
@@ -124,9 +124,9 @@ def _costs(entry: Any) -> tuple[float, float, float]:
     return 0.0, 0.0, 0.0
 
 
-def _sum(parts: list[tuple[float, float, float]]) -> tuple[float, float, float]:
-    nbytes, operations, nanoseconds = zip(*parts, strict=True)
-    return sum(nbytes), sum(operations), sum(nanoseconds)
+def _sum(costs: list[tuple[float, float, float]]) -> tuple[float, float, float]:
+    nbytes, operations, estimates = zip(*costs, strict=True)
+    return sum(nbytes), sum(operations), sum(estimates)
 
 
 _ITEMSIZE = {"f": 4, "d": 8, "F": 8, "D": 16, "e": 2, "E": 2}

@@ -125,6 +125,7 @@ def _real_mlir(fullname: str) -> importlib.machinery.ModuleSpec | None:
     if root is None or root.submodule_search_locations is None:
         return None
     places = list(root.submodule_search_locations)
+    found = None
     for depth in range(2, fullname.count(".") + 2):  # a package of packages: each says where its own modules are
         found = importlib.machinery.PathFinder.find_spec(".".join(fullname.split(".")[:depth]), places)
         if found is None:

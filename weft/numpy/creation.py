@@ -587,19 +587,10 @@ def fromfile(*args: Any, **kwargs: Any) -> Any:
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array on the memory of another library's array; do not write to it afterwards unless ``copy`` is true.
 
-    ``device``: where it shall be. What cannot lie there on the other's memory is copied, or with ``copy=False`` raises
-    ValueError.
+    ``device``: where it shall be. What must be copied to get there raises ValueError with ``copy=False``.
 
     >>> from_dlpack(np.ones(2, np.float32)).tolist()
     [1.0, 1.0]
     """
-    if device is not None:
-        made = runtime.from_dlpack(x, copy=copy)
-        lent = None if copy else placement.lent(made, device)
-        if lent is not None:
-            return lent
-        moved = devices.placed(lambda: made, device=device)
-        if copy is False and devices.is_remote(moved.place):
-            raise ValueError(f"[from_dlpack] copy=False, but the array can only be copied to {moved.device}")
-        return moved
-    return runtime.from_dlpack(x, copy=copy)
+    made = runtime.from_dlpack(x, copy=copy)
+    return made if device is None else placement.moved_or_lent(made, device, copy)

@@ -116,35 +116,87 @@ def pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
 # -- QR ---------------------------------------------------------------------------------------------------------------
 
 
-def geqrf(a: Array, *, pivoting: bool) -> tuple[Array, Array]:
-    """(r in the upper triangle and the reflectors below, their factors), as LAPACK's geqrf."""
-    if pivoting:
-        raise NotImplementedError("QR with pivoting")
+def _reflector(x: Array, p: Array, rows: Array) -> tuple[Array, Array, Array]:
+    """(v, tau, x with beta at p and v below) of the reflector, 1 at p, that takes x from row p on to beta."""
+    jnp = _np()
+    dtype = get_aval(x).dtype
+    alpha, below = x[p], rows > p
+    rest = jnp.where(below, _square(x), 0).sum()
+    imaginary = lax.imag(alpha) if dtype.kind == "c" else jnp.zeros_like(rest)
+    none = (rest == 0) & (imaginary == 0)
+    norm = lax.sqrt(_square(alpha) + rest)
+    beta = jnp.where(_real(alpha) >= 0, -norm, norm)
+    safe = jnp.where(none, 1, beta)
+    tau = jnp.where(none, 0, (safe - alpha) / safe).astype(dtype)
+    scale = jnp.where(none, 1, alpha - safe)
+    v = jnp.where(below, jnp.where(none, 0, x / scale), jnp.where(rows == p, 1, 0)).astype(dtype)
+    kept = jnp.where(below, v, jnp.where(rows == p, jnp.where(none, alpha, beta).astype(dtype), x))
+    return v, tau, kept
+
+
+def geqrf(a: Array, *, pivoting: bool) -> tuple[Array, ...]:
+    """(r in the upper triangle and the reflectors below, their factors), as LAPACK's geqrf.
+
+    With pivoting also the columns in their order: the longest of those that are left comes next, as in geqp3.
+    """
     jnp = _np()
     m, n = a.shape
     rows, columns, count = jnp.arange(m), jnp.arange(n), min(m, n)
     largest = _largest(a)
     a = _scaled(operator.truediv, a, largest)
 
+    def step(j: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        a, taus, order = state
+        if pivoting:
+            lengths = jnp.where(rows[:, None] >= j, _square(a), 0).sum(0)
+            longest = lax.argmax(jnp.where(columns >= j, lengths, -1), 0, np.int32)
+            a, order = _swapped(a.T, j, longest).T, _swapped(order, j, longest)
+        v, tau, kept = _reflector(_column(a, j), j, rows)
+        a = a - _conj(tau) * v[:, None] * jnp.where(columns >= j, (_conj(v)[:, None] * a).sum(0), 0)[None, :]
+        return _with_column(a, j, kept), taus.at[j].set(tau), order
+
+    start = (a, jnp.zeros(count, a.dtype), columns.astype(np.int32))
+    a, taus, order = lax.fori_loop(0, count, step, start)
+    made = jnp.where(rows[:, None] <= columns[None, :], _scaled(operator.mul, a, largest), a)
+    return (made, taus, order) if pivoting else (made, taus)
+
+
+def hessenberg(a: Array) -> tuple[Array, Array]:
+    """(h on and above the first subdiagonal and the reflectors below, their factors), as LAPACK's gehrd."""
+    jnp = _np()
+    n = a.shape[0]
+    if n < 2:
+        return a, jnp.zeros(0, a.dtype)
+    rows = jnp.arange(n)
+    largest = _largest(a)
+    a = _scaled(operator.truediv, a, largest)
+
     def step(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         a, taus = state
-        x = _column(a, j)
-        alpha, below = x[j], rows > j
-        rest = jnp.where(below, _square(x), 0).sum()
-        imaginary = lax.imag(alpha) if get_aval(a).dtype.kind == "c" else jnp.zeros_like(rest)
-        none = (rest == 0) & (imaginary == 0)
-        norm = lax.sqrt(_square(alpha) + rest)
-        beta = jnp.where(_real(alpha) >= 0, -norm, norm)
-        safe = jnp.where(none, 1, beta)
-        tau = jnp.where(none, 0, (safe - alpha) / safe).astype(a.dtype)
-        scale = jnp.where(none, 1, alpha - safe)
-        v = jnp.where(below, jnp.where(none, 0, x / scale), jnp.where(rows == j, 1, 0)).astype(a.dtype)
-        a = a - _conj(tau) * v[:, None] * jnp.where(columns >= j, (_conj(v)[:, None] * a).sum(0), 0)[None, :]
-        kept = jnp.where(below, v, jnp.where(rows == j, jnp.where(none, alpha, beta).astype(a.dtype), _column(a, j)))
+        v, tau, kept = _reflector(_column(a, j), j + 1, rows)
+        later = rows > j
+        a = a - jnp.where(later[None, :], tau * (a * v[None, :]).sum(1)[:, None] * _conj(v)[None, :], 0)
+        a = a - jnp.where(later[None, :], _conj(tau) * v[:, None] * (_conj(v)[:, None] * a).sum(0)[None, :], 0)
         return _with_column(a, j, kept), taus.at[j].set(tau)
 
-    a, taus = lax.fori_loop(0, count, step, (a, jnp.zeros(count, a.dtype)))
-    return jnp.where(rows[:, None] <= columns[None, :], _scaled(operator.mul, a, largest), a), taus
+    a, taus = lax.fori_loop(0, n - 1, step, (a, jnp.zeros(n - 1, a.dtype)))
+    return jnp.where(rows[:, None] <= rows[None, :] + 1, _scaled(operator.mul, a, largest), a), taus
+
+
+def ormqr(a: Array, taus: Array, c: Array, *, left: bool, transpose: bool) -> Array:
+    """q c, c q, or with the adjoint of q, for the q of reflectors below the diagonal of a."""
+    if not left:
+        return _conj(ormqr(a, taus, _conj(c.T), left=True, transpose=not transpose).T)
+    jnp = _np()
+    rows, count = jnp.arange(a.shape[0]), taus.shape[0]
+
+    def step(i: Array, c: Array) -> Array:
+        j = i if transpose else count - 1 - i
+        v = jnp.where(rows > j, _column(a, j), jnp.where(rows == j, 1, 0)).astype(a.dtype)
+        tau = _conj(taus[j]) if transpose else taus[j]
+        return c - tau * v[:, None] * (_conj(v)[:, None] * c).sum(0)[None, :]
+
+    return lax.fori_loop(0, count, step, c)
 
 
 def householder_product(a: Array, taus: Array) -> Array:
@@ -161,13 +213,90 @@ def householder_product(a: Array, taus: Array) -> Array:
     return lax.fori_loop(0, count, step, jnp.eye(m, n, dtype=a.dtype))
 
 
-def qr(a: Array, *, pivoting: bool, full_matrices: bool, use_magma: Any = None) -> tuple[Array, Array]:
+def qr(a: Array, *, pivoting: bool, full_matrices: bool, use_magma: Any = None) -> tuple[Array, ...]:
     jnp = _np()
     m, n = a.shape
-    made, taus = geqrf(a, pivoting=pivoting)
+    made, taus, *order = geqrf(a, pivoting=pivoting)
     k = m if full_matrices else min(m, n)
     padded = jnp.concatenate([made, jnp.zeros((m, max(0, k - n)), a.dtype)], 1)[:, :k]
-    return householder_product(padded, taus), jnp.triu(made[:k])
+    return householder_product(padded, taus), jnp.triu(made[:k]), *order
+
+
+# -- systems of equations, and updates --------------------------------------------------------------------------------
+
+
+def cholesky_update(r: Array, w: Array) -> Array:
+    """The upper r1 with r1' r1 = r' r + w w', by Givens rotations."""
+    jnp = _np()
+    columns = jnp.arange(r.shape[0])
+
+    def step(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        r, w = state
+        x, y, row = r[k, k], w[k], r[k]
+        scale = lax.max(abs(x), abs(y))
+        a, b = x / jnp.where(y == 0, 1, scale), y / jnp.where(y == 0, 1, scale)
+        length = jnp.where(y == 0, 1, lax.sqrt(a * a + b * b))
+        c, s = jnp.where(y == 0, 1, a / length), jnp.where(y == 0, 0, -b / length)
+        changed = jnp.where(columns >= k, c * row - s * w, row)
+        return lax.dynamic_update_index_in_dim(r, changed, k, 0), jnp.where(columns > k, c * w + s * row, w)
+
+    return lax.fori_loop(0, r.shape[0], step, (r, w))[0]
+
+
+def tridiagonal_solve(dl: Array, d: Array, du: Array, b: Array, *, perturb_singular: bool) -> Array:
+    """Elimination with partial pivoting (LAPACK's gtsv); with ``perturb_singular`` by the pivots of lagtf and lagts."""
+    jnp = _np()
+    n = d.shape[0]
+    real = np.finfo(d.dtype)
+    place = jnp.arange(n)
+    dl, du = jnp.where(place == 0, 0, dl).astype(d.dtype), jnp.where(place == n - 1, 0, du).astype(d.dtype)
+    zero = jnp.zeros_like(d)
+    rows = jnp.stack([d, du, zero], 1)  # of U: its diagonal and the two above
+
+    def size(x: Array) -> Array:
+        return abs(x) if perturb_singular or get_aval(x).dtype.kind != "c" else _one_norm(x)
+
+    def step(i: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        rows, x, scale = state
+        row, under = rows[i], jnp.stack([dl[i + 1], d[i + 1], du[i + 1]])
+        below_scale = size(under).sum()
+        if perturb_singular:
+            own = jnp.where(row[0] == 0, 0, size(row[0]) / scale)
+            swaps = (under[0] != 0) & (size(under[0]) / jnp.where(under[0] == 0, 1, below_scale) > own)
+        else:
+            swaps = size(under[0]) > size(row[0])
+        top, low = jnp.where(swaps, under, row), jnp.where(swaps, row, under)
+        first, second = jnp.where(swaps, x[i + 1], x[i]), jnp.where(swaps, x[i], x[i + 1])
+        factor = jnp.where(low[0] == 0, 0, low[0] / top[0]).astype(d.dtype)
+        rest = jnp.where(low[0] == 0, low, low - factor * top)  # which keeps the sign of a zero
+        rows = rows.at[i].set(top).at[i + 1].set(jnp.stack([rest[1], rest[2], jnp.zeros_like(rest[0])]))
+        x = x.at[i].set(first).at[i + 1].set(second - factor * first)
+        return rows, x, jnp.where(swaps, scale, below_scale)
+
+    rows, x, _ = lax.fori_loop(0, n - 1, step, (rows, b, size(rows[0]).sum()))
+    least = lax.max(size(rows).max() * real.eps, jnp.zeros((), real.dtype) + real.tiny)
+
+    def moved(pivot: Array, wanted: Array) -> Array:
+        def overflows(state: tuple[Array, Array]) -> Array:
+            own = size(state[0])
+            return (own < 1) & ((own == 0) | (wanted * real.tiny > own))
+
+        start = jnp.copysign(least, _real(pivot))
+        return lax.while_loop(overflows, lambda s: (s[0] + s[1], s[1] * 2), (pivot, start))[0]
+
+    def back(k: Array, x: Array) -> Array:
+        i = n - 1 - k
+        after = [jnp.where(i + m < n, rows[i, m], 0) * x[lax.min(i + m, i * 0 + n - 1)] for m in (1, 2)]
+        rest = x[i] - after[0] - after[1]
+        pivot = moved(rows[i, 0], size(rest).max()) if perturb_singular else rows[i, 0]
+        return x.at[i].set(rest / pivot)
+
+    x = lax.fori_loop(0, n, back, x)
+    return x if perturb_singular else jnp.where((rows[:, 0] == 0).any(), np.nan, x).astype(b.dtype)
+
+
+def _one_norm(x: Array) -> Array:
+    return abs(lax.real(x)) + abs(lax.imag(x))
 
 
 # -- rotations --------------------------------------------------------------------------------------------------------
@@ -254,7 +383,7 @@ def svd(
     if not compute_uv:
         return (sorted_values,)
     # the columns of b are orthogonal: r is diagonal up to rounding, and q has a full set of columns
-    u, r = qr(b[:, order], pivoting=False, full_matrices=full_matrices)
+    u, r, *_ = qr(b[:, order], pivoting=False, full_matrices=full_matrices)
     diagonal = jnp.diagonal(r)
     size = lax.sqrt(_square(diagonal))
     sign = jnp.where(size == 0, 1, diagonal / jnp.where(size == 0, 1, size)).astype(a.dtype)
@@ -268,6 +397,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {  # with the 
     "geqrf": (geqrf, (2,)),
     "householder_product": (householder_product, (2, 1)),
     "qr": (qr, (2,)),
+    "hessenberg": (hessenberg, (2,)),
+    "ormqr": (ormqr, (2, 1, 2)),
+    "cholesky_update": (cholesky_update, (2, 1)),
+    "tridiagonal_solve": (tridiagonal_solve, (1, 1, 1, 2)),
     "eigh": (eigh, (2,)),
     "svd": (svd, (2,)),
 }
@@ -275,7 +408,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {  # with the 
 
 def program(name: str, params: dict[str, Any], rank: int) -> Callable[..., Any] | None:
     """The function for operands whose first has this rank, with batch dimensions in front; None if there is none."""
-    if name not in PROGRAMS or params.get("pivoting"):
+    if name not in PROGRAMS:
         return None
     function, ranks = PROGRAMS[name]
     mapped: Callable[..., Any] = functools.partial(function, **params)
