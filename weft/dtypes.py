@@ -88,6 +88,7 @@ class ExtendedDType:
 
 
 def is_extended(dtype: Any) -> bool:
+    """Whether a dtype is one that NumPy has no elements of, such as that of random keys."""
     return isinstance(dtype, ExtendedDType)
 
 

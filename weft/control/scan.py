@@ -68,13 +68,13 @@ def element_aval(aval: Any, length: int) -> Any:
     """The type of one element along the leading axis; None if there is no axis of that length."""
     if not aval.shape or aval.shape[0] != length:
         return None
-    if aval.explicit_sharding is not None:
+    if getattr(aval, "explicit_sharding", None) is not None:  # a reference has none
         return lazy.explicit.without_dimension(aval, 0)
     return aval.update(shape=aval.shape[1:])
 
 
 def stacked_aval(aval: Any, length: int) -> Any:
-    if aval.explicit_sharding is not None:
+    if getattr(aval, "explicit_sharding", None) is not None:  # a reference has none
         return lazy.explicit.with_dimension(aval, 0, length)
     return aval.update(shape=(length, *aval.shape))
 

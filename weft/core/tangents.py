@@ -110,6 +110,7 @@ class Undefined:
 
 
 def is_undefined(value: Any) -> bool:
+    """Whether an operand of a transposition is one that the function is linear in, and so has no value."""
     return type(value) is Undefined
 
 

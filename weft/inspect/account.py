@@ -162,8 +162,9 @@ def weight_of(equation: JaxprEqn) -> float:
 def programs_by_executable() -> dict[Any, Program]:
     """The compiled programs of this process that are still kept, by their Executable, with those that they run."""
     found: dict[Any, Program] = {}
-    waiting = list(PROGRAMS.entries.values())
-    for trace in list(TRACES.entries.values()):
+    # copies, made in one step: the collector may drop entries while they are looked at
+    waiting = list(PROGRAMS.entries.copy().values())
+    for trace in TRACES.entries.copy().values():
         waiting += [compiled.program for compiled in list(getattr(trace, "calls", {}).values())]
     while waiting:
         program = waiting.pop()
@@ -176,7 +177,7 @@ def programs_by_executable() -> dict[Any, Program]:
 def eager_executables() -> set[Any]:
     """The executables of operations outside of ``jit``: those that only functions of weft's own were traced for."""
     own: dict[Any, bool] = {}
-    for key, trace in list(TRACES.entries.items()):
+    for key, trace in TRACES.entries.copy().items():
         record = getattr(key, "who", None)
         function = record() if isinstance(record, weakref.ref) else None
         module = getattr(function, "__module__", None) or ""

@@ -247,6 +247,7 @@ def _of_program(name: str) -> DCERule:
     """The rule of a call whose parameter ``name`` is the program: dead code inside it goes too."""
 
     def rule(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+        """Which operands a call needs if of its results only the ``used`` ones do, and that call; None for none."""
         if not any(used) and not effects.keeps(eqn.effects):
             return [False] * len(eqn.invars), None
         held = eqn.params[name]

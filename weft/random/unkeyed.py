@@ -113,7 +113,7 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
     number of the dtype comes out. There is no derivative, and no ``vmap`` over the bounds. ValueError for bounds of two
     dtypes or with dimensions, and for negative sizes; TypeError for other dtypes.
 
-    >>> numbers = lax.rng_uniform(2.0, 3.0, (1000,))
+    >>> numbers = weft.lax.rng_uniform(2.0, 3.0, (1000,))
     >>> bool(numbers.min() >= 2) and bool(numbers.max() < 3)
     True
     """

@@ -185,6 +185,7 @@ class AxisEnv:
 
 
 def get_axis_env() -> AxisEnv:
+    """The named axes that are bound where it is called."""
     return AxisEnv(config.bound_axes())
 
 
