@@ -220,3 +220,19 @@ def test_threads(threads: int) -> None:
         want = np.asarray(grouped(*args))
     with weft.threads(threads):
         np.testing.assert_array_equal(np.asarray(weft.jit(grouped)(*args)), want)
+
+
+@pytest.mark.parametrize("extent", [1, 2, 8, 0])
+def test_a_broadcast_that_only_a_product_reads_leaves_no_loop(extent: int) -> None:
+    matrix = np.arange(extent * 5, dtype=np.float32).reshape(extent, 5)
+
+    def of_scalar(scalar: Any, matrix: Any) -> Any:
+        return jnp.broadcast_to(scalar / 4, (extent,)) @ matrix
+
+    def of_rows(row: Any, matrix: Any) -> Any:
+        return jnp.broadcast_to((row / 4)[:, None], (3, extent)) @ matrix
+
+    scalar, row = np.float32(6), np.arange(3, dtype=np.float32)
+    np.testing.assert_allclose(weft.jit(of_scalar)(scalar, matrix), 1.5 * matrix.sum(0), rtol=1e-6)
+    expected = np.outer(row / 4, matrix.sum(0))
+    np.testing.assert_allclose(weft.jit(of_rows)(row, matrix), expected, rtol=1e-6)

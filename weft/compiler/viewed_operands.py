@@ -249,6 +249,8 @@ def _storing(kernel: Kernel, outputs: tuple[Output, ...]) -> Kernel:
     stored = {output.node for output in outputs}
     needed = loop_kernels.reachable(kernel.nodes, stored)
     nodes = {node: operands for node, operands in kernel.nodes.items() if node in needed}
+    used = {*kernel.reduced, *[use.axis for node in needed for use in node.access]}
+    axes = tuple([axis for axis in axes if axis.key in used])  # a dropped broadcast leaves an axis that nothing has
     atoms = {node.atom for node in nodes}
     equations = tuple([e for e in kernel.equations if not atoms.isdisjoint(e.outvars)])
     return kernel.replace(axes=axes, nodes=nodes, equations=equations, outputs=outputs)
