@@ -6,7 +6,6 @@ and of the calls before it, and no argument.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 import weakref
@@ -121,8 +120,7 @@ class LateCauses:
         self.function = weakref.ref(function) if record() is function else _nobody
         self.code: CodeType | None = getattr(getattr(function, "__func__", function), "__code__", None)
         self.call, self.count, self.from_disk = key[1:], count, from_disk
-        newest = itertools.islice(reversed(record.keys), _LATEST)
-        self.latest = [known[1:] for known in newest if type(known) is TraceKey]
+        self.latest = [known[1:] for known in record.newest(_LATEST) if type(known) is TraceKey]
         self.refusal = record.refusal
         self.shares = who is not None or record.refusal is not None
         self.who = None if who is None else who.key

@@ -138,10 +138,17 @@ class FunctionRecord(weakref.ref[Any]):
         self.keys[key] = None
         TRACES.add(key, trace)
 
+    def newest(self, count: int) -> list[tuple[Any, ...]]:
+        """The keys that were stored last, newest first."""
+        while True:
+            try:
+                return list(itertools.islice(reversed(self.keys), count))
+            except RuntimeError:  # another thread has stored one meanwhile
+                continue
+
     def latest_keys(self) -> list[TraceKey]:
         """The keys of traces that exist, newest first, without calls recorded in other programs."""
-        latest = list(itertools.islice(reversed(self.keys), _LATEST_KEYS))
-        return [key for key in latest if type(key) is TraceKey and key in TRACES.entries]
+        return [key for key in self.newest(_LATEST_KEYS) if type(key) is TraceKey and key in TRACES.entries]
 
     def knows(self, key: TraceKey) -> bool:
         """Whether there is a cheap trace of a call that differs at most in sizes."""
