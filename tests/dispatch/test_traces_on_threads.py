@@ -1,4 +1,4 @@
-"""Threads that trace one function for new shapes at once: the keys that they share are looked at while others add some."""
+"""Threads that trace one function for new shapes at once: keys that they share are read while others add some."""
 
 from __future__ import annotations
 
