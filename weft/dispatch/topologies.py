@@ -71,7 +71,8 @@ class TopologyDescription:
 def get_attached_topology(platform: str | None = None) -> TopologyDescription:
     """The machine that this process runs on: the devices of a platform.
 
-    >>> weft.experimental.topologies.get_attached_topology("cpu").devices
+    >>> from weft.experimental import topologies
+    >>> topologies.get_attached_topology("cpu").devices
     [CpuDevice(id=0)]
     """
     return TopologyDescription(devices.devices(platform))
