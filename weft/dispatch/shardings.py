@@ -298,7 +298,8 @@ def create_device_mesh(
 ) -> np.ndarray:
     """The devices as an array of ``mesh_shape``, to make a Mesh of; ValueError unless it has a place for each device.
 
-    >>> weft.experimental.mesh_utils.create_device_mesh((1, 1)).shape
+    >>> from weft.experimental import mesh_utils
+    >>> mesh_utils.create_device_mesh((1, 1)).shape
     (1, 1)
     """
     array = _device_array("create_device_mesh", mesh_shape, devices)
