@@ -38,7 +38,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], d
     finally:
         for process in running:
             process.kill()
-    return tuple(pickle.loads((folder / name).read_bytes()) for name in ("weft", "jax"))  # type: ignore[return-value]
+    own, theirs = [pickle.loads((folder / name).read_bytes()) for name in ("weft", "jax")]
+    return own, theirs
 
 
 @pytest.mark.parametrize("name", shard_map_cases.CASES)
