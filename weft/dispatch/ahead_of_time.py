@@ -135,8 +135,14 @@ class Stage:
         if len(attributes) != len(trace.closed.out_avals):
             attributes = []
         return lazy.stablehlo.module_text(
-            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes
-        )
+            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes,
+            shardings=self._shardings(),
+        )  # fmt: skip
+
+    def _shardings(self) -> Any:
+        """How arguments and results lie."""
+        arguments = self._arguments
+        return lazy.submodule("weft.dispatch.lowered_shardings").of_trace(arguments.trace, arguments.place)
 
     def _program(self) -> Any:
         arguments = self._arguments

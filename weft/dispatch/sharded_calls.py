@@ -171,7 +171,7 @@ def constrained_arguments(state: Any, prepared: Any) -> list[Any]:
 
 def constrained_results(given: Given, trace: Any, outs: Sequence[Any]) -> list[Any]:
     """The results of a call that is recorded in another program, lying as ``out_shardings`` says."""
-    wanted = _given_results(trace, Lying((), _out_tree(given)))
+    wanted = given_results(trace, Lying((), _out_tree(given)))
     return [shardings.constrained(out, sharding) for out, sharding in zip(outs, wanted, strict=True)]
 
 
@@ -189,7 +189,7 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
         return place  # type: ignore[return-value] - one device
     ins, outs, named = known
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
-    _check_devices(trace, ins, outs, named)
+    check_devices(trace, ins, outs, named)
     if not everything:
         return 0
     if _mesh_of(everything) is None:
@@ -218,7 +218,7 @@ def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Shardin
         return None
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
     said = _said(trace.closed.jaxpr)
-    outs = [given or own for given, own in zip(_given_results(trace, lying), said, strict=True)]
+    outs = [given or own for given, own in zip(given_results(trace, lying), said, strict=True)]
     return ins, outs, named
 
 
@@ -273,7 +273,7 @@ def _tell(jaxpr: Jaxpr, sharding_of: Callable[[Any], Sharding]) -> None:
         sys.modules["weft.dispatch.shown_shardings"].tell(jaxpr, sharding_of)
 
 
-def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
+def given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
     if lying.outs is UNSPECIFIED:
         return [None] * len(trace.out_avals)
     found = shardings.spread(lying.outs.tree, trace.out_tree, "pjit", "out_shardings", "the function's result")
@@ -282,7 +282,7 @@ def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
     return found
 
 
-def _check_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
+def check_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
     """ValueError if a program would run on several sets of devices."""
     lists = [sharding.device_list for sharding in (*ins, *outs, *named) if sharding is not None]
     if any(each != lists[0] for each in lists):
