@@ -131,16 +131,16 @@ class Stage:
     def _stablehlo(self, debug_info: bool = False) -> str:
         trace = self._arguments.trace
         paths = (trace.closed.debug_info and trace.closed.debug_info.result_paths) or ()
-        attributes = [f'jax.result_info = "{path}"' for path in paths]
+        attributes = [f'jax.result_info = "result{path}"' for path in paths]
         if len(attributes) != len(trace.closed.out_avals):
             attributes = []
         return lazy.stablehlo.module_text(
             trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes,
-            shardings=self._shardings(),
+            shardings=self.shardings(),
         )  # fmt: skip
 
-    def _shardings(self) -> Any:
-        """How arguments and results lie."""
+    def shardings(self) -> Any:
+        """How arguments and results lie on several devices: ``lowered_shardings.LoweredShardings``."""
         arguments = self._arguments
         return lazy.submodule("weft.dispatch.lowered_shardings").of_trace(arguments.trace, arguments.place)
 

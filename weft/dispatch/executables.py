@@ -124,7 +124,10 @@ def where_results_lie(trace: Trace, place: Any) -> Any:
 
 
 def names_shardings(jaxpr: Any) -> bool:
-    """Whether equations of a program name shardings, or ask for those of values."""
+    """Whether equations of a program name shardings, ask for those of values, or call exported functions."""
+    exported = sys.modules.get("weft.dispatch.exported_values")
+    if exported is not None and exported.counts(jaxpr):
+        return True
     if "weft.dispatch.shardings" in sys.modules and lazy.sharded_calls.constraints(jaxpr):
         return True
     shown = sys.modules.get("weft.dispatch.shown_shardings")

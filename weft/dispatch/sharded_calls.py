@@ -20,7 +20,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
-from weft.dispatch import devices, jit_calls, placement, resharding, shardings, signature
+from weft.dispatch import devices, exported_values, jit_calls, placement, resharding, shardings, signature
 from weft.dispatch.function_names import function_name
 from weft.dispatch.struct import ShapeDtypeStruct
 
@@ -209,17 +209,20 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
 
 def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Sharding | None], _Lies] | None:
     """What is said of arguments, results and values inside; None if nothing lies on several devices."""
-    named = constraints(trace.closed.jaxpr)
+    jaxpr = trace.closed.jaxpr
+    named, called = constraints(jaxpr), exported_values.counts(jaxpr)
     if isinstance(place, Lying):
         lying = place
-    elif named:
+    elif named or called:
         lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
     else:
         return None
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    said = _said(trace.closed.jaxpr)
-    outs = [given or own for given, own in zip(given_results(trace, lying), said, strict=True)]
-    return ins, outs, named
+    given, said = given_results(trace, lying), _said(jaxpr)
+    if called:
+        listed = exported_values.checked(jaxpr, (*ins, *given, *named))
+        said = [exported_values.on_devices(sharding, listed) for sharding in said]
+    return ins, [one or own for one, own in zip(given, said, strict=True)], named
 
 
 def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
@@ -330,6 +333,8 @@ def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
     for eqn in jaxpr.eqns:
         if eqn.primitive.result_shardings is not None:
             said = list(eqn.primitive.result_shardings(eqn.params))
+        elif eqn.primitive is exported_values.exported_value_p:
+            said = [eqn.params["sharding"]]
         else:
             held = eqn.params.get("jaxpr") if eqn.primitive.linearize is not None else None
             said = _said(held.jaxpr) if isinstance(held, ClosedJaxpr) else []

@@ -74,6 +74,25 @@ def module_text(
       }
     }
     """
+    return text_and_count(
+        closed, name, module_name=module_name, debug_info=debug_info, argument_attributes=argument_attributes,
+        result_attributes=result_attributes, platforms=platforms, interface=interface, shardings=shardings,
+    )[0]  # fmt: skip
+
+
+def text_and_count(
+    closed: ClosedJaxpr,
+    name: str = "main",
+    *,
+    module_name: str = "jit_main",
+    debug_info: bool = False,
+    argument_attributes: Sequence[str] = (),
+    result_attributes: Sequence[str] = (),
+    platforms: Sequence[str] = ("cpu",),
+    interface: Interface | None = None,
+    shardings: LoweredShardings | None = None,
+) -> tuple[str, int]:
+    """``module_text``, and for how many devices it is."""
     module = ModuleWriter(debug_info, tuple(platforms), shardings)
     program = on_words(closed) if interface is None else closed
     shown = interface or (closed.in_avals, closed.out_avals)
@@ -91,10 +110,11 @@ def module_text(
         text = text.replace("(", f"({WHICH_PLATFORM}{', ' if program.in_avals else ''}", 1)
     is_open = any(map(types.is_open, [n for aval in closed.in_avals for n in aval.shape]))
     meshes, count = (module.meshes.text(), module.meshes.count) if module.meshes is not None else ("", 1)
-    counts = f"mhlo.num_partitions = {count or 1} : i32, mhlo.num_replicas = 1 : i32"
+    count = count or 1
+    counts = f"mhlo.num_partitions = {count} : i32, mhlo.num_replicas = 1 : i32"
     counts = f"jax.uses_shape_polymorphism = true, {counts}" if is_open else counts
     opening = f"module @{symbol(module_name)} attributes {{{counts}}} {{\n{meshes}"
-    return "".join([opening, text, *module.functions, "}\n"])
+    return "".join([opening, text, *module.functions, "}\n"]), count
 
 
 def _joined(given: Sequence[str], more: Sequence[str]) -> list[str]:

@@ -80,5 +80,6 @@ def says_something(sharding: Any) -> bool:
 ASKED: dict[str, Callable[[dict[str, Any]], Sequence[Any]]] = {
     "sharding_constraint": lambda params: [params["sharding"]],
     "reshard": lambda params: [params["dst_sharding"]],
+    "exported_value": lambda params: [params["sharding"]],
     "device_put": lambda params: params["devices"],
 }
