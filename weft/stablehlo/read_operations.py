@@ -14,7 +14,7 @@ from weft import lax, runtime
 from weft.core import avals
 from weft.core.primitive import registry
 from weft.core.trace import eval_context, trace_to_jaxpr
-from weft.stablehlo import known_extents, parser, read_lapack
+from weft.stablehlo import known_extents, parser, read_lapack, read_shards
 
 Reader = Callable[..., Any]
 
@@ -43,6 +43,7 @@ def _function(name: str) -> Reader:
 
 READERS: dict[str, Reader] = {f"stablehlo.{theirs}": _function(ours) for theirs, ours in ELEMENTWISE.items()}
 READERS |= known_extents.DYNAMIC
+READERS |= read_shards.READERS
 READERS |= {f"chlo.{theirs}": _function(ours) for theirs, ours in CLIENT.items()}
 
 
@@ -452,7 +453,7 @@ def triangular_solve(site: Any, a: Any, b: Any) -> Any:
 
 @reads("func.call")
 def call(site: Any, *operands: Any) -> Any:
-    name = site.attribute("callee").lstrip("@")
+    name = site.attribute("callee").lstrip("@").strip('"')
     if not name.startswith("weft."):
         return site.called(name)(*operands)
     primitive, *params = [word for word in name.split(".")[1:] if not word.isdigit()]
@@ -523,12 +524,7 @@ def select_and_scatter(site: Any, x: Any, source: Any, start: Any) -> Any:
     )
 
 
-@reads("sdy.sharding_constraint", "sdy.reshard")
-def sharded(site: Any, x: Any) -> Any:
-    return x
-
-
-IDENTITIES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "SPMDShardToFullShape")
+IDENTITIES = ("Sharding", "annotate_device_placement", "xla.sdy.FuncResultSharding")
 
 
 @reads("custom_call")
