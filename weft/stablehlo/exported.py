@@ -25,6 +25,7 @@ from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import module, open_extents, portable, shardy
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
+MEMORY = "device"  # the memory that shardings name
 PLATFORM = "cpu"  # what compiled programs of weft run on
 
 
@@ -304,7 +305,7 @@ def exported(
 
 
 def _without_devices(shardings: Sequence[NamedSharding | None]) -> list[NamedSharding | None]:
-    return [s if s is None else NamedSharding(s.mesh.abstract_mesh, s.spec, memory_kind=s.memory_kind) for s in shardings]
+    return [s if s is None else s.update(mesh=s.mesh.abstract_mesh, memory_kind=s.memory_kind or MEMORY) for s in shardings]
 
 
 def exported_vjp(primal: Exported) -> Exported:
