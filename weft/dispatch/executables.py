@@ -118,7 +118,9 @@ def parameters(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Pa
 def where_results_lie(trace: Trace, place: Any) -> Any:
     """The place of all results of a call that runs at ``place``, or a tuple with that of each."""
     if type(place) is not int or names_shardings(trace.closed.jaxpr):
-        return lazy.sharded_calls.places_of_results(trace, place)
+        places = lazy.sharded_calls.places_of_results(trace, place)
+        devices.check_here(places if type(places) is tuple else (places,))
+        return places
     return place
 
 

@@ -46,6 +46,10 @@ class Given:
         self._key = tuple([(tuple(leaves), tree) for leaves, tree in parts])
         self._hash = hash(self._key)
 
+    def named(self) -> list[Sharding]:
+        """The shardings among what was given."""
+        return [leaf for leaves, _ in self._key for leaf in leaves if isinstance(leaf, Sharding)]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Given) and self._key == other._key
 
@@ -88,9 +92,9 @@ def _place_of(x: Any) -> int:
     if type(x) is runtime.Array:
         return x.place if x.place & 1 else 0
     sharding = getattr(x, "sharding", None) if isinstance(x, ShapeDtypeStruct) else None
-    if sharding is None or not _has_devices(shardings.concrete(sharding, "jit")):
+    if sharding is None or not has_devices(shardings.concrete(sharding, "jit")):
         return 0
-    return devices.place_on(shardings.concrete(sharding, "jit"))
+    return devices.place_on(shardings.concrete(sharding, "jit"), described=True)
 
 
 def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
@@ -108,7 +112,7 @@ def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
                 f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: "
                 f"{sharding},\narg sharding: {devices.sharding_at(places[at])} for arg type: {text}"
             )
-        places[at] = devices.place_on(sharding)
+        places[at] = devices.place_on(sharding, described=True)
     return Lying(tuple(places), _out_tree(given))
 
 
@@ -204,7 +208,7 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
         found = _propagated(trace.closed, given[0], mesh, given[1])
         wanted = [known or other for known, other in zip(wanted, found, strict=True)]
     whole = NamedSharding(mesh, PartitionSpec())
-    return tuple([devices.place_on(sharding or whole) for sharding in wanted])
+    return tuple([devices.place_on(sharding or whole, described=True) for sharding in wanted])
 
 
 def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Sharding | None], _Lies] | None:
@@ -324,7 +328,7 @@ def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
             found += [sharding for sharding in eqn.primitive.result_shardings(eqn.params) if sharding is not None]
     for inner in subjaxprs(jaxpr):
         found += constraints(inner)
-    return tuple(dict.fromkeys([s for s in found if _has_devices(s)]))
+    return tuple(dict.fromkeys([s for s in found if has_devices(s)]))
 
 
 def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
@@ -342,7 +346,8 @@ def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
     return [known.get(atom) if isinstance(atom, Var) else None for atom in jaxpr.outvars]
 
 
-def _has_devices(sharding: Sharding) -> bool:
+def has_devices(sharding: Sharding) -> bool:
+    """Whether a sharding is over devices, not over an abstract mesh."""
     return not isinstance(sharding, NamedSharding) or hasattr(sharding.mesh, "flat_devices")
 
 

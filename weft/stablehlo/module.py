@@ -97,7 +97,7 @@ def text_and_count(
     program = on_words(closed) if interface is None else closed
     shown = interface or (closed.in_avals, closed.out_avals)
     module.reserve(name)
-    if module.meshes is not None and shardings is not None:
+    if module.meshes is not None and shardings is not None and any((*shardings.ins, *shardings.outs)):
         lies = shardings.ins, shardings.outs
         argument_attributes, result_attributes = [
             _joined(given, module.meshes.attributes(lie, [aval.ndim for aval in avals]))
