@@ -196,6 +196,9 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     check_devices(trace, ins, outs, named)
     if not everything:
         return 0
+    device = everything[0].device_list[0]
+    if len(everything[0].device_list) == 1 and not devices.is_described(everything[0]) and device.platform != "cpu":
+        return device.number << 1 | 1  # the program of one device of a plugin says nothing of shardings
     if _mesh_of(everything) is None:
         _tell(trace.closed.jaxpr, lambda variable: everything[0])
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)

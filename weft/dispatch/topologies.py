@@ -28,6 +28,9 @@ from weft.dispatch import (
 )
 from weft.dispatch.lowered_shardings import LoweredShardings
 
+_LOADED_BY_PLUGIN = (
+    "weft runs programs on one device of a plugin; serialize() gives what the plugin loads where the devices are"
+)
 _DEFAULT_PLATFORM = "tpu"  # whose machines have names; JAX takes it too
 
 
@@ -189,17 +192,18 @@ class TopologyCompiled(ahead_of_time.Compiled):
         program = self._compiled.program
         if program.count > 1:
             raise NotImplementedError(
-                f"[save] {self.fun_name} was compiled for {program.count} devices, and weft runs programs on one device "
-                "of a plugin: what the plugin loads is what serialize() gives"
+                f"[save] {self.fun_name} was compiled for {program.count} devices: {_LOADED_BY_PLUGIN}"
             )
         super().save(path)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """RuntimeError: the device is not here."""
-        device = self._compiled.program.device
+        program = self._compiled.program
+        where = f"{program.device}" if program.count == 1 else f"{program.count} devices of {program.device.topology}"
+        way = "write it to a file with save(path), and load that where such a device is, with weft.load(path)"
         raise RuntimeError(
-            f"[compile] {self.fun_name} was compiled for {device}, which is not here, and cannot be called: write it "
-            "to a file with save(path), and load that where such a device is, with weft.load(path)"
+            f"[compile] {self.fun_name} was compiled for {where}, which {'is' if program.count == 1 else 'are'} not "
+            f"here, and cannot be called: {way if program.count == 1 else _LOADED_BY_PLUGIN}"
         )
 
     __call__ = call
