@@ -175,7 +175,7 @@ def test_meshes_of_jit_of_constraints_and_of_shards(machine: Any, mesh: Any, tmp
     for text, options in machine.native.compiled:
         assert partitions(options)[0][5] == 4 and "sdy.mesh" in text
     assert "all_reduce" in machine.native.compiled[-1][0]
-    with pytest.raises(RuntimeError, match="compiled for 4 devices of .*, which are not here"):
+    with pytest.raises(RuntimeError, match=r"compiled for 4 devices of .*, which are not here"):
         compiled[0](X)
     with pytest.raises(NotImplementedError, match=r"one device of a plugin; serialize\(\) gives"):
         compiled[0].save(tmp_path / "f.weft")
@@ -190,7 +190,7 @@ def test_meshes_of_no_devices_and_of_the_host(machine: Any) -> None:
     text, options = machine.native.compiled[-1]
     assert partitions(options)[1] == [3, 5] and "all_reduce" in text
     assert compiled.input_shardings[0][0].device_list == tuple(machine.devices[:2])
-    with pytest.raises(ValueError, match="is for 8 devices, and TopologyDescription.*has 4: choose a larger one"):
+    with pytest.raises(ValueError, match=r"is for 8 devices, and TopologyDescription.*has 4: choose a larger one"):
         weft.jit(summed(AbstractMesh((8,), ("x",)))).lower(TYPE).compile(topology=machine)
     here = weft.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
     weft.jit(lambda x: x * 2, in_shardings=NamedSharding(here, P("x"))).lower(TYPE).compile(topology=machine)

@@ -15,7 +15,6 @@ import numpy as np
 
 from tests.stablehlo import shard_programs
 
-
 ALONE = ("typed", "one axis", "two meshes")
 
 
@@ -40,7 +39,9 @@ def main(library: str, folder: Path) -> None:
 
 
 def context(L: Any, name: str) -> Any:
-    return L.J.set_mesh(L.typed) if name == "typed" else L.J.sharding.use_abstract_mesh(L.J.sharding.AbstractMesh((), ()))
+    return (
+        L.J.set_mesh(L.typed) if name == "typed" else L.J.sharding.use_abstract_mesh(L.J.sharding.AbstractMesh((), ()))
+    )
 
 
 def run(L: Any, functions: dict[str, Any], arguments: dict[str, Any]) -> dict[str, list[Any]]:
@@ -58,7 +59,9 @@ def run(L: Any, functions: dict[str, Any], arguments: dict[str, Any]) -> dict[st
             results = together([arguments[name] for name in names])
         for name, result in zip(names, results, strict=True):
             leaves = L.J.tree_util.tree_leaves(result)
-            found[name] = [(np.asarray(x).astype(np.float32) if x.dtype == "bfloat16" else np.asarray(x)) for x in leaves]
+            found[name] = [
+                (np.asarray(x).astype(np.float32) if x.dtype == "bfloat16" else np.asarray(x)) for x in leaves
+            ]
     return found
 
 

@@ -198,7 +198,8 @@ PROGRAMS: dict[str, Callable[[Library], Any]] = {
 Arguments = tuple[tuple[np.ndarray, tuple[Any, ...] | None], ...]
 _X: Arguments = ((X, ("x", "y")),)
 ARGUMENTS: dict[str, Arguments] = {
-    "data parallel": ((W1, ()), (W2, ()), (X, ("x",))), "tensor parallel": ((W1, (None, "y")), (W2, ("y",)), (X, ("x",))),
+    "data parallel": ((W1, ()), (W2, ()), (X, ("x",))),
+    "tensor parallel": ((W1, (None, "y")), (W2, ("y",)), (X, ("x",))),
     "in loops": ((V, ("x",)), (X, None)), "with types": ((X, ("x",)), (W1, (None, "y"))),
     "gradient": ((W1, (None, "y")), (X, ("x",))), "one axis": ((V, ("z",)),), "random bits": ((KEY, ()),),
     "placed": ((X, ("x", "y")), (V, ("y",))), "rows": ((X, None), (V, ())),

@@ -1,4 +1,4 @@
-"""Programs over 8 virtual devices as files: JAX runs weft's, weft runs JAX's and its own, and both say the same of them.
+"""Programs over 8 virtual devices as files: JAX runs weft's, weft runs JAX's and its own; both say the same of them.
 
 weft writes its files, then one process of JAX reads these and writes its own, then weft reads all.
 """
@@ -36,7 +36,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, Found]:
         assert done.returncode == 0, done.stderr[-4000:]
     names = ("results", "written", "read", "errors")
     weft, jax = [
-        dict(zip(names, pickle.loads((folder / f"{library}.pickle").read_bytes()), strict=True))
+        Found(zip(names, pickle.loads((folder / f"{library}.pickle").read_bytes()), strict=True))
         for library in ("weft", "jax")
     ]
     return weft, jax

@@ -24,7 +24,7 @@ class LoweredShardings(NamedTuple):
     mesh: Any = None
 
     @property
-    def count(self) -> int:
+    def n_devices(self) -> int:
         """The number of devices; 0 if none are named."""
         return 0 if self.mesh is None else self.mesh.size
 
@@ -46,9 +46,7 @@ def of_trace(trace: Any, place: Any) -> LoweredShardings:
     )
 
 
-def of_parameters(
-    lies: LoweredShardings, trace: Any, place: Any, kept: Sequence[int], hidden: int
-) -> LoweredShardings:
+def of_parameters(lies: LoweredShardings, trace: Any, place: Any, kept: Sequence[int], hidden: int) -> LoweredShardings:
     """The same for a program that reads these arguments after captured values; what nobody said is chosen, too.
 
     Captured values and arguments of which nothing is said are whole on each device; results lie as weft finds it.
@@ -57,7 +55,9 @@ def of_parameters(
         return lies._replace(ins=(*[None] * hidden, *[lies.ins[k] for k in kept]))
     whole = NamedSharding(lies.mesh, PartitionSpec())
     places = sharded_calls.places_of_results(trace, place)
-    found = (None,) * len(lies.outs) if type(places) is int else [_named(devices.sharding_at(each)) for each in places]
+    found: Sequence[NamedSharding | None] = (None,) * len(lies.outs)
+    if isinstance(places, tuple):
+        found = [_named(devices.sharding_at(each)) for each in places]
     outs = [own or given or whole for own, given in zip(lies.outs, found, strict=True)]
     return LoweredShardings((*[whole] * hidden, *[lies.ins[k] or whole for k in kept]), tuple(outs), lies.mesh)
 

@@ -220,13 +220,13 @@ def compile_for(
     if trace.closed is None:
         raise NotImplementedError(f"[compile] {trace.name} came from the cache on disk without its program")
     parts = executables.parameters(trace, donated, arguments.state.options.keep_unused)
-    if not lies.count:
+    if not lies.n_devices:
         placement.check_target(parts.closed.jaxpr, targets[0], trace.name)
     closed, consts = device_programs.with_constants_as_arguments(parts.closed)
     hidden = len(closed.jaxpr.invars) - len(parts.kept)
     donations = (False,) * len(consts) + parts.flags
     start, device = time.perf_counter(), targets[0]
-    if not lies.count:
+    if not lies.n_devices:
         lies = _over_described(closed, targets, trace, donations, lies)
     made = lowered_shardings.of_parameters(lies, trace, arguments.place, parts.kept, hidden)
     text, count = device_programs.written_for(closed, device, trace.name, donations, made)
@@ -247,12 +247,17 @@ def compile_for(
 def _check_count(name: str, targets: Sequence[TopologyDevice], count: int) -> None:
     if count > len(targets):
         raise ValueError(
-            f"[compile] {name} is for {count} devices, and {targets[0].topology} has {len(targets)}: choose a larger one"
+            f"[compile] {name} is for {count} devices, and {targets[0].topology} has {len(targets)}: choose a larger "
+            "one"
         )
 
 
 def _over_described(
-    closed: ClosedJaxpr, targets: Sequence[TopologyDevice], trace: Any, donations: tuple[bool, ...], lies: LoweredShardings
+    closed: ClosedJaxpr,
+    targets: Sequence[TopologyDevice],
+    trace: Any,
+    donations: tuple[bool, ...],
+    lies: LoweredShardings,
 ) -> LoweredShardings:
     """The shardings of a program that names abstract meshes alone: arguments and results are whole on each device."""
     _, count = device_programs.written_for(closed, targets[0], trace.name, donations, LoweredShardings((), ()))

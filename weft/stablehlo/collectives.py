@@ -66,7 +66,10 @@ def _region(
     outer = module.by_hand
     axes = shards.axes if outer is None else shards.axes | outer.axes
     listed = []
-    for specs, ranks in ((shards.in_specs, [x.ndim for x in operands]), (shards.out_specs, [len(r[0]) for r in results])):
+    for specs, ranks in (
+        (shards.in_specs, [x.ndim for x in operands]),
+        (shards.out_specs, [len(r[0]) for r in results]),
+    ):
         each = [meshes.short(mesh, PartitionSpec(*s), rank, axes) for s, rank in zip(specs, ranks, strict=True)]
         listed.append(f"#sdy.sharding_per_value<[{', '.join(each)}]>")
     names = ", ".join([quoted(name) for name in mesh.axis_names if name in shards.axes])

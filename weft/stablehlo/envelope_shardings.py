@@ -57,7 +57,9 @@ def _sharding(sharding: NamedSharding, meshes: list[AbstractMesh]) -> Table:
     partial = [sorted(map(str, axes)) for axes in (spec.reduced, spec.unreduced)]
     mesh = sharding.mesh.abstract_mesh
     number = Scalar(meshes.index(mesh), "I")
-    return Table({0: _mesh(mesh), 1: Table({0: entries, 1: partial[0], 2: partial[1]}), 2: sharding.memory_kind, 3: number})
+    return Table(
+        {0: _mesh(mesh), 1: Table({0: entries, 1: partial[0], 2: partial[1]}), 2: sharding.memory_kind, 3: number}
+    )
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from weft.autodiff.derivatives import vjp as vjp_of
 from weft.core import avals as avals_module
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from weft.core.tangents import tangent_aval
 from weft.core.shardings import NamedSharding
+from weft.core.tangents import tangent_aval
 from weft.dispatch import exported_values, struct, symbolic_dims
 from weft.dispatch import jit as jit_module
 from weft.dispatch.ahead_of_time import tree_differences
@@ -305,7 +305,9 @@ def exported(
 
 
 def _without_devices(shardings: Sequence[NamedSharding | None]) -> list[NamedSharding | None]:
-    return [s if s is None else s.update(mesh=s.mesh.abstract_mesh, memory_kind=s.memory_kind or MEMORY) for s in shardings]
+    return [
+        s if s is None else s.update(mesh=s.mesh.abstract_mesh, memory_kind=s.memory_kind or MEMORY) for s in shardings
+    ]
 
 
 def exported_vjp(primal: Exported) -> Exported:

@@ -164,7 +164,7 @@ class ModuleWriter:
     ) -> None:
         self.functions: list[str] = []
         self.platforms = platforms
-        self.meshes = None if shardings is None else shardy.Meshes(shardings.count)
+        self.meshes = None if shardings is None else shardy.Meshes(shardings.n_devices)
         self.by_hand: collectives.ByHand | None = None
         self.debug_info = debug_info
         self._names: set[str] = set()

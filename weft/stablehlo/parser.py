@@ -49,7 +49,7 @@ class Module(NamedTuple):
     functions: dict[str, Block]
     meshes: dict[str, str]
     lies: dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]
-    count: int
+    n_devices: int
 
 
 _SPACE = re.compile(r"(?:\s|//[^\n]*)*")

@@ -56,7 +56,7 @@ def _word(text: str) -> str:
 
 def shardings_of(text: str, meshes: dict[str, AbstractMesh | None]) -> list[NamedSharding | None]:
     """The shardings in a text; None for one that names parts of axes, or no axes."""
-    return [_sharding(*found, meshes) for found in _SHARDING.findall(text)]
+    return [_sharding(symbol, entries, meshes) for symbol, entries in _SHARDING.findall(text)]
 
 
 def _sharding(symbol: str, entries: str, meshes: dict[str, AbstractMesh | None]) -> NamedSharding | None:
@@ -96,9 +96,7 @@ def constraint(site: Any, x: Any) -> Any:
 def manual_computation(site: Any, *operands: Any) -> list[Any]:
     """``sdy.manual_computation`` as ``shard_map``."""
     reading = site.reading
-    ins, outs = [
-        shardings_of(site.attribute(name) or "", reading.meshes) for name in ("in_shardings", "out_shardings")
-    ]
+    ins, outs = [shardings_of(site.attribute(name) or "", reading.meshes) for name in ("in_shardings", "out_shardings")]
     axes = frozenset(map(_word, re.findall(_STRING, site.attribute("manual_axes") or "")))
     outer = reading.by_hand
     mesh = _mesh_of(axes, [*ins, *outs], reading, outer)
@@ -132,8 +130,9 @@ def _plain(aval: Any) -> Any:
     return runtime.ShapedArray(aval.shape, aval.dtype)
 
 
-def _along(sharding: NamedSharding, axes: frozenset[str]) -> PartitionSpec:
+def _along(sharding: NamedSharding | None, axes: frozenset[str]) -> PartitionSpec:
     """What a sharding says of the axes that are mapped; the others are left to the outside."""
+    assert sharding is not None  # else it has no mesh
     return PartitionSpec(*[
         tuple([name for name in names_of(entry) if name in axes]) or None for entry in sharding.spec.partitions
     ])  # fmt: skip
@@ -288,7 +287,7 @@ def collective_broadcast(site: Any, x: Any) -> Any:
 
 def partition_id(site: Any) -> Any:
     """The number of the device: its place in the mesh."""
-    if site.reading.by_hand is None and site.reading.count == 1:
+    if site.reading.by_hand is None and site.reading.n_devices == 1:
         return np.uint32(0)
     mesh, axes = _here(site)
     if not axes.issuperset(mesh.axis_names):

@@ -79,9 +79,7 @@ def _program(text: str, name: str, platforms: Sequence[str], shapes: Sequence[tu
 
 def _constrained(values: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     """Arguments or results that lie as the attributes of a function say."""
-    return [
-        read_shards.constrained(x, sharding) for x, sharding in itertools.zip_longest(values, given[: len(values)])
-    ]
+    return [read_shards.constrained(x, sharding) for x, sharding in itertools.zip_longest(values, given[: len(values)])]
 
 
 class Reading:
@@ -90,7 +88,7 @@ class Reading:
     def __init__(self, module: Module) -> None:
         self.functions = module.functions
         self.meshes = {name: read_shards.mesh_of(text) for name, text in module.meshes.items()}
-        self.count = module.count
+        self.n_devices = module.n_devices
         self.by_hand: read_shards.ByHand | None = None
 
     def sharding(self, attributes: dict[str, str]) -> Any:
