@@ -86,7 +86,7 @@ def collectives(L: Library) -> Any:
             lax.psum_scatter(lax.all_gather(x, BOTH), BOTH)[None], lax.ppermute(x, "x", [(0, 1), (1, 2), (2, 0)])[None],
             lax.ppermute(x, BOTH, [(k, (k + 3) % 8) for k in range(8)])[None], lax.pshuffle(x, "y", [1, 0])[None],
             lax.psum(index, "y")[None], lax.axis_index(BOTH)[None], index[None], lax.psum(x > 0, "x")[None],
-            lax.psum(x.astype(L.np.bfloat16), "x")[None],
+            lax.psum(x.astype(L.np.bfloat16), "x")[None], lax.psum(x * 1j, "y")[None],
         )  # fmt: skip
 
     return L.mapped(f, L.P("x", "y"), L.P(BOTH), check_vma=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft import runtime
 from weft._base.record import NamedTuple
 from weft.compiler import expansions
 from weft.core import axis_names, kinds
@@ -126,17 +127,23 @@ def _combination(writer: FunctionWriter, name: str, dtype: np.dtype) -> str:
 def reduced(name: str) -> Writer:
     """A reduction over devices (and over dimensions, if there are numbers among its axes)."""
 
+    def along(writer: FunctionWriter, eqn: JaxprEqn, x: Tensor, aval: Any, positions: tuple[int, ...]) -> Tensor:
+        params = {"axes": positions, "axis_index_groups": None}
+        (made,) = writer.program(expansions.traced(lambda x: eqn.primitive.kind.expand(x, **params), [aval]), [x])
+        return made
+
     def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
         axes = eqn.params["axes"]
         names = [axis for axis in axes if not isinstance(axis, int)]
         positions = tuple([axis for axis in axes if isinstance(axis, int)])
         (x,) = operands
         if positions:
-            params = {"axes": positions, "axis_index_groups": None}
-            program = expansions.traced(lambda x: eqn.primitive.kind.expand(x, **params), [eqn.invars[0].aval])
-            (x,) = writer.program(program, [x])
+            x = along(writer, eqn, x, eqn.invars[0].aval, positions)
         if not names:
             return [x]
+        if name != "add" and x.dtype.kind == "c":  # XLA has no order of complex numbers
+            every = _gathered(writer, eqn, x, 0, False, names)
+            return [along(writer, eqn, every, runtime.ShapedArray(every.shape, every.dtype), (0,))]
         given, _ = _groups(writer, eqn, names)
         region = _combination(writer, name, x.dtype)
         return [writer.text.op("all_reduce", [x], x.shape, x.dtype, f"{given}, use_global_device_ids", [region])]
@@ -147,12 +154,14 @@ def reduced(name: str) -> Writer:
 def all_gather(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     (x,), params = operands, eqn.params
     place = params["all_gather_dimension"]
-    return [_gathered(writer, eqn, x, place, params["tiled"])]
+    return [_gathered(writer, eqn, x, place, params["tiled"], axis_names.as_tuple(params["axis_name"]))]
 
 
-def _gathered(writer: FunctionWriter, eqn: JaxprEqn, x: Tensor, place: int, tiled: bool) -> Tensor:
+def _gathered(
+    writer: FunctionWriter, eqn: JaxprEqn, x: Tensor, place: int, tiled: bool, names: Sequence[Any]
+) -> Tensor:
     text = writer.text
-    given, count = _groups(writer, eqn, axis_names.as_tuple(eqn.params["axis_name"]))
+    given, count = _groups(writer, eqn, names)
     if not tiled:
         x = text.reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
     sizes = (*x.shape[:place], x.shape[place] * count, *x.shape[place + 1 :])
@@ -188,7 +197,7 @@ def ppermute(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
 def pbroadcast(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """All values are gathered, and one is taken: not every device has a message for it."""
     (x,), source = operands, eqn.params["source"]
-    every = _gathered(writer, eqn, x, 0, False)
+    every = _gathered(writer, eqn, x, 0, False, axis_names.as_tuple(eqn.params["axis_name"]))
     return [writer.text.reshape(writer.text.cut(every, 0, source, source + 1), x.shape)]
 
 

@@ -15,7 +15,7 @@ from weft.autodiff.derivatives import vjp as vjp_of
 from weft.core import avals as avals_module
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from weft.core.shardings import NamedSharding
+from weft.core.shardings import IndivisibleError, NamedSharding
 from weft.core.tangents import tangent_aval
 from weft.dispatch import exported_values, struct, symbolic_dims
 from weft.dispatch import jit as jit_module
@@ -253,7 +253,13 @@ def open_export(
         args, kwargs = runtime.tree_unflatten(tree, list(specs))
         return fun_jit.trace(*args, **kwargs)
 
-    traces = [trace([symbolic_dims.placed(leaf, sizes) for leaf in leaves]) for sizes in points]
+    try:
+        traces = [trace([symbolic_dims.placed(leaf, sizes) for leaf in leaves]) for sizes in points]
+    except IndivisibleError as error:
+        raise InconclusiveDimensionOperation(
+            f"[export] an unknown size need not be a multiple of the number of devices along which it is cut: export "
+            f"for a multiple of it, such as 8*b ({error})"
+        ) from None
     if any(other.out_tree != traces[0].out_tree for other in traces):
         raise InconclusiveDimensionOperation("[export] the structure of the result depends on an unknown size")
     fit = open_extents.Fit(names, points)
