@@ -17,11 +17,15 @@ from weft.dispatch.sharded_calls import Lying
 
 
 class LoweredShardings(NamedTuple):
-    """What is said of arguments and results; without a mesh of devices there may still be abstract ones inside."""
+    """What is said of arguments and results; without a mesh of devices there may still be abstract ones inside.
+
+    ``is_for_host``: for no devices of a plugin, so that the program may call what the host's processor has.
+    """
 
     ins: tuple[NamedSharding | None, ...]
     outs: tuple[NamedSharding | None, ...]
     mesh: Any = None
+    is_for_host: bool = True
 
     @property
     def n_devices(self) -> int:
@@ -52,14 +56,14 @@ def of_parameters(lies: LoweredShardings, trace: Any, place: Any, kept: Sequence
     Captured values and arguments of which nothing is said are whole on each device; results lie as weft finds it.
     """
     if lies.mesh is None:
-        return lies._replace(ins=(*[None] * hidden, *[lies.ins[k] for k in kept]))
+        return lies._replace(ins=(*[None] * hidden, *[lies.ins[k] for k in kept]), is_for_host=False)
     whole = NamedSharding(lies.mesh, PartitionSpec())
     places = sharded_calls.places_of_results(trace, place)
     found: Sequence[NamedSharding | None] = (None,) * len(lies.outs)
     if isinstance(places, tuple):
         found = [_named(devices.sharding_at(each)) for each in places]
     outs = [own or given or whole for own, given in zip(lies.outs, found, strict=True)]
-    return LoweredShardings((*[whole] * hidden, *[lies.ins[k] or whole for k in kept]), tuple(outs), lies.mesh)
+    return LoweredShardings((*[whole] * hidden, *[lies.ins[k] or whole for k in kept]), tuple(outs), lies.mesh, False)
 
 
 def lying(ins: Sequence[NamedSharding | None], mesh: Any) -> Lying:

@@ -30,6 +30,7 @@ from weft.stablehlo import (
     control,
     decompositions,
     elementwise,
+    lapack,
     movement,
     portable,
     products,
@@ -155,6 +156,7 @@ def symbol(name: str) -> str:
 class ModuleWriter:
     """The functions of a module; a program that is called twice is one function.
 
+    ``calls_lapack``: what StableHLO has no form for may call LAPACK, which compilers for the CPU bring.
     ``meshes``: those that shardings name; None for a module that says nothing of shardings. ``by_hand``: where what is
     being written is part of a program of shards.
     """
@@ -166,6 +168,7 @@ class ModuleWriter:
         self.platforms = platforms
         self.meshes = None if shardings is None else shardy.Meshes(shardings.n_devices)
         self.by_hand: collectives.ByHand | None = None
+        self.calls_lapack = shardings is not None and shardings.is_for_host and platforms == ("cpu",)
         self.debug_info = debug_info
         self._names: set[str] = set()
         self._known: dict[Any, tuple[str, Any]] = {}
@@ -405,7 +408,10 @@ def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor])
         return [writer.text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in results]
     function = decompositions.program(eqn.primitive.name, eqn.params, operands[0].ndim)
     if function is None:
-        raise not_written(eqn)
+        call = lapack.find(eqn) if writer.module.calls_lapack and not writer.text.sizes else None
+        if call is None:
+            raise not_written(eqn)
+        return call(writer.text, eqn, operands[0])
     avals = [v.aval for v in eqn.invars]
     found = writer.program(on_words(expansions.traced(function, avals)), operands)
     return [writer.text.convert(x, dtype) for x, (_, dtype) in zip(found, results, strict=True)]

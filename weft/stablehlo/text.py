@@ -71,14 +71,16 @@ class Text:
         attributes: str = "",
         regions: Sequence[str] = (),
         dialect: str = "stablehlo",
+        discardable: str = "",
     ) -> list[Tensor]:
-        """Write an operation and return its results."""
+        """Write an operation and return its results; ``discardable``: attributes that are not the operation's own."""
         listed = ", ".join([x.name for x in operands])
         inputs = ", ".join([x.type for x in operands])
         outputs = ", ".join([types.tensor(*result) for result in results])
         inner = f" ({', '.join(regions)})" if regions else ""
         given = f" <{{{attributes}}}>" if attributes else ""
-        end = f'"{dialect}.{name}"({listed}){given}{inner} : ({inputs}) -> '
+        more = f" {{{discardable}}}" if discardable else ""
+        end = f'"{dialect}.{name}"({listed}){given}{inner}{more} : ({inputs}) -> '
         end += outputs if len(results) == 1 else f"({outputs})"
         if not results:
             self.lines.append(end + self.where)
