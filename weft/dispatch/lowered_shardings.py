@@ -38,7 +38,8 @@ def of_trace(trace: Any, place: Any) -> LoweredShardings:
     said, types = [_by_type(aval) for aval in trace.closed.in_avals], [_by_type(aval) for aval in trace.out_avals]
     known = sharded_calls.known_shardings(trace, place)
     if known is None:
-        return LoweredShardings(tuple(said), tuple(types))
+        is_for_host = type(place) is not int or not devices.is_remote(place)
+        return LoweredShardings(tuple(said), tuple(types), is_for_host=is_for_host)
     given_ins, given_outs, named = known
     sharded_calls.check_devices(trace, given_ins, given_outs, named)
     outs = sharded_calls.given_results(trace, place) if isinstance(place, Lying) else [None] * len(types)

@@ -260,7 +260,9 @@ def _over_described(
     lies: LoweredShardings,
 ) -> LoweredShardings:
     """The shardings of a program that names abstract meshes alone: arguments and results are whole on each device."""
-    _, count = device_programs.written_for(closed, targets[0], trace.name, donations, LoweredShardings((), (), is_for_host=False))
+    _, count = device_programs.written_for(
+        closed, targets[0], trace.name, donations, LoweredShardings((), (), is_for_host=False)
+    )
     _check_count(trace.name, targets, count)
     if count == 1:
         return lies

@@ -298,6 +298,24 @@ class Parser:
         return Module(functions, meshes, self._lies, integer(attributes.get("mhlo.num_partitions"), 1))
 
 
+def needed(block: Block, name: str) -> set[str]:
+    """The values of a block, and of those around it, from which a value is made, with itself."""
+    made = {result: op for op in block.operations for result in op.results}
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        each = waiting.pop().partition("#")[0]
+        if each not in found:
+            found.add(each)
+            waiting += made[each].operands if each in made else []
+    return found
+
+
+def reached(block: Block, name: str) -> set[str]:
+    """The arguments of a block from which a value is made."""
+    return needed(block, name) & {argument for argument, _ in block.arguments}
+
+
 def tensor_type(text: str) -> Type:
     """The extents and dtype of ``tensor<2x3xf32>``."""
     found = re.fullmatch(r"tensor<((?:[\d?]+x)*)(.+?)(?:,.*)?>", text, re.DOTALL)

@@ -28,6 +28,7 @@ from weft.stablehlo.collectives import groups_of
 
 _LOADED = shard_derivatives  # imported for the rules that it defines
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_MESH = re.compile(rf"#sdy\.mesh<\[(?:{_STRING}=\d+(?:, )?)*\]>")
 _SHARDING = re.compile(rf"<@({_STRING}|[\w.$-]+), \[((?:[^\[\]\"]|{_STRING})*)\]")
 _ENTRY = re.compile(rf"\{{((?:[^{{}}\"]|{_STRING})*)\}}")
 
@@ -44,7 +45,7 @@ class ByHand(NamedTuple):
 
 def mesh_of(text: str) -> AbstractMesh | None:
     """The mesh of ``#sdy.mesh<["x"=4, "y"=2]>``; None for one whose devices are in another order."""
-    if "device_ids" in text:
+    if _MESH.fullmatch(text) is None:
         return None
     found = re.findall(rf"({_STRING})=(\d+)", text)
     return AbstractMesh([int(size) for _, size in found], [_word(name) for name, _ in found])

@@ -15,7 +15,7 @@ import numpy as np
 from weft import config, runtime
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.trace import trace_to_jaxpr
-from weft.stablehlo import known_extents, read_operations, read_shards
+from weft.stablehlo import known_extents, parser, read_operations, read_shards
 from weft.stablehlo.parser import Block, Module, Operation, Parser
 
 Environment = dict[str, Any]
@@ -142,6 +142,21 @@ class Site:
     def called(self, name: str) -> Callable[..., list[Any]]:
         block = self.reading.functions[name]
         return lambda *values: self.reading.run(block, values, {})
+
+    def of_one(self, place: int, count: int) -> Site:
+        """The same for one of several arrays: its region combines their elements by themselves.
+
+        NotImplementedError if what it makes of one array's elements depends on another's.
+        """
+        block = self.operation.regions[0]
+        own = [block.arguments[place], block.arguments[count + place]]
+        result = block.operations[-1].operands[place]
+        if not parser.reached(block, result) <= {name for name, _ in own}:
+            raise NotImplementedError(f"[stablehlo] {self.operation.name} of several arrays whose elements are mixed")
+        made = parser.needed(block, result)
+        kept = [op for op in block.operations[:-1] if set(op.results) & made]
+        region = Block(own, [*kept, block.operations[-1]._replace(operands=[result])])
+        return Site(self.reading, self.operation._replace(regions=[region]), self.env)
 
     def single(self, number: int = 0) -> str:
         """The name of the one operation by which a region combines its arguments in order; '' if it is no such region.
