@@ -97,7 +97,7 @@ def test_damaged_text_is_a_value_error() -> None:
 
 def sharded_text() -> tuple[str, np.ndarray]:
     """A program of shards of eight devices, after a constraint, as text in short form."""
-    mesh = weft.sharding.AbstractMesh((4, 2), ("x", "y\"z"))
+    mesh = weft.sharding.AbstractMesh((4, 2), ("x", 'y"z'))
     spec = weft.P("x", 'y"z')
 
     def messages(x: Any) -> Any:
