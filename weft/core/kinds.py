@@ -30,6 +30,7 @@ class Elementwise(Record):
     reference: Callable[..., Any]  # reference(*numpy_arrays, **params) -> numpy array
     cost: float = 1.0  # estimate of vector instructions per vector of lanes; guides fusion and threading
     chooses: bool = False  # selects between two operands by its first operand, a boolean
+    wraps: Any = None  # an Elementwise on the same operands: whether the exact integer does not fit in the result
     waits: bool = False  # occupies one execution unit for long (roots): some vectors are computed without that unit
 
 

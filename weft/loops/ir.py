@@ -7,7 +7,7 @@ Grammar (everything a compiled function may do):
     edges     once per row:             for every index of the parallel dimensions before the one with the lanes
     phases    once per parallel point:  before (statements), then a loop over the reduced dimensions that runs body
                                         and feeds reductions, whose results the next phase may use
-    statement Load | Store | LoadAt | Update | RowLoad | RowStore | Param | IndexOf | Apply | Scan
+    statement Load | Store | LoadAt | Update | RowLoad | RowStore | Param | IndexOf | Apply | Scan | Guard
 
 A nest contains no sizes: extents, run-time strides and scalar literals are parameters, so that one machine code works
 for every shape. Values are numbered; each is defined once, before its uses. Index arithmetic is int64, in elements. A
@@ -111,6 +111,16 @@ class Update(Record):
     new: int
 
 
+class Guard(Record):
+    """operand = 1 (a byte, the same at all points) if ``value``, a boolean, is true; else nothing is written.
+
+    The operand has role "in" and no strides: points and threads may all write it, and all write the same.
+    """
+
+    operand: int
+    value: int
+
+
 class RowStore(Record):
     """Store a body value for a later phase in row buffer ``row``: scratch memory with one slot per reduced index."""
 
@@ -162,14 +172,14 @@ class Scan(Record):
     dtypes: tuple[np.dtype, ...]
 
 
-Statement = Load | Store | LoadAt | Update | RowStore | RowLoad | Param | IndexOf | Apply | Scan
+Statement = Load | Store | LoadAt | Update | RowStore | RowLoad | Param | IndexOf | Apply | Scan | Guard
 
 
 def arguments(statement: Statement) -> tuple[int, ...]:
     """The values a statement uses."""
     if isinstance(statement, Apply | Scan):
         return statement.args
-    if isinstance(statement, Store | RowStore):
+    if isinstance(statement, Store | RowStore | Guard):
         return (statement.value,)
     if isinstance(statement, LoadAt):
         return (statement.offset,) if statement.inside is None else (statement.offset, statement.inside)
@@ -216,7 +226,7 @@ class Phase(Record):
 
 def operands(statements: Iterable[Statement]) -> list[int]:
     """The operands that statements access."""
-    return sorted({s.operand for s in statements if isinstance(s, Load | Store | LoadAt | Update)})
+    return sorted({s.operand for s in statements if isinstance(s, Load | Store | LoadAt | Update | Guard)})
 
 
 def used(phase: Phase) -> set[int]:
@@ -281,7 +291,7 @@ class Nest(Record, labels=("name",)):
             return False
         if any(operand.strides[-1] not in (0, 1) for operand in self.operands):
             return False
-        return all(isinstance(s, Load | Store | Param | Apply) for s in self.statements())
+        return all(isinstance(s, Load | Store | Param | Apply | Guard) for s in self.statements())
 
     def uses_digits(self, operand: int) -> bool:
         """Whether an operand's address depends on the digits."""

@@ -1,4 +1,6 @@
 // Python functions on whole arrays, as a step of a plan.
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "array.h"
@@ -6,6 +8,7 @@
 #include "host_copy.h"
 #include "numpy_api.h"
 #include "plan.h"
+#include "pool.h"
 #include "stream.h"
 
 namespace weft {
@@ -13,6 +16,8 @@ namespace {
 
 // lower bound of the time a Python function takes per byte: large arguments make the program asynchronous
 constexpr double kPythonByteNs = 0.25;
+// time in which a guard looks at one byte of a result
+constexpr double kScanByteNs = 0.04;
 
 struct TypedPlace {
   Place place;
@@ -32,7 +37,7 @@ PyArray_Descr* descr_of(const ShapedArray* aval) {  // owned
 }
 
 // A Python callable on whole arrays. Runs with the GIL held, whichever thread it is on.
-class PythonStep final : public Step {
+class PythonStep : public Step {
  public:
   ~PythonStep() override {
     Py_XDECREF(callable);
@@ -60,6 +65,7 @@ class PythonStep final : public Step {
     return ok ? Status::ok : ended ? Status::cancelled : Status::python_error;
   }
   bool is_python() const override { return true; }
+  bool has_callbacks() const override { return true; }
   double cost_ns() const override { return cost; }
   int traverse(visitproc visit, void* arg) const override {
     Py_VISIT(callable);
@@ -151,6 +157,76 @@ class PythonStep final : public Step {
   }
 };
 
+// Words of floats, bad where the bits without the sign are at least `least`.
+struct Scan {
+  Place place;
+  int64_t count;
+  int width;  // bytes of a word
+  uint64_t least;
+};
+
+template <class T>
+bool any_bad(const char* data, int64_t count, T least) {
+  constexpr T kMagnitude = T(~T(0)) >> 1;
+  constexpr int64_t kBlock = 4096;
+  for (int64_t start = 0; start < count; start += kBlock) {
+    T most = 0;
+    const int64_t stop = std::min(count, start + kBlock);
+    for (int64_t i = start; i < stop; ++i) {
+      T word;
+      std::memcpy(&word, data + i * int64_t(sizeof(T)), sizeof(T));
+      word &= kMagnitude;
+      most = most < word ? word : most;
+    }
+    if (most >= least) return true;
+  }
+  return false;
+}
+
+struct ScanJob {
+  const char* data;
+  int width;
+  uint64_t least;
+  std::atomic<bool> bad{false};
+};
+
+void scan_chunk(void* context, int64_t low, int64_t high) {
+  ScanJob* job = static_cast<ScanJob*>(context);
+  const char* data = job->data + low * job->width;
+  bool bad = false;
+  if (job->width == 2) bad = any_bad<uint16_t>(data, high - low, uint16_t(job->least));
+  else if (job->width == 4) bad = any_bad<uint32_t>(data, high - low, uint32_t(job->least));
+  else bad = any_bad<uint64_t>(data, high - low, job->least);
+  if (bad) job->bad.store(true, std::memory_order_relaxed);
+}
+
+// A Python callable that runs only if a kernel has set the byte `word`, or if a scanned result is bad.
+class GuardStep final : public PythonStep {
+ public:
+  Status run(Frame& frame) const override {
+    return told(frame) || scanned(frame) ? PythonStep::run(frame) : Status::ok;
+  }
+  bool has_callbacks() const override { return false; }
+  double cost_ns() const override { return guard_ns; }
+
+  Place word{-1, -1, 0};  // slot -1: none
+  std::vector<Scan> scans;
+  double guard_ns = 2;
+
+ private:
+  bool told(const Frame& frame) const { return word.slot >= 0 && *word.address(frame) != 0; }
+  bool scanned(const Frame& frame) const {
+    for (const Scan& scan : scans) {
+      ScanJob job{scan.place.address(frame), scan.width, scan.least};
+      const double cost = double(scan.count * scan.width) * kScanByteNs;
+      if (pool_worth(cost)) pool_run(scan_chunk, &job, scan.count, 4096, cost);
+      else scan_chunk(&job, 0, scan.count);
+      if (job.bad.load(std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+};
+
 bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<TypedPlace>* out) {
   Ref items = steal(in_python<PySequence_Fast>(sequence, "[executable] places must be a sequence"));
   if (!items) return false;
@@ -174,6 +250,40 @@ std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& plac
   if (!read_typed(in.get(), places, &step->in) || !read_typed(out.get(), places, &step->out)) return nullptr;
   for (const auto* side : {&step->in, &step->out})
     for (const TypedPlace& typed : *side) step->cost += double(typed.aval->nbytes) * kPythonByteNs;
+  return step;
+}
+
+std::unique_ptr<Step> make_guard_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref callable = fields.object("callable"), in = fields.object("operands");
+  Ref word = fields.object("word"), scans = fields.tuple("scans");
+  if (!fields.ok()) return nullptr;
+  auto step = std::make_unique<GuardStep>();
+  step->callable = callable.release();
+  if (!read_typed(in.get(), places, &step->in)) return nullptr;
+  if (word.get() != Py_None && !places.place(word.get(), 1, &step->word)) return nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(scans.get()); ++i) {
+    Scan scan{};
+    PyObject* place;
+    long long count;
+    unsigned long long least;
+    PyObject* item = PyTuple_GET_ITEM(scans.get(), i);
+    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OLiK", &place, &count, &scan.width, &least) || count < 0 ||
+        (scan.width != 2 && scan.width != 4 && scan.width != 8)) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[executable] a scan is (place, count, width, least)");
+      return nullptr;
+    }
+    scan.count = count;
+    scan.least = least;
+    int64_t bytes;
+    if (__builtin_mul_overflow(scan.count, int64_t(scan.width), &bytes)) {
+      PyErr_SetString(PyExc_ValueError, "[executable] a scan is too long");
+      return nullptr;
+    }
+    if (!places.place(place, bytes, &scan.place)) return nullptr;
+    step->guard_ns += double(bytes) * kScanByteNs;
+    step->scans.push_back(scan);
+  }
   return step;
 }
 
