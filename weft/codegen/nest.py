@@ -19,6 +19,7 @@ from weft._base.target import Target
 from weft.codegen import (
     collapsed_loops,
     columns,
+    guards,
     indexed,
     mixed_radix,
     nontemporal_stores,
@@ -251,7 +252,7 @@ class NestWriter:
             elif isinstance(statement, ir.Store):
                 self.store(statement, copies, place)
             elif isinstance(statement, ir.Guard):
-                self.guard(statement, copies, place)
+                guards.write(self, statement, copies, place.pointers[statement.operand])
             elif isinstance(statement, ir.LoadAt):
                 indexed.load_at(self, statement, copies, place)
             elif isinstance(statement, ir.Update):
@@ -359,22 +360,6 @@ class NestWriter:
             return
         for copy, p in zip(copies, pointers, strict=True):
             copy.memory.store(copy.values[s.value], p, copy.mask)
-
-    def guard(self, s: ir.Guard, copies: list[Instance], place: Position) -> None:
-        """Tell the runtime if the value is true in any lane of the tile: one test and a branch that is rarely taken."""
-        found: V | None = None
-        for copy in copies:
-            one = copy.values[s.value].part
-            one = one if copy.mask is None else one & copy.mask.lanes
-            found = one if found is None else found | one
-        assert found is not None
-        word, writer = place.pointers[s.operand], self.writer
-
-        def tell() -> list[str]:
-            writer.line(f"store i8 1, ptr {word}, align 1")
-            return []
-
-        writer.when(found.lanes.any(found), tell, (), ())
 
     def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
         dtype, writer = self.nest.rows[s.row], self.writer

@@ -80,7 +80,7 @@ def _renumbered(s: ir.Statement, numbers: dict[int, int], slots: dict[int, int])
     if isinstance(s, ir.Store):
         return ir.Store(s.operand, new(s.value))
     if isinstance(s, ir.Guard):
-        return ir.Guard(s.operand, new(s.value))
+        return ir.Guard(s.operand, new(s.value), s.fails)
     if isinstance(s, ir.Param):
         return ir.Param(new(s.out), slots.setdefault(s.index, len(slots)), s.dtype)
     if isinstance(s, ir.IndexOf):

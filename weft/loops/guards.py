@@ -1,6 +1,6 @@
 """Guards of a kernel: tests of its values, of which the runtime is told whether any held, in one byte for the kernel.
 
-    store out1 = v3         ->      store out1 = v3;  v4 = is_nan v3;  guard in2 if v4
+    store out1 = v3         ->      store out1 = v3;  guard in2 if v3 is nan
 
 What is stored is tested for NaN and infinity, integer arithmetic for overflow, index vectors for the bounds of their
 array. A test may hold where nothing is wrong (a NaN that came with an operand): what is told leads to a search
@@ -21,28 +21,7 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.loops.lower import Draft, OperandDraft
 
-BOOL, BYTE, FLOAT32 = np.dtype(np.bool_), np.dtype(np.uint8), np.dtype(np.float32)
-
-
-def _parts(emit: Any, x: Any) -> list[Any]:
-    """The value as floats of at least 32 bits, a complex number as two."""
-    if x.dtype.kind == "c":
-        return [emit.real(x), emit.imag(x)]
-    return [emit.convert(x, FLOAT32) if x.dtype.itemsize < 4 else x]
-
-
-def _any(emit: Any, found: list[Any]) -> Any:
-    return found[0] if len(found) == 1 else emit.or_(*found)
-
-
-IS_NAN = kinds.Elementwise(
-    scalar=lambda emit, x: _any(emit, [emit.compare("ne", part, part) for part in _parts(emit, x)]),
-    reference=lambda x: np.isnan(x),
-)
-IS_NOT_FINITE = kinds.Elementwise(
-    scalar=lambda emit, x: _any(emit, [emit.not_(emit.is_finite(part)) for part in _parts(emit, x)]),
-    reference=lambda x: ~np.isfinite(x),
-)
+BOOL, BYTE = np.dtype(np.bool_), np.dtype(np.uint8)
 EITHER = kinds.Elementwise(scalar=lambda emit, x, y: emit.or_(x, y), reference=np.logical_or)
 OUTSIDE = kinds.Elementwise(scalar=lambda emit, inside: emit.not_(inside), reference=np.logical_not)
 
@@ -87,6 +66,7 @@ class Writer:
     def __init__(self, guarded: Guarded, number: Callable[[], int]) -> None:
         self.guarded, self.number = guarded, number
         self.found: list[tuple[list[ir.Statement], int]] = []  # a block, and a value that is true where a test holds
+        self.numbers: list[tuple[list[ir.Statement], int, Any]] = []  # a block, a value, what it must not be
 
     def wants(self, equation: Any, word: str) -> bool:
         return word in self.guarded.wanted(equation)
@@ -105,9 +85,7 @@ class Writer:
         """Test a value that is stored."""
         if not is_inexact(dtype) or not words & {"nan", "overflow"}:
             return
-        infinite = "overflow" in words
-        kind, name = (IS_NOT_FINITE, "is_not_finite") if infinite else (IS_NAN, "is_nan")
-        self.add(block, self.apply(block, name, kind, (value,)))
+        self.numbers.append((block, value, "finite" if "overflow" in words else "nan"))
 
     def outside(self, block: list[ir.Statement], inside: int) -> None:
         """Test an index vector, given whether it is inside."""
@@ -115,7 +93,7 @@ class Writer:
 
     def finish(self, draft: Draft, make: Callable[..., OperandDraft]) -> None:
         """One guard at the end of each block that has tests; those of the setup go to the start of the first phase."""
-        if not self.found:
+        if not self.found and not self.numbers:
             return
         operand = len(draft.operands)
         draft.operands.append(make(self.guarded.words, "in", self.guarded.number, {}, None, BYTE, ()))
@@ -123,6 +101,8 @@ class Writer:
         for block, value in self.found:
             place = draft.phases[0][0] if block is draft.setup else block
             by_block.setdefault(id(place), (place, []))[1].append(value)
+        for block, value, fails in self.numbers:
+            (draft.phases[0][0] if block is draft.setup else block).append(ir.Guard(operand, value, fails))
         for block, values in by_block.values():
             total, *others = values
             for value in others:

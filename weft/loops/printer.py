@@ -92,8 +92,9 @@ def _statement(operands: Sequence[Any], s: ir.Statement) -> str:
             given = "" if inside is None else f" if v{inside}"
             inner = "".join(f"{_statement(operands, step)}; " for step in steps)
             return f"update {operands[operand].role}{operand} at v{offset}{given}: v{old} -> {inner}v{new}"
-        case ir.Guard(operand, value):
-            return f"guard {operands[operand].role}{operand} if v{value}"
+        case ir.Guard(operand, value, fails):
+            test = {"true": "", "nan": " is nan", "finite": " is not finite"}[fails]
+            return f"guard {operands[operand].role}{operand} if v{value}{test}"
         case ir.RowStore(row, value):
             return f"store row{row} = v{value}"
         case ir.RowLoad(out, row):
