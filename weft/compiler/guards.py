@@ -96,7 +96,7 @@ class PlannedGuards:
             equations = [*step.kernel.equations, *step.kernel.dynamic.values(), *[e for e in moved if e is not None]]
             if number in planner.products:
                 equations.append(planner.kernels.steps[planner.products[number][0]].equation)
-        if not any(check_scopes.wanted(equation) for equation in equations):
+        if not any(_words(equation) for equation in equations):
             return None
         return self._closed(equations, step)
 
@@ -147,10 +147,12 @@ class PlannedGuards:
         search = fault_search.Search(self.words.name, config.read("checks"), region.equations, tuple(read), region.written)
         if step.kernel is not None:
             return [Guard(search, operands, self.word(number), ())]
-        words = check_scopes.wanted(step.equation)
+        words = _words(step.equation)
         scans = [self._scan(v, words) for v in region.written]
         found = tuple([scan for scan in scans if scan is not None])
-        return [Guard(search, operands, None, found)] if found else []
+        told = isinstance(step.equation.primitive.kind, kinds.Routine) and step.equation.params["lowered"].routine.guarded
+        word = self.word(number) if told else None
+        return [Guard(search, operands, word, found)] if found or told else []
 
     def _can_be_shown(self, variable: Var) -> bool:
         return isinstance(variable.aval.dtype, np.dtype)
@@ -164,6 +166,16 @@ class PlannedGuards:
             return None
         least = exponent if "overflow" in words else exponent + 1
         return self.planner.place(variable), variable.aval.nbytes // part.itemsize, part.itemsize, least
+
+
+def _words(equation: JaxprEqn) -> frozenset[str]:
+    """The checks of an equation, and of those inside of a loop in registers."""
+    found = check_scopes.wanted(equation)
+    if isinstance(equation.primitive.kind, kinds.Routine):
+        parts = equation.params["parts"]
+        programs = [parts.body, *([] if parts.cond is None else [parts.cond])]
+        found = found.union(*[_words(inner) for closed in programs for inner in closed.jaxpr.eqns])
+    return found
 
 
 def in_order(entries: Sequence[Any], joined: Callable[[Sequence[Any]], list[Any]]) -> list[Any]:

@@ -453,6 +453,8 @@ class Planner:
             return
         if isinstance(kind, kinds.Routine):
             places = tuple([(self.place(v), v.aval.nbytes) for v in (*equation.invars, *equation.outvars)])
+            if equation.params["lowered"].routine.guarded and self.guards is not None:
+                places += ((self.guards.word(self.number), 1),)
             self.instructions.append(Native(equation.params["lowered"], places))
             return
         if isinstance(kind, (kinds.Loop, kinds.Branch)):

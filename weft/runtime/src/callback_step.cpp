@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 
 #include "array.h"
 #include "fields.h"
@@ -165,22 +166,50 @@ struct Scan {
   uint64_t least;
 };
 
+#if defined(__x86_64__)
+#define WEFT_AVX2 __attribute__((target("avx2")))
+#else
+#define WEFT_AVX2
+#endif
+
+// T: a signed integer, so that processors have the comparison.
 template <class T>
-bool any_bad(const char* data, int64_t count, T least) {
-  constexpr T kMagnitude = T(~T(0)) >> 1;
+__attribute__((always_inline)) inline bool any_bad(const char* data, int64_t count, T least) {
+  constexpr T kMagnitude = std::numeric_limits<T>::max();
   constexpr int64_t kBlock = 4096;
   for (int64_t start = 0; start < count; start += kBlock) {
-    T most = 0;
+    T bad = 0;
     const int64_t stop = std::min(count, start + kBlock);
     for (int64_t i = start; i < stop; ++i) {
       T word;
       std::memcpy(&word, data + i * int64_t(sizeof(T)), sizeof(T));
-      word &= kMagnitude;
-      most = most < word ? word : most;
+      bad |= T((word & kMagnitude) >= least ? -1 : 0);
     }
-    if (most >= least) return true;
+    if (bad != 0) return true;
   }
   return false;
+}
+
+__attribute__((always_inline)) inline bool any_bad_of(const char* data, int64_t count, int width, uint64_t least) {
+  if (width == 2) return any_bad<int16_t>(data, count, int16_t(least));
+  if (width == 4) return any_bad<int32_t>(data, count, int32_t(least));
+  return any_bad<int64_t>(data, count, int64_t(least));
+}
+
+WEFT_AVX2 bool any_bad_wide(const char* data, int64_t count, int width, uint64_t least) {
+  return any_bad_of(data, count, width, least);
+}
+
+bool any_bad_plain(const char* data, int64_t count, int width, uint64_t least) {
+  return any_bad_of(data, count, width, least);
+}
+
+bool looks_bad(const char* data, int64_t count, int width, uint64_t least) {
+#if defined(__x86_64__)
+  static const bool wide = __builtin_cpu_supports("avx2") != 0;
+  if (wide) return any_bad_wide(data, count, width, least);
+#endif
+  return any_bad_plain(data, count, width, least);
 }
 
 struct ScanJob {
@@ -193,11 +222,7 @@ struct ScanJob {
 void scan_chunk(void* context, int64_t low, int64_t high) {
   ScanJob* job = static_cast<ScanJob*>(context);
   const char* data = job->data + low * job->width;
-  bool bad = false;
-  if (job->width == 2) bad = any_bad<uint16_t>(data, high - low, uint16_t(job->least));
-  else if (job->width == 4) bad = any_bad<uint32_t>(data, high - low, uint32_t(job->least));
-  else bad = any_bad<uint64_t>(data, high - low, job->least);
-  if (bad) job->bad.store(true, std::memory_order_relaxed);
+  if (looks_bad(data, high - low, job->width, job->least)) job->bad.store(true, std::memory_order_relaxed);
 }
 
 // A Python callable that runs only if a kernel has set the byte `word`, or if a scanned result is bad.
