@@ -125,10 +125,10 @@ class _Finder:
             if fault is not None:
                 return fault
             if any(value is None for value in values) or all(out in self.env for out in equation.outvars):
-                continue
+                continue  # what the step has stored is as the machine computed it
             outs = reference_interpreter.run_equation(equation, [v for v in values if v is not None])
             for out, value in zip(equation.outvars, outs, strict=True):
-                if not isinstance(out, DropVar):
+                if not isinstance(out, DropVar) and out not in self.env:
                     self.env[out] = np.asarray(value).astype(out.aval.dtype, copy=False)
         for variable in written:
             fault = self._stored(variable)
@@ -144,7 +144,7 @@ class _Finder:
             return self._start(equation, values)
         if "index" in words and isinstance(kind, (kinds.Gather, kinds.Scatter)):
             return self._window(equation, values)
-        test = guards.wraps_at(equation) if "overflow" in words else None
+        test = guards.wraps_at(equation) if check_scopes.wants_integers(equation, self.option) else None
         if test is not None and all(value is not None for value in values):
             wraps = np.asarray(test.reference(*values, **equation.params))
             if wraps.any():
@@ -211,7 +211,7 @@ class _Finder:
             came = self._came_from(equation, variable, index)
             if came is None:
                 check = "nan" if _is_nan(value) else "overflow"
-                if check not in check_scopes.wanted(equation, self.option) or not guards_kind(equation):
+                if check not in check_scopes.wanted(equation, self.option) or _is_meant(equation):
                     return None
                 verb = "made nan" if check == "nan" else f"made {_text(value)} from finite numbers"
                 what = f"{check}: {equation.primitive.name} {verb}{_at_text(index)}"
@@ -275,9 +275,11 @@ class _Finder:
         return Fault(check, equation, what, index, tuple(texts), tuple(shown), self.path)
 
 
-def guards_kind(equation: JaxprEqn) -> bool:
-    """Whether an equation can make a bad value: a branch or a loop only passes one on."""
-    return not isinstance(equation.primitive.kind, (kinds.Branch, kinds.Identity))
+def _is_meant(equation: JaxprEqn) -> bool:
+    """Whether bad values of an equation are no fault of its own: it passes them on, or fills as the user asked."""
+    filled = isinstance(equation.primitive.kind, kinds.Gather)
+    given = filled and check_scopes.AS_GIVEN in check_scopes.marks(equation.source)
+    return given or isinstance(equation.primitive.kind, (kinds.Branch, kinds.Identity))
 
 
 def _first(where: np.ndarray) -> Index:

@@ -142,7 +142,8 @@ class PlannedGuards:
         if region is None:
             return []
         step = planner.kernels.steps[number]
-        read = [v for v in region.read if self._can_be_shown(v)]
+        stored = [v for v in region.written if self._is_in_memory(v)]
+        read = [v for v in dict.fromkeys([*region.read, *stored]) if self._can_be_shown(v)]
         operands = tuple([(*planner.place(v)[:2], v.aval) for v in read])
         search = fault_search.Search(self.words.name, config.read("checks"), region.equations, tuple(read), region.written)
         if step.kernel is not None:

@@ -41,7 +41,9 @@ def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         caller = inner.jaxpr.memoize("traced_at", _traced_at)
         # a function of weft's own is traced once for all its callers: its equations belong to the line of this call
         is_own = caller is not None and caller.co_name != params.get("name")
-        return splicer.splice(inner, eqn.invars, check_scopes.inside(eqn.source) if is_own else None)
+        if is_own and eqn.source is not None and check_scopes.is_used():
+            return splicer.splice(check_scopes.placed(inner, eqn.source), eqn.invars)
+        return splicer.splice(inner, eqn.invars, eqn.source if is_own else None)
     if isinstance(kind, kinds.Opaque):
         return splicer.splice(_lowered(eqn), eqn.invars, eqn.source)
     if isinstance(kind, kinds.Identity):

@@ -431,6 +431,8 @@ class Planner:
             stride *= extent
         for start, step, extent, size in zip(starts_of(equation), reversed(strides), array.shape, sizes, strict=True):
             most = extent - size
+            if type(start) is Literal and self.guards is not None and not 0 <= int(start.val) <= most:
+                self.instructions.append(Fill(self.guards.word(self.number), 1, 1))
             if type(start) is Literal:
                 constant += min(max(int(start.val), 0), most) * step
             elif most:

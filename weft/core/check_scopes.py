@@ -47,8 +47,27 @@ def checks(words: Any) -> Iterator[None]:
 
 
 def as_given(mode: Any) -> AbstractContextManager[None]:
-    """A context whose equations index as the user's ``mode`` says; without a mode they are checked."""
-    return contextlib.nullcontext() if mode is None or not is_used() else source_info.name_scope(AS_GIVEN)
+    """A context whose equations index as the user's ``mode`` says; without one, or a promise, they are checked."""
+    if mode is None or not is_used() or getattr(mode, "name", str(mode)).lower() == "promise_in_bounds":
+        return contextlib.nullcontext()
+    return _as_given()
+
+
+@contextlib.contextmanager
+def _as_given() -> Iterator[None]:
+    others = [word for word in config.read("checks").split(",") if word != "index"]
+    with config.context("checks", others), source_info.name_scope(AS_GIVEN):
+        yield
+
+
+def placed(closed: ClosedJaxpr, source: source_info.Captured) -> ClosedJaxpr:
+    """A program of weft's own whose equations belong to the line of its call, with the marks that they have."""
+    old = closed.jaxpr
+    made = [
+        eqn.replace(source=inside((*source[:2], (*source[2], *[m for m in marks(eqn.source) if m not in source[2]]))))
+        for eqn in old.eqns
+    ]
+    return ClosedJaxpr(Jaxpr(old.constvars, old.invars, old.outvars, made, old.effects, old.debug_info), closed.consts)
 
 
 def is_used() -> bool:
@@ -78,9 +97,13 @@ def wanted(equation: JaxprEqn, option: str | None = None) -> frozenset[str]:
     if found and equation.source is not None:
         if AS_GIVEN in equation.source[2]:
             found -= {"index"}
-        if INSIDE in equation.source[2]:
-            found -= {"overflow"}
     return found
+
+
+def wants_integers(equation: JaxprEqn, option: str | None = None) -> bool:
+    """Whether the integer arithmetic of an equation is checked."""
+    inside = equation.source is not None and INSIDE in equation.source[2]
+    return not inside and "overflow" in wanted(equation, option)
 
 
 def asked(closed: ClosedJaxpr) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import index_maps, kinds
+from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import assembled, guards, indexed, ir, kernel, printer
@@ -312,7 +312,7 @@ class _Lowering:
             bucket = self._bucket(node, phase)
             bucket.append(ir.Apply(out, equation.primitive.name, kind, params, args, dtype))
             if self.guards is not None and (test := guards.wraps_at(equation)) is not None:
-                if self.guards.wants(equation, "overflow"):
+                if check_scopes.wants_integers(equation):
                     self.guards.add(bucket, self.guards.apply(bucket, "wraps", test, args, params))
             return out
 

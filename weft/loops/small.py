@@ -149,7 +149,7 @@ class Lowering:
     def guard(self, equation: JaxprEqn, args: Sequence[int], size: int) -> None:
         """Test an equation for integer overflow, if that is asked for."""
         test = guards.wraps_at(equation)
-        if test is None or "overflow" not in check_scopes.wanted(equation):
+        if test is None or not check_scopes.wants_integers(equation):
             return
         depth, params = self.depth_of(args), tuple(sorted(equation.params.items()))
         made = self.value(np.bool_, size, depth)
