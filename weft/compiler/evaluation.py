@@ -190,7 +190,7 @@ def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) ->
     out, effects = primitive.typed(tuple(avals), params)
     invars = [Var(aval) for aval in avals]
     outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
-    source = source_info.capture() if check_scopes.is_used() else None
+    source = (check_scopes.EAGER, 0, check_scopes.marks(source_info.capture())) if check_scopes.is_used() else None
     equation = JaxprEqn(invars, outvars, primitive, params, effects, source)
     closed = ClosedJaxpr(Jaxpr((), invars, outvars, [equation], effects), ())
     return closed, primitive.name

@@ -74,8 +74,10 @@ def error_of(fault: Fault, program: str, iterations: Sequence[int]) -> CheckErro
     """The exception for a fault."""
     kind = {"index": IndexCheckError, "nan": NanCheckError, "overflow": OverflowCheckError}[fault.check]
     captured = fault.equation.source
+    if captured is None or captured[0] is check_scopes.EAGER:  # a program for many calls, this one among them
+        captured = source_info.capture()
     backward = captured is not None and BACKWARD in captured[2]
-    place = source_info.summarize(captured if captured is not None else source_info.capture())
+    place = source_info.summarize(captured)
     lines = [fault.what, f"at {place}"]
     if backward:
         lines.append("in the gradient of that line")

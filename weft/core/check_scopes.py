@@ -21,6 +21,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, jaxprs_in_params
 _PREFIX = "checks="
 AS_GIVEN = "mode as given"
 INSIDE = "inside weft"
+EAGER = compile("", "<operation>", "exec")  # the code of operations outside of jit, whose line is that of each call
 NONE: frozenset[str] = frozenset()
 _used = False  # whether a scope of this module was ever opened: programs need not be searched for marks before
 
