@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 SUMS = 4  # kept side by side, so that additions need not wait for each other
 
 
-def write(parent: NestWriter, s: ir.Guard, copies: list[Instance], word: str) -> None:
-    """A guard for every vector of a tile."""
+def write(parent: NestWriter, s: ir.Guard, copies: list[Instance], word: str, at_once: bool = False) -> None:
+    """A guard for every vector of a tile; ``at_once`` in code that does not run in every iteration of its loop."""
+    if at_once:
+        parent.writer.open_loops.append(None)
+        write(parent, s, copies, word)
+        parent.writer.open_loops.pop()
+        return
     if s.fails == "true":
         _write_booleans(parent, s, copies, word)
         return

@@ -154,9 +154,23 @@ class _Finder:
                 dtype = equation.outvars[0].aval.dtype
                 what = f"overflow: {equation.primitive.name} does not fit in {dtype}{_at_text(index)}"
                 return self._fault("overflow", equation, what, index, values)
+        if guards.sum_wraps(equation) and check_scopes.wants_integers(equation, self.option) and values[0] is not None:
+            return self._sum(equation, values)
         if isinstance(kind, (kinds.Loop, kinds.Routine, kinds.Branch)) and all(v is not None for v in values):
             return Loops(find, self.path, self.option).find(equation, [v for v in values if v is not None])
         return None
+
+    def _sum(self, equation: JaxprEqn, values: Sequence[Any]) -> Fault | None:
+        """A sum or product of integers that does not fit."""
+        kind, dtype = equation.primitive.kind, equation.outvars[0].aval.dtype
+        exact = kind.wraps.reduce(values[0].astype(object), axis=kind.axes(equation.params))
+        limits = np.iinfo(dtype)
+        outside = np.asarray((np.asarray(exact, object) < limits.min) | (np.asarray(exact, object) > limits.max), bool)
+        if not outside.any():
+            return None
+        index = _first(outside)
+        what = f"overflow: {equation.primitive.name} does not fit in {dtype}{_at_text(index)}"
+        return self._fault("overflow", equation, what, index, values)
 
     def _start(self, equation: JaxprEqn, values: Sequence[Any]) -> Fault | None:
         """A start of a dynamic slice, or of an update, that is clamped."""
@@ -211,6 +225,8 @@ class _Finder:
             equation = self.makers[variable]
             value = self.env[variable][index]
             came = self._came_from(equation, variable, index)
+            if came is None and any(self.read(atom) is None for atom in equation.invars):
+                return self._unknown(equation, value, index)
             if came is None:
                 check = "nan" if _is_nan(value) else "overflow"
                 if check not in check_scopes.wanted(equation, self.option) or _is_meant(equation):
@@ -223,6 +239,18 @@ class _Finder:
                 return None
             variable = atom
         return None
+
+    def _unknown(self, equation: JaxprEqn, value: Any, index: Index) -> Fault | None:
+        """A bad element of an array that was updated in place, so that what it was made of is gone."""
+        check = "nan" if _is_nan(value) else "overflow"
+        words = frozenset().union(*[check_scopes.wanted(one, self.option) for one in self.equations])
+        computing = [one for one in self.equations if guards.may_make(one.primitive.kind)]
+        if check not in words or not computing:
+            return None
+        made = next((one for one in reversed(computing) if isinstance(one.primitive.kind, kinds.Elementwise)), equation)
+        what = f"{check}: {made.primitive.name} gave {_text(value)} for an array updated in place{_at_text(index)}"
+        note = "operands are not known any more: the update has overwritten them, and may have passed the value on"
+        return Fault(check, made, what, index, (note,), (), self.path)
 
     def _came_from(self, equation: JaxprEqn, variable: Any, index: Index) -> tuple[Any, Index] | None:
         """(operand, index) of a bad element of an operand from which a bad element came; None if there is none."""

@@ -143,7 +143,9 @@ class PlannedGuards:
             return []
         step = planner.kernels.steps[number]
         stored = [v for v in region.written if self._is_in_memory(v)]
-        read = [v for v in dict.fromkeys([*region.read, *stored]) if self._can_be_shown(v)]
+        over = {self.planner.slot(v) for v in stored}  # operands there have been overwritten, in place
+        given = [v for v in region.read if self.planner.slot(v) not in over]
+        read = [v for v in dict.fromkeys([*given, *stored]) if self._can_be_shown(v)]
         operands = tuple([(*planner.place(v)[:2], v.aval) for v in read])
         search = fault_search.Search(self.words.name, config.read("checks"), region.equations, tuple(read), region.written)
         if step.kernel is not None:

@@ -99,7 +99,9 @@ def _renumbered(s: ir.Statement, numbers: dict[int, int], slots: dict[int, int])
     offset, inside = new(s.offset), None if s.inside is None else new(s.inside)
     old = new(s.old)
     steps = tuple([_step(step, new) for step in s.steps])
-    return ir.Update(s.operand, offset, inside, old, steps, new(s.new))
+    made = new(s.new)
+    guard = None if s.guard is None else s.guard.replace(value=made)
+    return ir.Update(s.operand, offset, inside, old, steps, made, guard)
 
 
 def _step(step: ir.Apply, new: Any) -> ir.Apply:

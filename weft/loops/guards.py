@@ -21,9 +21,23 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.loops.lower import Draft, OperandDraft
 
-BOOL, BYTE = np.dtype(np.bool_), np.dtype(np.uint8)
+BOOL, BYTE, FLOAT64 = np.dtype(np.bool_), np.dtype(np.uint8), np.dtype(np.float64)
 EITHER = kinds.Elementwise(scalar=lambda emit, x, y: emit.or_(x, y), reference=np.logical_or)
 OUTSIDE = kinds.Elementwise(scalar=lambda emit, inside: emit.not_(inside), reference=np.logical_not)
+
+
+def _leaves(emit: Any, x: Any, *, dtype: np.dtype) -> Any:
+    limits = np.iinfo(dtype)
+    least, most = [emit.const(float(limit) * (1 - 2.0**-50 * (dtype.itemsize > 4)), FLOAT64) for limit in (limits.min, limits.max)]
+    return emit.or_(emit.compare("lt", x, least), emit.compare("gt", x, most))
+
+
+AS_FLOAT64 = kinds.Elementwise(
+    scalar=lambda emit, x: emit.convert(x, FLOAT64), reference=lambda x: x.astype(np.float64)
+)
+LEAVES = kinds.Elementwise(
+    scalar=_leaves, reference=lambda x, dtype: (x < np.iinfo(dtype).min) | (x > np.iinfo(dtype).max)
+)
 
 
 class Guarded(NamedTuple):
@@ -60,12 +74,21 @@ def wraps_at(equation: Any) -> kinds.Elementwise | None:
     return kind.wraps
 
 
+def sum_wraps(equation: Any) -> bool:
+    """Whether an equation is a reduction of integers whose result may not fit."""
+    kind = equation.primitive.kind
+    if not isinstance(kind, kinds.Reduction) or kind.wraps is None or len(equation.invars) != 1:
+        return False
+    return np.dtype(equation.invars[0].aval.dtype).kind in "iu"
+
+
 class Writer:
     """Collects the tests of one kernel, and writes their statements at the end of each block."""
 
     def __init__(self, guarded: Guarded, number: Callable[[], int]) -> None:
         self.guarded, self.number = guarded, number
         self.found: list[tuple[list[ir.Statement], int]] = []  # a block, and a value that is true where a test holds
+        self.updates: list[tuple[list[ir.Statement], int, Any]] = []  # a block, the place of an update, as above
         self.numbers: list[tuple[list[ir.Statement], int, Any]] = []  # a block, a value, what it must not be
 
     def wants(self, equation: Any, word: str) -> bool:
@@ -87,13 +110,18 @@ class Writer:
             return
         self.numbers.append((block, value, "finite" if "overflow" in words else "nan"))
 
+    def updated(self, block: list[ir.Statement], dtype: Any, words: frozenset[str]) -> None:
+        """Test what the update at the end of a block writes."""
+        if is_inexact(dtype) and words & {"nan", "overflow"}:
+            self.updates.append((block, len(block) - 1, "finite" if "overflow" in words else "nan"))
+
     def outside(self, block: list[ir.Statement], inside: int) -> None:
         """Test an index vector, given whether it is inside."""
         self.add(block, self.apply(block, "outside", OUTSIDE, (inside,)))
 
     def finish(self, draft: Draft, make: Callable[..., OperandDraft]) -> None:
         """One guard at the end of each block that has tests; those of the setup go to the start of the first phase."""
-        if not self.found and not self.numbers:
+        if not self.found and not self.numbers and not self.updates:
             return
         operand = len(draft.operands)
         draft.operands.append(make(self.guarded.words, "in", self.guarded.number, {}, None, BYTE, ()))
@@ -101,6 +129,10 @@ class Writer:
         for block, value in self.found:
             place = draft.phases[0][0] if block is draft.setup else block
             by_block.setdefault(id(place), (place, []))[1].append(value)
+        for block, place, fails in self.updates:
+            update = block[place]
+            assert isinstance(update, ir.Update)
+            block[place] = update.replace(guard=ir.Guard(operand, update.new, fails))
         for block, value, fails in self.numbers:
             (draft.phases[0][0] if block is draft.setup else block).append(ir.Guard(operand, value, fails))
         for block, values in by_block.values():

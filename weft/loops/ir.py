@@ -100,7 +100,8 @@ class Update(Record):
 
     This is the only statement that may write an element twice: along reduced dimensions in order of the index; points
     along parallel dimensions never write the same element. ``steps`` compute the value ``new`` and may use ``old``.
-    Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds.
+    Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds. ``guard``: a test
+    of ``new`` where it is written.
     """
 
     operand: int
@@ -109,6 +110,7 @@ class Update(Record):
     old: int
     steps: tuple[Apply, ...]
     new: int
+    guard: Guard | None = None
 
 
 class Guard(Record):

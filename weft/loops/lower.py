@@ -387,6 +387,8 @@ class _Lowering:
         old = self._number()
         steps, result = self.indexed.combination(kind.update(equation.params), old, new)
         bucket.append(ir.Update(operand, offset, inside, old, steps, result))
+        if self.guards is not None:
+            self.guards.updated(bucket, array.aval.dtype, self._words() | self.guards.guarded.wanted(equation))
 
     def _emit_index(self, equation: JaxprEqn, kind: kinds.Generate, node: Node, phase: int) -> int:
         dtype = np.dtype(equation.outvars[0].aval.dtype)
@@ -426,6 +428,21 @@ class _Lowering:
         self.result.phases[phase][2].append(
             ir.Reduce(outs, name, kind, params, args, index, accumulators, dtypes, tree)
         )
+        if self.guards is not None and guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
+            self._guard_sum(self.result.phases[phase][2][-1], phase)
+
+    def _guard_sum(self, exact: ir.Reduce, phase: int) -> None:
+        """The same reduction of the values in float64, whose result shows whether the integers have left their dtype."""
+        assert self.guards is not None
+        wide, total, real = self._number(), self._number(), guards.FLOAT64
+        self.result.phases[phase][1].append(ir.Apply(wide, "float64", guards.AS_FLOAT64, (), exact.args, real))
+        identity = float(exact.accumulators[0][1])
+        self.result.phases[phase][2].append(
+            ir.Reduce((total,), exact.name, exact.kind, exact.params, (wide,), None, ((real, identity),), (real,), exact.tree)
+        )
+        block = self.result.phases[phase + 1][0]
+        params = (("dtype", exact.dtypes[0]),)
+        self.guards.add(block, self.guards.apply(block, "leaves", guards.LEAVES, (total,), params))
 
     def _emit_scan(self, equation: JaxprEqn, kind: kinds.Cumulative, node: Node) -> None:
         args = tuple([self._value(operand, 0) for operand in self.kernel.nodes[node]])

@@ -456,6 +456,8 @@ def fold(
     low: Lowering, equation: JaxprEqn, kind: kinds.Reduction, args: list[int], axes: list[int], shape: tuple[int, ...]
 ) -> Sequence[int]:
     """The statement of a reduction whose operands have that shape."""
+    if guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
+        raise TooLarge("a sum of integers that is to be checked")
     avals = [atom.aval for atom in equation.invars]
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     first = len(axes) - 1
