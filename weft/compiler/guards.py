@@ -18,7 +18,7 @@ import numpy as np
 from weft import config, runtime
 from weft._base.record import NamedTuple
 from weft.compiler import fault_search
-from weft.compiler.instructions import Fill, Guard, Place
+from weft.compiler.instructions import DonatedOutput, Fill, Guard, Place
 from weft.core import check_scopes, kinds
 from weft.core.jaxpr import DropVar, JaxprEqn, Literal, Var
 from weft.loops.guards import Guarded
@@ -143,7 +143,7 @@ class PlannedGuards:
             return []
         step = planner.kernels.steps[number]
         stored = [v for v in region.written if self._is_in_memory(v)]
-        over = {self.planner.slot(v) for v in stored}  # operands there have been overwritten, in place
+        over = {slot for v in stored for slot in self._same_memory(self.planner.slot(v))}  # overwritten, in place
         given = [v for v in region.read if self.planner.slot(v) not in over]
         read = [v for v in dict.fromkeys([*given, *stored]) if self._can_be_shown(v)]
         operands = tuple([(*planner.place(v)[:2], v.aval) for v in read])
@@ -156,6 +156,12 @@ class PlannedGuards:
         told = isinstance(step.equation.primitive.kind, kinds.Routine) and step.equation.params["lowered"].routine.guarded
         word = self.word(number) if told else None
         return [Guard(search, operands, word, found)] if found or told else []
+
+    def _same_memory(self, slot: int) -> list[int]:
+        """The slots of the memory of one: that of a result may be that of a donated input."""
+        position = slot - len(self.planner.inputs)
+        found = self.planner.outputs[position] if 0 <= position < len(self.planner.outputs) else None
+        return [slot, found.source] if isinstance(found, DonatedOutput) else [slot]
 
     def _can_be_shown(self, variable: Var) -> bool:
         return isinstance(variable.aval.dtype, np.dtype)

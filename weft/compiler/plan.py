@@ -149,6 +149,7 @@ class Planner:
         self.products = {kernel: (product, form) for product, (kernel, form) in self.epilogues.items()}
         self.stored: set[Any] = set()  # what is computed into memory, aliases left out
         self.guards = None if kernels.guards is None else PlannedGuards(self)
+        self.outputs: list[Output] = []
         self.number = 0  # the step whose instructions are made
 
     def base(self, variable: Any) -> Any:
@@ -159,7 +160,7 @@ class Planner:
 
     def run(self) -> Plan:
         self._lifetimes()
-        outputs = self._assign_outputs()
+        outputs = self.outputs = self._assign_outputs()
         for number, step in enumerate(self.kernels.steps):
             self._reuse(number, step)
         if self.donated:
