@@ -55,7 +55,7 @@ def _check(program: Program) -> None:
         assert same and a.shape == b.shape and a.dtype == b.dtype, program.source()
         if kind_of(a.dtype) == "float":
             np.testing.assert_array_equal(a.astype(np.float64), b.astype(np.float64), err_msg=program.source())
-    if all(map(_finite, arrays)):
+    if all(map(_finite, arrays)) and "mode='fill'" not in program.source():  # which fills with NaN, as asked
         assert all(not np.isnan(out.astype(np.float64)).any() for out in checked if kind_of(out.dtype) == "float"), (
             f"a NaN was missed\n{program.source()}"
         )

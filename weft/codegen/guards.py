@@ -9,6 +9,7 @@ in the same way where there are mask registers, and tested at once where there a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen.instances import Instance
@@ -96,3 +97,11 @@ def tell(lanes: Lanes, found: V, word: str) -> None:
     writer.branch(on)
     writer.label(on)
 
+
+def kept(nest: ir.Nest, reduced: Sequence[int]) -> frozenset[int]:
+    """The guards, by id, whose statements run in every iteration of their loop: not those of some rows only."""
+    if not reduced:
+        return frozenset([id(s) for s in nest.statements() if isinstance(s, ir.Guard)])
+    if nest.vector not in reduced:
+        return frozenset()
+    return frozenset([id(s) for phase in nest.phases for s in phase.body if isinstance(s, ir.Guard)])
