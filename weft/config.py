@@ -194,6 +194,7 @@ _tokens: dict[tuple[Any, ...], int] = {}
 _interned: list[tuple[Any, ...]] = []  # the values of each token
 execution_watched = False  # whether no_execution was ever set
 keys_watched = False  # whether debug_key_reuse was ever set
+checks_watched = False  # whether checks was ever set, also for one function
 _version = 0  # grows with every process-wide change, so that threads make their tokens anew
 _lock = threading.RLock()
 
@@ -227,6 +228,8 @@ def _checked(name: str, value: Any) -> Any:
         lazy.submodule("weft.dispatch.devices").check_count(value)
     if name == "no_execution" and value:
         globals()["execution_watched"] = True
+    if name == "checks" and value:
+        globals()["checks_watched"] = True
     if name == "debug_key_reuse" and value:
         globals()["keys_watched"] = True
     if option is None:

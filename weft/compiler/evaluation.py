@@ -111,7 +111,7 @@ def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> 
     If parameters contain jaxprs it is found only by the fingerprint of its program, in ``compile_jaxpr``: such jaxprs
     are often new objects in each evaluation, so that a key with them would not be found again.
     """
-    if check_scopes.is_used():
+    if config.checks_watched and check_scopes.apply_now():
         return _checked_program(primitive, avals, params)
     key = ((primitive, avals, *params.items()), (), config.x64_enabled())  # a ProgramKey, in a tenth of the time
     try:
@@ -190,7 +190,7 @@ def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) ->
     out, effects = primitive.typed(tuple(avals), params)
     invars = [Var(aval) for aval in avals]
     outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
-    source = (check_scopes.EAGER, 0, check_scopes.marks(source_info.capture())) if check_scopes.is_used() else None
+    source = (check_scopes.EAGER, 0, check_scopes.marks(source_info.capture())) if check_scopes.apply_now() else None
     equation = JaxprEqn(invars, outvars, primitive, params, effects, source)
     closed = ClosedJaxpr(Jaxpr((), invars, outvars, [equation], effects), ())
     return closed, primitive.name

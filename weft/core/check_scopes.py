@@ -23,7 +23,6 @@ AS_GIVEN = "mode as given"
 INSIDE = "inside weft"
 EAGER = compile("", "<operation>", "exec")  # the code of operations outside of jit, whose line is that of each call
 NONE: frozenset[str] = frozenset()
-_used = False  # whether a scope of this module was ever opened: programs need not be searched for marks before
 
 
 def _words(text: str) -> frozenset[str]:
@@ -40,9 +39,7 @@ def checks(words: Any) -> Iterator[None]:
     ...     jnp.log(jnp.array([1.0, 0.5])).shape
     (2,)
     """
-    global _used
     with config.context("checks", words):
-        _used = True
         with source_info.name_scope(_PREFIX + config.read("checks")):
             yield
 
@@ -72,13 +69,23 @@ def placed(closed: ClosedJaxpr, source: source_info.Captured) -> ClosedJaxpr:
 
 
 def is_used() -> bool:
-    """Whether checks are on, or were ever asked for: only then are equations marked."""
-    return _used or bool(config.read("checks"))
+    """Whether checks are on, or were ever asked for: only then are equations marked, and programs searched for marks."""
+    return config.checks_watched
+
+
+def apply_now() -> bool:
+    """Whether an operation outside of a trace may get checks."""
+    return config.checks_watched and bool(config.read("checks") or source_info.open_scopes())
 
 
 def inside(source: source_info.Captured | None) -> source_info.Captured | None:
     """The position of equations that weft wrote for a call at ``source``."""
     return source if source is None or not is_used() or INSIDE in source[2] else (*source[:2], (*source[2], INSIDE))
+
+
+def of_steps(source: source_info.Captured | None) -> source_info.Captured | None:
+    """The position of equations made of a loop's steps: the loop's, but with checks each equation keeps its own."""
+    return None if is_used() else source
 
 
 def marks(source: source_info.Captured | None) -> tuple[str, ...]:
@@ -109,7 +116,7 @@ def wants_integers(equation: JaxprEqn, option: str | None = None) -> bool:
 
 def asked(closed: ClosedJaxpr) -> bool:
     """Whether any equation of a program, at any depth, may get a check."""
-    return bool(config.read("checks")) or (_used and _any(closed.jaxpr))
+    return config.checks_watched and (bool(config.read("checks")) or _any(closed.jaxpr))
 
 
 def _any(jaxpr: Jaxpr) -> bool:
