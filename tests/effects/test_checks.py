@@ -159,32 +159,32 @@ def from_python(x):
 # -- integers ---------------------------------------------------------------------------------------------------------
 
 
-@fault(np.int32([1, 2**31 - 1]), kind=OVERFLOW, primitive="add", index=(1,), operands=(2**31 - 1, 1))
+@fault(np.array([1, 2**31 - 1], np.int32), kind=OVERFLOW, primitive="add", index=(1,), operands=(2**31 - 1, 1))
 def added(x):
     return x + 1  # HERE
 
 
-@fault(np.uint8([7, 0]), kind=OVERFLOW, primitive="sub", index=(1,), operands=(0, 1))
+@fault(np.array([7, 0], np.uint8), kind=OVERFLOW, primitive="sub", index=(1,), operands=(0, 1))
 def below_zero(x):
     return x - 1  # HERE
 
 
-@fault(np.int32([5, 1 << 20]), kind=OVERFLOW, primitive="mul", index=(1,), operands=(1 << 20, 1 << 20))
+@fault(np.array([5, 1 << 20], np.int32), kind=OVERFLOW, primitive="mul", index=(1,), operands=(1 << 20, 1 << 20))
 def multiplied(x):
     return x * x  # HERE
 
 
-@fault(np.int16([-(2**15)]), kind=OVERFLOW, primitive="neg", index=(0,), operands=(-(2**15),))
+@fault(np.array([-(2**15)], np.int16), kind=OVERFLOW, primitive="neg", index=(0,), operands=(-(2**15),))
 def negated(x):
     return -x  # HERE
 
 
-@fault(np.int32([0, 2]), kind=OVERFLOW, primitive="shift_left", index=(1,), operands=(2, 30))
+@fault(np.array([0, 2], np.int32), kind=OVERFLOW, primitive="shift_left", index=(1,), operands=(2, 30))
 def shifted(x):
     return x << 30  # HERE
 
 
-@fault(np.int32([5, 200]), kind=OVERFLOW, primitive="convert_element_type", index=(1,), operands=(200,))
+@fault(np.array([5, 200], np.int32), kind=OVERFLOW, primitive="convert_element_type", index=(1,), operands=(200,))
 def narrowed(x):
     return x.astype(jnp.int8)  # HERE
 
@@ -202,12 +202,14 @@ def integer_total(x):
 # -- indices ----------------------------------------------------------------------------------------------------------
 
 
-@fault(np.arange(5), np.int32([1, 2, 9]), kind=INDEX, primitive="gather", index=(2,), operands=(9, 5))
+@fault(np.arange(5), np.array([1, 2, 9], np.int32), kind=INDEX, primitive="gather", index=(2,), operands=(9, 5))
 def gathered(x, i):
     return x[i] * 2  # HERE
 
 
-@fault(np.ones((5, 3)), np.int32([[1, 2], [3, 9]]), kind=INDEX, primitive="gather", index=(1, 1), operands=(9, 5))
+@fault(
+    np.ones((5, 3)), np.array([[1, 2], [3, 9]], np.int32), kind=INDEX, primitive="gather", index=(1, 1), operands=(9, 5)
+)
 def rows_gathered(x, i):
     return x[i].sum()  # HERE
 
@@ -227,12 +229,12 @@ def long_slice(x, i):
     return lax.dynamic_slice(x, (i,), (3,))  # HERE
 
 
-@fault(np.zeros(4), np.int32([1, 5]), kind=INDEX, primitive="scatter", index=(1,), operands=(5, 4))
+@fault(np.zeros(4), np.array([1, 5], np.int32), kind=INDEX, primitive="scatter", index=(1,), operands=(5, 4))
 def set_at(x, i):
     return x.at[i].set(7)  # HERE
 
 
-@fault(np.zeros(4), np.int32([1, 5]), kind=INDEX, primitive="gather", index=(1,), operands=(5, 4))
+@fault(np.zeros(4), np.array([1, 5], np.int32), kind=INDEX, primitive="gather", index=(1,), operands=(5, 4))
 def taken(x, i):
     return jnp.take(x, i)  # HERE
 
@@ -286,7 +288,7 @@ def mapped(xs):
     return weft.vmap(lambda x: jnp.log(x))(xs)  # HERE
 
 
-@fault(np.ones((3, 4)), np.int32([1, 9, 2]), kind=INDEX, primitive="gather", index=(1,), operands=(9, 4))
+@fault(np.ones((3, 4)), np.array([1, 9, 2], np.int32), kind=INDEX, primitive="gather", index=(1,), operands=(9, 4))
 def mapped_index(xs, i):
     return weft.vmap(lambda x, k: x[k])(xs, i)  # HERE
 

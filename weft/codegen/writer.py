@@ -37,8 +37,22 @@ class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
     __slots__ = (
-        "_count", "avx512", "open_loops", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "literals",
-        "prepared", "scalar", "spills", "splats", "streams",
+        "_count",
+        "avx512",
+        "block",
+        "cold_branches",
+        "declarations",
+        "entry",
+        "functions",
+        "held",
+        "lines",
+        "literals",
+        "open_loops",
+        "prepared",
+        "scalar",
+        "spills",
+        "splats",
+        "streams",
     )  # fmt: skip
 
     def __init__(self, avx512: bool = False, scalar: bool = False) -> None:

@@ -47,9 +47,7 @@ class Loops:
         fault = self.find_in(jaxpr.eqns, env, [v for v in jaxpr.outvars if isinstance(v, Var)], path, self.option)
         if fault is not None:
             return fault, []
-        return None, [
-            env[v] if isinstance(v, Var) else np.asarray(v.val).astype(v.aval.dtype) for v in jaxpr.outvars
-        ]
+        return None, [env[v] if isinstance(v, Var) else np.asarray(v.val).astype(v.aval.dtype) for v in jaxpr.outvars]
 
     def _loop(self, parts: kinds.LoopParts, values: Sequence[Any]) -> Any:
         first, n_carry = parts.n_cond_consts + parts.n_consts, parts.n_carry

@@ -38,7 +38,7 @@ class Fault(NamedTuple):
     check: str  # index, nan or overflow
     equation: JaxprEqn
     what: str  # the first line of the message
-    index: Index  # of the element of the result, or of the index vector
+    element: Index  # of the result, or of the indices
     operands: tuple[str, ...]
     values: tuple[Any, ...]
     path: tuple[str, ...]  # the loops around it, the outermost first
@@ -88,7 +88,7 @@ def error_of(fault: Fault, program: str, iterations: Sequence[int]) -> CheckErro
         lines.append(f"in {', in '.join(reversed(around))}")
     lines.append(f"in jit({program})")
     return kind(
-        "\n  ".join(lines), check=fault.check, primitive=fault.equation.primitive.name, index=fault.index,
+        "\n  ".join(lines), check=fault.check, primitive=fault.equation.primitive.name, index=fault.element,
         operands=fault.values, line=place, backward=backward,
     )  # fmt: skip
 
@@ -109,9 +109,7 @@ def _is_nan(value: Any) -> bool:
 class _Finder:
     """One evaluation of the equations of a step."""
 
-    def __init__(
-        self, equations: Sequence[JaxprEqn], env: dict[Any, Any], path: tuple[str, ...], option: str
-    ) -> None:
+    def __init__(self, equations: Sequence[JaxprEqn], env: dict[Any, Any], path: tuple[str, ...], option: str) -> None:
         self.equations, self.env, self.path, self.option = equations, env, path, option
         self.makers = {out: equation for equation in equations for out in equation.outvars}
 
@@ -268,9 +266,7 @@ class _Finder:
                 return atom, at
         return None
 
-    def _sources(
-        self, equation: JaxprEqn, kind: Any, values: Sequence[Any], number: int, index: Index
-    ) -> list[Index]:
+    def _sources(self, equation: JaxprEqn, kind: Any, values: Sequence[Any], number: int, index: Index) -> list[Index]:
         """The elements of an operand that an element of the result is made of; of many, those that are bad."""
         value = values[number]
         if isinstance(kind, kinds.Elementwise):

@@ -147,13 +147,17 @@ class PlannedGuards:
         given = [v for v in region.read if self.planner.slot(v) not in over]
         read = [v for v in dict.fromkeys([*given, *stored]) if self._can_be_shown(v)]
         operands = tuple([(*planner.place(v)[:2], v.aval) for v in read])
-        search = fault_search.Search(self.words.name, config.read("checks"), region.equations, tuple(read), region.written)
+        search = fault_search.Search(
+            self.words.name, config.read("checks"), region.equations, tuple(read), region.written
+        )
         if step.kernel is not None:
             return [Guard(search, operands, self.word(number), ())]
         words = _words(step.equation)
         scans = [self._scan(v, words) for v in region.written]
         found = tuple([scan for scan in scans if scan is not None])
-        told = isinstance(step.equation.primitive.kind, kinds.Routine) and step.equation.params["lowered"].routine.guarded
+        told = (
+            isinstance(step.equation.primitive.kind, kinds.Routine) and step.equation.params["lowered"].routine.guarded
+        )
         word = self.word(number) if told else None
         return [Guard(search, operands, word, found)] if found or told else []
 
@@ -202,4 +206,3 @@ def in_order(entries: Sequence[Any], joined: Callable[[Sequence[Any]], list[Any]
         for part in getattr(entry, "runs", (entry,)):
             made += behind.get(id(part), [])
     return made
-

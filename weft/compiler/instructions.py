@@ -202,7 +202,9 @@ class SameOutput(NamedTuple):
     aval: Any
 
 
-Instruction = Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Guard
+Instruction = (
+    Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Guard
+)
 Output = NewOutput | DonatedOutput | InputOutput | SameOutput
 INSTRUCTIONS = (Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch, Guard)
 OUTPUTS = (NewOutput, DonatedOutput, InputOutput, SameOutput)

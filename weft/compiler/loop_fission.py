@@ -39,7 +39,9 @@ def loop_fission(closed: ClosedJaxpr, simplified: Callable[[ClosedJaxpr], Closed
         function = _divided(eqn.primitive.kind.parts(eqn.params), simplified)
         if function is None:
             return None
-        return splicer.splice(expansions.traced(function, [v.aval for v in eqn.invars]), eqn.invars, check_scopes.of_steps(eqn.source))
+        return splicer.splice(
+            expansions.traced(function, [v.aval for v in eqn.invars]), eqn.invars, check_scopes.of_steps(eqn.source)
+        )
 
     return Splicer(closed, rule, (kinds.Loop,)).run()
 

@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.compiler.instructions import INSTRUCTIONS, OUTPUTS, Branch, Callback, Gemm, Guard, Instruction, Kernel, Loop, Routine
+from weft.compiler.instructions import (
+    INSTRUCTIONS,
+    OUTPUTS,
+    Branch,
+    Callback,
+    Gemm,
+    Guard,
+    Instruction,
+    Kernel,
+    Loop,
+    Routine,
+)
 
 
 class ProgramReader:

@@ -39,9 +39,8 @@ def checks(words: Any) -> Iterator[None]:
     ...     jnp.log(jnp.array([1.0, 0.5])).shape
     (2,)
     """
-    with config.context("checks", words):
-        with source_info.name_scope(_PREFIX + config.read("checks")):
-            yield
+    with config.context("checks", words), source_info.name_scope(_PREFIX + config.read("checks")):
+        yield
 
 
 def as_given(mode: Any) -> AbstractContextManager[None]:

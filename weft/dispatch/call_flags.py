@@ -23,7 +23,10 @@ class Flags(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether a call with arguments of a new size may be answered without looking at it closely."""
-        return not (self.disabled or self.checked or self.idle or self.tracked or self.logged or self.guarded) and self.guard is None
+        return (
+            not (self.disabled or self.checked or self.idle or self.tracked or self.logged or self.guarded)
+            and self.guard is None
+        )
 
 
 _known: dict[int, Flags] = {}

@@ -28,7 +28,9 @@ OUTSIDE = kinds.Elementwise(scalar=lambda emit, inside: emit.not_(inside), refer
 
 def _leaves(emit: Any, x: Any, *, dtype: np.dtype) -> Any:
     limits = np.iinfo(dtype)
-    least, most = [emit.const(float(limit) * (1 - 2.0**-50 * (dtype.itemsize > 4)), FLOAT64) for limit in (limits.min, limits.max)]
+    least, most = [
+        emit.const(float(limit) * (1 - 2.0**-50 * (dtype.itemsize > 4)), FLOAT64) for limit in (limits.min, limits.max)
+    ]
     return emit.or_(emit.compare("lt", x, least), emit.compare("gt", x, most))
 
 

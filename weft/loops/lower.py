@@ -438,7 +438,9 @@ class _Lowering:
         self.result.phases[phase][1].append(ir.Apply(wide, "float64", guards.AS_FLOAT64, (), exact.args, real))
         identity = float(exact.accumulators[0][1])
         self.result.phases[phase][2].append(
-            ir.Reduce((total,), exact.name, exact.kind, exact.params, (wide,), None, ((real, identity),), (real,), exact.tree)
+            ir.Reduce(
+                (total,), exact.name, exact.kind, exact.params, (wide,), None, ((real, identity),), (real,), exact.tree
+            )
         )
         block = self.result.phases[phase + 1][0]
         params = (("dtype", exact.dtypes[0]),)

@@ -51,7 +51,11 @@ def halves(nest: ir.Nest, model: Model, lanes: int) -> Halves | None:
         return tuple(
             s
             for s in simple
-            if (stores if isinstance(s, ir.Store | ir.Guard) else s.out in (used if isinstance(s, ir.Load) else computed))
+            if (
+                stores
+                if isinstance(s, ir.Store | ir.Guard)
+                else s.out in (used if isinstance(s, ir.Load) else computed)
+            )
         )
 
     return Halves(half(first, now, False), half(rest, later, True), tuple(s for s in applied if s.out in first & later))

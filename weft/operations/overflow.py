@@ -132,9 +132,7 @@ def _converted(x: Any, *, new_dtype: Any, **_: Any) -> np.ndarray:
 SUM = kinds.Elementwise(scalar=_sum, reference=_exactly(lambda x, y: x + y), cost=3.0)
 DIFFERENCE = kinds.Elementwise(scalar=_difference, reference=_exactly(lambda x, y: x - y), cost=3.0)
 PRODUCT = kinds.Elementwise(scalar=_product, reference=_exactly(lambda x, y, **_: x * y), cost=4.0)
-SQUARE = kinds.Elementwise(
-    scalar=lambda emit, x: _product(emit, x, x), reference=_exactly(lambda x: x * x), cost=4.0
-)
+SQUARE = kinds.Elementwise(scalar=lambda emit, x: _product(emit, x, x), reference=_exactly(lambda x: x * x), cost=4.0)
 QUOTIENT = kinds.Elementwise(
     scalar=_quotient, reference=lambda x, y: np.asarray((y == -1) & (x == np.iinfo(x.dtype).min) & (x < 0), BOOL)
 )
