@@ -81,7 +81,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("num_cpu_devices", -1, int, "virtual devices of the CPU, -1 for as many as XLA_FLAGS says, else one"),
     _option("no_tracing", False, bool, "raise where a function would be traced"),
     # weft's own
-    _option("checks", "", str, "guards in compiled programs: index, nan, overflow, separated by commas, or all", in_key=True),
+    _option("checks", "", str, "guards in compiled programs: index, nan, overflow by commas, or all", in_key=True),
     _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
     _option("fast", False, bool, "allow rewrites that change the last bits", in_key=True),
     _option("show", "", str, "stages to print, a comma-separated list of words"),
@@ -261,7 +261,7 @@ def _check_platforms(value: Any) -> None:
 
 
 def check_words(value: Any) -> str:
-    """The words of the option ``checks`` in one order, separated by commas; from text, a bool or a sequence of words."""
+    """The words of the option ``checks`` in one order, by commas; from text, a bool or a sequence of words."""
     if value is None or isinstance(value, bool):
         return ",".join(CHECKS) if value else ""
     words = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, _SEQUENCES) else None

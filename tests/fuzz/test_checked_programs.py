@@ -1,4 +1,4 @@
-"""Random programs with guards: the same bits as without, a NaN is never missed, and nothing is said of finite numbers."""
+"""Random programs with guards: the same bits as without, no NaN is missed, and nothing is said of finite numbers."""
 
 from __future__ import annotations
 

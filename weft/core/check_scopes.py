@@ -1,6 +1,6 @@
 """Which checks an equation gets: by the option ``checks``, and by name scopes that a part of a program carries.
 
-    scope "checks=nan,overflow"     these, whatever the option says: ``jit(f, checks=...)`` and ``with weft.checks(...)``
+    scope "checks=nan,overflow"     these, whatever the option says: ``jit(f, checks=...)``, ``with weft.checks(...)``
     scope "mode as given"           its out-of-bounds mode was written by the user, who means it: no check of indices
     scope "inside weft"             integer arithmetic of weft's own functions, which may wrap: random bits, hashes
 
@@ -68,7 +68,7 @@ def placed(closed: ClosedJaxpr, source: source_info.Captured) -> ClosedJaxpr:
 
 
 def is_used() -> bool:
-    """Whether checks are on, or were ever asked for: only then are equations marked, and programs searched for marks."""
+    """Whether checks were ever asked for: only then are equations marked, and programs searched for marks."""
     return config.checks_watched
 
 
@@ -101,10 +101,8 @@ def wanted(equation: JaxprEqn, option: str | None = None) -> frozenset[str]:
         if name.startswith(_PREFIX):
             words = name.removeprefix(_PREFIX)
     found = _words(words)
-    if found and equation.source is not None:
-        if AS_GIVEN in equation.source[2]:
-            found -= {"index"}
-    return found
+    meant = found and equation.source is not None and AS_GIVEN in equation.source[2]
+    return found - {"index"} if meant else found
 
 
 def wants_integers(equation: JaxprEqn, option: str | None = None) -> bool:

@@ -57,7 +57,7 @@ def jit(
     ``static_argnums`` / ``static_argnames`` are part of the cache key by value and must be hashable; each is inferred
     from the other. Donated arguments may not be used after the call. ``donate="require"``: ValueError when it is
     compiled if their memory cannot be reused. ``checks``: any of "index", "nan" and "overflow", guards that raise a
-    ``CheckError`` with the operation, the element, its operands and the user's line; None: as the option ``checks`` says.
+    ``CheckError`` with the operation, the element, its operands and the line; None: as the option ``checks`` says.
     Without ``fun``, gives a decorator.
 
     >>> @weft.jit

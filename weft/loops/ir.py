@@ -100,8 +100,8 @@ class Update(Record):
 
     This is the only statement that may write an element twice: along reduced dimensions in order of the index; points
     along parallel dimensions never write the same element. ``steps`` compute the value ``new`` and may use ``old``.
-    Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds. ``guard``: a test
-    of ``new`` where it is written.
+    Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds. ``guard``: a
+    test of ``new`` where it is written.
     """
 
     operand: int

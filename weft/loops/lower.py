@@ -311,9 +311,9 @@ class _Lowering:
             params = nest_params(equation.params)
             bucket = self._bucket(node, phase)
             bucket.append(ir.Apply(out, equation.primitive.name, kind, params, args, dtype))
-            if self.guards is not None and (test := guards.wraps_at(equation)) is not None:
-                if check_scopes.wants_integers(equation):
-                    self.guards.add(bucket, self.guards.apply(bucket, "wraps", test, args, params))
+            test = None if self.guards is None else guards.wraps_at(equation)
+            if self.guards is not None and test is not None and check_scopes.wants_integers(equation):
+                self.guards.add(bucket, self.guards.apply(bucket, "wraps", test, args, params))
             return out
 
         self._once_or_kept(node, dtype, apply)
@@ -432,7 +432,7 @@ class _Lowering:
             self._guard_sum(self.result.phases[phase][2][-1], phase)
 
     def _guard_sum(self, exact: ir.Reduce, phase: int) -> None:
-        """The same reduction of the values in float64, whose result shows whether the integers have left their dtype."""
+        """The same reduction of the values in float64, whose result shows whether the integers left their dtype."""
         assert self.guards is not None
         wide, total, real = self._number(), self._number(), guards.FLOAT64
         self.result.phases[phase][1].append(ir.Apply(wide, "float64", guards.AS_FLOAT64, (), exact.args, real))

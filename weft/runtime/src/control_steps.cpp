@@ -156,18 +156,6 @@ struct Strided {
   int64_t stride;
 };
 
-// The index of the iteration that a loop is in, and the loop around it on this thread.
-struct Iteration;
-thread_local Iteration* t_iterations = nullptr;
-struct Iteration {
-  Iteration() : outer(t_iterations) { t_iterations = this; }
-  ~Iteration() { t_iterations = outer; }
-  Iteration(const Iteration&) = delete;
-  Iteration& operator=(const Iteration&) = delete;
-  int64_t index = 0;
-  Iteration* const outer;
-};
-
 class LoopStep final : public Step {
  public:
   Status run(Frame& frame) const override {
@@ -263,9 +251,9 @@ class LoopStep final : public Step {
     Status status = Status::ok;
     SignalWatch watch;
     const ExpectedJobs expected(has_cond() ? 0 : trips);
-    const Iteration iteration;
+    Iteration iteration;
     for (int64_t trip = 0; status == Status::ok; ++trip) {
-      t_iterations->index = reverse ? trips - 1 - trip : trip;
+      iteration.index = reverse ? trips - 1 - trip : trip;
       if (has_cond()) {
         bool goes_on;
         status = ask(frame, test, now, memory.at(result), &goes_on);
@@ -541,18 +529,6 @@ bool check_loop(const LoopStep& loop, const std::vector<int64_t>& tested, const 
 }
 
 }  // namespace
-
-PyObject* loop_iterations() {
-  std::vector<int64_t> found;
-  for (const Iteration* at = t_iterations; at != nullptr; at = at->outer) found.insert(found.begin(), at->index);
-  Ref tuple = steal(PyTuple_New(Py_ssize_t(found.size())));
-  for (size_t i = 0; tuple && i < found.size(); ++i) {
-    PyObject* index = PyLong_FromLongLong(found[i]);
-    if (index == nullptr) return nullptr;
-    PyTuple_SET_ITEM(tuple.get(), Py_ssize_t(i), index);
-  }
-  return tuple.release();
-}
 
 std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places) {
   Fields fields(record);

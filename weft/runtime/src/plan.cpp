@@ -137,6 +137,20 @@ bool read_in_avals(PyObject* in_avals, Plan* plan) {
 
 }  // namespace
 
+thread_local Iteration* Iteration::innermost = nullptr;
+
+PyObject* loop_iterations() {
+  std::vector<int64_t> found;
+  for (const Iteration* at = Iteration::innermost; at != nullptr; at = at->outer) found.insert(found.begin(), at->index);
+  Ref tuple = steal(PyTuple_New(Py_ssize_t(found.size())));
+  for (size_t i = 0; tuple && i < found.size(); ++i) {
+    PyObject* index = PyLong_FromLongLong(found[i]);
+    if (index == nullptr) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), Py_ssize_t(i), index);
+  }
+  return tuple.release();
+}
+
 Plan::~Plan() {
   for (ShapedArray* aval : in_avals) Py_DECREF(aval);
   for (OutputPlan& output : outputs) Py_XDECREF(output.aval);

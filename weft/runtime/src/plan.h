@@ -101,6 +101,17 @@ struct Plan {
 std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps, Py_ssize_t arena_bytes,
                                        PyObject* instructions, PyObject* in_avals);
 
+// The index of the iteration that a loop is in, and the loop around it on this thread.
+struct Iteration {
+  Iteration() : outer(innermost) { innermost = this; }
+  ~Iteration() { innermost = outer; }
+  Iteration(const Iteration&) = delete;
+  Iteration& operator=(const Iteration&) = delete;
+  int64_t index = 0;
+  Iteration* const outer;
+  static thread_local Iteration* innermost;
+};
+
 // The iterations of the loops that run on this thread, the outermost first: a tuple of ints (new reference).
 PyObject* loop_iterations();
 
