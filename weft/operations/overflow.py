@@ -1,7 +1,8 @@
 """When integer operations overflow: whether the exact result of each element does not fit in its dtype.
 
 Each is an elementwise expression on the operands of the operation, and the same in NumPy: the fields ``wraps`` of
-kinds, from which checked programs get their guards. Floats and complex numbers never wrap here; conversions from floats do.
+kinds, from which checked programs get their guards. Floats and complex numbers never wrap here; conversions from
+floats do.
 
     sum         signed: both operands have one sign and the sum the other; unsigned: the sum is below an operand
     product     in twice the bits; for 64 bits by an estimate in float64, which the exact search then looks at again
