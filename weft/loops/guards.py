@@ -31,7 +31,7 @@ def _leaves(emit: Any, x: Any, *, dtype: np.dtype) -> Any:
     least, most = [
         emit.const(float(limit) * (1 - 2.0**-50 * (dtype.itemsize > 4)), FLOAT64) for limit in (limits.min, limits.max)
     ]
-    return emit.or_(emit.compare("lt", x, least), emit.compare("gt", x, most))
+    return emit.not_(emit.and_(emit.compare("le", least, x), emit.compare("le", x, most)))
 
 
 AS_FLOAT64 = kinds.Elementwise(
