@@ -25,11 +25,12 @@ class Writer:
 
     __slots__ = (
         "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "literals",
-        "prepared", "scalar", "spills", "splats", "streams",
+        "mends_extrema", "prepared", "scalar", "spills", "splats", "streams",
     )  # fmt: skip
 
-    def __init__(self, avx512: bool = False, scalar: bool = False) -> None:
+    def __init__(self, avx512: bool = False, scalar: bool = False, mends_extrema: bool = False) -> None:
         self.avx512 = avx512
+        self.mends_extrema = mends_extrema  # whether maxima lose NaN and the order of zeros (``extrema``)
         self.scalar = scalar  # whether there are no vectors in the function
         self.lines: list[str] = []
         self.block = "entry"
@@ -278,7 +279,7 @@ class Writer:
         """
         type_ = f"{{ {', '.join(results)} }}"
         if name not in self.functions:
-            inner = Writer(self.avx512)
+            inner = Writer(self.avx512, mends_extrema=self.mends_extrema)
             parameters = [f"%a{k}" for k in range(len(arguments))]
             value = "poison"
             for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):

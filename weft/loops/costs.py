@@ -24,6 +24,15 @@ def instructions(statements: Iterable[ir.Statement]) -> float:
     return total
 
 
+def chain(statements: Iterable[ir.Statement]) -> float:
+    """The cost of the longest chain of operations that need each other's results."""
+    done: dict[int, float] = {}
+    for s in statements:
+        if isinstance(s, ir.Apply):
+            done[s.out] = s.kind.cost + max([done.get(n, 0.0) for n in s.args], default=0.0)
+    return max(done.values(), default=0.0)
+
+
 def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
     """Bytes of scratch one call needs when the dimensions have these extents."""
     if not nest.rows:
