@@ -116,7 +116,7 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
-    rows = reduced if source.tree == "lanes" and not digits and _may_lie_across(draft) else []
+    rows = reduced if _along_rows(source) and not digits and _may_lie_across(draft) else []
     asked = _asked(draft, outer, parallel, rows, lanes) if sized else None
     found = _thresholds(draft, outer, parallel, rows, lanes) if len(parallel) > 1 or rows else NOTHING_ASKED
     if source.tree is None:
@@ -306,6 +306,11 @@ def _reads_inside(s: ir.Statement) -> TypeGuard[ir.LoadAt]:
     return isinstance(s, ir.LoadAt) and s.inside is not None
 
 
+def _along_rows(source: Kernel) -> bool:
+    """Whether what is reduced or scanned are rows: the last dimension."""
+    return source.tree == "lanes" or (source.tree == "scan" and source.axes[-1].key in source.reduced)
+
+
 def _may_lie_across(draft: Draft) -> bool:
     """Whether lanes may lie across short rows."""
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
@@ -318,7 +323,7 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
         return len(parallel) + len(reduced) - 1 if reduced and _calls_functions(draft) else None
     if source.tree == "lanes":
         return len(parallel) + len(reduced) - 1
-    if source.tree == "scan" and source.axes[-1].key in source.reduced:
+    if source.tree == "scan" and _along_rows(source):
         return None
     if source.tree is None and narrow:
         return len(parallel) - 2

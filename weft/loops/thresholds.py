@@ -19,7 +19,7 @@ FILLING = 16
 LONG = 4096
 FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
-SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are more than FEW
+SHORT = 16  # rows up to this length are reduced or scanned with lanes across rows, if there are more than FEW
 
 
 class Thresholds(NamedTuple):
