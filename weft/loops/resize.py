@@ -28,6 +28,7 @@ class Asked(NamedTuple):
     rows: tuple[Product, ...]
     along: tuple[Term | None, ...]
     lanes: int
+    units: bool
 
 
 class Sizing(NamedTuple):
@@ -78,6 +79,7 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
                 rows=tuple(map(product, asked.rows)),
                 along=of(asked.along),
                 lanes=asked.lanes,
+                units=asked.units,
             ),
         )
     except (KeyError, TypeError):  # an extent that is none of the operands', a stride that is no product
@@ -86,10 +88,10 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
 
 def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
     """What ``thresholds`` says at these sizes."""
-    if len(asked.parallel) < 2 and not asked.rows:
+    if len(asked.parallel) < 2 and not asked.rows and not asked.units:
         return NOTHING_ASKED
     outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
-    return thresholds(outer, parallel, rows, lambda: _values(asked.along, sizes), asked.lanes)
+    return thresholds(outer, parallel, rows, lambda: _values(asked.along, sizes), asked.lanes, asked.units)
 
 
 def numbers(sizing: Sizing, sizes: Sequence[int]) -> Numbers:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 import numpy as np
 
 from weft._base.record import NamedTuple, Record, field
-from weft.loops import ir, neighbours, printer
+from weft.loops import ir, neighbours, printer, unit_axes
 from weft.loops.index_math import ZERO, Product, Stride, follows
 from weft.loops.resize import Asked, Sizing, term
-from weft.loops.thresholds import NOTHING_ASKED, Thresholds, thresholds
+from weft.loops.thresholds import NOTHING_ASKED, Thresholds, are_many, thresholds
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel
@@ -110,14 +110,17 @@ def scalar_words(scalars: Scalars) -> bytes:
 
 def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> Lowered:
     """The nest of a draft, and the arguments of its call; ``sized``: with what gives them at other sizes."""
-    free = [axis for axis in source.axes if axis.key not in source.reduced]
+    free: Sequence[Axis] = [axis for axis in source.axes if axis.key not in source.reduced]
+    units = unit_axes.last(source, draft, free)
+    if units and are_many((), [axis.extent for axis in free]):
+        draft, free = unit_axes.without(draft, units), free[: -len(units)]
     parallel = _collapse(free, draft, ones=bool(source.tree))
     reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
     rows = reduced if _along_rows(source) and not digits and _may_lie_across(draft) else []
-    asked = _asked(draft, outer, parallel, rows, lanes) if sized else None
+    asked = _asked(draft, outer, parallel, rows, lanes, bool(units)) if sized else None
     found = _thresholds(draft, outer, parallel, rows, lanes) if len(parallel) > 1 or rows else NOTHING_ASKED
     if source.tree is None:
         parallel, digits = _collapse_short(draft, parallel, found)
@@ -152,11 +155,13 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
     return _call(nest, draft, [*loops, *digits], strides, outer, None if runs else asked)
 
 
-def _asked(draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int) -> Asked:
+def _asked(
+    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int, units: bool
+) -> Asked:
     """What ``thresholds`` is asked, for any sizes."""
     along = [term(parallel[-1].stride(operand)) for operand in draft.operands] if len(parallel) > 1 else []
     around, lying, summed = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
-    return Asked(around, lying, summed, tuple(along), lanes)
+    return Asked(around, lying, summed, tuple(along), lanes, units)
 
 
 def _thresholds(
@@ -166,7 +171,7 @@ def _thresholds(
     around, lying = [loop.extent for loop in outer], [loop.extent for loop in parallel]
     summed = [loop.extent for loop in rows]
     return thresholds(
-        around, lying, summed, lambda: [parallel[-1].stride(operand).elems for operand in draft.operands], lanes
+        around, lying, summed, lambda: [parallel[-1].stride(operand).elems for operand in draft.operands], lanes, False
     )
 
 

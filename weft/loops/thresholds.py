@@ -32,24 +32,33 @@ class Thresholds(NamedTuple):
     fills: tuple[bool, bool]  # where ``first`` is known: whether the last dimension fills whole vectors, or half of one
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     short: int | None  # the extent of rows that are reduced with lanes across them
+    many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
 
-NOTHING_ASKED = Thresholds(None, False, (False, False), (), None)  # one loop over everything
+NOTHING_ASKED = Thresholds(None, False, (False, False), (), None, False)  # one loop over everything
 
 
 def thresholds(
-    outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], along: Callable[[], Sequence[int]], lanes: int
+    outer: Sequence[int],
+    parallel: Sequence[int],
+    rows: Sequence[int],
+    along: Callable[[], Sequence[int]],
+    lanes: int,
+    units: bool,
 ) -> Thresholds:
     """The answers for extents of dimensions around the nest, of parallel ones, and of rows that lanes reduce.
 
-    ``along`` gives the strides of the operands along the last parallel dimension.
+    ``along`` gives the strides of the operands along the last parallel dimension. ``units``: whether there are last
+    axes of one element.
     """
     first = _first(parallel)
     fills, near = (False, False), ()
     if first is not None:
         fills = (parallel[-1] % lanes == 0, 2 * parallel[-1] >= lanes)
         near = tuple([abs(stride) <= NARROW for stride in along()])
-    return Thresholds(first, is_narrow(parallel), fills, near, _short(outer, parallel, rows))
+    return Thresholds(
+        first, is_narrow(parallel), fills, near, _short(outer, parallel, rows), units and are_many(outer, parallel)
+    )
 
 
 def _first(parallel: Sequence[int]) -> int | None:
@@ -68,8 +77,13 @@ def is_narrow(parallel: Sequence[int]) -> bool:
     return parallel[-2] >= FILLING and math.prod(parallel[:-1]) > FEW
 
 
+def are_many(outer: Sequence[int], parallel: Sequence[int]) -> bool:
+    """Whether there are so many points that a nest may be made for them."""
+    return math.prod(outer) * math.prod(parallel) > FEW
+
+
 def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int]) -> int | None:
     """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
-    if len(rows) != 1 or not parallel or parallel[-1] <= NARROW or math.prod(outer) * math.prod(parallel) <= FEW:
+    if len(rows) != 1 or not parallel or parallel[-1] <= NARROW or not are_many(outer, parallel):
         return None
     return rows[0] if 1 < rows[0] <= SHORT else None
