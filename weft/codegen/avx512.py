@@ -149,6 +149,14 @@ def inverse_root(x: V) -> V:
     return _each(x, start)
 
 
+def picked(low: V, high: V, picks: V) -> V:
+    """Lane ``picks & 31`` of two whole registers of float32, one after the other."""
+    lanes = low.lanes
+    type_ = lanes.type("float")
+    given = [(type_, low.text), (lanes.type("i32"), picks.text), (type_, high.text)]
+    return V(lanes, "float", lanes.writer.call("llvm.x86.avx512.vpermi2var.ps.512", type_, given))
+
+
 def lookup(table: Sequence[float], index: V) -> V:
     """table[index & 31] of 32 floats for an index of i32, table[index & 15] of 16 doubles for one of i64.
 

@@ -31,6 +31,7 @@ MAX_PARALLEL = 3
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
+WORDS = "fiI"  # of four bytes
 ONE = Stride(1, 1, ())
 
 Scalars = Sequence[tuple[np.dtype, Any]]
@@ -159,9 +160,10 @@ def _asked(
     draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int, units: bool
 ) -> Asked:
     """What ``thresholds`` is asked, for any sizes."""
-    along = [term(parallel[-1].stride(operand)) for operand in draft.operands] if len(parallel) > 1 else []
+    moving = draft.operands if len(parallel) > 1 else []
+    along, above = (tuple([term(parallel[k].stride(operand)) for operand in moving]) for k in (-1, -2))
     around, lying, summed = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
-    return Asked(around, lying, summed, tuple(along), lanes, units)
+    return Asked(around, lying, summed, along, above, lanes, units)
 
 
 def _thresholds(
@@ -170,9 +172,11 @@ def _thresholds(
     """What ``thresholds`` says at the present sizes."""
     around, lying = [loop.extent for loop in outer], [loop.extent for loop in parallel]
     summed = [loop.extent for loop in rows]
-    return thresholds(
-        around, lying, summed, lambda: [parallel[-1].stride(operand).elems for operand in draft.operands], lanes, False
-    )
+
+    def along() -> list[tuple[int, int]]:
+        return [(parallel[-2].stride(o).elems, parallel[-1].stride(o).elems) for o in draft.operands]
+
+    return thresholds(around, lying, summed, along, lanes, False)
 
 
 def _call(
@@ -290,9 +294,16 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], found: Thresholds) -> t
     if any(draft.operands[s.operand] in apart for phase in draft.phases for s in phase[1] if _reads_inside(s)):
         return parallel, []
     gathered = [n for n, o in enumerate(draft.operands) if o in apart and parallel[first].stride(o) != ZERO]
-    if gathered and (found.narrow or _fills(found, gathered)):  # they are gathered element by element
+    if found.narrow and not all(_is_window(draft, found, number) for number in gathered):
+        return parallel, []  # they would be gathered element by element
+    if gathered and not found.narrow and _fills(found, gathered):
         return parallel, []
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
+
+
+def _is_window(draft: Draft, found: Thresholds, number: int) -> bool:
+    """Whether the lanes of an operand are picked from two vectors side by side."""
+    return bool(found.windows) and found.windows[number] and draft.operands[number].dtype.char in WORDS
 
 
 def _fills(found: Thresholds, gathered: Sequence[int]) -> bool:
