@@ -52,8 +52,9 @@ def _time(statements: Iterable[ir.Statement]) -> float:
     """The nanoseconds of the statements for one vector."""
     total = 0.0
     for s in statements:
-        double = isinstance(s, ir.Apply) and elements.of(s.dtype).register == "double"
-        times = 1.0 if not double else DOUBLE if s.kind.cost < FUNCTION else DOUBLE_FUNCTION
+        times = 1.0
+        if isinstance(s, ir.Apply) and elements.of(s.dtype).register == "double":
+            times = DOUBLE if s.kind.cost < FUNCTION else DOUBLE_FUNCTION
         total += instructions([s]) * times
     return total * NS_PER_INSTRUCTION
 
