@@ -56,6 +56,20 @@ PROGRAM = """
             x[:] = np.arange(m * n)
             call([x, out], [m, n, m, n], [0, m, 0, n, 0, 0])
             assert (out.reshape(m, n) == 2 * x.reshape(n, m).T).all()
+    digit = ir.Dim("digit")
+    for dtype in (np.float32, np.int32, np.float64):  # rows of longer rows, as vectors over several of them
+        operands = [operand(dtype, "in", 0, ir.RUNTIME, 1), operand(dtype, "out", 1, 0, 0)]
+        body = (ir.Load(0, 0), apply(1, ADD, 0, 0, dtype=dtype), ir.Store(1, 1))
+        call, _ = load(nest((P, digit, digit), operands, [ir.Phase(body=body)], 0, on.lanes), on)
+        for rows, columns, stride in ((1, 2, 3), (7, 3, 5), (40, 3, 5), (99, 4, 4), (33, 5, 9), (50, 2, 40)):
+            for end in (False, True):
+                x, out = guarded((rows - 1) * stride + columns, dtype, end), guarded(rows * columns, dtype, end)
+                x[:] = np.arange(x.size)
+                for cut in (0, rows * columns // 3):
+                    for low, high in ((0, cut), (cut, rows * columns)):
+                        call([x, out], [rows * columns, rows, columns, stride], [0, 0, low, high, 0, 0])
+                wanted = (np.arange(rows)[:, None] * stride + np.arange(columns)).ravel()
+                assert (out == 2 * wanted).all(), (dtype, rows, columns, stride)
     print("fine")
 """
 

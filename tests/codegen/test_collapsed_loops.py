@@ -57,6 +57,21 @@ def test_lanes_run_along_the_collapsed_dimension() -> None:
     assert "digit" not in weft.jit(lambda x: x + jnp.swapaxes(x, 1, 2)).lower(x[:2]).compile().as_text("loops")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint32", "float64", "bfloat16"])
+@pytest.mark.parametrize(("rows", "columns"), [(3000, 3), (3000, 4), (2500, 5), (1500, 7), (700, 10), (200, 40)])
+def test_windows_of_rows(rows: int, columns: int, dtype: str) -> None:
+    """Parts of short rows, and rows beside one element for each, whose lanes are picked from two vectors."""
+    x, y = values((rows, columns), dtype), values((rows,), dtype, 1)
+
+    def program(m: Any, x: Any, y: Any) -> Any:
+        parts = x[1:, :-1], x[:-1, 1:], x[:-1, ::-1][:, 1:]
+        return m.where(parts[0] == parts[1], parts[2], y[:-1, None]), m.where(x[:, 1:] == y[:, None], 1, x[:, :-1])
+
+    found = weft.jit(lambda x, y: program(jnp, x, y))(x, y)
+    for got, want in zip(found, program(np, x, y), strict=True):
+        np.testing.assert_array_equal(np.asarray(got).astype(np.float64), want.astype(np.float64))
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     batch=st.integers(60, 400), rows=st.integers(1, 9), columns=st.integers(2, 22), outer=st.integers(1, 3),

@@ -29,6 +29,9 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "any": lambda x, y: (x > 0).any(-1),
     "distances": lambda x, y: squared_distances(x[:150], y),
     "nearest": lambda x, y: jnp.argmin(squared_distances(x[:150], y), 1),
+    "running sum": lambda x, y: x - 2 * jnp.cumsum(x, -1),
+    "running minimum from the end": lambda x, y: weft.lax.cummin(abs(x), axis=1, reverse=True),
+    "running products and maxima": lambda x, y: (jnp.cumprod(x, 1), weft.lax.cummax(x, axis=1)),
     "unit rows": lambda x, y: x / jnp.sqrt((x * x).sum(-1, keepdims=True)),
     "three dimensions": lambda x, y: (x[None, :300] * y[:, None] * x[:1, None]).sum(-1),
 }
@@ -47,6 +50,20 @@ def special(rows: int, columns: int, dtype: Any, seed: int) -> np.ndarray:
     values[rows - 1, 0] = np.inf
     values[rows - 2] = values[rows - 2, 0]
     return values
+
+
+@pytest.mark.parametrize("columns", [3, 6, 16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, ml_dtypes.bfloat16])
+def test_running_combinations_across_rows_are_those_of_one_row(columns: int, dtype: Any) -> None:
+    """Few rows are done one after the other."""
+    x = special(1003, columns, dtype, 2) if dtype != np.int8 else np.arange(1003 * columns).reshape(1003, -1) % 17
+    x = x.astype(dtype)
+    functions = [lambda x: weft.lax.cummin(x, axis=1, reverse=True)]
+    if dtype != np.int8:
+        functions.append(lambda x: jnp.exp(weft.lax.cumlogsumexp(x, axis=1)))
+    for function in functions:
+        found, part = (np.asarray(weft.jit(function)(one)).astype(np.float64) for one in (x, x[480:530]))
+        np.testing.assert_array_equal(found[480:530], part)
 
 
 @pytest.mark.parametrize("columns", [2, 3, 5, 8, 16])

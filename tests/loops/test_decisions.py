@@ -89,11 +89,13 @@ def test_schedule_of_each_kind(name: str) -> None:
 
 
 def test_targets_differ_where_their_facts_do() -> None:
-    """Registers for masks: halves. None: elements one by one. Neighbourhoods take what registers hold."""
+    """Registers for masks: halves. None: elements one by one, padded copies. Neighbourhoods: what registers hold."""
     x = f32(1000)
     assert "in halves" in lines(price, V4, x, x, x, x)[0]
     assert "in halves" not in lines(price, V3, x, x, x, x)[0]
     assert lines(lambda x: x + 1, ARM, x) == ["lanes i0 x4; 2 in flight, last lanes one by one"]
+    assert lines(jnp.exp, V3, x) == ["lanes i0 x8; 1 in flight, last on padded copies; out1 streamed from 64 MB"]
+    assert lines(lambda x: jnp.exp(jnp.tanh(x) / 3), ARM, x)[0].startswith("lanes i0 x4; 2 in flight, last on padded")
     wide, narrow = (lines(heat, on, f32(100, 100))[0] for on in (V4, V3))
     assert "2 of 4 lines shuffled" in wide and "0 of 4 lines shuffled" in narrow
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.codegen.lanes import FLOAT_BITS, FLOAT_OF, INT_OF, Lanes, V, literal
+from weft.codegen.lanes import FLOAT_BITS, FLOAT_OF, Lanes, V, literal
 
 _CURRENT_ROUNDING = "4"
 _RANGE_MIN, _RANGE_MAX = "4", "5"  # with the sign of the chosen operand
@@ -22,42 +22,16 @@ def scale(x: V, k: V) -> V | None:
     return _by_registers(x, k, lambda a, b: _call(a, b, "scalef", ""))
 
 
-def extremum(x: V, y: V, larger: bool, numbers: bool = False) -> V | None:
+def nan_or_range(x: V, y: V, larger: bool, numbers: bool) -> V | None:
     """The larger (smaller) of x and y, +0 above -0; NaN if either is NaN, unless both are known to be ``numbers``."""
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
-    for one, other in ((x, y), (y, x)):
-        scalar = lanes.one_of(one)
-        if scalar is not None and lanes.writer.avx512:
-            return _extremum_with_one(other, one, scalar, larger)
     if lanes.writer.avx512 and lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
-        picked = extremum(_widened(x, wide), _widened(y, wide), larger, numbers)
+        picked = nan_or_range(_widened(x, wide), _widened(y, wide), larger, numbers)
         assert picked is not None
         return _narrowed(picked.text, lanes, wide, x.element)
     picked = _by_registers(x, y, lambda a, b: _call(a, b, "range", _RANGE_MAX if larger else _RANGE_MIN))
     return picked if numbers or picked is None else lanes.select(x.compare("uno", y), x + y, picked)
-
-
-def _extremum_with_one(x: V, y: V, one: V, larger: bool) -> V:
-    """``extremum`` where y holds ``one`` in every lane.
-
-    The instruction gives x if x is NaN or if both are zeros. Two masks correct the result if ``one`` is NaN or is the
-    zero that should win; they are constants, and have no effect for any other ``one``.
-    """
-    lanes = x.lanes
-
-    def prepare() -> list[str]:
-        bits, sign = one.bits(), -(1 << (FLOAT_BITS[x.element] - 1))
-        wins = bits.eq(0 if larger else sign)
-        keep = one.lanes.select(wins, bits.like(~sign if larger else -1), -1)
-        add = one.lanes.select(wins, bits.like(0 if larger else sign), 0)
-        add = one.lanes.select(one.isnan(), bits, add)
-        return [lanes.splat(v.text, v.element).text for v in (keep, add)]
-
-    texts = lanes.writer.beside(y.text, f"extremum {larger}", prepare)
-    keep, add = (V(lanes, INT_OF[x.element], text) for text in texts)
-    picked = lanes.select(y > x if larger else y < x, y, x)
-    return (picked.bits() & keep | add).as_float()
 
 
 def within(x: V, bound: float) -> V | None:
@@ -173,6 +147,14 @@ def inverse_root(x: V) -> V:
         return part.lanes.writer.call(name, type_, [(type_, part.text), (type_, "zeroinitializer"), mask])
 
     return _each(x, start)
+
+
+def picked(low: V, high: V, picks: V) -> V:
+    """Lane ``picks & 31`` of two whole registers of float32, one after the other."""
+    lanes = low.lanes
+    type_ = lanes.type("float")
+    given = [(type_, low.text), (lanes.type("i32"), picks.text), (type_, high.text)]
+    return V(lanes, "float", lanes.writer.call("llvm.x86.avx512.vpermi2var.ps.512", type_, given))
 
 
 def lookup(table: Sequence[float], index: V) -> V:

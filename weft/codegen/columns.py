@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from weft.codegen import (
     column_blocks,
     instances,
+    padded_tail,
     reduce_tree,
     runs,
     software_pipeline,
@@ -179,6 +180,9 @@ class ColumnWriter:
         """The rest by single vectors, or by single elements if the target has no masked access."""
         parent, writer = self.parent, self.writer
         low, high = bounds
+        if self.schedule.padded:
+            padded_tail.write(self, base, place, low, high, self.schedule.padded)
+            return
         cut = self.schedule.halves
         if heavy and cut is not None:
             software_pipeline.write(parent, cut, low, high, base, base.values, place)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.codegen import avx512, complex_math, convert, floats, integers, vector_math
+from weft.codegen import complex_math, convert, extrema, floats, integers, vector_math
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.writer import Writer
 from weft.core.emit import integer_power
@@ -173,7 +173,7 @@ class Emitter:
         if element.kind == "b":
             return Value(x.dtype, (x.part | y.part if int_name == "max" else x.part & y.part,))
         if element.kind in "fh":
-            native = avx512.extremum(x.part, y.part, int_name == "max", self.numbers)
+            native = extrema.extremum(x.part, y.part, int_name == "max", self.numbers)
             picked = native or x.part.intrinsic(float_name, y.part)
             return Value(x.dtype, (picked,), x.loose or y.loose)
         return Value(x.dtype, (x.part.intrinsic(("s" if element.signed else "u") + int_name, y.part),))

@@ -1,4 +1,4 @@
-"""Writes nests that reduce rows of a few elements: lanes run along the last parallel dimension.
+"""Writes nests that reduce or scan rows of a few elements: lanes run along the last parallel dimension.
 
     for blocks of rows: for tiles of lanes: load what all rows of the block share
         for rows of the block: for phase: before; element 0, 1, ... of the body; their tree
@@ -91,6 +91,7 @@ class ShortRowWriter(columns.ColumnWriter):
         given = {s.out: self._loaded(s, tile, place) for s in rows if isinstance(s, ir.Load)}
         stores = {s: [[] for _ in tile] for s in rows if isinstance(s, ir.Store)}
         number = next(n for n, one in enumerate(self.nest.phases) if one is phase)
+        self._begin(phase, tile)
         if (self.chosen.looped_blocks if rows else self.chosen.looped)[number]:
             found = self._in_loop(phase, tile, place, given, stores)
         else:
@@ -99,6 +100,8 @@ class ShortRowWriter(columns.ColumnWriter):
                 held = [(out, vectors) for (out, at), vectors in self.held.items() if at == k]
                 held += [(out, [values[k] for values in vectors]) for out, vectors in given.items()]
                 vectors = self._element(phase, tile, place, str(k), held, stores)
+                for copy, vector in zip(tile, vectors, strict=True):
+                    copy.states = vector.states
                 for s, kept in stores.items():
                     for copy, values in zip(vectors, kept, strict=True):
                         values.append(copy.values[s.value])
@@ -112,6 +115,12 @@ class ShortRowWriter(columns.ColumnWriter):
             for which, reduction in enumerate(phase.reductions):
                 total = reduce_tree.fold_few(reduction, copy.emit, [element[number][which] for element in found])
                 copy.values.update(zip(reduction.outs, reduce_tree.finish(reduction, copy.emit, total), strict=True))
+
+    def _begin(self, phase: ir.Phase, tile: list[Instance]) -> None:
+        """The states of running combinations before the first element."""
+        for copy in tile:
+            scans = [s for s in phase.body if isinstance(s, ir.Scan)]
+            copy.states = {s.outs[0]: reduce_tree.identities(s, copy.emit) for s in scans}
 
     # whole vectors of rows
 
@@ -171,8 +180,13 @@ class ShortRowWriter(columns.ColumnWriter):
         """The accumulators of all elements, which a loop stores in memory, as it does the values for ``stores``."""
         rows = [(out, [_Buffer(self, values) for values in vectors]) for out, vectors in given.items()]
         kept: list[_Buffer] = []
+        states = [(c, key, state) for c in tile for key, state in c.states.items()]
+        begun = [value for _, _, state in states for value in state]
 
-        def body(index: str, _: list[str]) -> list[str]:
+        def body(index: str, texts: list[str]) -> list[str]:
+            given = iter(reduce_tree.rebuild(begun, texts))
+            for copy, key, state in states:
+                copy.states[key] = tuple([next(given) for _ in state])
             held = [(out, [buffer.at(index) for buffer in buffers]) for out, buffers in rows]
             vectors = self._element(phase, tile, place, index, held, stores)
             values = [v for groups in self._accumulators(phase, vectors) for v in reduce_tree.flat_accs(groups)]
@@ -180,9 +194,10 @@ class ShortRowWriter(columns.ColumnWriter):
             for value in values:
                 kept.append(_Buffer(self, [value]))
                 kept[-1].put(value, index)
-            return []
+            after = [value for copy in vectors for state in copy.states.values() for value in state]
+            return [text for _, text in reduce_tree.flatten(after)]
 
-        self.writer.loop("0", str(self.extent), 1, [], body)
+        self.writer.loop("0", str(self.extent), 1, reduce_tree.flatten(begun), body)
         found = []
         for k in range(self.extent):
             values = [buffer.at(str(k)) for buffer in kept]

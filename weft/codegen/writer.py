@@ -37,26 +37,13 @@ class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
     __slots__ = (
-        "_count",
-        "avx512",
-        "block",
-        "cold_branches",
-        "declarations",
-        "entry",
-        "functions",
-        "held",
-        "lines",
-        "literals",
-        "open_loops",
-        "prepared",
-        "scalar",
-        "spills",
-        "splats",
-        "streams",
+        "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "literals",
+        "mends_extrema", "open_loops", "prepared", "scalar", "spills", "splats", "streams",
     )  # fmt: skip
 
-    def __init__(self, avx512: bool = False, scalar: bool = False) -> None:
+    def __init__(self, avx512: bool = False, scalar: bool = False, mends_extrema: bool = False) -> None:
         self.avx512 = avx512
+        self.mends_extrema = mends_extrema  # whether maxima lose NaN and the order of zeros (``extrema``)
         self.scalar = scalar  # whether there are no vectors in the function
         self.lines: list[str] = []
         self.block = "entry"
@@ -330,7 +317,7 @@ class Writer:
         """
         type_ = f"{{ {', '.join(results)} }}"
         if name not in self.functions:
-            inner = Writer(self.avx512)
+            inner = Writer(self.avx512, mends_extrema=self.mends_extrema)
             parameters = [f"%a{k}" for k in range(len(arguments))]
             value = "poison"
             for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):

@@ -18,6 +18,7 @@ from weft.loops.target_model import Model
 SMALL_ENDS, LARGE_ENDS = 14.0, 64.0
 WAITING_BODY = 15.0  # up to this cost, vectors are done in threes, one of them without the busy execution unit
 SHARING = 3  # vectors done together, the second without the execution unit that the others keep busy
+WAITING = 4  # vectors in flight where functions wait for each other; half as many of a body that is long to compile
 TILE = 4  # least vectors of a reducing tile
 WIDE_TILE = 16  # the same if there are enough registers: longer runs of memory suit the prefetcher
 LONG_TILES = 4  # rows of more tiles are long: a few of them are read side by side, from start to end
@@ -63,6 +64,20 @@ def is_heavy(nest: ir.Nest, model: Model) -> bool:
     if any(isinstance(s, ir.Apply) and s.kind.cost >= model.function for body in bodies for s in body):
         return total >= model.twice
     return max(map(costs.instructions, bodies)) >= model.twice or _ends(nest) >= LARGE_ENDS
+
+
+def padded(statements: Sequence[ir.Statement], model: Model) -> int:
+    """Vectors in flight of a body whose last elements are computed on padded copies; 0 if the body is short.
+
+    One function fills the processor's window by the chains inside it; several that wait for each other do not.
+    """
+    cost = costs.instructions(statements)
+    if cost <= model.unrolled:
+        return 0
+    costliest = max([s.kind.cost for s in statements if isinstance(s, ir.Apply)], default=0.0)
+    if costs.chain(statements) - costliest < model.function:
+        return 1
+    return WAITING if cost <= model.pipelined else WAITING // 2
 
 
 def passes(nest: ir.Nest, model: Model, lanes: int, sizes: Sequence[int]) -> Passes | None:

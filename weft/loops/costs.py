@@ -9,6 +9,8 @@ from weft.loops import elements, ir, routine, uniform
 ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
 ROW_PADDING = 64  # elements behind a row buffer, as whole vectors may be stored past its end
 NS_PER_INSTRUCTION = 0.19  # of one instruction on a whole vector
+FUNCTION = 8.0  # operations of this cost are functions
+DOUBLE, DOUBLE_FUNCTION = 2.0, 5.0  # times the cost in float64: two registers; more terms (3 to 9 were measured)
 NS_PER_PLACE = 0.7  # of an access at a computed address
 NS_PER_BYTE = 0.011  # from the L2 cache
 
@@ -24,6 +26,15 @@ def instructions(statements: Iterable[ir.Statement]) -> float:
     return total
 
 
+def chain(statements: Iterable[ir.Statement]) -> float:
+    """The cost of the longest chain of operations that need each other's results."""
+    done: dict[int, float] = {}
+    for s in statements:
+        if isinstance(s, ir.Apply):
+            done[s.out] = s.kind.cost + max([done.get(n, 0.0) for n in s.args], default=0.0)
+    return max(done.values(), default=0.0)
+
+
 def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
     """Bytes of scratch one call needs when the dimensions have these extents."""
     if not nest.rows:
@@ -35,6 +46,17 @@ def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
             count *= extent
     sizes = (elements.of(dtype).size for dtype in nest.rows)
     return sum(((count + ROW_PADDING) * size + 63) & ~63 for size in sizes)
+
+
+def _time(statements: Iterable[ir.Statement]) -> float:
+    """The nanoseconds of the statements for one vector."""
+    total = 0.0
+    for s in statements:
+        times = 1.0
+        if isinstance(s, ir.Apply) and elements.of(s.dtype).register == "double":
+            times = DOUBLE if s.kind.cost < FUNCTION else DOUBLE_FUNCTION
+        total += instructions([s]) * times
+    return total * NS_PER_INSTRUCTION
 
 
 def nanoseconds(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
@@ -51,7 +73,7 @@ def nanoseconds(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     total, differ = 0.0, uniform.moving(nest)
     for phase in nest.phases:
         statements = phase.body if reduced else (*phase.before, *phase.body)
-        total += instructions(statements) * NS_PER_INSTRUCTION / lanes
+        total += _time(statements) / lanes
         total += sum(2.0 * NS_PER_INSTRUCTION / lanes for _ in phase.reductions)
         for s in statements:
             if isinstance(s, ir.LoadAt) and s.inside is not None:

@@ -112,7 +112,8 @@ class Schedule(Record):
     """The decisions for one nest; ``nest`` is the nest as it is run (see ``words``).
 
     ``tiles``: vectors in flight, larger tiles first; none if every vector has a mask. ``masked``: the last lanes are a
-    vector with a mask, else single elements.
+    vector with a mask, else single elements. ``padded``: so many vectors are in flight, and the last elements are
+    computed on padded copies, by the same code.
     """
 
     nest: ir.Nest
@@ -123,6 +124,7 @@ class Schedule(Record):
     near: tuple[int, ...] = ()
     phases: tuple[RowPhase, ...] = ()
     accumulators: int = 0
+    padded: int = 0
     halves: two_halves.Halves | None = None
     passes: Passes | None = None
     short: ShortRows | None = None
@@ -161,7 +163,8 @@ class _Decider:
             return Schedule(nest, form, self.lanes)
         transposed = self.transposed() if form == "columns" else None
         masked = self.maskable()
-        heavy = masked and form == "columns" and column_tiles.is_heavy(nest, self.model)
+        padded = self.padded() if form == "columns" and transposed is None else 0
+        heavy = bool(padded) or (masked and form == "columns" and column_tiles.is_heavy(nest, self.model))
         tiles = () if heavy else self.tiles(form)
         stencil = self.stencil() if form == "columns" and transposed is None and masked else None
         return Schedule(
@@ -171,6 +174,7 @@ class _Decider:
             tiles,
             masked,
             self.near(),
+            padded=padded,
             halves=two_halves.halves(nest, self.model, self.lanes) if heavy or stencil else None,
             passes=column_tiles.passes(nest, self.model, self.lanes, tiles) if nest.split else None,
             short=self.short_rows() if form == "short rows" else None,
@@ -203,6 +207,16 @@ class _Decider:
             if size not in (target.gather_bytes if stride == ir.RUNTIME else target.masked_bytes):
                 return False
         return True
+
+    def padded(self) -> int:
+        """Vectors in flight of a long body over one contiguous dimension, if the target has no registers for masks."""
+        nest = self.nest
+        if self.model.masks or self.reduced or len(nest.dims) != 1 or nest.dims[0].runs or self.lanes == 1:
+            return 0
+        simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in self.statements)
+        if not simple or any(operand.strides[0] not in (0, 1) or operand.near for operand in nest.operands):
+            return 0
+        return column_tiles.padded(self.statements, self.model)
 
     def near(self) -> tuple[int, ...]:
         """The strides along the lanes that have code of their own; others are gathered."""

@@ -26,8 +26,10 @@ class Asked(NamedTuple):
     outer: tuple[Product, ...]
     parallel: tuple[Product, ...]
     rows: tuple[Product, ...]
-    along: tuple[Term | None, ...]
+    along: tuple[Term | None, ...]  # strides along the last parallel dimension, and along the one before
+    above: tuple[Term | None, ...]
     lanes: int
+    units: bool
 
 
 class Sizing(NamedTuple):
@@ -77,7 +79,9 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
                 parallel=tuple(map(product, asked.parallel)),
                 rows=tuple(map(product, asked.rows)),
                 along=of(asked.along),
+                above=of(asked.above),
                 lanes=asked.lanes,
+                units=asked.units,
             ),
         )
     except (KeyError, TypeError):  # an extent that is none of the operands', a stride that is no product
@@ -86,10 +90,14 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
 
 def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
     """What ``thresholds`` says at these sizes."""
-    if len(asked.parallel) < 2 and not asked.rows:
+    if len(asked.parallel) < 2 and not asked.rows and not asked.units:
         return NOTHING_ASKED
     outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
-    return thresholds(outer, parallel, rows, lambda: _values(asked.along, sizes), asked.lanes)
+
+    def along() -> list[tuple[int, int]]:
+        return list(zip(_values(asked.above, sizes), _values(asked.along, sizes), strict=True))
+
+    return thresholds(outer, parallel, rows, along, asked.lanes, asked.units)
 
 
 def numbers(sizing: Sizing, sizes: Sequence[int]) -> Numbers:

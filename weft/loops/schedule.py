@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 import numpy as np
 
 from weft._base.record import NamedTuple, Record, field
-from weft.loops import ir, neighbours, printer
+from weft.loops import ir, neighbours, printer, unit_axes
 from weft.loops.index_math import ZERO, Product, Stride, follows
 from weft.loops.resize import Asked, Sizing, term
-from weft.loops.thresholds import NOTHING_ASKED, Thresholds, thresholds
+from weft.loops.thresholds import NOTHING_ASKED, Thresholds, are_many, thresholds
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel
@@ -31,6 +31,7 @@ MAX_PARALLEL = 3
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
+WORDS = "fiI"  # of four bytes
 ONE = Stride(1, 1, ())
 
 Scalars = Sequence[tuple[np.dtype, Any]]
@@ -110,14 +111,17 @@ def scalar_words(scalars: Scalars) -> bytes:
 
 def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> Lowered:
     """The nest of a draft, and the arguments of its call; ``sized``: with what gives them at other sizes."""
-    free = [axis for axis in source.axes if axis.key not in source.reduced]
+    free: Sequence[Axis] = [axis for axis in source.axes if axis.key not in source.reduced]
+    units = unit_axes.last(source, draft, free)
+    if units and are_many((), [axis.extent for axis in free]):
+        draft, free = unit_axes.without(draft, units), free[: -len(units)]
     parallel = _collapse(free, draft, ones=bool(source.tree))
     reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
-    rows = reduced if source.tree == "lanes" and not digits and _may_lie_across(draft) else []
-    asked = _asked(draft, outer, parallel, rows, lanes) if sized else None
+    rows = reduced if _along_rows(source) and not digits and _may_lie_across(draft) else []
+    asked = _asked(draft, outer, parallel, rows, lanes, bool(units)) if sized else None
     found = _thresholds(draft, outer, parallel, rows, lanes) if len(parallel) > 1 or rows else NOTHING_ASKED
     if source.tree is None:
         parallel, digits = _collapse_short(draft, parallel, found)
@@ -152,11 +156,14 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
     return _call(nest, draft, [*loops, *digits], strides, outer, None if runs else asked)
 
 
-def _asked(draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int) -> Asked:
+def _asked(
+    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int, units: bool
+) -> Asked:
     """What ``thresholds`` is asked, for any sizes."""
-    along = [term(parallel[-1].stride(operand)) for operand in draft.operands] if len(parallel) > 1 else []
+    moving = draft.operands if len(parallel) > 1 else []
+    along, above = (tuple([term(parallel[k].stride(operand)) for operand in moving]) for k in (-1, -2))
     around, lying, summed = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
-    return Asked(around, lying, summed, tuple(along), lanes)
+    return Asked(around, lying, summed, along, above, lanes, units)
 
 
 def _thresholds(
@@ -165,9 +172,11 @@ def _thresholds(
     """What ``thresholds`` says at the present sizes."""
     around, lying = [loop.extent for loop in outer], [loop.extent for loop in parallel]
     summed = [loop.extent for loop in rows]
-    return thresholds(
-        around, lying, summed, lambda: [parallel[-1].stride(operand).elems for operand in draft.operands], lanes
-    )
+
+    def along() -> list[tuple[int, int]]:
+        return [(parallel[-2].stride(o).elems, parallel[-1].stride(o).elems) for o in draft.operands]
+
+    return thresholds(around, lying, summed, along, lanes, False)
 
 
 def _call(
@@ -285,9 +294,16 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], found: Thresholds) -> t
     if any(draft.operands[s.operand] in apart for phase in draft.phases for s in phase[1] if _reads_inside(s)):
         return parallel, []
     gathered = [n for n, o in enumerate(draft.operands) if o in apart and parallel[first].stride(o) != ZERO]
-    if gathered and (found.narrow or _fills(found, gathered)):  # they are gathered element by element
+    if found.narrow and not all(_is_window(draft, found, number) for number in gathered):
+        return parallel, []  # they would be gathered element by element
+    if gathered and not found.narrow and _fills(found, gathered):
         return parallel, []
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
+
+
+def _is_window(draft: Draft, found: Thresholds, number: int) -> bool:
+    """Whether the lanes of an operand are picked from two vectors side by side."""
+    return bool(found.windows) and found.windows[number] and draft.operands[number].dtype.char in WORDS
 
 
 def _fills(found: Thresholds, gathered: Sequence[int]) -> bool:
@@ -306,6 +322,11 @@ def _reads_inside(s: ir.Statement) -> TypeGuard[ir.LoadAt]:
     return isinstance(s, ir.LoadAt) and s.inside is not None
 
 
+def _along_rows(source: Kernel) -> bool:
+    """Whether what is reduced or scanned are rows: the last dimension."""
+    return source.tree == "lanes" or (source.tree == "scan" and source.axes[-1].key in source.reduced)
+
+
 def _may_lie_across(draft: Draft) -> bool:
     """Whether lanes may lie across short rows."""
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
@@ -318,7 +339,7 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
         return len(parallel) + len(reduced) - 1 if reduced and _calls_functions(draft) else None
     if source.tree == "lanes":
         return len(parallel) + len(reduced) - 1
-    if source.tree == "scan" and source.axes[-1].key in source.reduced:
+    if source.tree == "scan" and _along_rows(source):
         return None
     if source.tree is None and narrow:
         return len(parallel) - 2

@@ -62,6 +62,8 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
         fetched = ["next rows fetched"] if stencil.fetched else []
         shuffled = f"{len(stencil.shuffled)} of {len(stencil.lines)} lines shuffled"
         return [f"{stencil.rows} rows by {stencil.vectors} in flight, {last}", shuffled, *fetched]
+    if schedule.padded:
+        return [f"{schedule.padded} in flight, last on padded copies"]
     parts = [f"{' then '.join(map(str, schedule.tiles))} in flight, {last}" if schedule.tiles else masked]
     if halves is not None:
         parts.append(f"in halves, {_listed('v', [s.out for s in halves.carried]) or 'nothing'} carried")

@@ -19,7 +19,8 @@ FILLING = 16
 LONG = 4096
 FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
-SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are more than FEW
+PERMUTED = 8  # lanes of registers whose words are permuted by a vector of numbers
+SHORT = 16  # rows up to this length are reduced or scanned with lanes across rows, if there are more than FEW
 
 
 class Thresholds(NamedTuple):
@@ -31,25 +32,46 @@ class Thresholds(NamedTuple):
     narrow: bool  # lanes lie across the last dimension but one
     fills: tuple[bool, bool]  # where ``first`` is known: whether the last dimension fills whole vectors, or half of one
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
+    windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
+    many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
 
-NOTHING_ASKED = Thresholds(None, False, (False, False), (), None)  # one loop over everything
+NOTHING_ASKED = Thresholds(None, False, (False, False), (), (), None, False)  # one loop over everything
 
 
 def thresholds(
-    outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], along: Callable[[], Sequence[int]], lanes: int
+    outer: Sequence[int],
+    parallel: Sequence[int],
+    rows: Sequence[int],
+    along: Callable[[], Sequence[tuple[int, int]]],
+    lanes: int,
+    units: bool,
 ) -> Thresholds:
     """The answers for extents of dimensions around the nest, of parallel ones, and of rows that lanes reduce.
 
-    ``along`` gives the strides of the operands along the last parallel dimension.
+    ``along`` gives the strides of the operands along the last two parallel dimensions. ``units``: whether there are
+    last axes of one element.
     """
     first = _first(parallel)
-    fills, near = (False, False), ()
+    fills, near, windows = (False, False), (), ()
     if first is not None:
         fills = (parallel[-1] % lanes == 0, 2 * parallel[-1] >= lanes)
-        near = tuple([abs(stride) <= NARROW for stride in along()])
-    return Thresholds(first, is_narrow(parallel), fills, near, _short(outer, parallel, rows))
+        strides = along()
+        near = tuple([abs(stride) <= NARROW for _, stride in strides])
+        windows = tuple([_in_window(pair, parallel[-1], lanes) for pair in strides if first == len(parallel) - 2])
+    many = units and are_many(outer, parallel)
+    return Thresholds(first, is_narrow(parallel), fills, near, windows, _short(outer, parallel, rows), many)
+
+
+def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:
+    """Whether the elements of ``lanes`` points, of rows of ``extent`` points, lie within twice as many elements."""
+    row, step = strides
+    gap = row - step * extent  # between the end of a row and the next one
+    if lanes < PERMUTED or step < 0 or row < 0 or (gap < 0 and step):
+        return False
+    rows = (lanes - 2) // extent + 1  # ends of rows among them, at most
+    return rows * max(gap, 0) + (lanes - 1) * step < 2 * lanes
 
 
 def _first(parallel: Sequence[int]) -> int | None:
@@ -68,8 +90,13 @@ def is_narrow(parallel: Sequence[int]) -> bool:
     return parallel[-2] >= FILLING and math.prod(parallel[:-1]) > FEW
 
 
+def are_many(outer: Sequence[int], parallel: Sequence[int]) -> bool:
+    """Whether there are so many points that a nest may be made for them."""
+    return math.prod(outer) * math.prod(parallel) > FEW
+
+
 def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int]) -> int | None:
     """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
-    if len(rows) != 1 or not parallel or parallel[-1] <= NARROW or math.prod(outer) * math.prod(parallel) <= FEW:
+    if len(rows) != 1 or not parallel or parallel[-1] <= NARROW or not are_many(outer, parallel):
         return None
     return rows[0] if 1 < rows[0] <= SHORT else None

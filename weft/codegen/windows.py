@@ -1,0 +1,117 @@
+"""Lanes of a collapsed dimension that lie close together: picked from two vectors side by side, by their distances.
+
+    rows of 3 of an array of rows of 5:   a0 a1 a2 b0 b1 b2 c0 c1   at  0 1 2 5 6 7 10 11  of 16 elements from a0 on
+
+Where the 16 elements would end behind the operand they are read from further ahead, and the distances are larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft._base.record import Record
+from weft.codegen import avx512
+from weft.codegen.emitter import Value
+from weft.codegen.lanes import V
+from weft.loops import elements
+from weft.loops.thresholds import PERMUTED
+
+if TYPE_CHECKING:
+    from weft.codegen.memory import Memory
+    from weft.codegen.mixed_radix import Digits
+    from weft.codegen.nest import NestWriter
+
+
+class Window(Record):
+    """What is known of an operand: its offsets as i32, whether windows are read at all, and where the last one is."""
+
+    offsets: str
+    fits: str
+    last: str
+
+
+def possible(parent: NestWriter, dtype: np.dtype) -> bool:
+    """Whether the target permutes words of this type by a vector of numbers."""
+    one = elements.of(dtype)
+    whole_registers = parent.width == (2 * PERMUTED if parent.writer.avx512 else PERMUTED)
+    return whole_registers and one.parts == 1 and one.bytes == 4 and one.memory in ("float", "i32")
+
+
+def prepare(parent: NestWriter, digits: Digits, operand: int, table: str, entries: str, most: int) -> Window:
+    """Look at the ``entries`` offsets of a table: ascending ones, any W of which fit in two vectors, are windows."""
+    writer, width = parent.writer, parent.width
+    short = writer.alloca(f"[{most} x i32]")
+
+    def offset(position: str) -> str:
+        return writer.op(f"load i64, ptr {writer.element('i64', table, position)}, align 8")
+
+    def entry(position: str, values: list[str]) -> list[str]:
+        here = offset(position)
+        word = writer.op(f"trunc i64 {here} to i32")
+        writer.line(f"store i32 {word}, ptr {writer.element('i32', short, position)}, align 4")
+        back = writer.index("sub", position, str(width - 1))
+        first = offset(writer.choose_index(writer.compare_index("slt", back, "0"), "0", back))
+        close = writer.compare_index("slt", writer.index("sub", here, first), str(2 * width))
+        up = writer.compare_index("sge", here, values[1])
+        return [writer.op(f"and i1 {values[0]}, {writer.op(f'and i1 {close}, {up}')}"), here]
+
+    fits = writer.loop("0", entries, 1, [("i1", "true"), ("i64", "0")], entry)[0]
+    last = writer.index("sub", "1", str(2 * width))
+    for dim in digits.dims:
+        if parent.nest.operands[operand].strides[dim]:
+            end = writer.index("sub", parent.extents[dim], "1")
+            last = writer.index("add", last, parent.distance(operand, dim, end))
+            fits = writer.op(f"and i1 {fits}, {writer.compare_index('sge', parent.distance(operand, dim, '1'), '0')}")
+    fits = writer.op(f"and i1 {fits}, {writer.compare_index('sge', last, '0')}")
+    return Window(short, fits, last)
+
+
+def read(
+    memory: Memory, window: Window, dtype: np.dtype, pointer: str, at: tuple[str, str, str], far: Callable[[], Value]
+) -> Value:
+    """The lanes from position ``at[1]`` of a block on that begins at ``at[0]``, whose first offset is ``at[2]``."""
+    writer, lanes = memory.writer, memory.lanes
+    near, other, done = (writer.fresh_label() for _ in range(3))
+    writer.branch_if(window.fits, near, other)
+    writer.label(near)
+    start = writer.minimum_index(writer.index("add", at[0], at[2]), window.last)
+    moved = writer.op(f"trunc i64 {writer.index('sub', at[0], start)} to i32")
+    type_ = lanes.type("i32")
+    offsets = writer.op(f"load {type_}, ptr {writer.element('i32', window.offsets, at[1])}, align 4")
+    picks = V(lanes, "i32", offsets) + lanes.splat(moved, "i32")
+    first = writer.element("i32", pointer, start)
+    low, high = (
+        V(lanes, "float", writer.op(f"load {lanes.type('float')}, ptr {p}, align 4"))
+        for p in (first, writer.element("i32", first, str(lanes.width)))
+    )
+    found = _picked(low, high, picks)
+    ends = [(found.text, writer.block)]
+    writer.branch(done)
+    writer.label(other)
+    packed = memory.pack(far())[1]
+    kind = elements.of(dtype).memory
+    if kind != "float":
+        packed = writer.op(f"bitcast {lanes.type(kind)} {packed} to {lanes.type('float')}")
+    ends.append((packed, writer.block))
+    writer.branch(done)
+    writer.label(done)
+    text = writer.phi(lanes.type("float"), *ends)
+    if kind != "float":
+        text = writer.op(f"bitcast {lanes.type('float')} {text} to {lanes.type(kind)}")
+    return memory.join(dtype, text, lanes.width)
+
+
+def _picked(low: V, high: V, picks: V) -> V:
+    """Lane ``picks`` of ``low`` and ``high``, one after the other."""
+    lanes, writer = low.lanes, low.lanes.writer
+    if writer.avx512:
+        return avx512.picked(low, high, picks)
+    type_, name = lanes.type("float"), "llvm.x86.avx2.permps"
+    parts = [
+        V(lanes, "float", writer.call(name, type_, [(type_, half.text), (lanes.type("i32"), picks.text)]))
+        for half in (low, high)
+    ]
+    return lanes.select(picks >= lanes.width, parts[1], parts[0])
