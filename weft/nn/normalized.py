@@ -16,6 +16,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, reductions
 
@@ -23,7 +24,7 @@ inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
 
 
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Array:
     """``exp(x)`` divided by its sum over ``axis``; elements where ``where`` is false count as -inf.
 
     >>> softmax(wnp.zeros(2)).tolist()
@@ -41,7 +42,7 @@ def _softmax(x: Any, where: Any, *, axis: Any) -> Any:
     return result if where is None else wnp.where(where, result, 0)
 
 
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Array:
     """``log(softmax(x))`` without underflow.
 
     >>> log_softmax(wnp.zeros(1)).tolist()
@@ -110,7 +111,7 @@ def _logsumexp(a: Any, b: Any, where: Any, *, axis: Any, keepdims: bool, return_
     return wnp.where(negative, np.asarray(np.nan).astype(promotion.dtype_of(result)), result)
 
 
-def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
     """``log(mean(exp(x)))`` over ``axis`` without overflow.
 
     >>> logmeanexp(wnp.zeros(2)).item()
@@ -138,7 +139,7 @@ _logmeanexp = functools.partial(jit, static_argnames=("axis", "keepdims"))(_as_l
 def standardize(
     x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None, *,
     algorithm: str = "fast",
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``(x - mean) / sqrt(variance + epsilon)`` over ``axis``, both computed unless given.
 
     ``algorithm`` is ``fast`` (mean of squares minus squared mean) or ``stable`` (mean of squared distances).
@@ -174,7 +175,7 @@ _as_standardize.__name__ = "standardize"
 _standardize = functools.partial(jit, static_argnames=("axis", "algorithm"))(_as_standardize)
 
 
-def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> Any:
+def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> Array:
     """Rows of zeros with a one at the index that ``x`` gives; all zeros for indices out of range.
 
     ``axis`` is where the new axis of extent ``num_classes`` goes.

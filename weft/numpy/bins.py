@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.batching.vmap import vmap
 from weft.control import scan as scan_module
 from weft.dispatch import jit as jit_module
@@ -39,7 +40,7 @@ _METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
 @functools.partial(jit, static_argnames=("side", "method"))
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Array:
     """Where each element of ``v`` belongs in sorted ``a``: before ("left") or after ("right") equal elements.
 
     ``sorter``: positions that sort ``a``. ``method``: "scan", "scan_unrolled", "sort" or "compare_all"; the result is
@@ -132,7 +133,7 @@ def _ranks(x: Any) -> Any:
 
 
 @functools.partial(jit, static_argnames=("right", "method"))
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin of each element: between ``bins[i-1]`` (included unless ``right``) and ``bins[i]``.
 
     ``bins`` ascend or descend.
@@ -156,7 +157,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     )
 
 
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Array:
     """The piecewise linear function through the points (``xp``, ``fp``) at ``x``; ``xp`` ascends.
 
     Below ``xp[0]`` it is ``left`` (``fp[0]``), above ``xp[-1]`` ``right`` (``fp[-1]``); "extrapolate" goes on linearly.
@@ -221,7 +222,7 @@ def _even_edges(a: Any, limits: Any, *, bins: int) -> Any:
     return even_spacing.linspace(low, high, bins + 1, dtype=dtype)
 
 
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
     """The borders of ``bins`` equal bins over ``range`` (by default from the least to the largest of ``a``).
 
     >>> histogram_bin_edges(weft.numpy.array([0.0, 4.0]), 2).tolist()

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, rearrange, reductions
 
@@ -25,7 +26,7 @@ def _check_order(bitorder: str) -> None:
 
 
 @functools.partial(jit, static_argnames=("axis", "bitorder"))
-def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight elements along ``axis`` (None: flattened), as bits (nonzero is 1), in one byte; the last is filled with 0.
 
     >>> packbits(np.array([1, 0, 1])).tolist()
@@ -54,7 +55,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
 
 
 @functools.partial(jit, static_argnames=("axis", "count", "bitorder"))
-def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes along ``axis`` (None: flattened), each as a byte; ``count`` of them, filled with 0.
 
     >>> unpackbits(np.array([160], np.uint8), count=3).tolist()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, rearrange, taking
@@ -73,7 +74,7 @@ def _inexact(name: str, a: Any) -> Any:
 
 
 @functools.partial(jit, static_argnames=("upper", "symmetrize_input"))
-def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The lower triangular l with l l' = a, or with ``upper`` its conjugated transpose, for a ([..., n, n]).
 
     Symmetric or Hermitian: a is replaced by (a + a') / 2, or, with ``symmetrize_input=False``, only its lower triangle
@@ -144,7 +145,7 @@ def _hermitian_svd(a: Any, compute_uv: bool, subset_by_index: Any) -> Any:
     return SVDResult(u, s, matrices.adjoint(right))
 
 
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: Any, /) -> Array:
     """The singular values of the matrices in the last two axes, descending; real.
 
     >>> svdvals(weft.numpy.array([[0.0, 2.0], [1.0, 0.0]])).tolist()
@@ -167,7 +168,7 @@ def eig(a: Any) -> EigResult:
 
 
 @jit
-def eigvals(a: Any) -> Any:
+def eigvals(a: Any) -> Array:
     """The eigenvalues of general matrices ([..., n, n]), complex.
 
     >>> eigvals(weft.numpy.array([[2.0, 0.0], [0.0, 3.0]])).real.tolist()
@@ -195,7 +196,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 
 
 @functools.partial(jit, static_argnames=("UPLO", "symmetrize_input"))
-def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of symmetric or Hermitian matrices ([..., n, n]), real and ascending; see ``eigh``.
 
     >>> eigvalsh(weft.numpy.array([[2.0, 0.0], [0.0, 1.0]])).tolist()

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion
@@ -91,7 +92,7 @@ def _spaced(start: Any, stop: Any, divisor: int, endpoint: bool, axis: int) -> A
 
 def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
-) -> Any:
+) -> Array:
     """``base`` to the powers ``linspace(start, stop, num)``.
 
     >>> logspace(0, 1, 2, base=2.0).tolist()
@@ -112,7 +113,7 @@ def _logspace(start: Any, stop: Any, base: Any, *, num: int, endpoint: bool, dty
     return promotion.convert(lax.pow(promotion.convert(base, compute), exponents), result_dtype)
 
 
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Array:
     """``num`` values from ``start`` to ``stop`` with a constant ratio; both ends must have the same sign.
 
     >>> [round(v, 3) for v in geomspace(1, 4, 3).tolist()]

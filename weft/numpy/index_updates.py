@@ -18,6 +18,7 @@ import numpy as np
 from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base import lazy
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.numpy import (
     arithmetic,
@@ -308,7 +309,7 @@ def _where_masked(x: Any, mask: Any, values: Any) -> Any:
     return promotion.convert(selection.where(mask, values, x), dtype, weak_type)
 
 
-def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any = None, **options: Any) -> Any:
+def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any = None, **options: Any) -> Array:
     """``x`` with ``values`` combined by ``op`` into the elements at a layout's index."""
     dtype, weak_type = promotion.dtype_of(x), promotion.is_weak(x)
     chosen = gather_indexing.select(layout, promotion.shape_of(x), operands)

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import (
     creation,
@@ -49,7 +50,7 @@ _OPTIONS = {
 }
 
 
-def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
+def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Array:
     """``array`` with more elements before and after along each axis.
 
     ``mode`` is constant (``constant_values``), edge, empty, linear_ramp (``end_values``), maximum, minimum, mean,

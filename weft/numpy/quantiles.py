@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, indexing, promotion, rearrange, reductions, selection
@@ -211,7 +212,7 @@ def _between(low: Any, high: Any, low_weight: Any, high_weight: Any, method: str
 def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The ``q``-th quantiles (0 to 1) of ``a`` over ``axis`` (None: all); NaN where there is one.
 
     The axes of ``q`` come first. ``method``: "linear", "lower", "higher", "midpoint" or "nearest" where the position
@@ -229,7 +230,7 @@ def quantile(
 def nanquantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``quantile`` of the elements that are not NaN.
 
     >>> nanquantile(weft.numpy.array([1.0, np.nan, 4.0]), 0.5).item()
@@ -247,7 +248,7 @@ def _hundredth(q: Any) -> Any:
 def percentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``quantile`` of ``q`` in percent.
 
     >>> percentile(weft.numpy.array([1.0, 2.0, 4.0]), 75).item()
@@ -277,7 +278,7 @@ _percentile = jit(_percentile_program, static_argnames=("axis", "overwrite_input
 def nanpercentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``percentile`` of the elements that are not NaN.
 
     >>> nanpercentile(weft.numpy.array([1.0, np.nan, 4.0]), 50).item()
@@ -288,7 +289,7 @@ def nanpercentile(
 
 
 @functools.partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
-def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:
     """The middle of the elements over ``axis`` (None: all), or the mean of the middle two; NaN where there is one.
 
     >>> median(weft.numpy.array([1.0, 2.0, 4.0])).item()
@@ -299,7 +300,9 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
 
 
 @functools.partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
-def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def nanmedian(
+    a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Array:
     """``median`` of the elements that are not NaN.
 
     >>> nanmedian(weft.numpy.array([1.0, np.nan, 4.0])).item()

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.core.interruptible import interruptible
 from weft.dispatch import jit as jit_module
@@ -210,7 +211,7 @@ def _run_lengths(marks: Any, size: int) -> Any:
 
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, method: str = "auto"
-) -> Any:
+) -> Array:
     """Whether each element is among ``test_elements`` (or is not, with ``invert``); NaN is never.
 
     ``method``: "compare_all" compares all with all in one kernel, "binary_search" sorts ``test_elements``, "sort" sorts
@@ -292,7 +293,7 @@ def _flat_pair(name: str, ar1: Any, ar2: Any) -> tuple[Any, Any]:
     return rearrange.ravel(first), rearrange.ravel(second)
 
 
-def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The different elements of both arrays, in order; ``size`` and ``fill_value`` as in ``unique``.
 
     >>> union1d(weft.numpy.array([1, 3]), weft.numpy.array([2, 3])).tolist()
@@ -339,7 +340,7 @@ def _picked(ordered: Any, marks: Any, size: int, fill_value: Any) -> tuple[Any, 
 
 def setdiff1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
-) -> Any:
+) -> Array:
     """The different elements of ``ar1`` that are not in ``ar2``, in order.
 
     In a trace ``size`` must be given; what is missing is ``fill_value`` (0). There an array of NaN alone keeps all of
@@ -373,7 +374,7 @@ def setdiff1d(
 
 def setxor1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
-) -> Any:
+) -> Array:
     """The different elements that are in one of the arrays and not in both, in order.
 
     In a trace ``size`` must be given; what is missing is ``fill_value``, by default the first of the result.

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, reductions, selection
 
@@ -52,7 +53,7 @@ def _mean(a: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool, name: st
 
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+) -> Array:
     """Arithmetic mean over ``axis`` of the elements where ``where`` holds; NaN over an empty axis.
 
     >>> mean(3).item()
@@ -170,7 +171,7 @@ def var(
     where: Any = None,
     mean: Any = None,
     correction: int | float | None = None,
-) -> Any:
+) -> Array:
     """Mean squared distance from the mean over ``axis``, divided by the count less ``ddof`` (or ``correction``).
 
     NaN where that divisor is not positive; real for complex operands.
@@ -197,7 +198,7 @@ def std(
     where: Any = None,
     mean: Any = None,
     correction: int | float | None = None,
-) -> Any:
+) -> Array:
     """Square root of ``var``, with the same arguments.
 
     >>> std(3.0).item()
@@ -247,7 +248,7 @@ _nanprod = _nan_function("nanprod", reductions.prod, 1, False, True)
 
 def nanmax(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Largest element over ``axis`` that is not NaN; NaN if all are.
 
     >>> nanmax(3.0).item()
@@ -259,7 +260,7 @@ def nanmax(
 
 def nanmin(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Smallest element over ``axis`` that is not NaN; NaN if all are.
 
     >>> nanmin(3.0).item()
@@ -277,7 +278,7 @@ def nansum(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Sum over ``axis`` of the elements that are not NaN.
 
     >>> nansum(float("nan")).item()
@@ -298,7 +299,7 @@ def nanprod(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Product over ``axis`` of the elements that are not NaN.
 
     >>> nanprod(float("nan")).item()
@@ -329,7 +330,7 @@ _nanmean = functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
 
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, where: Any = None
-) -> Any:
+) -> Array:
     """Mean over ``axis`` of the elements that are not NaN; NaN if all are.
 
     >>> nanmean(3.0).item()
@@ -385,7 +386,7 @@ def nanvar(
     keepdims: bool = False,
     where: Any = None,
     mean: Any = None,
-) -> Any:
+) -> Array:
     """Variance over ``axis`` of the elements that are not NaN; NaN where no more than ``ddof`` of them are left.
 
     >>> nanvar(3.0).item()
@@ -408,7 +409,7 @@ def nanstd(
     keepdims: bool = False,
     where: Any = None,
     mean: Any = None,
-) -> Any:
+) -> Array:
     """Square root of ``nanvar``, with the same arguments.
 
     >>> nanstd(3.0).item()
@@ -442,7 +443,7 @@ _as_nanargmin.__name__ = "_nanargmin"
 _nanargmin = functools.partial(jit, static_argnames=("largest", "axis", "keepdims"))(_as_nanargmin)
 
 
-def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the largest element that is not NaN along ``axis``; -1 if all are NaN.
 
     >>> nanargmax(3.0).item()
@@ -452,7 +453,7 @@ def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool 
     return _nanargmax(a, largest=True, axis=axes.static_axes(axis), keepdims=bool(keepdims))
 
 
-def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the smallest element that is not NaN along ``axis``; -1 if all are NaN.
 
     >>> nanargmin(3.0).item()

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.core.interruptible import interruptible
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -43,7 +44,7 @@ def take(
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
     fill_value: Any = None,
-) -> Any:
+) -> Array:
     """Slices of ``a`` at ``indices`` along ``axis``, which are replaced by the indices' axes; None: of flattened ``a``.
 
     ``mode``: "fill" (default) gives ``fill_value`` (NaN, or the lowest integer) out of bounds, "wrap" counts around,
@@ -124,7 +125,7 @@ def take_along_axis(
     fill_value: Any = None,
     *,
     wrap_negative_indices: bool | None = None,
-) -> Any:
+) -> Array:
     """For each position of the other axes, elements of ``arr`` along ``axis`` at ``indices``, as argsort gives them.
 
     The other axes of both are broadcast together. ``mode`` and ``fill_value`` are those of ``x.at[].get`` with the
@@ -213,7 +214,7 @@ def _gather_along(arr: Any, indices: Any, place: int, mode: Any, fill_value: Any
     return lax.gather(arr, starts, numbers, sizes, mode=mode, fill_value=fill_value)
 
 
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """From the arrays in ``choices`` the elements that ``a`` numbers; all are broadcast together.
 
     ``mode``: "raise" (outside a trace only) refuses numbers out of bounds, "wrap" counts around, "clip" takes the
@@ -253,7 +254,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 
 def repeat(
     a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Each element ``repeats`` times along ``axis`` (None: of the flattened array).
 
     ``repeats`` is one count or one for each element. Traced counts need ``total_repeat_length``, the length of the
@@ -310,7 +311,7 @@ def _sources(counts: Any, total: int) -> Any:
     return arithmetic.subtract(reductions.cumsum(marks), 1)
 
 
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     """``filt`` without the zeros at its front ("f") and back ("b"); outside a trace only.
 
     >>> trim_zeros(weft.numpy.array([0, 1, 2, 0])).tolist()
@@ -332,7 +333,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     return indexing.index(creation.asarray(filt), tuple(cuts))
 
 
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
     """Elements of ``src`` at vectors of indices, one for each of ``axes``; out of bounds they count around.
 
     >>> index_take(weft.numpy.array([[1, 2], [3, 4]]), (np.array([0, 1]), np.array([1, 1])), (0, 1)).tolist()

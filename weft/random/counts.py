@@ -17,6 +17,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import scan, while_loop
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -34,7 +35,7 @@ def _integer_dtype(name: str, dtype: Any) -> Any:
     return target
 
 
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """How many trials of probability ``p`` it takes to succeed once.
 
     >>> geometric(keys.key(0), 1.0).item()
@@ -57,7 +58,7 @@ def _geometric(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return promotion.convert(trials, dtype)
 
 
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Counts of events of which ``lam`` are expected; -1 where ``lam`` is NaN.
 
     >>> poisson(keys.key(0), 0.0).item()
@@ -139,7 +140,7 @@ def _first_accepted(
     return while_loop.while_loop(proceed, draw, first)[1]
 
 
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
     """How many of ``n`` trials of probability ``p`` succeed, as floats; NaN for negative ``n`` or ``p``.
 
     >>> binomial(keys.key(0), 10.0, 1.0).item()
@@ -239,7 +240,7 @@ def _binomial_accepted(key: Any, n: Any, q: Any, shape: tuple[int, ...], limit: 
 
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """How ``n`` trials fall into categories of probabilities ``p``, the last axis; ``shape`` has that axis too.
 
     >>> multinomial(keys.key(0), 10.0, np.array([0.0, 1.0])).tolist()

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import config, dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, elementary, indexing, promotion, reductions, selection
@@ -49,7 +50,7 @@ def shape_around(name: str, shape: Any, own: tuple[int, ...]) -> tuple[int, ...]
     return wanted
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Any:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Array:
     """True with probability ``p``; ``mode`` is ``low`` or, with twice the bits, ``high``.
 
     >>> bernoulli(keys.key(0), 1.0).item()
@@ -78,7 +79,7 @@ def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Any:
     return lax.lt(*promotion.promote_shapes(drawn, p, name="less"))
 
 
-def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the exponential distribution with mean 1.
 
     >>> exponential(keys.key(0), (3,)).shape
@@ -95,7 +96,7 @@ def _exponential(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.neg(lax.log1p(lax.neg(_uniform(key, 0.0, 1.0, shape=shape, dtype=dtype))))
 
 
-def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None) -> Array:
     """Values of the Gumbel distribution; ``mode`` is ``low`` or, with twice the bits, ``high``.
 
     >>> gumbel(keys.key(0), (3,)).shape
@@ -123,7 +124,7 @@ def _gumbel(key: Any, *, shape: tuple[int, ...], dtype: Any, mode: str) -> Any:
     return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(drawn)))))
 
 
-def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the Laplace distribution.
 
     >>> laplace(keys.key(0), (3,)).shape
@@ -142,7 +143,7 @@ def _laplace(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.mul(lax.sign(drawn), lax.log1p(lax.neg(lax.abs(drawn))))
 
 
-def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the logistic distribution.
 
     >>> logistic(keys.key(0), (3,)).shape
@@ -160,7 +161,7 @@ def _logistic(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.sub(lax.log(drawn), lax.log1p(lax.neg(drawn)))
 
 
-def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the Cauchy distribution.
 
     >>> cauchy(keys.key(0), (3,)).shape
@@ -178,7 +179,7 @@ def _cauchy(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.tan(lax.mul(const(np.pi, dtype), lax.sub(drawn, const(0.5, dtype))))
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """-1 or 1, each with probability one half, as the default integer unless ``dtype`` says otherwise.
 
     >>> abs(rademacher(keys.key(0)).item())
@@ -199,7 +200,7 @@ def _rademacher(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Normal values between ``lower`` and ``upper``.
 
     >>> truncated_normal(keys.key(0), -1.0, 1.0, (3,)).shape
@@ -224,7 +225,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, *, shape: tuple[int, ...
     return selection.clip(result, floor, ceiling)
 
 
-def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Exponentials of normal values with standard deviation ``sigma``.
 
     >>> lognormal(keys.key(0), shape=(3,)).shape
@@ -237,7 +238,7 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None,
     return elementary.exp(arithmetic.multiply(drawn, promotion.convert(sigma, dtype)))
 
 
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the Pareto distribution with exponent ``b``.
 
     >>> pareto(keys.key(0), 2.0, (3,)).shape
@@ -256,7 +257,7 @@ def _pareto(key: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.exp(lax.div(*promotion.promote_shapes(drawn, b)))
 
 
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Values of the Weibull distribution.
 
     >>> weibull_min(keys.key(0), 1.0, 2.0, (3,)).shape
@@ -274,7 +275,7 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, *, shape: tuple[int, 
     return arithmetic.multiply(power, promotion.convert(scale, dtype))
 
 
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the Rayleigh distribution.
 
     >>> rayleigh(keys.key(0), 2.0, (3,)).shape
@@ -293,7 +294,7 @@ def _rayleigh(key: Any, scale: Any, *, shape: tuple[int, ...], dtype: Any) -> An
     return lax.mul(scale, lax.sqrt(lax.mul(lax.log(drawn), const(-2, dtype))))
 
 
-def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Lengths of three-dimensional vectors of standard normal values.
 
     >>> maxwell(keys.key(0), (3,)).shape
@@ -313,7 +314,7 @@ def _maxwell(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Maxwell values of random sign, times ``scale``, plus ``loc``.
 
     As in JAX the shape of ``loc`` and ``scale`` follows ``shape`` (twice if ``shape`` is empty).
@@ -338,7 +339,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, *, shape: tuple[int, .
 
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Values whose density rises from ``left`` to ``mode`` and falls to ``right``, both in a straight line.
 
     >>> triangular(keys.key(0), -1.0, 0.0, 1.0, (3,)).shape
@@ -361,7 +362,7 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, *, shape: tuple[int,
     return lax.select(lax.lt(drawn, lax.div(rise, width)), below, above)
 
 
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the inverse Gaussian distribution with ``mean`` and scale 1 (Michael, Schucany and Haas 1976).
 
     >>> wald(keys.key(0), 2.0, (3,)).shape

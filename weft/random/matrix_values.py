@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, decompositions, einstein, elementary, linalg, promotion, rearrange
@@ -25,7 +26,7 @@ METHODS = ("svd", "eigh", "cholesky")
 
 def orthogonal(
     key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Matrices of n rows and m columns (None: n), uniform among those with orthonormal rows or columns.
 
     The result is [*shape, n, m], real or, for a complex ``dtype``, unitary: rows are orthonormal where n <= m, columns
@@ -62,7 +63,7 @@ def multivariate_normal(
     method: str = "cholesky",
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Normal values with a ``mean`` ([..., n]) and covariance ``cov`` ([..., n, n]), whose batches are broadcast.
 
     The result is [*shape, n]; ``shape`` is by default that of the batches. ``method`` says by which factors of the

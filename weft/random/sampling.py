@@ -13,6 +13,7 @@ import numpy as np
 
 from weft import dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, indexing, promotion, selection
@@ -23,7 +24,7 @@ jit = jit_module.jit
 _STATIC = ("shape", "dtype")
 
 
-def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Random bits as unsigned integers, uint32 unless ``dtype`` says otherwise.
 
     >>> bits(keys.key(0)).item()
@@ -40,7 +41,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     return raw_bits(typed, 8 * target.itemsize, axes.canonical_shape(shape))
 
 
-def raw_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
+def raw_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Array:
     """Random unsigned integers of a width."""
     return prng.random_bits_p.bind(key, bit_width=bit_width, shape=checked_shape("random_bits", shape))
 
@@ -62,7 +63,7 @@ def float_dtype(name: str, dtype: Any) -> Any:
 
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Floats drawn evenly from ``minval`` (included) to ``maxval`` (excluded).
 
     >>> uniform(keys.key(0), (2, 2)).shape
@@ -117,14 +118,14 @@ def _uniform(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtyp
     return lax.max(minval, as_shape(scaled, shape))
 
 
-def as_shape(x: Any, shape: tuple[int, ...]) -> Any:
+def as_shape(x: Any, shape: tuple[int, ...]) -> Array:
     """``x`` reshaped; an equation also for rank 0, as JAX records it."""
     if shape:
         return lax.reshape(x, shape)
     return lax.reshape_p.bind(x, new_sizes=(), dimensions=None, sharding=None)
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the standard normal distribution, float or complex.
 
     >>> normal(keys.key(0), (3,)).shape
@@ -159,7 +160,7 @@ def _normal_real(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.mul(np.asarray(np.sqrt(2)).astype(dtype), functions.erf_inv_drawn(drawn))
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Integers drawn evenly from ``minval`` (included) to ``maxval`` (excluded).
 
     TypeError if ``dtype`` is no integer.

@@ -12,6 +12,7 @@ import numpy as np
 
 import weft.numpy as jnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import branches, while_loop
 from weft.dispatch import jit as jit_module
 from weft.numpy import polar_factors, promotion, solving, vectorized
@@ -39,7 +40,7 @@ def _cholesky(a: Any, lower: bool) -> Any:
     return factor if lower else matrices.adjoint(factor)
 
 
-def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The upper triangular u with u' u = a, or with ``lower`` the lower triangular l with l l' = a ([..., n, n]).
 
     Only that triangle of a is read. A matrix that is not positive definite gives NaN.
@@ -68,7 +69,7 @@ def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
     return solve_broadcast(c, b, is_vector, lower=lower, transpose_a=lower, conjugate_a=lower)
 
 
-def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Array:
     """x with a x = b ([n] or [..., n, k]) for the ``cho_factor`` of a ([..., n, n]).
 
     >>> cho_solve(cho_factor(jnp.array([[4.0, 0.0], [0.0, 2.0]])), jnp.array([4.0, 2.0])).round(3).tolist()
@@ -95,7 +96,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
 @functools.partial(jit, static_argnames=("trans", "overwrite_b", "check_finite"))
 def lu_solve(
     lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
-) -> Any:
+) -> Array:
     """x with a x = b ([n] or [..., n, k]) for the ``lu_factor`` of a ([..., n, n]).
 
     ``trans`` 1 solves with the transpose, 2 with the conjugated one; ValueError for another.
@@ -238,7 +239,7 @@ def svd(
     return _svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
 
 
-def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The determinants of a ([..., n, n]).
 
     >>> det(jnp.array([[1.0, 2.0], [3.0, 4.0]])).item()
@@ -247,7 +248,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     return solving.det(a)
 
 
-def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The inverses of a ([..., n, n]).
 
     >>> inv(jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()

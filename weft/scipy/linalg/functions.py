@@ -12,6 +12,7 @@ import numpy as np
 import weft.numpy as jnp
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import derivatives
 from weft.control import branches, scan, while_loop
 from weft.dispatch import jit as jit_module
@@ -76,7 +77,7 @@ def _full_precision(name: str, x: Any) -> None:
 
 
 @functools.partial(jit, static_argnames=("upper_triangular", "max_squarings"))
-def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
+def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The exponential of A ([..., n, n]), by a Pade approximant of A / 2**s, squared s times.
 
     NaN where s would be larger than ``max_squarings``. ``upper_triangular`` says that A is. ValueError for a matrix
@@ -147,7 +148,7 @@ def _sqrtm_jitted(A: Any) -> Any:
     return vectorized.vectorize(_sqrtm, signature="(n,n)->(n,n)")(A.astype(matrices.complex_dtype(A.dtype)))
 
 
-def sqrtm(A: Any, blocksize: int = 1) -> Any:
+def sqrtm(A: Any, blocksize: int = 1) -> Array:
     """The principal square root of A ([..., n, n]), complex, by its Schur form.
 
     NotImplementedError for a ``blocksize`` other than 1, ValueError for a matrix that is not square.
