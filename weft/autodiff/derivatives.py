@@ -10,10 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft import runtime, tree_util
-from weft.autodiff import gradient_refs, transpose
-from weft.autodiff import jvp as jvp_module
-from weft.autodiff import linearize as linearize_module
-from weft.autodiff import loop_derivatives as loop_derivatives  # imported for the rules that it defines
+from weft.autodiff import (
+    gradient_refs,
+    transpose,
+)
+from weft.autodiff import (
+    jvp as jvp_module,
+)
+from weft.autodiff import (
+    linearize as linearize_module,
+)
+from weft.autodiff import (
+    loop_derivatives as loop_derivatives,  # imported for the rules that it defines
+)
 from weft.core import avals, tracebacks
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr

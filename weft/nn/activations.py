@@ -214,7 +214,7 @@ def gelu(x: Any, approximate: bool = True) -> Array:
     return lax.copy_p.bind(lax.mul(first, lax.erfc(scaled)))
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def glu(x: Any, axis: int = -1) -> Array:
     """The first half of ``x`` along ``axis`` times the sigmoid of the second; the extent must be even.
 

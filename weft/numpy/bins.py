@@ -39,7 +39,7 @@ jit = jit_module.jit
 _METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
-@functools.partial(jit, static_argnames=("side", "method"))
+@jit(static_argnames=("side", "method"))
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Array:
     """Where each element of ``v`` belongs in sorted ``a``: before ("left") or after ("right") equal elements.
 
@@ -87,7 +87,7 @@ def _before(x: Any, y: Any, or_equal: bool) -> Any:
     return (lax.le_to_p if or_equal else lax.lt_to_p).bind(_total(x), _total(y))
 
 
-@functools.partial(jit, static_argnames=("side", "dtype", "unrolled"))
+@jit(static_argnames=("side", "dtype", "unrolled"))
 def _searchsorted_scan_impl(a: Any, v: Any, *, side: str, dtype: Any, unrolled: bool) -> Any:
     """The search for one value; of several, the search of each."""
     count = promotion.shape_of(a)[0]
@@ -109,13 +109,13 @@ def _searchsorted_scan_impl(a: Any, v: Any, *, side: str, dtype: Any, unrolled: 
     return promotion.convert(high, dtype)
 
 
-@functools.partial(jit, static_argnames=("side", "dtype"))
+@jit(static_argnames=("side", "dtype"))
 def _searchsorted_compare_all_impl(a: Any, v: Any, *, side: str, dtype: Any) -> Any:
     before = vmap(functools.partial(_before, or_equal=side == "right"), in_axes=(0, None))
     return reductions.sum(before(a, promotion.as_array(v)), axis=0, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=("side", "dtype"))
+@jit(static_argnames=("side", "dtype"))
 def _searchsorted_sort_impl(a: Any, v: Any, *, side: str, dtype: Any) -> Any:
     pair = (rearrange.ravel(v), a) if side == "left" else (a, rearrange.ravel(v))
     ranks = _ranks(lax.concatenate(list(pair), 0))
@@ -132,7 +132,7 @@ def _ranks(x: Any) -> Any:
     return index_updates.IndexUpdate(ranks, lax.sort((x, positions))[1]).set(positions)
 
 
-@functools.partial(jit, static_argnames=("right", "method"))
+@jit(static_argnames=("right", "method"))
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin of each element: between ``bins[i-1]`` (included unless ``right``) and ``bins[i]``.
 
@@ -166,15 +166,15 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> interp(1.5, weft.numpy.array([1.0, 2.0]), weft.numpy.array([10.0, 20.0])).item()
     15.0
     """
-    static = tuple(isinstance(side, str) for side in (left, right))
+    static = (isinstance(left, str), isinstance(right, str))
     for side in (left, right):
         if isinstance(side, str) and side != "extrapolate":
             raise ValueError(f"the only valid string value of `left`/`right` is 'extrapolate', but got: {side}")
-    values = [None if isinstance(side, str) else side for side in (left, right)]
-    return _interp(x, xp, fp, *values, period, extrapolate=static)
+    low, high = (None if isinstance(side, str) else side for side in (left, right))
+    return _interp(x, xp, fp, low, high, period, extrapolate=static)
 
 
-@functools.partial(jit, static_argnames=("extrapolate",))
+@jit(static_argnames=("extrapolate",))
 def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, *, extrapolate: tuple[bool, bool]) -> Any:
     promotion.check_arraylike("interp", x, xp, fp)
     if promotion.shape_of(xp) != promotion.shape_of(fp) or len(promotion.shape_of(xp)) != 1:
@@ -207,7 +207,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, *, ext
     return result
 
 
-@functools.partial(jit, static_argnames=("bins",))
+@jit(static_argnames=("bins",))
 def _even_edges(a: Any, limits: Any, *, bins: int) -> Any:
     (a,) = promotion.promote_dtypes_inexact(a)
     dtype = promotion.dtype_of(a)

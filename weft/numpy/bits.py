@@ -5,7 +5,6 @@ packbits(bool[10])   ->  pad to 16, reshape [2,8], shift each bit to its place, 
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ def _check_order(bitorder: str) -> None:
         raise ValueError("'order' must be either 'little' or 'big'")
 
 
-@functools.partial(jit, static_argnames=("axis", "bitorder"))
+@jit(static_argnames=("axis", "bitorder"))
 def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight elements along ``axis`` (None: flattened), as bits (nonzero is 1), in one byte; the last is filled with 0.
 
@@ -54,7 +53,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Array:
     return rearrange.moveaxis(promotion.convert(packed, _BYTE), -1, dim)
 
 
-@functools.partial(jit, static_argnames=("axis", "count", "bitorder"))
+@jit(static_argnames=("axis", "count", "bitorder"))
 def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes along ``axis`` (None: flattened), each as a byte; ``count`` of them, filled with 0.
 

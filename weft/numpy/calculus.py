@@ -45,7 +45,7 @@ def _part(x: Any, axis: int, start: int, stop: int) -> Any:
     return lax.slice(x, starts, stops)
 
 
-@functools.partial(jit, static_argnames=("n", "axis"))
+@jit(static_argnames=("n", "axis"))
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """Differences of neighbours along ``axis``, ``n`` times; of bool, whether they differ.
 
@@ -106,7 +106,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     return result
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """Integral along ``axis`` by the trapezoidal rule, over positions ``x`` or at distance ``dx``.
 
@@ -149,7 +149,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     return lax.mul(np.asarray(0.5).astype(dtype), reductions.sum(areas, axis=-1))
 
 
-@functools.partial(jit, static_argnames=("axis", "edge_order"))
+@jit(static_argnames=("axis", "edge_order"))
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
     """Central differences along each axis (or those given), one-sided at the ends; a list for several axes.
 
@@ -219,7 +219,7 @@ def _uneven_gradient(f: Any, positions: Any, axis: int, low: Any, high: Any) -> 
     return lax.concatenate([first, middle, last], axis)
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.283185307179586) -> Array:
     """Jumps of more than half a ``period`` between neighbours along ``axis`` taken out by whole periods.
 
@@ -359,7 +359,7 @@ _as_cov.__name__ = "cov"
 _cov = functools.partial(jit, static_argnames=("rowvar", "bias", "ddof", "dtype"))(_as_cov)
 
 
-@functools.partial(jit, static_argnames=("rowvar", "dtype"))
+@jit(static_argnames=("rowvar", "dtype"))
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Array:
     """Correlation matrix of the rows (or columns) of ``x``, and ``y``: the covariances scaled to -1..1.
 
@@ -460,7 +460,7 @@ def _lengthened(coefficients: Any, shape: tuple[int, ...]) -> Any:
     return lax.pad(rows, zero, ((shape[0] - count, 0, 0), *((0, 0, 0) for _ in shape[1:])))
 
 
-@functools.partial(jit, static_argnames=("m",))
+@jit(static_argnames=("m",))
 def polyder(p: Any, m: int = 1) -> Array:
     """Coefficients of the ``m``-th derivative of a polynomial, the highest power first.
 

@@ -388,7 +388,7 @@ def _canonical(side: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return tuple(axes.canonical_axis(d, rank) for d in side)
 
 
-@functools.partial(jit, static_argnames=("axisa", "axisb", "axisc", "axis"))
+@jit(static_argnames=("axisa", "axisb", "axisc", "axis"))
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Array:
     """Vector product along an axis of extent 3 (or 2, whose missing component is 0); others are broadcast.
 

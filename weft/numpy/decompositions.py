@@ -5,7 +5,6 @@ qr(f32[4,3])   ->   jit[name=qr]: qr        the results are named tuples, as Num
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,7 @@ def _inexact(name: str, a: Any) -> Any:
     return a
 
 
-@functools.partial(jit, static_argnames=("upper", "symmetrize_input"))
+@jit(static_argnames=("upper", "symmetrize_input"))
 def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The lower triangular l with l l' = a, or with ``upper`` its conjugated transpose, for a ([..., n, n]).
 
@@ -88,7 +87,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     return matrices.adjoint(factor) if upper else factor
 
 
-@functools.partial(jit, static_argnames=("mode",))
+@jit(static_argnames=("mode",))
 def qr(a: Any, mode: str = "reduced") -> Any:
     """(Q, R) with Q R = a ([..., m, n]), Q with orthonormal columns, R upper triangular.
 
@@ -109,7 +108,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     return r if mode == "r" else QRResult(q, r)
 
 
-@functools.partial(jit, static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
+@jit(static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
 def svd(
     a: Any,
     full_matrices: bool = True,
@@ -178,7 +177,7 @@ def eigvals(a: Any) -> Array:
     return general.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
-@functools.partial(jit, static_argnames=("UPLO", "symmetrize_input"))
+@jit(static_argnames=("UPLO", "symmetrize_input"))
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """(eigenvalues, eigenvectors) of symmetric or Hermitian matrices ([..., n, n]): ascending, columns of length 1.
 
@@ -195,7 +194,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     return EighResult(w, v)
 
 
-@functools.partial(jit, static_argnames=("UPLO", "symmetrize_input"))
+@jit(static_argnames=("UPLO", "symmetrize_input"))
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of symmetric or Hermitian matrices ([..., n, n]), real and ascending; see ``eigh``.
 

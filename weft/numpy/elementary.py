@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
@@ -24,10 +24,10 @@ inline = functools.partial(jit_module.any_size, inline=True)
 jit = jit_module.jit
 
 
-def _unary(name: str, operation: Callable[[Any], Any], purpose: str, example: str) -> Any:
+def _unary(name: str, operation: Callable[[Any], Any], purpose: str, example: str) -> runtime.JitFunction[[Any], Array]:
     """A ufunc of one operand that is one equation in floating point."""
 
-    def function(x: Any, /) -> Any:
+    def function(x: Any, /) -> Array:
         return operation(*promotion.promote_args_inexact(name, x))
 
     function.__name__ = function.__qualname__ = name

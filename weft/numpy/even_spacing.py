@@ -46,7 +46,7 @@ def linspace(
     return _linspace(start, stop, num=num, endpoint=bool(endpoint), retstep=bool(retstep), dtype=asked, axis=axis)
 
 
-@functools.partial(jit, static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
+@jit(static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
 def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool, dtype: Any, axis: int) -> Any:
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
@@ -103,7 +103,7 @@ def logspace(
     return _logspace(start, stop, base, num=num, endpoint=bool(endpoint), dtype=asked, axis=axis)
 
 
-@functools.partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+@jit(static_argnames=("num", "endpoint", "dtype", "axis"))
 def _logspace(start: Any, stop: Any, base: Any, *, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     promotion.check_arraylike("logspace", start, stop, base)
     result_dtype = promotion.inexact_dtype(dtypes.result_type(start, stop)) if dtype is None else dtype
@@ -124,7 +124,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     return _geomspace(start, stop, num=num, endpoint=bool(endpoint), dtype=asked, axis=axis)
 
 
-@functools.partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+@jit(static_argnames=("num", "endpoint", "dtype", "axis"))
 def _geomspace(start: Any, stop: Any, *, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     promotion.check_arraylike("geomspace", start, stop)
     result_dtype = promotion.inexact_dtype(dtypes.result_type(start, stop)) if dtype is None else dtype

@@ -177,7 +177,7 @@ def column_stack(tup: Any) -> Array:
     return concatenate(parts, 1)
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     """``values`` joined to the end of ``arr`` (None: both flattened).
 

@@ -389,7 +389,7 @@ def signbit(x: Any, /) -> Array:
     return lax.convert_element_type(lax.shift_right_arithmetic(x, np.asarray(bits - 1, integer)), np.bool_)
 
 
-@functools.partial(jit, static_argnames=("equal_nan",))
+@jit(static_argnames=("equal_nan",))
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether ``abs(a - b) <= atol + rtol * abs(b)``, element by element; infinities must be equal.
 
@@ -414,7 +414,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     return lax.bitwise_or(result, both_nan) if equal_nan else result
 
 
-@functools.partial(jit, static_argnames=("equal_nan",))
+@jit(static_argnames=("equal_nan",))
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether all elements are close (``isclose``), as one bool.
 

@@ -35,7 +35,7 @@ def _triangle(name: str, m: Any, k: int) -> Any:
     return lax.select(mask, m, zeros) if name == "tril" else lax.select(mask, zeros, m)
 
 
-@functools.partial(jit, static_argnames=("k",))
+@jit(static_argnames=("k",))
 def tril(m: Any, k: int = 0) -> Array:
     """``m`` with zeros above the ``k``-th diagonal of its last two axes.
 
@@ -45,7 +45,7 @@ def tril(m: Any, k: int = 0) -> Array:
     return _triangle("tril", m, k)
 
 
-@functools.partial(jit, static_argnames=("k",))
+@jit(static_argnames=("k",))
 def triu(m: Any, k: int = 0) -> Array:
     """``m`` with zeros below the ``k``-th diagonal of its last two axes.
 
@@ -65,7 +65,7 @@ def diag(v: Any, k: int = 0) -> Array:
     return _diag(v, k=operator.index(k))
 
 
-@functools.partial(jit, static_argnames=("k",))
+@jit(static_argnames=("k",))
 def _diag(v: Any, *, k: int) -> Any:
     extents = promotion.shape_of(v)
     if len(extents) == 2:
@@ -94,7 +94,7 @@ def diagflat(v: Any, k: int = 0) -> Array:
     return lax.reshape(index_updates.IndexUpdate(zeros, places).set(flat), (size, size))
 
 
-@functools.partial(jit, static_argnames=("offset", "axis1", "axis2"))
+@jit(static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose indices along two axes differ by ``offset``, as a new last axis.
 
@@ -117,7 +117,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     return lax.slice_in_dim(flat, start, start + (count - 1) * (columns + 1) + 1, columns + 1, axis=len(outer))
 
 
-@functools.partial(jit, static_argnames=("axis1", "axis2", "dtype", "out"))
+@jit(static_argnames=("axis1", "axis2", "dtype", "out"))
 def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
     """Sum of a diagonal; the last argument ``out`` must be None.
 
@@ -137,7 +137,7 @@ def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     return reductions.sum(kept, axis=(-2, -1), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=("N", "increasing"))
+@jit(static_argnames=("N", "increasing"))
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:
     """The powers of ``x`` as columns, the highest first unless ``increasing``.
 

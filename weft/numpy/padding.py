@@ -126,7 +126,7 @@ _as_pad.__name__ = "_pad"
 _pad_evenly = functools.partial(jit, static_argnames=("widths",))(_as_pad)
 
 
-@functools.partial(jit, static_argnames=("widths", "mode", "lengths", "reflect_type", "ends"))
+@jit(static_argnames=("widths", "mode", "lengths", "reflect_type", "ends"))
 def _pad(array: Any, values: Any, *, widths: Widths, mode: str, lengths: Any, reflect_type: str, ends: Any) -> Any:
     array = promotion.as_array(array)
     if not promotion.shape_of(array):

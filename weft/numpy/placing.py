@@ -9,7 +9,6 @@ copy is returned::
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
@@ -83,7 +82,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     )
 
 
-@functools.partial(jit, static_argnames=("axis", "inplace", "mode"))
+@jit(static_argnames=("axis", "inplace", "mode"))
 def put_along_axis(
     arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: str | None = None
 ) -> Array:

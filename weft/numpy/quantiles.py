@@ -7,7 +7,6 @@ The reduced axes are sorted as one; the position q * (n - 1) between two element
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -208,7 +207,7 @@ def _between(low: Any, high: Any, low_weight: Any, high_weight: Any, method: str
     return lax.mul(lax.add(low, high), np.asarray(0.5, own))
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
@@ -226,7 +225,7 @@ def quantile(
     return _quantile(a, q, axis, method, keepdims, False, weights)
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def nanquantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
@@ -274,7 +273,7 @@ _percentile_program.__name__ = "percentile"
 _percentile = jit(_percentile_program, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def nanpercentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
@@ -288,7 +287,7 @@ def nanpercentile(
     return nanquantile(a, _hundredth(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "keepdims"))
 def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:
     """The middle of the elements over ``axis`` (None: all), or the mean of the middle two; NaN where there is one.
 
@@ -299,7 +298,7 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
     return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "keepdims"))
 def nanmedian(
     a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:

@@ -228,7 +228,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Array:
     return promotion.another(permuted(a, tuple(order)), a)
 
 
-@functools.partial(jit, static_argnames=("axis", "start"))
+@jit(static_argnames=("axis", "start"))
 def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     """One axis moved to before ``start``; kept for NumPy's sake, ``moveaxis`` says it better.
 
@@ -362,7 +362,7 @@ def flip(m: Any, axis: Any = None) -> Array:
     return _flip(m, axis=axes.static_axes(axis))
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def _flip(m: Any, *, axis: Any) -> Any:
     return lax.rev(promotion.as_array(m), axes.canonical_axes(axis, len(promotion.shape_of(m)), repeats=True))
 
@@ -387,7 +387,7 @@ def flipud(m: Any) -> Array:
     return _flip(m, axis=0)
 
 
-@functools.partial(jit, static_argnames=("k", "axes"))
+@jit(static_argnames=("k", "axes"))
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """``m`` turned by ``k`` quarter turns in the plane of two axes, from the first towards the second.
 
@@ -433,7 +433,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     return _roll_static(a, shift=tuple(np.broadcast_to(shifts, (amounts,)).tolist()), axis=tuple(places))
 
 
-@functools.partial(jit, static_argnames=("shift", "axis"))
+@jit(static_argnames=("shift", "axis"))
 def _roll_static(a: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     a = promotion.as_array(a)
     for amount, place in zip(shift, axis, strict=True):
@@ -446,7 +446,7 @@ def _roll_static(a: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> An
     return a
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def _roll_dynamic(a: Any, shift: Any, *, axis: tuple[int, ...]) -> Any:
     amounts = promotion.broadcast_to(shift, promotion.broadcast_shapes(promotion.shape_of(shift), (len(axis),)))
     places = np.broadcast_to(np.asarray(axis), promotion.shape_of(amounts)).tolist()
@@ -496,7 +496,7 @@ def _tile(a: Any, *, reps: tuple[int, ...]) -> Any:
     return lax.tile(promotion.as_array(a), reps)
 
 
-@functools.partial(jit, static_argnames=("new_shape",))
+@jit(static_argnames=("new_shape",))
 def resize(a: Any, new_shape: Any) -> Array:
     """The elements of ``a`` repeated, or cut off, to fill ``new_shape`` in row-major order.
 

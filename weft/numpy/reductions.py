@@ -285,7 +285,7 @@ def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, w
     return _plain(_ANY, a, axis, out, keepdims, None, where)
 
 
-@functools.partial(jit, static_argnames=("axis", "keepdims"))
+@jit(static_argnames=("axis", "keepdims"))
 def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """How many elements over ``axis`` are nonzero, as the default integer.
 
@@ -307,7 +307,7 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
     return _ptp(a, axis=axes.reduced_axes(axis, "ptp"), keepdims=bool(keepdims))
 
 
-@functools.partial(jit, static_argnames=("axis", "keepdims"))
+@jit(static_argnames=("axis", "keepdims"))
 def _ptp(a: Any, *, axis: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("ptp", a)
     largest = max(a, axis=axis, keepdims=keepdims)

@@ -120,7 +120,7 @@ _as_round.__name__ = "round"
 _round = functools.partial(jit, static_argnums=(1,))(_as_round)
 
 
-@functools.partial(jit, static_argnames=("decimals",))
+@jit(static_argnames=("decimals",))
 def around(a: Any, decimals: int = 0, out: None = None) -> Array:
     """``a`` rounded to ``decimals`` places, the same as ``round``.
 

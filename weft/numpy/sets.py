@@ -10,7 +10,6 @@ Sets are joined with their members in front, so that equal ones are neighbours o
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from typing import Any
@@ -140,7 +139,7 @@ def _members(x: Any, axis: int | None = None, equal_nan: bool = True) -> np.ndar
     return interruptible(values.size, np.unique, values, return_counts=True, axis=axis, equal_nan=equal_nan)[0]
 
 
-@functools.partial(jit, static_argnames=("axis", "equal_nan"))
+@jit(static_argnames=("axis", "equal_nan"))
 def _unique_sorted_mask(ar: Any, *, axis: int, equal_nan: bool) -> tuple[Any, Any, Any]:
     """The slices along ``axis`` in order, which of them are the first of equal ones, and where each was."""
     slices = rearrange.moveaxis(promotion.as_array(ar), axis, 0)
@@ -232,7 +231,7 @@ def isin(
 _FEW_TEST_ELEMENTS = 256
 
 
-@functools.partial(jit, static_argnames=("assume_unique", "invert", "method"))
+@jit(static_argnames=("assume_unique", "invert", "method"))
 def _in1d(element: Any, test_elements: Any, *, assume_unique: bool, invert: bool, method: str) -> Any:
     element, test_elements = promotion.promote_dtypes(element, test_elements)
     element, test_elements = rearrange.ravel(element), rearrange.ravel(test_elements)
@@ -392,7 +391,7 @@ def setxor1d(
     return _setxor1d_size(first, second, fill_value, assume_unique=bool(assume_unique), size=size)
 
 
-@functools.partial(jit, static_argnames=("assume_unique", "size"))
+@jit(static_argnames=("assume_unique", "size"))
 def _setxor1d_size(first: Any, second: Any, fill_value: Any, *, assume_unique: bool, size: int) -> Any:
     if assume_unique:
         joined = joining.concatenate((first, second))
@@ -449,7 +448,7 @@ def intersect1d(
     return found if return_indices else found[0]
 
 
-@functools.partial(jit, static_argnames=("assume_unique", "fill_value", "size", "return_indices"))
+@jit(static_argnames=("assume_unique", "fill_value", "size", "return_indices"))
 def _intersect1d_size(
     first: Any, second: Any, *, assume_unique: bool, fill_value: Any, size: int, return_indices: bool
 ) -> tuple[Any, ...]:

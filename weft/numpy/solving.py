@@ -69,7 +69,7 @@ def _square(name: str, a: Any) -> tuple[int, ...]:
 # -- solve ------------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnums=(3,))
+@jit(static_argnums=(3,))
 def _lu_solve(lu: Any, permutation: Any, b: Any, trans: int) -> Any:
     """x with a x = b (or its transpose) for the factors of a; b is one vector or several columns."""
     is_vector = len(promotion.shape_of(b)) == len(promotion.shape_of(lu)) - 1
@@ -240,7 +240,7 @@ _slogdet_lu.defjvp(_slogdet_jvp)
 _slogdet_qr.defjvp(_slogdet_jvp)
 
 
-@functools.partial(jit, static_argnames=("method",))
+@jit(static_argnames=("method",))
 def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     """(sign, logabsdet): the determinant of a ([..., n, n]) is sign * exp(logabsdet); the sign is 0 of singular ones.
 
@@ -393,7 +393,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
 
 
 @functools.partial(custom_jvp.custom_jvp, nondiff_argnums=(1, 2))
-@functools.partial(jit, static_argnames=("hermitian",))
+@jit(static_argnames=("hermitian",))
 def _pinv(a: Any, rtol: Any = None, hermitian: bool = False) -> Any:
     *batch, m, n = promotion.shape_of(a)
     if 0 in (m, n):
@@ -428,7 +428,7 @@ def _pinv_jvp(rtol: Any, hermitian: bool, primals: Any, tangents: Any) -> Any:
 # -- rank and condition -----------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("hermitian",))
+@jit(static_argnames=("hermitian",))
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Array:
     """How many singular values of the matrices ([..., m, n]) count as nonzero; of a vector, whether any element does.
 
@@ -454,7 +454,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
     return reductions.sum(s > bound[..., None], axis=-1)
 
 
-@functools.partial(jit, static_argnames=("p",))
+@jit(static_argnames=("p",))
 def cond(x: Any, p: Any = None) -> Array:
     """The condition number of matrices ([..., m, n]): the norm of order ``p`` times that of the inverse.
 

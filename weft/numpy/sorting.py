@@ -8,7 +8,6 @@ NaN comes last, equal elements keep their order; descending is the reverse of as
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,8 +92,8 @@ def argsort(
     return _argsort(a, axis=axis, stable=bool(stable), descending=bool(descending), dtype=target)
 
 
-@functools.partial(jit, static_argnames=("axis",))
-def lexsort(keys: Sequence[Any], axis: int = -1) -> Array:
+@jit(static_argnames=("axis",))
+def lexsort(keys: Sequence[Any] | Array, axis: int = -1) -> Array:
     """The positions that sort by the last key, then by the one before it, and so on.
 
     >>> lexsort((weft.numpy.array([1, 2, 0]), weft.numpy.array([5, 4, 5]))).tolist()
@@ -136,7 +135,7 @@ def _place(kth: int, extent: int) -> int:
     return kth % extent
 
 
-@functools.partial(jit, static_argnames=("kth", "axis"))
+@jit(static_argnames=("kth", "axis"))
 def partition(a: Any, kth: int, axis: int = -1) -> Array:
     """``a`` with element ``kth`` along ``axis`` where sorting puts it, smaller ones before it, larger ones after.
 
@@ -158,7 +157,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Array:
     return rearrange.moveaxis(lax.concatenate([low, high], len(promotion.shape_of(rows)) - 1), -1, dim)
 
 
-@functools.partial(jit, static_argnames=("kth", "axis"))
+@jit(static_argnames=("kth", "axis"))
 def argpartition(a: Any, kth: int, axis: int = -1) -> Array:
     """The positions that partition ``a`` as ``partition`` does; here those that sort it.
 

@@ -129,7 +129,7 @@ def _corrections(ddof: Any, correction: Any) -> Any:
     return correction
 
 
-@functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
+@jit(static_argnames=("axis", "dtype", "keepdims"))
 def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("var", a)
     reductions.check_where("var", where)
@@ -155,7 +155,7 @@ def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: An
     return selection.where(lax.gt(freedom, np.asarray(0, compute)), variance, np.nan)
 
 
-@functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
+@jit(static_argnames=("axis", "dtype", "keepdims"))
 def _std(a: Any, correction: Any, mean: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return lax.sqrt(_var(a, mean, correction, where, axis=axis, dtype=dtype, keepdims=keepdims))
 
@@ -423,7 +423,7 @@ def nanstd(
     )
 
 
-@functools.partial(jit, static_argnames=("largest", "axis", "keepdims"))
+@jit(static_argnames=("largest", "axis", "keepdims"))
 def _nanargmax(a: Any, *, largest: bool, axis: Any, keepdims: bool) -> Any:
     name, choose = ("nanargmax", reductions.argmax) if largest else ("nanargmin", reductions.argmin)
     promotion.check_arraylike(name, a)

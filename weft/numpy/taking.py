@@ -8,7 +8,6 @@ Positions out of bounds give NaN (or the lowest integer) unless ``mode`` says ot
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,7 +71,7 @@ def take(
     )
 
 
-@functools.partial(jit, static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
+@jit(static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
 def _take(a: Any, indices: Any, *, axis: int | None, mode: str | None, fill_value: Any, **promises: bool) -> Any:
     if axis is None:
         a, axis = rearrange.ravel(a), 0
@@ -116,7 +115,7 @@ def _by_mode(indices: Any, extent: int, mode: str | None) -> tuple[Any, Any]:
     return selection.where(negative, lax.add(indices, size), indices), lax.GatherScatterMode.FILL_OR_DROP
 
 
-@functools.partial(jit, static_argnames=("axis", "mode", "fill_value", "wrap_negative_indices"))
+@jit(static_argnames=("axis", "mode", "fill_value", "wrap_negative_indices"))
 def take_along_axis(
     arr: Any,
     indices: Any,

@@ -280,7 +280,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     return _piecewise(promotion.as_array(x), conditions, numbers, called, args, kw)
 
 
-@functools.partial(jit_module.jit, static_argnums=3)
+@jit_module.jit(static_argnums=3)
 def _piecewise(x: Any, conditions: Any, numbers: dict[int, Any], called: Any, args: Any, kw: Any) -> Any:
     dtype = promotion.dtype_of(x)
     functions = dict(called)

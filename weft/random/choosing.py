@@ -8,7 +8,6 @@ replacement is the head of a permutation or, with probabilities, the largest of 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +36,7 @@ from weft.random import distributions, keys, sampling
 jit = jit_module.jit
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def _shuffle(key: Any, x: Any, axis: int) -> Any:
     shape = promotion.shape_of(x)
     size = max(1, math.prod(shape))
@@ -48,7 +47,7 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
     return x
 
 
-@functools.partial(jit, static_argnames=("size",))
+@jit(static_argnames=("size",))
 def _shuffled_range(key: Any, size: int) -> Any:
     """``_shuffle`` of the range, whose first round sorts positions alone: outside of programs the range is not seen."""
     return _shuffle(key, creation.arange(size), axis=0)

@@ -8,7 +8,6 @@ transformed uniform value and accepted or drawn again (Hormann 1993), all elemen
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +48,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sha
     return _geometric(typed, p, shape=distributions.joint_shape("geometric", shape, p), dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _geometric(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     (p,) = promotion.promote_dtypes_inexact(p)
     drawn = sampling.uniform(key, shape, promotion.dtype_of(p))
@@ -75,7 +74,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sha
     return _poisson(typed, lam, shape=shape, dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _poisson(key: Any, lam: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     few = wnp.isnan(lam) | (lam < 10)
     limit = dtype.type(dtypes.iinfo(dtype).max)
@@ -152,7 +151,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     return _binomial(typed, n, p, shape=distributions.joint_shape("binomial", shape, n, p), dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC, inline=True)
+@jit(static_argnames=_STATIC, inline=True)
 def _binomial(key: Any, n: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     (p,) = promotion.promote_dtypes_inexact(p)
     n = promotion.broadcast_to(promotion.convert(n, promotion.dtype_of(p)), shape)

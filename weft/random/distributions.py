@@ -7,7 +7,6 @@ Each is an inner ``jit`` under JAX's name, and gives JAX's values up to the roun
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     return _bernoulli(typed, p, shape=joint_shape("bernoulli", shape, p), mode=mode)
 
 
-@functools.partial(jit, static_argnames=("shape", "mode"))
+@jit(static_argnames=("shape", "mode"))
 def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Any:
     if mode == "high":
         dtype = promotion.dtype_of(p)
@@ -91,7 +90,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     return _exponential(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _exponential(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.neg(lax.log1p(lax.neg(_uniform(key, 0.0, 1.0, shape=shape, dtype=dtype))))
 
@@ -111,7 +110,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     return _gumbel(typed, shape=shape, dtype=dtype, mode=mode)
 
 
-@functools.partial(jit, static_argnames=(*_STATIC, "mode"))
+@jit(static_argnames=(*_STATIC, "mode"))
 def _gumbel(key: Any, *, shape: tuple[int, ...], dtype: Any, mode: str) -> Any:
     info = dtypes.finfo(dtype)
     if mode == "low":
@@ -136,7 +135,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return _laplace(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _laplace(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = const(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
     drawn = _uniform(key, low, 1.0, shape=shape, dtype=dtype)
@@ -155,7 +154,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     return _logistic(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _logistic(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, const(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.sub(lax.log(drawn), lax.log1p(lax.neg(drawn)))
@@ -173,7 +172,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return _cauchy(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _cauchy(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, const(dtypes.finfo(dtype).eps, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.tan(lax.mul(const(np.pi, dtype), lax.sub(drawn, const(0.5, dtype))))
@@ -192,7 +191,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     return _rademacher(typed, shape=axes.canonical_shape(shape), dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _rademacher(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     heads = promotion.convert(bernoulli(key, 0.5, shape), dtype)
     return lax.sub(lax.mul(const(2, dtype), heads), const(1, dtype))
@@ -213,7 +212,7 @@ def truncated_normal(
     return _truncated_normal(typed, lower, upper, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _truncated_normal(key: Any, lower: Any, upper: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     root = const(np.sqrt(2), dtype)
     lower, upper = promotion.convert(lower, dtype), promotion.convert(upper, dtype)
@@ -250,7 +249,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
     return _pareto(typed, b, shape=joint_shape("pareto", shape, b), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _pareto(key: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     b = promotion.convert(b, dtype)
     drawn = exponential(key, shape, dtype)
@@ -267,7 +266,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     return _weibull_min(typed, scale, concentration, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _weibull_min(key: Any, scale: Any, concentration: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, 0, 1, shape=shape, dtype=dtype)
     waited = lax.neg(lax.log1p(lax.neg(drawn)))
@@ -287,7 +286,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
     return _rayleigh(typed, scale, shape=joint_shape("rayleigh", shape, scale), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _rayleigh(key: Any, scale: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=dtype)
     scale = promotion.broadcast_to(promotion.convert(scale, dtype), shape)
@@ -306,7 +305,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return _maxwell(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _maxwell(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     vectors = sampling.normal(key, (*shape, 3), dtype)
     return lax.sqrt(reductions.sum(lax.mul(vectors, vectors), axis=-1))
@@ -328,7 +327,7 @@ def double_sided_maxwell(
     return _double_sided_maxwell(typed, loc, scale, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _double_sided_maxwell(key: Any, loc: Any, scale: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     own = promotion.broadcast_shapes(promotion.shape_of(loc), promotion.shape_of(scale))
     shape = (shape or own) + own
@@ -351,7 +350,7 @@ def triangular(
     return _triangular(typed, left, mode, right, shape=joint_shape("triangular", shape, left, mode, right), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC, inline=True)
+@jit(static_argnames=_STATIC, inline=True)
 def _triangular(key: Any, left: Any, mode: Any, right: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     left, mode, right = (promotion.broadcast_to(promotion.convert(x, dtype), shape) for x in (left, mode, right))
     drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=dtype)
@@ -374,7 +373,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
     return _wald(typed, mean, shape=joint_shape("wald", shape, mean), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _wald(key: Any, mean: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     normal_key, choice_key = indexing.rows(keys.split(key))
     mean = promotion.broadcast_to(promotion.convert(mean, dtype), shape)

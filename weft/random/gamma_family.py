@@ -107,7 +107,7 @@ def _drawn_jvp(log_space: bool, primals: Any, tangents: Any) -> Any:
     return out, lax.mul(tangents[1], lax.div(lax.random_gamma_grad(a, value), value))
 
 
-@functools.partial(jit, static_argnames=(*_STATIC, "log_space"))
+@jit(static_argnames=(*_STATIC, "log_space"))
 def _gamma(key: Any, a: Any, *, shape: tuple[int, ...], dtype: Any, log_space: bool = False) -> Any:
     return _drawn(key, promotion.broadcast_to(promotion.convert(a, dtype), shape), log_space)
 
@@ -148,7 +148,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
     return _beta(typed, a, b, shape=distributions.joint_shape("beta", shape, a, b), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _beta(key: Any, a: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_a, key_b = indexing.rows(keys.split(key))
     log_a = _gamma(key_a, a, shape=shape, dtype=dtype, log_space=True)
@@ -174,7 +174,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out
     return _dirichlet(typed, alpha, shape=(*batch, extents[-1]), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _dirichlet(key: Any, alpha: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     logs = _gamma(key, alpha, shape=shape, dtype=dtype, log_space=True)
     largest = lax.stop_gradient(reductions.max(logs, axis=-1, keepdims=True, initial=-np.inf))
@@ -194,7 +194,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sh
     return _chisquare(typed, df, shape=distributions.joint_shape("chisquare", shape, df), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _chisquare(key: Any, df: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     half = lax.div(promotion.convert(df, dtype), const(2, dtype))
     return lax.mul(lax.exp(_gamma(key, half, shape=shape, dtype=dtype, log_space=True)), const(2, dtype))
@@ -212,7 +212,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
     return _f(typed, dfnum, dfden, shape=distributions.joint_shape("f", shape, dfnum, dfden), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _f(key: Any, dfnum: Any, dfden: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_den, key_num = indexing.rows(keys.split(key))
     parts = []
@@ -234,7 +234,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
     return _t(typed, df, shape=distributions.joint_shape("t", shape, df), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _t(key: Any, df: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_normal, key_gamma = indexing.rows(keys.split(key))
     drawn = sampling.normal(key_normal, shape, dtype)
@@ -257,7 +257,7 @@ def generalized_normal(
     return _generalized_normal(typed, p, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _generalized_normal(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_gamma, key_sign = indexing.rows(keys.split(key))
     power = arithmetic.true_divide(1, p)
@@ -280,7 +280,7 @@ def ball(
     return _ball(typed, p, shape=(*shape, size), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _ball(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_point, key_radius = indexing.rows(keys.split(key))
     points = _generalized_normal(key_point, p, shape=shape, dtype=dtype)

@@ -5,7 +5,6 @@ orthogonal(key, 3)  ->  jit[name=_orthogonal]: normal values f32[3,3], their q, 
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
@@ -45,7 +44,7 @@ def orthogonal(
     return _orthogonal(typed, rows, columns, axes.canonical_shape(shape), target)
 
 
-@functools.partial(jit, static_argnums=(1, 2, 3, 4))
+@jit(static_argnums=(1, 2, 3, 4))
 def _orthogonal(key: Any, n: int, m: int, shape: tuple[int, ...], dtype: Any) -> Any:
     z = sampling.normal(key, (*shape, max(n, m), min(n, m)), dtype)
     q, r = decompositions.qr(z)
@@ -88,7 +87,7 @@ def multivariate_normal(
     return _multivariate_normal(typed, mean, cov, wanted, target, method)
 
 
-@functools.partial(jit, static_argnums=(3, 4, 5))
+@jit(static_argnums=(3, 4, 5))
 def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, method: str) -> Any:
     of_mean, of_cov = promotion.shape_of(mean), promotion.shape_of(cov)
     for name, extents, least in (("mean", of_mean, 1), ("cov", of_cov, 2)):

@@ -6,7 +6,6 @@ remainder is nearly unbiased; normal values are the inverse error function of un
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -100,7 +99,7 @@ def _to_rank(value: Any, rank: int) -> Any:
     return lax.broadcast_in_dim(value, (1,) * (rank - len(own)) + own, tuple(range(rank - len(own), rank)))
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _uniform(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     minval, maxval = promotion.convert(minval, dtype), promotion.convert(maxval, dtype)
     minval, maxval = _to_rank(minval, len(shape)), _to_rank(maxval, len(shape))
@@ -140,7 +139,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return _normal(typed, shape=axes.canonical_shape(shape), dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     if not dtypes.issubdtype(dtype, np.complexfloating):
         return _normal_real(key, shape=shape, dtype=dtype)
@@ -153,7 +152,7 @@ def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.mul(lax.add(re, lax.mul(np.asarray(1j).astype(dtype), im)), root)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _normal_real(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = np.nextafter(np.asarray(-1.0).astype(dtype), np.asarray(0.0).astype(dtype), dtype=dtype)
     drawn = _uniform(key, np.asarray(low), np.asarray(1.0).astype(dtype), shape=shape, dtype=dtype)
@@ -208,7 +207,7 @@ def _clipped(value: Any, dtype: Any) -> Any:
     return promotion.convert(selection.clip(value, *limits), dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _randint(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
     largest = np.asarray(dtypes.iinfo(dtype).max, dtype)

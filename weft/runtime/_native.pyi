@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from weft.runtime._array import Array as Array
 Leaf: TypeAlias = Any
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-_Q = ParamSpec("_Q")
 _R = TypeVar("_R", covariant=True)
-_S = TypeVar("_S")
 
 # ---- avals and arrays ----
 
@@ -219,10 +217,8 @@ class JitFunction(Generic[_P, _R]):
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
     @overload
     def __get__(self, instance: None, owner: Any = None, /) -> Self: ...
-    @overload
-    def __get__(
-        self: JitFunction[Concatenate[Any, _Q], _S], instance: object, owner: Any = None, /
-    ) -> JitFunction[_Q, _S]: ...
+    @overload  # mypy cannot take the first parameter off where it does not know the others
+    def __get__(self, instance: object, owner: Any = None, /) -> JitFunction[..., _R]: ...
     # These take ShapeDtypeStructs in place of arrays.
     def trace(self, *args: Any, **kwargs: Any) -> Traced: ...
     def lower(self, *args: Any, **kwargs: Any) -> Lowered: ...

@@ -19,23 +19,43 @@ from weft import numpy as wnp
 from weft import operations as lax
 from weft._base import lazy as _lazy
 from weft._base import unbuilt as _unbuilt
-from weft._base.array import Array
+from weft._base.array import Array as Array
 from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy import complex_gamma, gamma_functions
-from weft.scipy.gamma_functions import (  # noqa: F401 - public here
-    betainc,
-    gammainc,
-    gammaincc,
-    i0,
-    i0e,
-    i1,
-    i1e,
-    log_ndtr,
-    ndtri,
-    polygamma,
-    zeta,
+from weft.scipy.gamma_functions import (
+    betainc as betainc,
+)
+from weft.scipy.gamma_functions import (
+    gammainc as gammainc,
+)
+from weft.scipy.gamma_functions import (
+    gammaincc as gammaincc,
+)
+from weft.scipy.gamma_functions import (
+    i0 as i0,
+)
+from weft.scipy.gamma_functions import (
+    i0e as i0e,
+)
+from weft.scipy.gamma_functions import (
+    i1 as i1,
+)
+from weft.scipy.gamma_functions import (
+    i1e as i1e,
+)
+from weft.scipy.gamma_functions import (
+    log_ndtr as log_ndtr,
+)
+from weft.scipy.gamma_functions import (
+    ndtri as ndtri,
+)
+from weft.scipy.gamma_functions import (
+    polygamma as polygamma,
+)
+from weft.scipy.gamma_functions import (
+    zeta as zeta,
 )
 
 _inline = functools.partial(jit_module.jit, inline=True)

@@ -76,7 +76,7 @@ def _full_precision(name: str, x: Any) -> None:
         raise TypeError(f"{name}.dtype={promotion.dtype_of(x)} is not supported: convert it to float32 first")
 
 
-@functools.partial(jit, static_argnames=("upper_triangular", "max_squarings"))
+@jit(static_argnames=("upper_triangular", "max_squarings"))
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The exponential of A ([..., n, n]), by a Pade approximant of A / 2**s, squared s times.
 
@@ -93,7 +93,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     return vectorized.vectorize(mapped, signature="(n,n)->(n,n)")(A)
 
 
-@functools.partial(jit, static_argnames=("method", "compute_expm"))
+@jit(static_argnames=("method", "compute_expm"))
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
     """(exp(A), its derivative along E), or the derivative alone, for A and E ([..., n, n]).
 
@@ -185,7 +185,7 @@ def _parlett(f: Any, t: Any) -> tuple[Any, Any]:
     return while_loop.fori_loop(1, n, step, f), least
 
 
-@functools.partial(jit, static_argnames=("func", "disp"))
+@jit(static_argnames=("func", "disp"))
 def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
     """func(A) for a square A ([n, n]), where ``func`` takes a vector of complex numbers, by A's Schur form.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from typing import Any
@@ -213,7 +212,7 @@ def fiedler_companion(a: Any) -> Array:
     return vectorized.vectorize(made, signature="(n)->(m,m)")(a)
 
 
-@functools.partial(jit, static_argnames=("n", "mode"))
+@jit(static_argnames=("n", "mode"))
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Array:
     """The matrix whose product with a vector of ``n`` elements is its convolution with a ([..., m]) in a ``mode``.
 
@@ -245,7 +244,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Array:
 # -- from a size ------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("n",))
+@jit(static_argnames=("n",))
 def hilbert(n: int) -> Array:
     """The n x n matrix with elements 1 / (i + j + 1).
 
@@ -256,7 +255,7 @@ def hilbert(n: int) -> Array:
     return 1 / (places[:, None] + places[None, :] + 1)
 
 
-@functools.partial(jit, static_argnames=("n",))
+@jit(static_argnames=("n",))
 def invhilbert(n: int) -> Array:
     """The inverse of ``hilbert(n)``, of whole numbers, in floating point.
 
@@ -286,7 +285,7 @@ def _binomials(n: int, signed: bool) -> np.ndarray:
     return np.array(rows, object).reshape(n, n)
 
 
-@functools.partial(jit, static_argnames=("n", "kind"))
+@jit(static_argnames=("n", "kind"))
 def pascal(n: int, kind: str | None = None) -> Array:
     """The n x n Pascal matrix in float32: "symmetric" (None), with elements comb(i + j, i), "lower" or "upper".
 
@@ -300,7 +299,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
     return jnp.asarray(made.astype(np.float64).astype(np.float32))
 
 
-@functools.partial(jit, static_argnames=("n", "kind"))
+@jit(static_argnames=("n", "kind"))
 def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of ``pascal(n, kind)``, of whole numbers, in floating point.
 
@@ -312,7 +311,7 @@ def invpascal(n: int, kind: str | None = None) -> Array:
     return jnp.asarray(made.astype(np.float64), _float_dtype())
 
 
-@functools.partial(jit, static_argnames=("n", "full"))
+@jit(static_argnames=("n", "full"))
 def helmert(n: int, full: bool = False) -> Any:
     """Helmert's matrix: n - 1 orthonormal rows of n elements, each with sum 0; with ``full`` a constant row before.
 
@@ -331,7 +330,7 @@ def helmert(n: int, full: bool = False) -> Any:
     return made
 
 
-@functools.partial(jit, static_argnames=("n", "dtype"))
+@jit(static_argnames=("n", "dtype"))
 def hadamard(n: int, dtype: Any = int) -> Array:
     """Sylvester's n x n matrix of 1 and -1 with orthogonal rows; n is a power of 2, ValueError for another.
 
@@ -345,7 +344,7 @@ def hadamard(n: int, dtype: Any = int) -> Array:
     return (1 - 2 * odd).astype(dtype)
 
 
-@functools.partial(jit, static_argnames=("n", "scale", "dtype"))
+@jit(static_argnames=("n", "scale", "dtype"))
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Array:
     """The n x n matrix of the discrete Fourier transform, complex; divided by n or its root for ``scale`` "n", "sqrtn".
 

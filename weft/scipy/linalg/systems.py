@@ -48,7 +48,7 @@ def solve_broadcast(a: Any, b: Any, is_vector: bool, **options: Any) -> Array:
     )
 
 
-@functools.partial(jit, static_argnames=("trans", "lower", "unit_diagonal"))
+@jit(static_argnames=("trans", "lower", "unit_diagonal"))
 def _solve_triangular(a: Any, b: Any, trans: int | str, lower: bool, unit_diagonal: bool) -> Any:
     if trans not in TRANSPOSED:
         raise ValueError(f"Invalid 'trans' value {trans}")
@@ -81,7 +81,7 @@ def solve_triangular(
     return _solve_triangular(a, b, trans, lower, unit_diagonal)
 
 
-@functools.partial(jit, static_argnames=("assume_a", "lower"))
+@jit(static_argnames=("assume_a", "lower"))
 def _solve(a: Any, b: Any, assume_a: str, lower: bool) -> Any:
     if assume_a != "pos":
         return solving.solve(a, b)
@@ -180,7 +180,7 @@ def _sylvester(a: Any, b: Any, c: Any, *, method: str, tol: float) -> Any:
     return branches.cond(singular, lambda x: jnp.full_like(x, np.nan), lambda x: x, x)
 
 
-@functools.partial(jit, static_argnames=("method",))
+@jit(static_argnames=("method",))
 def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Array:
     """x with A x + x B = C: A [..., m, m], B [..., n, n], C [..., m, n], real or complex.
 
