@@ -7,7 +7,7 @@ and bools).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from weft import runtime, tree_util
 from weft.autodiff import (
@@ -33,6 +33,8 @@ from weft.dispatch import flat_functions, function_names, signature, struct
 from weft.dispatch import jit as jit_module
 from weft.operations import linear as linear_operations
 
+R = TypeVar("R")
+
 
 def _named(fun: Callable[..., Any], in_tree: Any, index: int) -> str:
     """The user's name of one leaf of the positional arguments."""
@@ -44,6 +46,14 @@ def _named(fun: Callable[..., Any], in_tree: Any, index: int) -> str:
 
 
 @tracebacks.boundary
+@overload
+def jvp(fun: Callable[..., R], primals: Any, tangents: Any, has_aux: Literal[False] = False) -> tuple[R, R]: ...
+
+
+@overload
+def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool) -> tuple[Any, ...]: ...
+
+
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """``(fun(*primals), derivative of fun at primals along tangents)``; with ``has_aux`` followed by the auxiliary
     value.
@@ -339,6 +349,16 @@ def errors_of_structure(expected: Any, found: Any) -> str:
 
 
 @tracebacks.boundary
+@overload
+def vjp(
+    fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False, reduce_axes: Any = ()
+) -> tuple[R, VJP]: ...
+
+
+@overload
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool, reduce_axes: Any = ()) -> tuple[Any, ...]: ...
+
+
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()) -> Any:
     """``(fun(*primals), function from the cotangent of the result to the tuple of cotangents of the arguments)``.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -63,6 +63,19 @@ def _as_log_softmax(x: Any, where: Any, *, axis: Any) -> Any:
 
 _as_log_softmax.__name__ = "log_softmax"
 _log_softmax = functools.partial(jit, static_argnames=("axis",))(_as_log_softmax)
+
+
+@overload
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: Literal[False] = False,
+    where: Any = None,
+) -> Array: ...  # fmt: skip
+
+
+@overload
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, *, return_sign: Literal[True], where: Any = None
+) -> tuple[Array, Array]: ...
 
 
 def logsumexp(

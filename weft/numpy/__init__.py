@@ -55,7 +55,7 @@ if _typing.TYPE_CHECKING:
         square as square,
         true_divide as true_divide,
     )
-    from weft.numpy.array_api import __array_namespace_info__
+    from weft.numpy.array_api import __array_namespace_info__ as __array_namespace_info__
     from weft.numpy.bins import (
         digitize as digitize,
         histogram as histogram,

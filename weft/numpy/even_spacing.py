@@ -6,7 +6,7 @@ linspace(0, 1, 3)  ->  iota, and weights of both ends, of which the last is exac
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -19,6 +19,27 @@ from weft.numpy import axes, promotion
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
+
+
+@overload
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: Literal[False] = False, dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> Array: ...  # fmt: skip
+
+
+@overload
+def linspace(
+    start: Any, stop: Any, num: int, endpoint: bool, retstep: Literal[True], dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> tuple[Array, Array]: ...  # fmt: skip
+
+
+@overload
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, retstep: Literal[True], dtype: Any = None,
+    axis: int = 0, device: Any = None,
+) -> tuple[Array, Array]: ...  # fmt: skip
 
 
 def linspace(

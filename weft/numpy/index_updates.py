@@ -85,7 +85,7 @@ class IndexUpdate:
         fill_value: Any = None,
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
-    ) -> Any:
+    ) -> Array:
         """``x[idx]``; with ``mode="fill"`` what is out of bounds is ``fill_value`` (else NaN, or the least integer).
 
         >>> weft.numpy.arange(3).at[5].get(mode="fill", fill_value=-1).item()
@@ -112,7 +112,7 @@ class IndexUpdate:
             wrap_negative_indices=wrap_negative_indices,
         )
 
-    def set(self, values: Any, **options: Any) -> Any:
+    def set(self, values: Any, **options: Any) -> Array:
         """``x`` with ``x[idx] = values``.
 
         >>> weft.numpy.zeros(3).at[1].set(5).tolist()
@@ -120,7 +120,7 @@ class IndexUpdate:
         """
         return _update("set", self, values, options)
 
-    def add(self, values: Any, **options: Any) -> Any:
+    def add(self, values: Any, **options: Any) -> Array:
         """``x`` with ``values`` added at ``idx``, as often as an element is met.
 
         >>> weft.numpy.zeros(3).at[np.array([1, 1])].add(5).tolist()
@@ -128,37 +128,37 @@ class IndexUpdate:
         """
         return _update("add", self, values, options)
 
-    def subtract(self, values: Any, **options: Any) -> Any:
+    def subtract(self, values: Any, **options: Any) -> Array:
         """``x`` with ``values`` subtracted at ``idx``."""
         return _update("subtract", self, values, options)
 
-    def multiply(self, values: Any, **options: Any) -> Any:
+    def multiply(self, values: Any, **options: Any) -> Array:
         """``x`` with the elements at ``idx`` multiplied by ``values``."""
         return _update("multiply", self, values, options)
 
     mul = multiply
 
-    def divide(self, values: Any, **options: Any) -> Any:
+    def divide(self, values: Any, **options: Any) -> Array:
         """``x`` with the elements at ``idx`` divided by ``values``, one true division by the product of them."""
         _not_in_place("divide", options)
         factors = IndexUpdate(creation.ones_like(self.array), self.index).multiply(values, **options)
         return arithmetic.divide(self.array, factors)
 
-    def power(self, values: Any, **options: Any) -> Any:
+    def power(self, values: Any, **options: Any) -> Array:
         """``x`` with the elements at ``idx`` raised to ``values``."""
         _not_in_place("power", options)
         exponents = IndexUpdate(creation.ones_like(self.array), self.index).multiply(values, **options)
         return arithmetic.power(self.array, exponents)
 
-    def min(self, values: Any, **options: Any) -> Any:
+    def min(self, values: Any, **options: Any) -> Array:
         """``x`` with the minimum of ``values`` and the elements at ``idx``."""
         return _update("min", self, values, options)
 
-    def max(self, values: Any, **options: Any) -> Any:
+    def max(self, values: Any, **options: Any) -> Array:
         """``x`` with the maximum of ``values`` and the elements at ``idx``."""
         return _update("max", self, values, options)
 
-    def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
+    def apply(self, func: Callable[[Any], Any], **options: Any) -> Array:
         """``x`` with an elementwise function applied to the elements at ``idx``, as often as one is met.
 
         >>> weft.numpy.arange(3.0).at[2].apply(lambda v: v * v).tolist()

@@ -13,7 +13,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from weft.numpy import (
 inline = functools.partial(jit_module.jit, inline=True)
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The positions of the elements that are not zero, one array of indices for each axis.
 
     In a trace ``size``, the length of the result, must be given; what is missing is ``fill_value`` (0, or one number
@@ -114,6 +114,16 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Arra
     positions = nonzero(rearrange.atleast_1d(a), size=size, fill_value=fill_value)
     rows = rearrange.transpose(joining.vstack(positions))
     return rows if promotion.shape_of(a) else lax.slice_in_dim(rows, 0, 0, axis=1)
+
+
+@overload
+def where(
+    condition: Any, x: None = None, y: None = None, /, *, size: int | None = None, fill_value: Any = None
+) -> tuple[Array, ...]: ...
+
+
+@overload
+def where(condition: Any, x: Any, y: Any, /, *, size: int | None = None, fill_value: Any = None) -> Array: ...
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -93,6 +93,22 @@ def _host(value: np.ndarray, like: Any) -> Any:
 
 def _host_integers(value: np.ndarray) -> Any:
     return promotion.constant(np.asarray(value, dtypes.canonicalize_dtype(np.int64)))
+
+
+@overload
+def unique(
+    ar: Any, return_index: Literal[False] = False, return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False, axis: int | None = None, *, equal_nan: bool = True,
+    size: int | None = None, fill_value: Any = None, sorted: bool = True,
+) -> Array: ...  # fmt: skip
+
+
+@overload
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
+    sorted: bool = True,
+) -> Any: ...  # fmt: skip
 
 
 def unique(

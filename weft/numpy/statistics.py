@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -62,6 +62,18 @@ def mean(
     reductions.refuse_out("mean", out)
     asked = reductions.user_dtype(dtype, "mean")
     return _mean(a, where, axis=axes.reduced_axes(axis, "mean"), dtype=asked, keepdims=bool(keepdims))
+
+
+@overload
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: Literal[False] = False, keepdims: bool = False
+) -> Array: ...
+
+
+@overload
+def average(
+    a: Any, axis: Any = None, weights: Any = None, *, returned: Literal[True], keepdims: bool = False
+) -> tuple[Array, Array]: ...
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
