@@ -87,4 +87,4 @@ def test_dir_and_completion() -> None:
     completer = rlcompleter.Completer({"weft": weft, "jnp": jnp, "x": jnp.ones(3)})
     assert "jnp.arctanh(" in [completer.complete("jnp.arct", i) for i in range(4)]
     assert "weft.value_and_grad(" in [completer.complete("weft.val", i) for i in range(2)]
-    assert "x.block_until_ready()" in [completer.complete("x.block", i) for i in range(2)]
+    assert "x.block_until_ready(" in [completer.complete("x.block", i) for i in range(2)]
