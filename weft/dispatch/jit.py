@@ -38,6 +38,9 @@ class CacheInfo(NamedTuple):
     kernels_reused: int
     milliseconds: dict[str, float]  # in each stage
 
+    def _repr_html_(self) -> str:
+        return lazy.submodule("weft.inspect.notebook").cache_info(self)
+
 
 _UNSPECIFIED = UNSPECIFIED
 
