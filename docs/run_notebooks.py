@@ -123,6 +123,7 @@ def main() -> int:
     chosen = [path.resolve() for path in options.notebooks] or notebooks()
     if options.here:
         import weft  # noqa: F401, PLC0415 - it reads the environment, which is set by now
+
         complaints = [run_here(path, options.update) for path in chosen]
     else:
         with ThreadPoolExecutor(2) as pool:
