@@ -1,4 +1,4 @@
-"""What notebooks show of programs, compiled functions and counts: HTML with the text in it, escaped, and nothing run."""
+"""What notebooks show of programs, compiled functions and counts: HTML with the text in it, escaped."""
 
 from __future__ import annotations
 
