@@ -14,7 +14,7 @@ TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_steps_are_make_targets(path: Path) -> None:
-    commands = re.findall(r"^\s*- run: (.*)$", path.read_text(), re.M)
+    commands = re.findall(r"^\s*- run: (.*)$", re.sub(r"\$\{\{.*?\}\}", "X", path.read_text()), re.M)
     assert commands and "run: |" not in path.read_text()
     for command in commands:
         if command == "bash .ci/run" or "apt-get" in command:
