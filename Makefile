@@ -68,18 +68,21 @@ bench: $(VENV)/tested  ## weft beside the peers that are installed
 
 $(VENV)/python-ready:
 	@test -n "$(PYTHON)" || { echo "weft needs Python 3.11 or newer with the venv module (Debian: apt install python3-venv)"; exit 1; }
+	@echo "making an environment of $$($(PYTHON) --version) in $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
 	@touch $@
 
 # One editable install with the extras of the command at hand; a second run reuses it.
 $(VENV)/built: $(VENV)/python-ready $(NATIVE)
-	@echo "building weft (about a minute the first time)"
+	@echo "waiting for: the download of NumPy, LLVM and what the tour shows, and the C++ compiler, which builds weft's"
+	@echo "native module (a minute on two idle cores, some minutes beside other work). Later runs need neither."
 	$(PIP) -e '.[demo]'
 	@touch $@
 
 $(VENV)/tested: $(VENV)/python-ready $(NATIVE)
-	@echo "building weft with its test extras (a few minutes the first time)"
+	@echo "waiting for: the download of what the tests compare with, and the C++ compiler, which builds weft's"
+	@echo "native module (a minute on two idle cores, some minutes beside other work). Later runs need neither."
 	$(PIP) -e '.[demo,test]'
 	@touch $@ $(VENV)/built
 

@@ -11,6 +11,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
 import api_reference  # noqa: E402 - found beside this file, which Sphinx runs from elsewhere
+import run_notebooks  # noqa: E402 - as above
 
 project = "weft"
 author = "the weft developers"
@@ -18,6 +19,7 @@ version = release = re.search(r'^version = "(.*)"', (DOCS.parent / "pyproject.to
 extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}
 exclude_patterns = ["gallery/*.txt"]
 html_theme = "furo"
 html_title = f"weft {version}"
@@ -36,6 +38,8 @@ def resolve_links(app: Any, docname: str, source: list[str]) -> None:
     """A link that leaves this folder becomes the page that shows its file, or plain text where there is none."""
     root, up = DOCS.parent, "../" * docname.count("/")
     text = source[0]
+    if docname.startswith("notebooks/"):
+        text = run_notebooks.as_markdown(text, docname.partition("/")[2] + ".ipynb")
     if docname == "contributing":  # CONTRIBUTING.md stands in the root, so its links begin there
         text = re.sub(r"\]\((?=[a-z]+/|[A-Z]+\.md)", "](../", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"))
         text = text.replace("](../docs/", "](")

@@ -1,7 +1,9 @@
 """Makes what an index of packages serves, in ``dist/``: the source distribution and wheels, checked as they are made.
 
 ``python packaging/wheels.py [--aarch64] [--check]``, called by ``make wheel`` and ``make check-wheel``. A wheel is for
-one version of Python (the one that runs this file) and one processor family. The native module contains the C++
+one version of Python (the one that runs this file) and one processor family: the stable ABI has no access to the
+items of tuples and lists and to the fields of types without a call, which a warm call of 0.1 us reads by the dozen
+(128 places in seven of its files do not compile under it). The native module contains the C++
 library, so that it needs of a system only glibc 2.34: Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 and later.
 """
 

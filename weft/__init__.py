@@ -11,70 +11,118 @@ from weft import runtime  # refuses a subinterpreter, before NumPy is loaded the
 # isort: split
 from typing import TYPE_CHECKING, Any
 
-from weft import config, dtypes, errors
+from weft import config as config, dtypes as dtypes, errors as errors
 from weft._base import api, lazy, unbuilt
 from weft._base.api import (
-    clear_caches,
-    ensure_compile_time_eval,
-    eval_shape,
-    make_jaxpr,
-    print_environment_info,
-    threads,
-    typeof,
+    clear_caches as clear_caches,
+    ensure_compile_time_eval as ensure_compile_time_eval,
+    eval_shape as eval_shape,
+    make_jaxpr as make_jaxpr,
+    print_environment_info as print_environment_info,
+    threads as threads,
+    typeof as typeof,
 )
-from weft._base.array import Array, live_arrays
+from weft._base.array import Array as Array, live_arrays as live_arrays
 from weft.core import trace
-from weft.core.check_scopes import checks
-from weft.dispatch import executables, persistent
-from weft.dispatch import jit as jit_module
-from weft.dispatch.jit import jit
+from weft.core.check_scopes import checks as checks
+from weft.dispatch import executables, jit as jit_module, persistent
+from weft.dispatch.jit import jit as jit
 
 if TYPE_CHECKING:
     import weft.inspect as inspection
-    from weft import tree, tree_util
-    from weft.autodiff.checkpoint import checkpoint
-    from weft.autodiff.checkpoint import checkpoint as remat
-    from weft.autodiff.custom_jvp import custom_jvp
-    from weft.autodiff.custom_vjp import closure_convert, custom_gradient, custom_vjp
-    from weft.autodiff.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
-    from weft.autodiff.gradients import grad, value_and_grad
-    from weft.autodiff.jacobians import hessian, jacfwd, jacobian, jacrev
-    from weft.batching.pmap import pmap
-    from weft.batching.shard_map import shard_map, smap
-    from weft.batching.vmap import vmap
-    from weft.compiler.saved import load
-    from weft.dispatch.calls import named_call, named_scope
+    from weft import (
+        ad as ad,
+        ad_checkpoint as ad_checkpoint,
+        api_util as api_util,
+        checkpoint_policies as checkpoint_policies,
+        custom_batching as custom_batching,
+        custom_derivatives as custom_derivatives,
+        debug as debug,
+        dlpack as dlpack,
+        example_libraries as example_libraries,
+        experimental as experimental,
+        export as export,
+        extend as extend,
+        flatten_util as flatten_util,
+        image as image,
+        interpreters as interpreters,
+        lax as lax,
+        monitoring as monitoring,
+        nn as nn,
+        numpy as numpy,
+        ops as ops,
+        pjrt as pjrt,
+        profiler as profiler,
+        random as random,
+        ref as ref,
+        scipy as scipy,
+        sharding as sharding,
+        stages as stages,
+        test_util as test_util,
+        tree as tree,
+        tree_util as tree_util,
+        typing as typing,
+    )
+    from weft.autodiff.checkpoint import checkpoint as checkpoint
+    from weft.autodiff.custom_jvp import custom_jvp as custom_jvp
+    from weft.autodiff.custom_vjp import (
+        closure_convert as closure_convert,
+        custom_gradient as custom_gradient,
+        custom_vjp as custom_vjp,
+    )
+    from weft.autodiff.derivatives import (
+        fwd_and_bwd as fwd_and_bwd,
+        jvp as jvp,
+        linear_transpose as linear_transpose,
+        linearize as linearize,
+        vjp as vjp,
+    )
+    from weft.autodiff.gradients import grad as grad, value_and_grad as value_and_grad
+    from weft.autodiff.jacobians import hessian as hessian, jacfwd as jacfwd, jacobian as jacobian, jacrev as jacrev
+    from weft.batching.pmap import pmap as pmap
+    from weft.batching.shard_map import shard_map as shard_map, smap as smap
+    from weft.batching.vmap import vmap as vmap
+    from weft.compiler.saved import load as load
+    from weft.dispatch.calls import named_call as named_call, named_scope as named_scope
     from weft.dispatch.devices import (
-        Device,
-        default_backend,
-        device_count,
-        devices,
-        local_device_count,
-        local_devices,
-        process_count,
-        process_index,
-        process_indices,
+        Device as Device,
+        PartitionSpec,
+        default_backend as default_backend,
+        device_count as device_count,
+        devices as devices,
+        local_device_count as local_device_count,
+        local_devices as local_devices,
+        process_count as process_count,
+        process_index as process_index,
+        process_indices as process_indices,
     )
-    from weft.dispatch.devices import PartitionSpec as P
-    from weft.dispatch.placement import block_until_ready, copy_to_host_async, device_get, device_put, effects_barrier
-    from weft.dispatch.resharding import reshard
+    from weft.dispatch.placement import (
+        block_until_ready as block_until_ready,
+        copy_to_host_async as copy_to_host_async,
+        device_get as device_get,
+        device_put as device_put,
+        effects_barrier as effects_barrier,
+    )
+    from weft.dispatch.resharding import reshard as reshard
     from weft.dispatch.shardings import (
-        NamedSharding,
-        make_array_from_callback,
-        make_array_from_process_local_data,
-        make_array_from_single_device_arrays,
-        make_mesh,
-        set_mesh,
+        NamedSharding as NamedSharding,
+        make_array_from_callback as make_array_from_callback,
+        make_array_from_process_local_data as make_array_from_process_local_data,
+        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+        make_mesh as make_mesh,
+        set_mesh as set_mesh,
     )
-    from weft.dispatch.shards import Shard
-    from weft.dispatch.struct import ShapeDtypeStruct
-    from weft.effects.callbacks import pure_callback
-    from weft.effects.ref_indexing import ds
-    from weft.inspect.profiling import profile
-    from weft.launch.install import install_as_jax, load_ipython_extension
-    from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
+    from weft.dispatch.shards import Shard as Shard
+    from weft.dispatch.struct import ShapeDtypeStruct as ShapeDtypeStruct
+    from weft.effects.callbacks import pure_callback as pure_callback
+    from weft.effects.ref_indexing import ds as ds
+    from weft.inspect.profiling import profile as profile
+    from weft.launch.install import install_as_jax as install_as_jax, load_ipython_extension as load_ipython_extension
+    from weft.ref import Ref as Ref, empty_ref as empty_ref, free_ref as free_ref, freeze as freeze, new_ref as new_ref
 
     inspect: inspection.Inspect
+    remat = checkpoint
+    P = PartitionSpec
 
 __version__ = api.VERSION
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from weft import config, errors
-from weft.errors import TypePromotionError
+from weft.errors import TypePromotionError as TypePromotionError
 
 # -- the types --------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import numpy as np
 from weft import numpy as wnp
 from weft import operations as lax
 from weft._base import unbuilt
+from weft._base.array import Array
 from weft.numpy import axes, promotion
 from weft.operations import resampling
 from weft.operations.resampling import Sampling
@@ -138,7 +139,7 @@ def resize(
     method: str | ResizeMethod,
     antialias: bool = True,
     precision: Any = Precision.HIGHEST,
-) -> Any:
+) -> Array:
     """The array resampled to ``shape``, which has as many dimensions.
 
     ``method`` is "nearest", "linear" (and "bilinear", "trilinear", "triangle"), "cubic" (and "bicubic", "tricubic"),
@@ -194,7 +195,7 @@ def scale_and_translate(
     method: str | ResizeMethod,
     antialias: bool = True,
     precision: Any = Precision.HIGHEST,
-) -> Any:
+) -> Array:
     """The array stretched by ``scale`` and then moved by ``translation`` along ``spatial_dims``, sampled in ``shape``.
 
     ``scale`` and ``translation`` are vectors, an entry for each of the dimensions, and may be traced.

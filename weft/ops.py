@@ -13,6 +13,7 @@ import numpy as np
 from weft import core, dtypes
 from weft import operations as lax
 from weft._base import unbuilt
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.numpy import arithmetic, creation, index_updates, promotion, reductions
 
@@ -77,7 +78,7 @@ def segment_sum(
     bucket_size: int | None = None,
     mode: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """The sums of the rows of ``data`` with the same number in ``segment_ids``, one for each of ``num_segments``.
 
     Numbers out of bounds are left out (negative ones too), or moved inside with ``mode="clip"``. Without

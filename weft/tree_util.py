@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from weft import runtime
 from weft._base import lazy
 from weft._base.record import Record
-from weft.runtime import PyTreeDef
+from weft.runtime import PyTreeDef as PyTreeDef
 
 T = TypeVar("T")
 KeyEntry = TypeVar("KeyEntry", bound=Hashable)

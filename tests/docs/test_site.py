@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "reference" not in path.relative_to(DOCS).parts)
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -30,6 +32,28 @@ def test_programs_of_the_pages_do_what_the_pages_say(tmp_path: Path) -> None:
     assert int(done.stdout.split()[0]) > 20, done.stdout
 
 
+def test_notebooks_run_and_are_small(tmp_path: Path) -> None:
+    environment = {**os.environ, "WEFT_CACHE_DIR": str(tmp_path), "WEFT_CHECK": "0"}
+    command = [sys.executable, str(DOCS / "run_notebooks.py")]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == f"{len(NOTEBOOKS)} notebooks run\n" and len(NOTEBOOKS) >= 6
+    for path in NOTEBOOKS:
+        assert path.stat().st_size < 40_000, path.name
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        assert notebook["nbformat"] == 4
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        assert all(cell["execution_count"] for cell in cells), f"{path.name} was never run with --update"
+
+
+def test_a_cell_that_raises_is_a_complaint(tmp_path: Path) -> None:
+    cell = {"cell_type": "code", "source": ["1 / 0"], "outputs": [], "execution_count": None, "metadata": {}}
+    (tmp_path / "wrong.ipynb").write_text(json.dumps({"cells": [cell]}))
+    command = [sys.executable, str(DOCS / "run_notebooks.py"), str(tmp_path / "wrong.ipynb")]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
+    assert done.returncode == 1 and "cell 1 of wrong.ipynb raises" in done.stdout and "ZeroDivisionError" in done.stdout
+
+
 def test_every_program_has_its_form() -> None:
     """A block that the runner does not recognise would be run by nobody; one with a ? was never filled in."""
     code = "import sys; sys.path.insert(0, sys.argv[1]); import run_pages as r\n"
@@ -43,7 +67,7 @@ def test_every_program_has_its_form() -> None:
 def test_every_page_is_in_the_navigation() -> None:
     trees = re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text(encoding="utf-8"), re.S)
     listed = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
-    names = {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES} - {"index"}
+    names = {str(page.relative_to(DOCS).with_suffix("")) for page in [*PAGES, *NOTEBOOKS]} - {"index"}
     assert set(listed) == names | {"reference/index"}
     assert len(listed) == len(set(listed))
 

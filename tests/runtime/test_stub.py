@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from pathlib import Path
 
 import pytest
 
 import weft
+import weft.numpy
 from weft import runtime
 
-STUB = Path(weft.__file__).with_name("runtime") / "_native.pyi"
-TREE = ast.parse(STUB.read_text())
-CLASSES = {node.name: node for node in TREE.body if isinstance(node, ast.ClassDef)}
+FOLDER = Path(weft.__file__).with_name("runtime")
+TREE = ast.parse((FOLDER / "_native.pyi").read_text())
+ARRAY_TREE = ast.parse((FOLDER / "_array.pyi").read_text())
+CLASSES = {node.name: node for node in [*TREE.body, *ARRAY_TREE.body] if isinstance(node, ast.ClassDef)}
 OTHERS = {"Leaf", "_T"}
 
 
@@ -28,12 +31,31 @@ def declared(body: list[ast.stmt]) -> set[str]:
 
 def test_names() -> None:
     present = {name for name in vars(runtime._native) if not name.startswith("_")}
-    stubbed = {name for name in declared(TREE.body) - OTHERS if not name.startswith("_")}
+    stubbed = {name for name in {*declared(TREE.body), "Array"} - OTHERS if not name.startswith("_")}
     assert present == stubbed
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if not name.startswith("_")])
 def test_members(name: str) -> None:
     members = {member for member in declared(CLASSES[name].body) if not member.startswith("__")}
+    dir(weft.Array)  # loads the methods that weft.numpy installs
     missing = members - set(dir(getattr(runtime, name)))
     assert not missing
+
+
+def test_the_array_stub_is_complete() -> None:
+    """Every public member of arrays, with the parameters of the function that computes it."""
+    array = weft.numpy.ones(2)
+    dir(weft.Array)  # loads the methods that weft.numpy installs
+    present = {name for name in dir(array) if not name.startswith("_")}
+    stubbed = {name for name in declared(CLASSES["Array"].body) if not name.startswith("_")}
+    assert present == stubbed
+    for node in CLASSES["Array"].body:
+        method = getattr(runtime.Array, node.name, None) if isinstance(node, ast.FunctionDef) else None
+        if not inspect.isfunction(method) or isinstance(method, property) or node.name.startswith("_"):
+            continue
+        taken = list(inspect.signature(method).parameters)[1:]
+        if "kwargs" not in taken:
+            written = [*node.args.posonlyargs, *node.args.args[1:], *node.args.kwonlyargs]
+            written += [argument for argument in (node.args.vararg,) if argument is not None]
+            assert {argument.arg for argument in written} == set(taken), node.name

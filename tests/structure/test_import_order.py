@@ -99,7 +99,14 @@ def said_to_type_checkers(package: str) -> dict[str, str]:
     """The names that a package imports for type checkers alone, and the modules they come from."""
     branches = [node.body for node in parse(NAMES[package]).body if isinstance(node, ast.If)]
     imports = [child for body in branches for child in body if isinstance(child, ast.ImportFrom)]
-    return {alias.asname or alias.name: child.module or "" for child in imports for alias in child.names}
+    said = {alias.asname or alias.name: child.module or "" for child in imports for alias in child.names}
+    return said | {new: said[old] for body in branches for new, old in renamed(body).items() if old in said}
+
+
+def renamed(body: list[ast.stmt]) -> dict[str, str]:
+    """``new = old``: only so is a name that a module calls otherwise offered to the checkers of others."""
+    pairs = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
+    return {new.id: old.id for new, old in pairs if isinstance(new, ast.Name) and isinstance(old, ast.Name)}
 
 
 @pytest.mark.parametrize("package", ["numpy", "nn", "random", "scipy.linalg", "experimental.sparse"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,11 +46,15 @@ class _ArrayMeta(type):
         return sorted({*dir(runtime.Array), *type.__dir__(cls)})
 
 
-class Array(metaclass=_ArrayMeta):
-    """An immutable n-dimensional array on a device. Made by ``weft.numpy`` functions, never by calling the class."""
+if TYPE_CHECKING:  # with all members of arrays
+    Array = runtime.Array
+else:
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("[Array] arrays are made by functions such as weft.numpy.array and weft.numpy.zeros")
+    class Array(metaclass=_ArrayMeta):
+        """An immutable n-dimensional array on a device. Made by ``weft.numpy`` functions, not by calling the class."""
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            raise TypeError("[Array] arrays are made by functions such as weft.numpy.array and weft.numpy.zeros")
 
 
 def live_arrays(platform: str | None = None) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from weft import runtime
 from weft.autodiff import jvp, partial_evaluation, remat_policy, transpose
@@ -25,6 +25,9 @@ from weft.dispatch import calls, function_names, signature
 from weft.dispatch import jit as jit_module
 from weft.dispatch.flat_functions import check_leaf
 from weft.operations import effects
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
@@ -128,14 +131,14 @@ _CONCRETE = object()
 
 
 def checkpoint(
-    fun: Callable[..., Any],
+    fun: Callable[P, R],
     *,
     prevent_cse: bool | Sequence[bool] = True,
     policy: Callable[..., bool] | None = None,
     static_argnums: int | tuple[int, ...] = (),
     static_argnames: str | Iterable[str] = (),
     concrete: Any = _CONCRETE,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """``fun``, whose inner values are recomputed in the backward pass instead of stored.
 
     ``policy`` says which are stored all the same: one of ``weft.checkpoint_policies``, or a function of a primitive,
@@ -154,12 +157,13 @@ def checkpoint(
             "needs by static_argnums, e.g. weft.checkpoint(f, static_argnums=(1,))"
         )
     jit_module.check_callable(fun)
+    inner: Callable[..., Any] = fun
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     roles = signature.resolve_roles(fun, None, static_argnames or None, None, None)
 
     @functools.wraps(fun)
     @tracebacks.boundary
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
         if not all(-len(args) <= number < len(args) for number in numbers):
             raise ValueError(
                 "the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take integer values greater "
@@ -175,7 +179,7 @@ def checkpoint(
             nonlocal out_tree
             given, named = runtime.tree_unflatten(in_tree, list(values))
             given, named = signature.join_call(call.statics, call.count, given, named)
-            outs, out_tree = runtime.tree_flatten(fun(*given, **named))
+            outs, out_tree = runtime.tree_flatten(inner(*given, **named))
             return outs
 
         names = _argument_names(fun, in_tree, call)

@@ -15,7 +15,7 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from weft import errors, runtime, tree_util
 from weft.autodiff import symbolic_zeros
@@ -32,6 +32,9 @@ from weft.core.weak_table import WeakTable
 from weft.dispatch import calls, flat_functions
 from weft.dispatch import jit as jit_module
 from weft.operations import linear
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 custom_jvp_call_p = CustomCallPrimitive(
     "custom_jvp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
@@ -159,7 +162,7 @@ def fixed_places(numbers: Sequence[int], count: int) -> list[int]:
     return sorted({number % count for number in numbers})
 
 
-class custom_jvp:
+class custom_jvp(Generic[P, R]):
     """A function whose derivative is given by ``defjvp`` (or ``defjvps``, one function per argument).
 
     AttributeError when it is called while tracing before a rule was given.
@@ -173,10 +176,10 @@ class custom_jvp:
     """
 
     def __init__(
-        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+        self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ) -> None:
         functools.update_wrapper(self, fun)
-        self.fun = fun
+        self.fun: Callable[..., Any] = fun
         self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Callable[..., Any] | None = None
         self.symbolic_zeros = False
@@ -201,7 +204,7 @@ class custom_jvp:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 
         def jvp(primals: Any, tangents: Any) -> Any:
-            out = self(*primals)
+            out: Any = self.__call__(*primals)  # type: ignore[call-arg] - as many as the function takes
             parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
             leaves, tree = runtime.tree_flatten(out)
             if not parts:
@@ -213,26 +216,26 @@ class custom_jvp:
 
         self.defjvp(jvp)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         name = getattr(self.fun, "__name__", str(self.fun))
         if self.jvp is None:
             raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
-        args = positional(self.fun, args, kwargs)
+        given = positional(self.fun, args, kwargs)
         if not tracing.is_tracing():
-            return flat_functions.finished_tree(self.fun(*args))
-        fixed_places = self._fixed_places(len(args))
-        moved = [args[i] for i in range(len(args)) if i not in fixed_places]
-        fixed = tuple(args[i] for i in fixed_places)
+            return flat_functions.finished_tree(self.fun(*given))
+        fixed_places = self._fixed_places(len(given))
+        moved = [given[i] for i in range(len(given)) if i not in fixed_places]
+        fixed = tuple(given[i] for i in fixed_places)
         leaves, in_tree = runtime.tree_flatten(tuple(moved))
         rule = JvpRule(name, self.jvp, fixed, in_tree, self.symbolic_zeros)
         trace = tracing.state.trace
         if isinstance(trace, (JVPTrace, TangentTrace)) and not any(map(is_ref, leaves)):
             if not any(trace.owns(leaf) for leaf in leaves):
-                return undifferentiated(self, args, trace, CAPTURED.format(name=name))
+                return undifferentiated(self, given, trace, CAPTURED.format(name=name))
             if isinstance(trace, JVPTrace):
                 return trace.differentiate_by(rule.push, leaves)
         avals = tuple([_aval(leaf, position) for position, leaf in enumerate(leaves)])
-        program, captured, out_tree = self._program(args, avals, in_tree)
+        program, captured, out_tree = self._program(given, avals, in_tree)
         outs = custom_jvp_call_p.bind(
             *captured,
             *leaves,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from weft import errors, runtime, tree_util
 from weft._base.record import NamedTuple, Record
@@ -30,6 +30,9 @@ from weft.core.tracer import Tracer
 from weft.dispatch import calls, function_names
 from weft.dispatch import flat_functions as flat_module
 from weft.operations import convert
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 custom_vjp_call_p = CustomCallPrimitive(
     "custom_vjp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
@@ -251,7 +254,7 @@ class VjpRule:
 # -- the public class -------------------------------------------------------------------------------------------------
 
 
-class custom_vjp:
+class custom_vjp(Generic[P, R]):
     """A function whose reverse derivative is given by ``defvjp(fwd, bwd)``.
 
     AttributeError when it is called before the rules were given; TypeError for forward differentiation.
@@ -265,10 +268,10 @@ class custom_vjp:
     """
 
     def __init__(
-        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+        self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ) -> None:
         functools.update_wrapper(self, fun)
-        self.fun = fun
+        self.fun: Callable[..., Any] = fun
         self.nondiff_argnums = custom_jvp.positions(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Callable[..., Any] | None = None
         self.bwd: Callable[..., Any] | None = None
@@ -289,29 +292,29 @@ class custom_vjp:
         self.fwd, self.bwd = fwd, bwd
         self.symbolic_zeros, self.optimize_remat = symbolic_zeros, optimize_remat
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         name = getattr(self.fun, "__name__", str(self.fun))
         if self.fwd is None or self.bwd is None:
             raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
-        args = custom_jvp.positional(self.fun, args, kwargs)
+        given = custom_jvp.positional(self.fun, args, kwargs)
         if not tracing.is_tracing():
-            _check_refs(name, args)
-            result = self.fun(*args)
+            _check_refs(name, given)
+            result = self.fun(*given)
             if any(map(is_ref, runtime.tree_flatten(result)[0])):
                 raise ValueError(
                     f"custom_vjp function {name} returned a mutable array reference: return ref[...], its value now"
                 )
             return flat_module.finished_tree(result)
-        places = custom_jvp.fixed_places(self.nondiff_argnums, len(args))
-        fixed = {place: args[place] for place in places}
+        places = custom_jvp.fixed_places(self.nondiff_argnums, len(given))
+        fixed = {place: given[place] for place in places}
         if any(isinstance(leaf, Tracer) for leaf in runtime.tree_flatten(list(fixed.values()))[0]):
             raise errors.UnexpectedTracerError(_TRACED_NONDIFF.format(name=name))
-        leaves, in_tree = runtime.tree_flatten(tuple([x for place, x in enumerate(args) if place not in places]))
+        leaves, in_tree = runtime.tree_flatten(tuple([x for place, x in enumerate(given) if place not in places]))
         rule = VjpRule(name, self.fwd, self.bwd, fixed, in_tree, self.symbolic_zeros)
         trace = tracing.state.trace
         if isinstance(trace, (JVPTrace, TangentTrace)) and not any(map(is_ref, leaves)):
             if not any(trace.owns(leaf) for leaf in leaves):
-                return custom_jvp.undifferentiated(self, args, trace, CAPTURED.format(name=name))
+                return custom_jvp.undifferentiated(self, given, trace, CAPTURED.format(name=name))
             if isinstance(trace, JVPTrace):
                 return trace.differentiate_by(rule.push, leaves)
         return self._record(name, rule, leaves, fixed)

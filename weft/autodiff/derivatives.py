@@ -7,13 +7,22 @@ and bools).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from weft import runtime, tree_util
-from weft.autodiff import gradient_refs, transpose
-from weft.autodiff import jvp as jvp_module
-from weft.autodiff import linearize as linearize_module
-from weft.autodiff import loop_derivatives as loop_derivatives  # imported for the rules that it defines
+from weft.autodiff import (
+    gradient_refs,
+    transpose,
+)
+from weft.autodiff import (
+    jvp as jvp_module,
+)
+from weft.autodiff import (
+    linearize as linearize_module,
+)
+from weft.autodiff import (
+    loop_derivatives as loop_derivatives,  # imported for the rules that it defines
+)
 from weft.core import avals, tracebacks
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
@@ -23,6 +32,8 @@ from weft.core.tracer import Tracer
 from weft.dispatch import flat_functions, function_names, signature, struct
 from weft.dispatch import jit as jit_module
 from weft.operations import linear as linear_operations
+
+R = TypeVar("R")
 
 
 def _named(fun: Callable[..., Any], in_tree: Any, index: int) -> str:
@@ -35,6 +46,14 @@ def _named(fun: Callable[..., Any], in_tree: Any, index: int) -> str:
 
 
 @tracebacks.boundary
+@overload
+def jvp(fun: Callable[..., R], primals: Any, tangents: Any, has_aux: Literal[False] = False) -> tuple[R, R]: ...
+
+
+@overload
+def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool) -> tuple[Any, ...]: ...
+
+
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """``(fun(*primals), derivative of fun at primals along tangents)``; with ``has_aux`` followed by the auxiliary
     value.
@@ -330,6 +349,16 @@ def errors_of_structure(expected: Any, found: Any) -> str:
 
 
 @tracebacks.boundary
+@overload
+def vjp(
+    fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False, reduce_axes: Any = ()
+) -> tuple[R, VJP]: ...
+
+
+@overload
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool, reduce_axes: Any = ()) -> tuple[Any, ...]: ...
+
+
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()) -> Any:
     """``(fun(*primals), function from the cotangent of the result to the tuple of cotangents of the arguments)``.
 

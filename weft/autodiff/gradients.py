@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from weft import dtypes, runtime, tree_util
 from weft.autodiff import derivatives
@@ -17,6 +17,9 @@ from weft.core.tangents import is_differentiable
 from weft.dispatch import flat_functions, signature
 from weft.dispatch import jit as jit_module
 from weft.operations import linear as linear_operations
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Argnums = int | Sequence[int]
 
@@ -115,13 +118,13 @@ def _check_scalar(outs: Sequence[Any], out_tree: Any) -> Any:
 
 
 def value_and_grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, R],
     argnums: Argnums = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Any = (),
-) -> Callable[..., tuple[Any, Any]]:
+) -> Callable[P, tuple[R, Any]]:
     """A function that gives ``(fun(...), gradient)``; the parameters are those of ``grad``.
 
     With ``has_aux`` the first is ``(value, aux)``.
@@ -134,10 +137,11 @@ def value_and_grad(
         raise NotImplementedError("reduce_axes argument to grad is deprecated")
     jit_module.check_callable(fun)
     numbers = canonical_argnums(argnums)
+    inner: Callable[..., Any] = fun
 
     @functools.wraps(fun, assigned=COPIED)
     @tracebacks.boundary
-    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+    def value_and_grad_f(*args: P.args, **kwargs: P.kwargs) -> Any:
         places = split_arguments(fun, numbers, args)
         selected = [args[place] for place in places]
         names = Named(fun, args, places)
@@ -148,7 +152,7 @@ def value_and_grad(
             whole = list(args)
             for place, value in zip(places, given, strict=True):
                 whole[place] = value
-            return fun(*whole, **kwargs)
+            return inner(*whole, **kwargs)
 
         (outs, pullback), function = derivatives.vjp_flat(of_selected, selected, has_aux)
         aval = _check_scalar(outs, function.out_tree)
@@ -176,13 +180,13 @@ def _name(fun: Any) -> str:
 
 
 def grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     argnums: Argnums = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Any = (),
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """A function that gives the gradient of a scalar function.
 
     ``argnums`` are the positions of the arguments to differentiate by (one, or several for a tuple of gradients).
@@ -197,7 +201,7 @@ def grad(
 
     @functools.wraps(fun, assigned=COPIED)
     @tracebacks.boundary
-    def grad_f(*args: Any, **kwargs: Any) -> Any:
+    def grad_f(*args: P.args, **kwargs: P.kwargs) -> Any:
         value, slope = value_and_grad_f(*args, **kwargs)
         return (slope, value[1]) if has_aux else slope
 

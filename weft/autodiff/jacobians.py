@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from weft.dispatch import flat_functions
 from weft.dispatch import jit as jit_module
 from weft.operations import assemble, convert, shape
 from weft.operations.mapped import at, in_front
+
+P = ParamSpec("P")
 
 
 def _basis(types: Sequence[Any]) -> tuple[int, list[Any]]:
@@ -91,8 +93,8 @@ class _Call:
 
 
 def jacfwd(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Callable[..., Any]:
+    fun: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[P, Any]:
     """A function that gives the Jacobian of ``fun`` by forward mode: one tangent for each element of the arguments.
 
     For a result of shape R and an argument of shape A it has shape R + A. Its tree is that of the result, with the
@@ -106,7 +108,7 @@ def jacfwd(
 
     @functools.wraps(fun, assigned=gradients.COPIED)
     @tracebacks.boundary
-    def jacobian_of(*args: Any, **kwargs: Any) -> Any:
+    def jacobian_of(*args: P.args, **kwargs: P.kwargs) -> Any:
         call = _Call(fun, numbers, args, kwargs)
         if holomorphic:
             call.check("jacfwd", holomorphic=True, allow_int=False)
@@ -141,12 +143,12 @@ def jacfwd(
 
 
 def jacrev(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     argnums: Argnums = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """A function that gives the Jacobian of ``fun`` by reverse mode: one cotangent for each element of the result.
 
     Shapes, trees and parameters are those of ``jacfwd``; ``allow_int`` as in ``grad``.
@@ -159,7 +161,7 @@ def jacrev(
 
     @functools.wraps(fun, assigned=gradients.COPIED)
     @tracebacks.boundary
-    def jacobian_of(*args: Any, **kwargs: Any) -> Any:
+    def jacobian_of(*args: P.args, **kwargs: P.kwargs) -> Any:
         call = _Call(fun, numbers, args, kwargs)
         call.check("jacrev", holomorphic, allow_int)
         (outs, pullback), function = derivatives.vjp_flat(call, call.selected, has_aux)
@@ -184,8 +186,8 @@ jacobian = jacrev
 
 
 def hessian(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Callable[..., Any]:
+    fun: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[P, Any]:
     """A function that gives the Hessian of ``fun``: ``jacfwd`` of ``jacrev``.
 
     >>> weft.hessian(lambda x: (x**3).sum())(jnp.arange(2.0)).tolist()

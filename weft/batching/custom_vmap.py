@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from weft import errors, runtime, tree_util
 from weft.autodiff import custom_jvp, jvp
@@ -31,6 +31,9 @@ from weft.dispatch import calls, function_names
 from weft.dispatch import flat_functions as flat_module
 from weft.operations import linear
 from weft.operations.mapped import Dim, in_front
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 custom_vmap_call_p = ProgramPrimitive(
     "custom_vmap_call", kinds.Higher(inline=lambda params: params["call"]), multiple_results=True, memoize=False
@@ -201,7 +204,7 @@ custom_vmap_call_p.transpose = lambda cts, *operands, call, rule: calls.jit_p.tr
 # -- the public functions ---------------------------------------------------------------------------------------------
 
 
-class custom_vmap:
+class custom_vmap(Generic[P, R]):
     """A function whose vectorisation is given by ``def_vmap(rule)``.
 
     ``rule(axis_size, in_batched, *args)`` gets the arguments, the mapped ones with their mapped dimension first, and
@@ -219,9 +222,9 @@ class custom_vmap:
     (2, [0, 10, 20])
     """
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Callable[P, R]) -> None:
         functools.update_wrapper(self, fun)
-        self.fun = fun
+        self.fun: Callable[..., Any] = fun
         self.vmap_rule: Callable[..., tuple[Any, Any]] | None = None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -233,10 +236,10 @@ class custom_vmap:
         return vmap_rule
 
     @tracebacks.boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         name = getattr(self.fun, "__name__", str(self.fun))
         try:
-            args = custom_jvp.positional(self.fun, args, kwargs)
+            given = custom_jvp.positional(self.fun, args, kwargs)
         except TypeError as error:
             raise TypeError(
                 f"The input arguments to the custom_vmap-decorated function {name} could not be resolved to "
@@ -245,8 +248,8 @@ class custom_vmap:
         if self.vmap_rule is None:
             raise AttributeError(f"No batching rule defined for custom_vmap function {name} using def_vmap.")
         if not tracing.is_tracing():
-            return flat_module.finished_tree(self.fun(*args))
-        leaves, in_tree = runtime.tree_flatten(args)
+            return flat_module.finished_tree(self.fun(*given))
+        leaves, in_tree = runtime.tree_flatten(given)
         out_tree: Any = None
 
         def flat(*values: Any) -> list[Any]:

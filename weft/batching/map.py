@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from weft import runtime
 from weft.batching.vmap import vmap
@@ -15,8 +15,10 @@ from weft.control import scan
 from weft.core.avals import get_aval
 from weft.operations import assemble, shape
 
+R = TypeVar("R")
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+
+def map(f: Callable[[Any], R], xs: Any, *, batch_size: int | None = None) -> R:
     """``f`` applied to each element along the leading axis of ``xs``, results stacked; elements one after the other.
 
     With ``batch_size``, that many elements at a time under ``vmap``, and the remaining ones in one more ``vmap``; 0

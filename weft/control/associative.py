@@ -9,7 +9,7 @@ combined with the prefix before it (Blelloch, "Prefix Sums and Their Application
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from weft.control import bodies
 from weft.operations import arithmetic, assemble, logic, shape
 from weft.operations.static import canonical_axis
 
+T = TypeVar("T")
+
 Leaves = list[Any]
 
 
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(fn: Callable[[Any, Any], Any], elems: T, reverse: bool = False, axis: int = 0) -> T:
     """All prefixes along ``axis`` of a tree of arrays under the associative ``fn(a, b)``; the shape stays.
 
     ``fn`` takes two trees of arrays of elements along the axis and combines them elementwise. With ``reverse`` the

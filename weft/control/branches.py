@@ -8,7 +8,7 @@ Operands: the int32 index, the values captured by any branch, the common operand
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
 from weft.dispatch import flat_functions, function_names, signature
 from weft.operations import convert, logic
+
+R = TypeVar("R")
 
 
 def _mapped(params: dict[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:
@@ -66,12 +68,12 @@ cond_p.print_rule = _print_cond
 
 def cond(
     pred: Any,
-    true_fun: Callable[..., Any],
-    false_fun: Callable[..., Any],
+    true_fun: Callable[..., R],
+    false_fun: Callable[..., R],
     *operands: Any,
     operand: Any = ...,
     **kwargs: Any,
-) -> Any:
+) -> R:
     """``true_fun(*operands)`` if ``pred`` holds, else ``false_fun(*operands)``; only that function runs.
 
     ``pred`` is a scalar (a number counts as true unless it is zero). Both functions are traced; their results have one
@@ -125,7 +127,7 @@ def _predicate(pred: Any) -> Any:
     return convert.convert(pred, np.dtype(np.int32), False)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ...) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, operand: Any = ...) -> R:
     """``branches[index](*operands)``; the index is clamped into range, and only that branch runs.
 
     ``index`` is an integer scalar. All branches are traced; their results have one structure and the same types.

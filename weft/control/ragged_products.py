@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft import runtime
 from weft.autodiff.checkpoint import checkpoint
 from weft.batching.vmap import vmap
 from weft.control.scan import scan
@@ -33,7 +34,7 @@ def ragged_dot(
     preferred_element_type: Any = None,
     group_offset: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> runtime.Array:
     """Row i of f[m,k] times the matrix of its group in f[g,k,n]: f[m,n].
 
     The first ``group_sizes[0]`` rows are in group 0, the next ``group_sizes[1]`` in group 1, and so on; rows behind the
@@ -66,7 +67,7 @@ def ragged_dot_general(
     preferred_element_type: Any = None,
     group_offset: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> runtime.Array:
     """``lax.dot_general`` along a ragged dimension of ``lhs``, which lies in groups of ``group_sizes`` i[..., g].
 
     The ragged dimension is free: f[b,m,k], f[g,b,k,n] -> f[b,m,n], each row meets the matrix of its group. It is

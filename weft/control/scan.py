@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from weft import config, errors, runtime
 from weft._base import lazy
@@ -23,6 +23,10 @@ from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
 from weft.dispatch import flat_functions, function_names
 from weft.operations import assemble, shape
+
+Carry = TypeVar("Carry")
+X = TypeVar("X")
+Y = TypeVar("Y")
 
 
 def _loop_parts(params: dict[str, Any]) -> kinds.LoopParts:
@@ -77,6 +81,30 @@ def stacked_aval(aval: Any, length: int) -> Any:
     if getattr(aval, "explicit_sharding", None) is not None:  # a reference has none
         return lazy.explicit.with_dimension(aval, 0, length)
     return aval.update(shape=(length, *aval.shape))
+
+
+@overload
+def scan(
+    f: Callable[[Carry, X], tuple[Carry, Y]],
+    init: Carry,
+    xs: X,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Carry, Y]: ...
+
+
+@overload
+def scan(
+    f: Callable[[Carry, Any], tuple[Carry, Y]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Carry, Y]: ...
 
 
 def scan(

@@ -18,6 +18,7 @@ from typing import Any, final
 
 import numpy as np
 
+from weft._base import lazy
 from weft.core import effects as effects_module
 from weft.core import source_info as source_info_module
 from weft.core.avals import long_text
@@ -250,6 +251,9 @@ class Jaxpr:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self.pretty_print())
 
+    def _repr_html_(self) -> str:
+        return lazy.submodule("weft.inspect.notebook").jaxpr(self)
+
 
 class ClosedJaxpr:
     """A program with the values of its constvars."""
@@ -317,6 +321,9 @@ class ClosedJaxpr:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self.pretty_print())
+
+    def _repr_html_(self) -> str:
+        return lazy.submodule("weft.inspect.notebook").jaxpr(self)
 
 
 _LEAVES = frozenset((type(None), bool, int, float, complex, str))

@@ -156,6 +156,9 @@ class Traced(Stage):
     def jaxpr(self) -> ClosedJaxpr:
         return self._arguments.trace.closed
 
+    def _repr_html_(self) -> str:
+        return self.jaxpr._repr_html_()
+
     @property
     def out_avals(self) -> Any:
         trace = self._arguments.trace
@@ -220,6 +223,9 @@ class Compiled(Stage):
     def __init__(self, arguments: Arguments, compiled: executables.Compiled) -> None:
         super().__init__(arguments)
         self._compiled = compiled
+
+    def _repr_html_(self) -> str:
+        return lazy.submodule("weft.inspect.notebook").compiled(self)
 
     def as_text(self, form: str | None = None) -> str:
         """The program in one of weft's forms (default "asm").

@@ -10,13 +10,21 @@ import inspect
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from weft import config, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.dispatch import devices, executables, signature, trace_cache
 from weft.dispatch.jit_calls import INLINED, PLAIN, UNSPECIFIED, JitState, Options
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from weft.dispatch.jit_options import Decorator, JitOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class CacheInfo(NamedTuple):
@@ -30,8 +38,19 @@ class CacheInfo(NamedTuple):
     kernels_reused: int
     milliseconds: dict[str, float]  # in each stage
 
+    def _repr_html_(self) -> str:
+        return lazy.submodule("weft.inspect.notebook").cache_info(self)
+
 
 _UNSPECIFIED = UNSPECIFIED
+
+
+@overload
+def jit(fun: Callable[P, R], /, **options: Unpack[JitOptions]) -> runtime.JitFunction[P, R]: ...
+
+
+@overload
+def jit(**options: Unpack[JitOptions]) -> Decorator: ...
 
 
 def jit(
@@ -110,7 +129,7 @@ def _is_required(donate: str, roles: signature.Roles) -> bool:
     return True
 
 
-def any_size(fun: Callable[..., Any], **options: Any) -> Any:
+def any_size(fun: Callable[P, R], **options: Unpack[JitOptions]) -> runtime.JitFunction[P, R]:
     """``jit`` for a function of weft's own that asks of extents only which are 1, and which are equal.
 
     Its programs at other sizes are then made without tracing it again (``dispatch.sized_calls``).

@@ -39,7 +39,9 @@ from weft.dispatch import (
     trace_cache,
     transfers,
 )
-from weft.dispatch import history as events
+from weft.dispatch import (
+    history as events,
+)
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import key_reuse

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import core
+from weft import core, runtime
 from weft import operations as lax
 from weft.dispatch import jit as jit_module
 from weft.operations import fourier, static
 from weft.operations.algorithms import FftType
 
 
-def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
+def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> runtime.Array:
     """The discrete Fourier transform of ``x`` over its last ``len(fft_lengths)`` dimensions, at most three.
 
     ``fft_type`` is FFT, IFFT (divided by the number of elements), RFFT (of real numbers: ``n // 2 + 1`` frequencies of

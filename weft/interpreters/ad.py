@@ -26,10 +26,18 @@ from weft.core.tangents import is_undefined as is_undefined_primal
 from weft.extend import linear_util as lu
 from weft.interpreters.rule_tables import RuleTable
 from weft.operations import linear
-from weft.operations.linear import add_any as add_tangents
-from weft.operations.linear import add_any_p as add_jaxvals_p
-from weft.operations.linear import instantiate as instantiate_zeros
-from weft.operations.linear import zeros as zeros_like_aval
+from weft.operations.linear import (
+    add_any as add_tangents,
+)
+from weft.operations.linear import (
+    add_any_p as add_jaxvals_p,
+)
+from weft.operations.linear import (
+    instantiate as instantiate_zeros,
+)
+from weft.operations.linear import (
+    zeros as zeros_like_aval,
+)
 
 UndefinedPrimal = Undefined
 add_jaxvals = add_jaxvals_p.bind

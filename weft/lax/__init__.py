@@ -2,22 +2,32 @@
 
 import typing as _typing
 
-from weft._base import lazy as _lazy
-from weft._base import unbuilt as _unbuilt
-from weft.autodiff.implicit import custom_linear_solve, custom_root, linear_solve_p
-from weft.batching.map import map
-from weft.control.associative import associative_scan
-from weft.control.branches import cond, cond_p, platform_dependent, switch
-from weft.control.ragged_products import ragged_dot, ragged_dot_general
-from weft.control.scan import scan, scan_p
-from weft.control.while_loop import fori_loop, while_loop, while_p
-from weft.dispatch.composites import composite
-from weft.dispatch.jitted_fourier import fft
-from weft.dispatch.jitted_indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
-from weft.dispatch.placement import device_put_p, stage
-from weft.dispatch.shardings import with_sharding_constraint
-from weft.numpy.taking import index_take
-from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
+from weft._base import lazy as _lazy, unbuilt as _unbuilt
+from weft.autodiff.implicit import (
+    custom_linear_solve as custom_linear_solve,
+    custom_root as custom_root,
+    linear_solve_p,
+)
+from weft.batching.map import map as map
+from weft.control.associative import associative_scan as associative_scan
+from weft.control.branches import cond as cond, cond_p, platform_dependent as platform_dependent, switch as switch
+from weft.control.ragged_products import ragged_dot as ragged_dot, ragged_dot_general as ragged_dot_general
+from weft.control.scan import scan as scan, scan_p
+from weft.control.while_loop import fori_loop as fori_loop, while_loop as while_loop, while_p
+from weft.dispatch.composites import composite as composite
+from weft.dispatch.jitted_fourier import fft as fft
+from weft.dispatch.jitted_indexing import (
+    dynamic_index_in_dim as dynamic_index_in_dim,
+    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
+)
+from weft.dispatch.placement import device_put_p, stage as stage
+from weft.dispatch.shardings import with_sharding_constraint as with_sharding_constraint
+from weft.numpy.taking import index_take as index_take
+from weft.operations.algorithms import (
+    DotAlgorithmPreset as DotAlgorithmPreset,
+    FftType as FftType,
+    RandomAlgorithm as RandomAlgorithm,
+)
 from weft.operations.approximate_top_k import *
 from weft.operations.arithmetic import *
 from weft.operations.assemble import *
@@ -49,8 +59,8 @@ from weft.operations.special import *
 from weft.operations.window_padding import *
 from weft.operations.window_selection import *
 from weft.operations.windows import *
-from weft.random.bit_generator import rng_bit_generator
-from weft.random.unkeyed import rng_uniform, rng_uniform_p
+from weft.random.bit_generator import rng_bit_generator as rng_bit_generator
+from weft.random.unkeyed import rng_uniform as rng_uniform, rng_uniform_p
 
 if _typing.TYPE_CHECKING:
     from weft.lax import linalg

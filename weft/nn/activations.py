@@ -13,6 +13,7 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion
@@ -23,7 +24,7 @@ jit = jit_module.jit
 
 @custom.custom_jvp
 @jit
-def relu(x: Any) -> Any:
+def relu(x: Any) -> Array:
     """``max(x, 0)``; its derivative at 0 is 0.
 
     >>> relu(-2.0).item()
@@ -37,7 +38,7 @@ relu.defjvps(lambda t, out, x: lax.select(x > 0, t, lax.full_like(t, 0)))
 
 @custom.custom_jvp
 @jit
-def relu6(x: Any) -> Any:
+def relu6(x: Any) -> Array:
     """``x`` limited to 0..6; its derivative at both ends is 0.
 
     >>> relu6(7.0).item()
@@ -51,7 +52,7 @@ relu6.defjvps(lambda t, out, x: lax.select((x > 0) & (x < 6), t, lax.full_like(t
 
 @custom.custom_jvp
 @jit
-def log1mexp(x: Any) -> Any:
+def log1mexp(x: Any) -> Array:
     """``log(1 - exp(-x))`` for positive ``x`` without cancellation.
 
     >>> log1mexp(float("inf")).item()
@@ -68,7 +69,7 @@ log1mexp.defjvps(lambda t, out, x: t / lax.expm1(x))
 
 
 @inline
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Any) -> Array:
     """``1 / (1 + exp(-x))``; TypeError for integers.
 
     >>> sigmoid(0.0).item()
@@ -78,7 +79,7 @@ def sigmoid(x: Any) -> Any:
 
 
 @jit
-def softplus(x: Any) -> Any:
+def softplus(x: Any) -> Array:
     """``log(1 + exp(x))`` without overflow.
 
     >>> round(softplus(0.0).item(), 4)
@@ -88,7 +89,7 @@ def softplus(x: Any) -> Any:
 
 
 @jit
-def soft_sign(x: Any) -> Any:
+def soft_sign(x: Any) -> Array:
     """``x / (1 + abs(x))``.
 
     >>> soft_sign(1.0).item()
@@ -99,7 +100,7 @@ def soft_sign(x: Any) -> Any:
 
 
 @jit
-def silu(x: Any) -> Any:
+def silu(x: Any) -> Array:
     """``x * sigmoid(x)``, also called swish.
 
     >>> silu(0.0).item()
@@ -113,7 +114,7 @@ swish = silu
 
 
 @jit
-def mish(x: Any) -> Any:
+def mish(x: Any) -> Array:
     """``x * tanh(softplus(x))``.
 
     >>> mish(0.0).item()
@@ -124,7 +125,7 @@ def mish(x: Any) -> Any:
 
 
 @jit
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: Any) -> Array:
     """``log(sigmoid(x))`` without underflow.
 
     >>> round(log_sigmoid(0.0).item(), 4)
@@ -135,7 +136,7 @@ def log_sigmoid(x: Any) -> Any:
 
 
 @jit
-def elu(x: Any, alpha: Any = 1.0) -> Any:
+def elu(x: Any, alpha: Any = 1.0) -> Array:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``.
 
     >>> elu(2.0).item()
@@ -147,7 +148,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 
 
 @jit
-def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
+def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Array:
     """``x`` where not negative, else ``negative_slope * x``.
 
     >>> leaky_relu(-1.0, 0.5).item()
@@ -158,7 +159,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
 
 
 @jit
-def hard_tanh(x: Any) -> Any:
+def hard_tanh(x: Any) -> Array:
     """``x`` limited to -1..1.
 
     >>> hard_tanh(3.0).item()
@@ -170,7 +171,7 @@ def hard_tanh(x: Any) -> Any:
 
 
 @jit
-def celu(x: Any, alpha: Any = 1.0) -> Any:
+def celu(x: Any, alpha: Any = 1.0) -> Array:
     """``max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)``.
 
     >>> celu(2.0).item()
@@ -184,7 +185,7 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 
 @jit
-def selu(x: Any) -> Any:
+def selu(x: Any) -> Array:
     """``elu`` scaled so that activations keep mean 0 and variance 1.
 
     >>> selu(0.0).item()
@@ -194,7 +195,7 @@ def selu(x: Any) -> Any:
 
 
 @functools.partial(inline, static_argnames=("approximate",))
-def gelu(x: Any, approximate: bool = True) -> Any:
+def gelu(x: Any, approximate: bool = True) -> Array:
     """``x`` times the normal distribution function at ``x``, by its tanh approximation unless told otherwise.
 
     >>> gelu(0.0).item()
@@ -213,8 +214,8 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     return lax.copy_p.bind(lax.mul(first, lax.erfc(scaled)))
 
 
-@functools.partial(jit, static_argnames=("axis",))
-def glu(x: Any, axis: int = -1) -> Any:
+@jit(static_argnames=("axis",))
+def glu(x: Any, axis: int = -1) -> Array:
     """The first half of ``x`` along ``axis`` times the sigmoid of the second; the extent must be even.
 
     >>> glu(wnp.ones(4)).shape
@@ -228,7 +229,7 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 @jit
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x: Any) -> Array:
     """``relu6(x + 3) / 6``, a sigmoid of straight lines.
 
     >>> hard_sigmoid(0.0).item()
@@ -238,7 +239,7 @@ def hard_sigmoid(x: Any) -> Any:
 
 
 @jit
-def hard_silu(x: Any) -> Any:
+def hard_silu(x: Any) -> Array:
     """``x * hard_sigmoid(x)``, also called hard_swish.
 
     >>> hard_silu(0.0).item()
@@ -252,7 +253,7 @@ hard_swish = hard_silu
 
 
 @jit
-def squareplus(x: Any, b: Any = 4) -> Any:
+def squareplus(x: Any, b: Any = 4) -> Array:
     """``(x + sqrt(x**2 + b)) / 2``, an algebraic softplus.
 
     >>> squareplus(0.0).item()
@@ -263,7 +264,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
 
 @jit
-def sparse_plus(x: Any) -> Any:
+def sparse_plus(x: Any) -> Array:
     """0 below -1, ``x`` above 1, a parabola between.
 
     >>> sparse_plus(1.0).item()
@@ -275,7 +276,7 @@ def sparse_plus(x: Any) -> Any:
 
 
 @jit
-def sparse_sigmoid(x: Any) -> Any:
+def sparse_sigmoid(x: Any) -> Array:
     """0 below -1, 1 above 1, a straight line between.
 
     >>> sparse_sigmoid(0.0).item()
@@ -285,7 +286,7 @@ def sparse_sigmoid(x: Any) -> Any:
 
 
 @jit
-def identity(x: Any) -> Any:
+def identity(x: Any) -> Array:
     """``x`` itself, as an array.
 
     >>> identity(2.0).item()

@@ -18,6 +18,7 @@ from weft import dtypes, random
 from weft import numpy as wnp
 from weft import operations as lax
 from weft._base import unbuilt as _unbuilt
+from weft._base.array import Array
 from weft.dispatch import devices
 
 _TRUNCATED_DEVIATION = 0.87962566103423978  # of a standard normal variable cut off at -2 and 2
@@ -34,7 +35,7 @@ def _float_dtype(dtype: Any, default: Any) -> Any:
     return dtypes.canonicalize_dtype(np.float64) if chosen is None else dtypes.check_user_dtype(chosen, "initializers")
 
 
-def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
     """An array of zeros; the key is not used.
 
     >>> zeros(None, (2,)).tolist()
@@ -45,7 +46,7 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
     return wnp.zeros(shape, _float_dtype(dtype, None))
 
 
-def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
     """An array of ones; the key is not used.
 
     >>> ones(None, (2,)).tolist()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, reductions
 
@@ -23,7 +24,7 @@ inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
 
 
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Array:
     """``exp(x)`` divided by its sum over ``axis``; elements where ``where`` is false count as -inf.
 
     >>> softmax(wnp.zeros(2)).tolist()
@@ -41,7 +42,7 @@ def _softmax(x: Any, where: Any, *, axis: Any) -> Any:
     return result if where is None else wnp.where(where, result, 0)
 
 
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Array:
     """``log(softmax(x))`` without underflow.
 
     >>> log_softmax(wnp.zeros(1)).tolist()
@@ -62,6 +63,19 @@ def _as_log_softmax(x: Any, where: Any, *, axis: Any) -> Any:
 
 _as_log_softmax.__name__ = "log_softmax"
 _log_softmax = functools.partial(jit, static_argnames=("axis",))(_as_log_softmax)
+
+
+@overload
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: Literal[False] = False,
+    where: Any = None,
+) -> Array: ...  # fmt: skip
+
+
+@overload
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, *, return_sign: Literal[True], where: Any = None
+) -> tuple[Array, Array]: ...
 
 
 def logsumexp(
@@ -110,7 +124,7 @@ def _logsumexp(a: Any, b: Any, where: Any, *, axis: Any, keepdims: bool, return_
     return wnp.where(negative, np.asarray(np.nan).astype(promotion.dtype_of(result)), result)
 
 
-def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
     """``log(mean(exp(x)))`` over ``axis`` without overflow.
 
     >>> logmeanexp(wnp.zeros(2)).item()
@@ -138,7 +152,7 @@ _logmeanexp = functools.partial(jit, static_argnames=("axis", "keepdims"))(_as_l
 def standardize(
     x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None, *,
     algorithm: str = "fast",
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``(x - mean) / sqrt(variance + epsilon)`` over ``axis``, both computed unless given.
 
     ``algorithm`` is ``fast`` (mean of squares minus squared mean) or ``stable`` (mean of squared distances).
@@ -174,7 +188,7 @@ _as_standardize.__name__ = "standardize"
 _standardize = functools.partial(jit, static_argnames=("axis", "algorithm"))(_as_standardize)
 
 
-def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> Any:
+def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> Array:
     """Rows of zeros with a one at the index that ``x`` gives; all zeros for indices out of range.
 
     ``axis`` is where the new axis of extent ``num_classes`` goes.
@@ -189,7 +203,7 @@ def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> A
     return _one_hot(x, num_classes=count, dtype=asked, axis=axis)
 
 
-@functools.partial(jit, static_argnames=("num_classes", "dtype", "axis"))
+@jit(static_argnames=("num_classes", "dtype", "axis"))
 def _one_hot(x: Any, *, num_classes: int, dtype: Any, axis: int) -> Any:
     shape = promotion.shape_of(x)
     position = axes.canonical_axis(axis, len(shape) + 1)

@@ -12,6 +12,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as jnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.operations import scaled_products
 
 
@@ -24,7 +25,7 @@ def _product_dtype(name: str, dtype: Any) -> np.dtype:
 
 def scaled_matmul(
     lhs: Any, rhs: Any, lhs_scales: Any, rhs_scales: Any, preferred_element_type: Any = np.float32
-) -> Any:
+) -> Array:
     """``einsum("bmk,bnk->bmn")`` of operands that are scaled in blocks along k, computed in float32.
 
     ``lhs`` [b,m,k] with ``lhs_scales`` [b,m,k_a], ``rhs`` [b,n,k] with ``rhs_scales`` [b,n,k_b]: a scale counts for

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import core, dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import logic, promotion, selection
 
@@ -24,7 +25,7 @@ jit = jit_module.jit
 
 
 @inline
-def add(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def add(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Sum of ``x`` and ``y``, element by element; logical or for two bool operands.
 
     >>> add(1, 2).item()
@@ -36,7 +37,7 @@ def add(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
 
 
 @inline
-def subtract(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def subtract(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Difference ``x - y``, element by element; TypeError for two bool operands.
 
     >>> subtract(5, 2).item()
@@ -47,7 +48,7 @@ def subtract(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
 
 
 @inline
-def multiply(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def multiply(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Product of ``x`` and ``y``, element by element; logical and for two bool operands.
 
     >>> multiply(3, 4).item()
@@ -59,7 +60,7 @@ def multiply(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
 
 
 @inline
-def true_divide(x1: Any, x2: Any, /) -> Any:
+def true_divide(x1: Any, x2: Any, /) -> Array:
     """Quotient ``x1 / x2`` in floating point (integers are converted first).
 
     >>> true_divide(1, 4).item()
@@ -69,7 +70,7 @@ def true_divide(x1: Any, x2: Any, /) -> Any:
 
 
 @inline
-def divide(x1: Any, x2: Any, /) -> Any:
+def divide(x1: Any, x2: Any, /) -> Array:
     """Quotient ``x1 / x2`` in floating point, the same as ``true_divide``.
 
     >>> divide(3, 2).item()
@@ -79,7 +80,7 @@ def divide(x1: Any, x2: Any, /) -> Any:
 
 
 @jit
-def floor_divide(x1: Any, x2: Any, /) -> Any:
+def floor_divide(x1: Any, x2: Any, /) -> Array:
     """Largest integer not above ``x1 / x2``, in the operands' common dtype; TypeError for complex operands.
 
     Integer division by zero gives -1 where truncating division does, minus one more if the signs differ.
@@ -129,7 +130,7 @@ def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 @jit
-def remainder(x1: Any, x2: Any, /) -> Any:
+def remainder(x1: Any, x2: Any, /) -> Array:
     """Remainder of floored division: it has the sign of ``x2``. Integer remainder by zero gives zero.
 
     >>> remainder(-7, 3).item()
@@ -146,7 +147,7 @@ def remainder(x1: Any, x2: Any, /) -> Any:
     return lax.select(lax.bitwise_and(wrong_sign, nonzero), lax.add(rest, x2), rest)
 
 
-def mod(x1: Any, x2: Any, /) -> Any:
+def mod(x1: Any, x2: Any, /) -> Array:
     """Remainder of floored division, the same as ``remainder``.
 
     >>> mod(7, -3).item()
@@ -156,7 +157,7 @@ def mod(x1: Any, x2: Any, /) -> Any:
 
 
 @jit
-def fmod(x1: Any, x2: Any, /) -> Any:
+def fmod(x1: Any, x2: Any, /) -> Array:
     """Remainder of truncated division: it has the sign of ``x1``.
 
     >>> fmod(-7, 3).item()
@@ -172,7 +173,7 @@ def _equal_zero(x: Any) -> Any:
     return lax.eq(x, np.asarray(0, promotion.dtype_of(x)))
 
 
-def power(x1: Any, x2: Any, /) -> Any:
+def power(x1: Any, x2: Any, /) -> Array:
     """``x1`` raised to ``x2``. An integer exponent of known value is compiled in as repeated multiplication.
 
     Integers raised to an integer array wrap on overflow; a negative integer exponent of an integer raises TypeError.
@@ -190,7 +191,7 @@ def power(x1: Any, x2: Any, /) -> Any:
     return _integer_power(x1, x2=exponent)
 
 
-def pow(x1: Any, x2: Any, /) -> Any:
+def pow(x1: Any, x2: Any, /) -> Array:
     """``x1`` raised to ``x2``, the same as ``power``.
 
     >>> pow(3, 2).item()
@@ -264,7 +265,7 @@ def _power_of_unit(base: Any, exponent: Any) -> Any:
 
 
 @inline
-def float_power(x: Any, y: Any, /) -> Any:
+def float_power(x: Any, y: Any, /) -> Array:
     """``x`` raised to ``y``, computed in floating point whatever the operands.
 
     >>> float_power(2, 3).item()
@@ -274,7 +275,7 @@ def float_power(x: Any, y: Any, /) -> Any:
 
 
 @inline
-def maximum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def maximum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """The larger of ``x`` and ``y``, element by element; NaN if either is NaN.
 
     >>> maximum(1, 2).item()
@@ -285,7 +286,7 @@ def maximum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
 
 
 @inline
-def minimum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def minimum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """The smaller of ``x`` and ``y``, element by element; NaN if either is NaN.
 
     >>> minimum(1, 2).item()
@@ -296,7 +297,7 @@ def minimum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
 
 
 @jit
-def fmax(x1: Any, x2: Any) -> Any:
+def fmax(x1: Any, x2: Any) -> Array:
     """The larger of ``x1`` and ``x2``; a NaN loses against a number.
 
     >>> fmax(1.0, float("nan")).item()
@@ -306,7 +307,7 @@ def fmax(x1: Any, x2: Any) -> Any:
 
 
 @jit
-def fmin(x1: Any, x2: Any) -> Any:
+def fmin(x1: Any, x2: Any) -> Array:
     """The smaller of ``x1`` and ``x2``; a NaN loses against a number.
 
     >>> fmin(2.0, float("nan")).item()
@@ -322,7 +323,7 @@ def _pick(x1: Any, x2: Any, better: Any, name: str) -> Any:
 
 
 @inline
-def negative(x: Any, /, *, out: None = None, where: None = None) -> Any:
+def negative(x: Any, /, *, out: None = None, where: None = None) -> Array:
     """``-x``; TypeError for bool.
 
     >>> negative(3).item()
@@ -333,7 +334,7 @@ def negative(x: Any, /, *, out: None = None, where: None = None) -> Any:
 
 
 @inline
-def positive(x: Any, /) -> Any:
+def positive(x: Any, /) -> Array:
     """``x`` itself.
 
     >>> positive(3).item()
@@ -344,7 +345,7 @@ def positive(x: Any, /) -> Any:
 
 
 @inline
-def absolute(x: Any, /) -> Any:
+def absolute(x: Any, /) -> Array:
     """Absolute value; the modulus (a real number) of a complex operand.
 
     >>> absolute(-3).item()
@@ -358,7 +359,7 @@ def absolute(x: Any, /) -> Any:
 
 
 @inline
-def abs(x: Any, /) -> Any:
+def abs(x: Any, /) -> Array:
     """Absolute value, the same as ``absolute``.
 
     >>> abs(-2.5).item()
@@ -368,7 +369,7 @@ def abs(x: Any, /) -> Any:
 
 
 @inline
-def fabs(x: Any, /) -> Any:
+def fabs(x: Any, /) -> Array:
     """Absolute value in floating point; TypeError for complex operands.
 
     >>> fabs(-3).item()
@@ -381,7 +382,7 @@ def fabs(x: Any, /) -> Any:
 
 
 @inline
-def sign(x: Any, /) -> Any:
+def sign(x: Any, /) -> Array:
     """-1, 0 or 1 by the sign of ``x``; ``x / abs(x)`` for a complex operand; NaN stays NaN.
 
     >>> sign(-2.0).item()
@@ -391,7 +392,7 @@ def sign(x: Any, /) -> Any:
 
 
 @inline
-def square(x: Any, /) -> Any:
+def square(x: Any, /) -> Array:
     """``x * x``.
 
     >>> square(3).item()
@@ -403,7 +404,7 @@ def square(x: Any, /) -> Any:
 
 
 @inline
-def reciprocal(x: Any, /) -> Any:
+def reciprocal(x: Any, /) -> Array:
     """``1 / x`` in floating point.
 
     >>> reciprocal(4).item()
@@ -414,7 +415,7 @@ def reciprocal(x: Any, /) -> Any:
 
 
 @jit
-def hypot(x1: Any, x2: Any, /) -> Any:
+def hypot(x1: Any, x2: Any, /) -> Array:
     """``sqrt(x1**2 + x2**2)`` without overflow on the way; inf if either is infinite.
 
     >>> hypot(3.0, 4.0).item()
@@ -434,7 +435,7 @@ def hypot(x1: Any, x2: Any, /) -> Any:
 
 
 @jit
-def heaviside(x1: Any, x2: Any, /) -> Any:
+def heaviside(x1: Any, x2: Any, /) -> Array:
     """0 where ``x1`` is negative, 1 where positive, ``x2`` where zero; NaN where NaN.
 
     >>> heaviside(0.0, 0.5).item()

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft import core, dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.dispatch import jit as jit_module
 from weft.numpy import index_items, promotion
@@ -136,7 +137,7 @@ class _Builder:
         return Plan(tuple(self.cuts), tuple(self.static), (), tuple(self.new_axes), True)
 
 
-def take(x: Any, *integers: Any, plan: Plan) -> Any:
+def take(x: Any, *integers: Any, plan: Plan) -> Array:
     """Cuts and reversals, then the integers, then the new axes."""
     shape = promotion.shape_of(x)
     if plan.dynamic:

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.batching.vmap import vmap
 from weft.control import scan as scan_module
 from weft.dispatch import jit as jit_module
@@ -38,8 +39,8 @@ jit = jit_module.jit
 _METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
-@functools.partial(jit, static_argnames=("side", "method"))
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+@jit(static_argnames=("side", "method"))
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Array:
     """Where each element of ``v`` belongs in sorted ``a``: before ("left") or after ("right") equal elements.
 
     ``sorter``: positions that sort ``a``. ``method``: "scan", "scan_unrolled", "sort" or "compare_all"; the result is
@@ -86,7 +87,7 @@ def _before(x: Any, y: Any, or_equal: bool) -> Any:
     return (lax.le_to_p if or_equal else lax.lt_to_p).bind(_total(x), _total(y))
 
 
-@functools.partial(jit, static_argnames=("side", "dtype", "unrolled"))
+@jit(static_argnames=("side", "dtype", "unrolled"))
 def _searchsorted_scan_impl(a: Any, v: Any, *, side: str, dtype: Any, unrolled: bool) -> Any:
     """The search for one value; of several, the search of each."""
     count = promotion.shape_of(a)[0]
@@ -108,13 +109,13 @@ def _searchsorted_scan_impl(a: Any, v: Any, *, side: str, dtype: Any, unrolled: 
     return promotion.convert(high, dtype)
 
 
-@functools.partial(jit, static_argnames=("side", "dtype"))
+@jit(static_argnames=("side", "dtype"))
 def _searchsorted_compare_all_impl(a: Any, v: Any, *, side: str, dtype: Any) -> Any:
     before = vmap(functools.partial(_before, or_equal=side == "right"), in_axes=(0, None))
     return reductions.sum(before(a, promotion.as_array(v)), axis=0, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=("side", "dtype"))
+@jit(static_argnames=("side", "dtype"))
 def _searchsorted_sort_impl(a: Any, v: Any, *, side: str, dtype: Any) -> Any:
     pair = (rearrange.ravel(v), a) if side == "left" else (a, rearrange.ravel(v))
     ranks = _ranks(lax.concatenate(list(pair), 0))
@@ -131,8 +132,8 @@ def _ranks(x: Any) -> Any:
     return index_updates.IndexUpdate(ranks, lax.sort((x, positions))[1]).set(positions)
 
 
-@functools.partial(jit, static_argnames=("right", "method"))
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+@jit(static_argnames=("right", "method"))
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin of each element: between ``bins[i-1]`` (included unless ``right``) and ``bins[i]``.
 
     ``bins`` ascend or descend.
@@ -156,7 +157,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     )
 
 
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Array:
     """The piecewise linear function through the points (``xp``, ``fp``) at ``x``; ``xp`` ascends.
 
     Below ``xp[0]`` it is ``left`` (``fp[0]``), above ``xp[-1]`` ``right`` (``fp[-1]``); "extrapolate" goes on linearly.
@@ -165,15 +166,15 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> interp(1.5, weft.numpy.array([1.0, 2.0]), weft.numpy.array([10.0, 20.0])).item()
     15.0
     """
-    static = tuple(isinstance(side, str) for side in (left, right))
+    static = (isinstance(left, str), isinstance(right, str))
     for side in (left, right):
         if isinstance(side, str) and side != "extrapolate":
             raise ValueError(f"the only valid string value of `left`/`right` is 'extrapolate', but got: {side}")
-    values = [None if isinstance(side, str) else side for side in (left, right)]
-    return _interp(x, xp, fp, *values, period, extrapolate=static)
+    low, high = (None if isinstance(side, str) else side for side in (left, right))
+    return _interp(x, xp, fp, low, high, period, extrapolate=static)
 
 
-@functools.partial(jit, static_argnames=("extrapolate",))
+@jit(static_argnames=("extrapolate",))
 def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, *, extrapolate: tuple[bool, bool]) -> Any:
     promotion.check_arraylike("interp", x, xp, fp)
     if promotion.shape_of(xp) != promotion.shape_of(fp) or len(promotion.shape_of(xp)) != 1:
@@ -206,7 +207,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, *, ext
     return result
 
 
-@functools.partial(jit, static_argnames=("bins",))
+@jit(static_argnames=("bins",))
 def _even_edges(a: Any, limits: Any, *, bins: int) -> Any:
     (a,) = promotion.promote_dtypes_inexact(a)
     dtype = promotion.dtype_of(a)
@@ -221,7 +222,7 @@ def _even_edges(a: Any, limits: Any, *, bins: int) -> Any:
     return even_spacing.linspace(low, high, bins + 1, dtype=dtype)
 
 
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
     """The borders of ``bins`` equal bins over ``range`` (by default from the least to the largest of ``a``).
 
     >>> histogram_bin_edges(weft.numpy.array([0.0, 4.0]), 2).tolist()

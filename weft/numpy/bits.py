@@ -5,13 +5,13 @@ packbits(bool[10])   ->  pad to 16, reshape [2,8], shift each bit to its place, 
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, rearrange, reductions
 
@@ -24,8 +24,8 @@ def _check_order(bitorder: str) -> None:
         raise ValueError("'order' must be either 'little' or 'big'")
 
 
-@functools.partial(jit, static_argnames=("axis", "bitorder"))
-def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+@jit(static_argnames=("axis", "bitorder"))
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight elements along ``axis`` (None: flattened), as bits (nonzero is 1), in one byte; the last is filled with 0.
 
     >>> packbits(np.array([1, 0, 1])).tolist()
@@ -53,8 +53,8 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     return rearrange.moveaxis(promotion.convert(packed, _BYTE), -1, dim)
 
 
-@functools.partial(jit, static_argnames=("axis", "count", "bitorder"))
-def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+@jit(static_argnames=("axis", "count", "bitorder"))
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """The bits of bytes along ``axis`` (None: flattened), each as a byte; ``count`` of them, filled with 0.
 
     >>> unpackbits(np.array([160], np.uint8), count=3).tolist()

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import scan as scan_module
 from weft.dispatch import jit as jit_module
 from weft.numpy import (
@@ -44,8 +45,8 @@ def _part(x: Any, axis: int, start: int, stop: int) -> Any:
     return lax.slice(x, starts, stops)
 
 
-@functools.partial(jit, static_argnames=("n", "axis"))
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+@jit(static_argnames=("n", "axis"))
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """Differences of neighbours along ``axis``, ``n`` times; of bool, whether they differ.
 
     ``prepend`` and ``append`` are joined to the ends first. ValueError for rank 0 or a negative ``n``.
@@ -85,7 +86,7 @@ def _end(value: Any, a: Any, axis: int) -> Any:
 
 
 @jit
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """Differences of neighbours in the flattened array, between ``to_begin`` and ``to_end``.
 
     >>> ediff1d(weft.numpy.array([1, 3, 6])).tolist()
@@ -105,8 +106,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     return result
 
 
-@functools.partial(jit, static_argnames=("axis",))
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+@jit(static_argnames=("axis",))
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """Integral along ``axis`` by the trapezoidal rule, over positions ``x`` or at distance ``dx``.
 
     ``dx`` may be the distance of each pair of neighbours, in an array that broadcasts against them.
@@ -148,7 +149,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return lax.mul(np.asarray(0.5).astype(dtype), reductions.sum(areas, axis=-1))
 
 
-@functools.partial(jit, static_argnames=("axis", "edge_order"))
+@jit(static_argnames=("axis", "edge_order"))
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
     """Central differences along each axis (or those given), one-sided at the ends; a list for several axes.
 
@@ -218,8 +219,8 @@ def _uneven_gradient(f: Any, positions: Any, axis: int, low: Any, high: Any) -> 
     return lax.concatenate([first, middle, last], axis)
 
 
-@functools.partial(jit, static_argnames=("axis",))
-def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.283185307179586) -> Any:
+@jit(static_argnames=("axis",))
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.283185307179586) -> Array:
     """Jumps of more than half a ``period`` between neighbours along ``axis`` taken out by whole periods.
 
     >>> unwrap(weft.numpy.array([0, 3, 0]), period=4).tolist()
@@ -257,7 +258,7 @@ def cov(
     fweights: Any = None,
     aweights: Any = None,
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """Covariance matrix of the rows (or columns) of ``m``, and ``y``, with optional weights of the observations.
 
     >>> cov(weft.numpy.array([1.0, 3.0])).item()
@@ -358,8 +359,8 @@ _as_cov.__name__ = "cov"
 _cov = functools.partial(jit, static_argnames=("rowvar", "bias", "ddof", "dtype"))(_as_cov)
 
 
-@functools.partial(jit, static_argnames=("rowvar", "dtype"))
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
+@jit(static_argnames=("rowvar", "dtype"))
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Array:
     """Correlation matrix of the rows (or columns) of ``x``, and ``y``: the covariances scaled to -1..1.
 
     >>> corrcoef(weft.numpy.array([[1.0, 2.0], [2.0, 1.0]])).tolist()
@@ -387,7 +388,7 @@ def _main_diagonal(x: Any) -> Any:
     return lax.slice_in_dim(lax.reshape(x, (size * size,)), 0, None, size + 1)
 
 
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+def polyval(p: Any, x: Any, *, unroll: int = 16) -> Array:
     """The polynomial with coefficients ``p``, the highest power first, at ``x``; of integers, in integers.
 
     ``p`` of a higher rank holds one polynomial for each element of its later axes, which broadcast against ``x``.
@@ -418,7 +419,7 @@ _polyval = functools.partial(jit, static_argnames=("unroll",))(_as_polyval)
 
 
 @jit
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1: Any, a2: Any) -> Array:
     """Sum of two polynomials given by their coefficients along the first axis, the highest power first.
 
     Further axes of the shorter one are broadcast to those of the longer one (``a1`` if they are as long); ValueError if
@@ -432,7 +433,7 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 
 @jit
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1: Any, a2: Any) -> Array:
     """Difference of two polynomials given by their coefficients along the first axis, the highest power first.
 
     Further axes of the shorter one are broadcast to those of the longer one (``a1`` if they are as long); ValueError if
@@ -459,8 +460,8 @@ def _lengthened(coefficients: Any, shape: tuple[int, ...]) -> Any:
     return lax.pad(rows, zero, ((shape[0] - count, 0, 0), *((0, 0, 0) for _ in shape[1:])))
 
 
-@functools.partial(jit, static_argnames=("m",))
-def polyder(p: Any, m: int = 1) -> Any:
+@jit(static_argnames=("m",))
+def polyder(p: Any, m: int = 1) -> Array:
     """Coefficients of the ``m``-th derivative of a polynomial, the highest power first.
 
     >>> polyder(weft.numpy.array([1.0, 2.0, 3.0])).tolist()

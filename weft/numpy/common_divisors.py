@@ -8,6 +8,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, selection
 from weft.operations import special
@@ -24,7 +25,7 @@ def _integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 @jit
-def gcd(x1: Any, x2: Any) -> Any:
+def gcd(x1: Any, x2: Any) -> Array:
     """Greatest common divisor, element by element, by Euclid's algorithm; never negative, 0 of two zeros.
 
     >>> gcd(12, 18).item()
@@ -34,7 +35,7 @@ def gcd(x1: Any, x2: Any) -> Any:
 
 
 @jit
-def lcm(x1: Any, x2: Any) -> Any:
+def lcm(x1: Any, x2: Any) -> Array:
     """Least common multiple, element by element; never negative, 0 where an operand is 0.
 
     >>> lcm(4, 6).item()

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, rearrange
@@ -38,7 +39,9 @@ def _product(a: Any, b: Any, numbers: Numbers, precision: Any, preferred: Any, w
     return promotion.convert(result, preferred, weak_type)
 
 
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+def dot(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
+) -> Array:
     """Sum of products over the last axis of ``a`` and the last but one (or only) axis of ``b``.
 
     Rank 0 multiplies. TypeError if the extents differ.
@@ -137,7 +140,7 @@ def _ordered_product(
 
 def matmul(
     a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Matrix product over the last two axes; leading axes are broadcast; rank-1 operands are vectors.
 
     ValueError for rank 0, TypeError if the inner extents differ.
@@ -167,7 +170,7 @@ def _matmul(a: Any, b: Any, *, precision: Any, preferred_element_type: Any) -> A
     return _aligned_product(a, b, contracted, free, options)
 
 
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """Sum of products of all elements of two arrays of one size, the first conjugated.
 
     >>> vdot(1j, 1j).item()
@@ -186,7 +189,7 @@ def _vdot(a: Any, b: Any, *, precision: Any, preferred_element_type: Any) -> Any
     )
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """Sum of products along one axis, the first operand conjugated; the other axes are broadcast.
 
     >>> vecdot(weft.numpy.ones(3), weft.numpy.ones(3)).item()
@@ -229,7 +232,7 @@ def _check_core(name: str, x1: Any, x2: Any, core: tuple[tuple[str, ...], tuple[
 
 
 @jit
-def matvec(x1: Any, x2: Any, /) -> Any:
+def matvec(x1: Any, x2: Any, /) -> Array:
     """Products of matrices (the last two axes of ``x1``) with vectors (the last axis of ``x2``).
 
     >>> matvec(weft.numpy.eye(2), weft.numpy.ones(2)).tolist()
@@ -244,7 +247,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 
 @jit
-def vecmat(x1: Any, x2: Any, /) -> Any:
+def vecmat(x1: Any, x2: Any, /) -> Array:
     """Products of conjugated vectors (the last axis of ``x1``) with matrices (the last two axes of ``x2``).
 
     >>> vecmat(weft.numpy.ones(2), weft.numpy.eye(2)).tolist()
@@ -260,7 +263,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     return _aligned_product(x1, x2, (ranks[0] - 1, ranks[1] - 2), (None, ranks[1] - 1), options)
 
 
-def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """Sum of products over the last axes of both operands; rank 0 multiplies.
 
     >>> inner(weft.numpy.ones(3), weft.numpy.ones(3)).item()
@@ -280,7 +283,7 @@ def _inner(a: Any, b: Any, *, precision: Any, preferred_element_type: Any) -> An
     return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
 
 
-def outer(a: Any, b: Any, out: None = None) -> Any:
+def outer(a: Any, b: Any, out: None = None) -> Array:
     """Every element of ``a`` times every element of ``b``, both flattened.
 
     >>> outer(weft.numpy.arange(2), weft.numpy.arange(2)).tolist()
@@ -304,7 +307,7 @@ def _bool_or_number_product(x: Any, y: Any) -> Any:
 
 
 @jit
-def kron(a: Any, b: Any) -> Any:
+def kron(a: Any, b: Any) -> Array:
     """Kronecker product: blocks of ``b`` scaled by the elements of ``a``.
 
     >>> kron(weft.numpy.arange(2), weft.numpy.ones(2)).tolist()
@@ -332,7 +335,7 @@ def tensordot(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Sum of products over several axes: the last ``axes`` of ``a`` with the first of ``b``, or two lists of axes.
 
     >>> tensordot(weft.numpy.ones(3), weft.numpy.ones(3), 1).item()
@@ -385,8 +388,8 @@ def _canonical(side: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return tuple(axes.canonical_axis(d, rank) for d in side)
 
 
-@functools.partial(jit, static_argnames=("axisa", "axisb", "axisc", "axis"))
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+@jit(static_argnames=("axisa", "axisb", "axisc", "axis"))
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Array:
     """Vector product along an axis of extent 3 (or 2, whose missing component is 0); others are broadcast.
 
     >>> cross(weft.numpy.eye(3)[0], weft.numpy.eye(3)[1]).tolist()

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import scan as scan_module
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
@@ -32,7 +33,7 @@ def _few(x: Any, v: Any, count: int) -> Any:
     return total
 
 
-def sliding_products(x: Any, v: Any) -> Any:
+def sliding_products(x: Any, v: Any) -> Array:
     """The sums of products of v with every window of x that is as long, one for each place."""
     length, count = promotion.shape_of(v)[0], promotion.shape_of(x)[0] - promotion.shape_of(v)[0] + 1
     whole = length // _AT_ONCE if length > 2 * _AT_ONCE else 0
@@ -75,7 +76,7 @@ def _moded(a: Any, v: Any, mode: str, middle: int) -> Any:
     return sliding_products(lax.pad(a, np.zeros((), promotion.dtype_of(a)), [(low, high, 0)]), v)
 
 
-def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The convolution of two vectors, in floating point (NumPy keeps integers).
 
     ``mode`` is "full", of length ``n + m - 1``; "same", the middle of it as long as the longer; or "valid", where the
@@ -100,7 +101,9 @@ _as_convolve.__name__ = "convolve"
 _convolve = functools.partial(jit_module.jit, static_argnames=("mode",))(_as_convolve)
 
 
-def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def correlate(
+    a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
     """The correlation of two vectors, ``sum(a[k + j] * conj(v[j]))``, in floating point (NumPy keeps integers).
 
     Modes and errors are those of ``convolve``.

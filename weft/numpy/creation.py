@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices, placement, transfers
 from weft.dispatch import jit as jit_module
 from weft.effects import number_checks
@@ -44,7 +45,7 @@ def array(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """A new array from ``object``: scalars, sequences, NumPy arrays, arrays, or anything with ``__array__``.
 
     TypeError for what is not numeric, ValueError for ragged sequences and None, OverflowError for integers out of
@@ -84,7 +85,7 @@ def asarray(
     copy: bool | None = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """``a`` as an array: itself if it is one of that dtype, else as ``array`` makes it.
 
     With ``copy=False`` the result lies in the memory of ``a``, which the caller may not write to afterwards; ValueError
@@ -210,7 +211,7 @@ def _stack_nested(value: Any, dtype: Any) -> Any:
     return lax.concatenate(expanded, 0) if len(expanded) > 1 else expanded[0]
 
 
-def copy(a: Any, order: str | None = None) -> Any:
+def copy(a: Any, order: str | None = None) -> Array:
     """A copy of ``a``.
 
     >>> copy(3).item()
@@ -220,7 +221,7 @@ def copy(a: Any, order: str | None = None) -> Any:
     return array(a, copy=True, order=order)
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """``x`` converted to ``dtype`` (None: the default float); floats are truncated to integers, NaN gives 0.
 
     >>> astype(2.7, int).item()
@@ -243,7 +244,7 @@ def _converted(x: Any, *, dtype: Any) -> Any:
     return promotion.convert(x, dtype)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of ``shape`` filled with ``fill_value`` (broadcast if it is an array).
 
     >>> full((2,), 7).tolist()
@@ -261,7 +262,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     return promotion.broadcast_to(asarray(fill_value, dtype=asked), shape)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of zeros, float32 (float64 with x64) unless ``dtype`` says otherwise.
 
     >>> zeros(2).tolist()
@@ -272,7 +273,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     return _filled("zeros", shape, 0, dtype)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of ones, float32 (float64 with x64) unless ``dtype`` says otherwise.
 
     >>> ones(2).tolist()
@@ -283,7 +284,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     return _filled("ones", shape, 1, dtype)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of unspecified content; here zeros.
 
     >>> empty((2, 3)).shape
@@ -311,7 +312,7 @@ def _full(*, shape: tuple[int, ...], value: int, dtype: Any) -> Any:
     return lax.full(shape, value, dtype)
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Zeros of the shape and dtype of ``a``.
 
     >>> zeros_like(3).item()
@@ -322,7 +323,7 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     return _filled_like("zeros_like", a, 0, dtype, shape)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Ones of the shape and dtype of ``a``.
 
     >>> ones_like(3).item()
@@ -333,7 +334,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     return _filled_like("ones_like", a, 1, dtype, shape)
 
 
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
     """An array of unspecified content with the shape and dtype of ``prototype``; here zeros.
 
     >>> empty_like(3).shape
@@ -355,7 +356,7 @@ def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any) -> Any:
 
 def full_like(
     a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """An array of the shape and dtype of ``a`` filled with ``fill_value`` (broadcast if it is an array).
 
     >>> full_like(3, 5).item()
@@ -377,7 +378,7 @@ def full_like(
 
 def arange(
     start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """``start, start + step, ...`` up to but without ``stop``; with one argument it is the stop, from 0.
 
     All must be concrete: the length is part of the type. ValueError for complex or non-scalar arguments.
@@ -433,7 +434,7 @@ def _concrete_scalar(value: Any, name: str) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Array:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` (default ``N``) matrix of zeros.
 
     >>> eye(2).tolist()
@@ -461,7 +462,7 @@ def _extent(value: Any, name: str, function: str) -> int:
         ) from None
 
 
-def diagonal_mask(rows: int, columns: int, k: Any) -> Any:
+def diagonal_mask(rows: int, columns: int, k: Any) -> Array:
     """bool[rows,columns], true where column - row is ``k``."""
     counted = dtypes.canonicalize_dtype(np.int64)
     row = lax.broadcasted_iota(counted, (rows, columns), 0)
@@ -469,7 +470,7 @@ def diagonal_mask(rows: int, columns: int, k: Any) -> Any:
     return lax.eq(lax.add(row, promotion.convert(k, counted)), column)
 
 
-def triangle_mask(rows: int, columns: int, k: Any) -> Any:
+def triangle_mask(rows: int, columns: int, k: Any) -> Array:
     """bool[rows,columns], true where column - row is at most ``k``."""
     counted = dtypes.canonicalize_dtype(np.int64)
     row = lax.broadcasted_iota(counted, (rows, columns), 0)
@@ -477,7 +478,7 @@ def triangle_mask(rows: int, columns: int, k: Any) -> Any:
     return lax.ge(shifted, lax.broadcasted_iota(counted, (rows, columns), 1))
 
 
-def identity(n: Any, dtype: Any = None) -> Any:
+def identity(n: Any, dtype: Any = None) -> Array:
     """The ``n`` by ``n`` identity matrix.
 
     >>> identity(2).tolist()
@@ -486,7 +487,7 @@ def identity(n: Any, dtype: Any = None) -> Any:
     return eye(n, dtype=dtype)
 
 
-def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Any:
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Array:
     """Ones at and below the ``k``-th diagonal, zeros above.
 
     >>> tri(2).tolist()
@@ -549,7 +550,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     return lax.stack(result, 0) if result else full((0,), 0, target)
 
 
-def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """The bytes of ``buffer`` as a rank-1 array; they are copied.
 
     >>> frombuffer(b"abc", dtype="uint8").tolist()
@@ -558,7 +559,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
     return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
 
 
-def fromiter(*args: Any, **kwargs: Any) -> Any:
+def fromiter(*args: Any, **kwargs: Any) -> Array:
     """The items of an iterable as a rank-1 array; arguments as NumPy's.
 
     >>> fromiter(range(2), dtype="int32").tolist()
@@ -567,7 +568,7 @@ def fromiter(*args: Any, **kwargs: Any) -> Any:
     return asarray(np.fromiter(*args, **kwargs))
 
 
-def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Array:
     """Numbers written in a string, separated by ``sep``, as a rank-1 array.
 
     >>> fromstring("1 2", sep=" ").tolist()
@@ -584,7 +585,7 @@ def fromfile(*args: Any, **kwargs: Any) -> Any:
     )
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array on the memory of another library's array; do not write to it afterwards unless ``copy`` is true.
 
     ``device``: where it shall be. What must be copied to get there raises ValueError with ``copy=False``.

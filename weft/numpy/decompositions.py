@@ -5,12 +5,12 @@ qr(f32[4,3])   ->   jit[name=qr]: qr        the results are named tuples, as Num
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, rearrange, taking
@@ -72,8 +72,8 @@ def _inexact(name: str, a: Any) -> Any:
     return a
 
 
-@functools.partial(jit, static_argnames=("upper", "symmetrize_input"))
-def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+@jit(static_argnames=("upper", "symmetrize_input"))
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The lower triangular l with l l' = a, or with ``upper`` its conjugated transpose, for a ([..., n, n]).
 
     Symmetric or Hermitian: a is replaced by (a + a') / 2, or, with ``symmetrize_input=False``, only its lower triangle
@@ -87,7 +87,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     return matrices.adjoint(factor) if upper else factor
 
 
-@functools.partial(jit, static_argnames=("mode",))
+@jit(static_argnames=("mode",))
 def qr(a: Any, mode: str = "reduced") -> Any:
     """(Q, R) with Q R = a ([..., m, n]), Q with orthonormal columns, R upper triangular.
 
@@ -108,7 +108,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     return r if mode == "r" else QRResult(q, r)
 
 
-@functools.partial(jit, static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
+@jit(static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
 def svd(
     a: Any,
     full_matrices: bool = True,
@@ -144,7 +144,7 @@ def _hermitian_svd(a: Any, compute_uv: bool, subset_by_index: Any) -> Any:
     return SVDResult(u, s, matrices.adjoint(right))
 
 
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: Any, /) -> Array:
     """The singular values of the matrices in the last two axes, descending; real.
 
     >>> svdvals(weft.numpy.array([[0.0, 2.0], [1.0, 0.0]])).tolist()
@@ -167,7 +167,7 @@ def eig(a: Any) -> EigResult:
 
 
 @jit
-def eigvals(a: Any) -> Any:
+def eigvals(a: Any) -> Array:
     """The eigenvalues of general matrices ([..., n, n]), complex.
 
     >>> eigvals(weft.numpy.array([[2.0, 0.0], [0.0, 3.0]])).real.tolist()
@@ -177,7 +177,7 @@ def eigvals(a: Any) -> Any:
     return general.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
-@functools.partial(jit, static_argnames=("UPLO", "symmetrize_input"))
+@jit(static_argnames=("UPLO", "symmetrize_input"))
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """(eigenvalues, eigenvectors) of symmetric or Hermitian matrices ([..., n, n]): ascending, columns of length 1.
 
@@ -194,8 +194,8 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     return EighResult(w, v)
 
 
-@functools.partial(jit, static_argnames=("UPLO", "symmetrize_input"))
-def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+@jit(static_argnames=("UPLO", "symmetrize_input"))
+def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of symmetric or Hermitian matrices ([..., n, n]), real and ascending; see ``eigh``.
 
     >>> eigvalsh(weft.numpy.array([[2.0, 0.0], [0.0, 1.0]])).tolist()

@@ -19,6 +19,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft._base import lazy
+from weft._base.array import Array
 from weft._base.record import Record
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -45,7 +46,7 @@ def einsum(
     preferred_element_type: Any = None,
     _dot_general: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """The sum of products that ``subscripts`` writes, such as ``ij,jk->ik``; or operands and lists in turn.
 
     ValueError if a name's extents differ or the output has a name that no operand has.

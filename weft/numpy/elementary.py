@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, selection
@@ -23,10 +24,10 @@ inline = functools.partial(jit_module.any_size, inline=True)
 jit = jit_module.jit
 
 
-def _unary(name: str, operation: Callable[[Any], Any], purpose: str, example: str) -> Any:
+def _unary(name: str, operation: Callable[[Any], Any], purpose: str, example: str) -> runtime.JitFunction[[Any], Array]:
     """A ufunc of one operand that is one equation in floating point."""
 
-    def function(x: Any, /) -> Any:
+    def function(x: Any, /) -> Array:
         return operation(*promotion.promote_args_inexact(name, x))
 
     function.__name__ = function.__qualname__ = name
@@ -64,7 +65,7 @@ atanh = _unary("atanh", lax.atanh, "Inverse hyperbolic tangent", "0.0 -> 0.0")
 
 
 @jit
-def arccosh(x: Any, /) -> Any:
+def arccosh(x: Any, /) -> Array:
     """Inverse hyperbolic cosine, 0 or above; NaN for real ``x`` below 1. Complex results have a real part >= 0.
 
     >>> arccosh(1.0).item()
@@ -78,7 +79,7 @@ def arccosh(x: Any, /) -> Any:
     return selection.where(lax.lt(part, np.asarray(0, promotion.dtype_of(part))), lax.neg(result), result)
 
 
-def acosh(x: Any, /) -> Any:
+def acosh(x: Any, /) -> Array:
     """Inverse hyperbolic cosine, the same as ``arccosh``.
 
     >>> acosh(1.0).item()
@@ -88,7 +89,7 @@ def acosh(x: Any, /) -> Any:
 
 
 @inline
-def log2(x: Any, /) -> Any:
+def log2(x: Any, /) -> Array:
     """Logarithm to base 2.
 
     >>> log2(8.0).item()
@@ -105,7 +106,7 @@ def log2(x: Any, /) -> Any:
 
 
 @inline
-def log10(x: Any, /) -> Any:
+def log10(x: Any, /) -> Array:
     """Logarithm to base 10.
 
     >>> log10(1.0).item()
@@ -123,7 +124,7 @@ def log10(x: Any, /) -> Any:
 
 
 @inline
-def arctan2(x1: Any, x2: Any, /) -> Any:
+def arctan2(x1: Any, x2: Any, /) -> Array:
     """Angle in -pi..pi of the point with ordinate ``x1`` and abscissa ``x2``; real operands only.
 
     >>> arctan2(0.0, 1.0).item()
@@ -133,7 +134,7 @@ def arctan2(x1: Any, x2: Any, /) -> Any:
 
 
 @inline
-def atan2(x1: Any, x2: Any, /) -> Any:
+def atan2(x1: Any, x2: Any, /) -> Array:
     """Angle of the point (``x2``, ``x1``), the same as ``arctan2``.
 
     >>> atan2(0.0, 1.0).item()
@@ -143,7 +144,7 @@ def atan2(x1: Any, x2: Any, /) -> Any:
 
 
 @inline
-def deg2rad(x: Any, /) -> Any:
+def deg2rad(x: Any, /) -> Array:
     """Degrees to radians.
 
     >>> deg2rad(0.0).item()
@@ -154,7 +155,7 @@ def deg2rad(x: Any, /) -> Any:
 
 
 @inline
-def rad2deg(x: Any, /) -> Any:
+def rad2deg(x: Any, /) -> Array:
     """Radians to degrees.
 
     >>> rad2deg(0.0).item()
@@ -165,7 +166,7 @@ def rad2deg(x: Any, /) -> Any:
 
 
 @inline
-def degrees(x: Any, /) -> Any:
+def degrees(x: Any, /) -> Array:
     """Radians to degrees, the same as ``rad2deg``.
 
     >>> degrees(0.0).item()
@@ -175,7 +176,7 @@ def degrees(x: Any, /) -> Any:
 
 
 @inline
-def radians(x: Any, /) -> Any:
+def radians(x: Any, /) -> Array:
     """Degrees to radians, the same as ``deg2rad``.
 
     >>> radians(0.0).item()
@@ -185,7 +186,7 @@ def radians(x: Any, /) -> Any:
 
 
 @inline
-def logaddexp(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Any:
+def logaddexp(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Array:
     """``log(exp(x1) + exp(x2))`` without overflow; promoted to floating point.
 
     >>> round(logaddexp(0.0, 0.0).item(), 4)
@@ -196,7 +197,7 @@ def logaddexp(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> A
 
 
 @inline
-def logaddexp2(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Any:
+def logaddexp2(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Array:
     """``log2(2**x1 + 2**x2)`` without overflow; promoted to floating point.
 
     >>> logaddexp2(1.0, 1.0).item()
@@ -287,7 +288,7 @@ def _maclaurin(order: int, x: Any) -> Any:
 
 
 @jit
-def sinc(x: Any, /) -> Any:
+def sinc(x: Any, /) -> Array:
     """``sin(pi x) / (pi x)``, 1 at 0.
 
     >>> sinc(0.0).item()
@@ -328,7 +329,7 @@ def _i0_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @jit
-def i0(x: Any) -> Any:
+def i0(x: Any) -> Array:
     """Modified Bessel function of order 0, element by element, in floating point.
 
     >>> round(i0(1.0).item(), 4)

@@ -6,18 +6,40 @@ linspace(0, 1, 3)  ->  iota, and weights of both ends, of which the last is exac
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
+
+
+@overload
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: Literal[False] = False, dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> Array: ...  # fmt: skip
+
+
+@overload
+def linspace(
+    start: Any, stop: Any, num: int, endpoint: bool, retstep: Literal[True], dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> tuple[Array, Array]: ...  # fmt: skip
+
+
+@overload
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, retstep: Literal[True], dtype: Any = None,
+    axis: int = 0, device: Any = None,
+) -> tuple[Array, Array]: ...  # fmt: skip
 
 
 def linspace(
@@ -45,7 +67,7 @@ def linspace(
     return _linspace(start, stop, num=num, endpoint=bool(endpoint), retstep=bool(retstep), dtype=asked, axis=axis)
 
 
-@functools.partial(jit, static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
+@jit(static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
 def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool, dtype: Any, axis: int) -> Any:
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
@@ -91,7 +113,7 @@ def _spaced(start: Any, stop: Any, divisor: int, endpoint: bool, axis: int) -> A
 
 def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
-) -> Any:
+) -> Array:
     """``base`` to the powers ``linspace(start, stop, num)``.
 
     >>> logspace(0, 1, 2, base=2.0).tolist()
@@ -102,7 +124,7 @@ def logspace(
     return _logspace(start, stop, base, num=num, endpoint=bool(endpoint), dtype=asked, axis=axis)
 
 
-@functools.partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+@jit(static_argnames=("num", "endpoint", "dtype", "axis"))
 def _logspace(start: Any, stop: Any, base: Any, *, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     promotion.check_arraylike("logspace", start, stop, base)
     result_dtype = promotion.inexact_dtype(dtypes.result_type(start, stop)) if dtype is None else dtype
@@ -112,7 +134,7 @@ def _logspace(start: Any, stop: Any, base: Any, *, num: int, endpoint: bool, dty
     return promotion.convert(lax.pow(promotion.convert(base, compute), exponents), result_dtype)
 
 
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Array:
     """``num`` values from ``start`` to ``stop`` with a constant ratio; both ends must have the same sign.
 
     >>> [round(v, 3) for v in geomspace(1, 4, 3).tolist()]
@@ -123,7 +145,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     return _geomspace(start, stop, num=num, endpoint=bool(endpoint), dtype=asked, axis=axis)
 
 
-@functools.partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+@jit(static_argnames=("num", "endpoint", "dtype", "axis"))
 def _geomspace(start: Any, stop: Any, *, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     promotion.check_arraylike("geomspace", start, stop)
     result_dtype = promotion.inexact_dtype(dtypes.result_type(start, stop)) if dtype is None else dtype

@@ -20,6 +20,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices, jitted_fourier
 from weft.numpy import arithmetic, creation, promotion, rearrange, rounding
 from weft.numpy import axes as axes_module
@@ -143,7 +144,7 @@ def _in_threes(x: Any, kind: FftType, lengths: tuple[int, ...]) -> Any:
     return outer(jitted_fourier.fft(x, kind, lengths[-3:]))
 
 
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Any:
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Array:
     """The Fourier transform over ``axes`` (None: all, or the last ``len(s)``), cut or padded to the lengths ``s``.
 
     The result is complex64, or complex128 for operands of 64 bits. ValueError for repeated axes, lengths that are not
@@ -155,7 +156,7 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Any:
     return _transform("fftn", FftType.FFT, a, s, axes, norm)
 
 
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Any:
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Array:
     """The inverse of ``fftn``.
 
     >>> ifftn(np.float32([[4, 0], [0, 0]])).real.tolist()
@@ -164,7 +165,7 @@ def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Any:
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Any:
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Array:
     """The Fourier transform of real numbers: the first ``n // 2 + 1`` frequencies of the last axis.
 
     >>> rfftn(np.ones((2, 4), np.float32)).shape
@@ -173,7 +174,7 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Any:
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Any:
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Array:
     """The inverse of ``rfftn``: real; without ``s`` the last length is ``2 * (n - 1)``.
 
     >>> irfftn(np.ones((2, 3), np.complex64)).shape
@@ -192,7 +193,7 @@ def _one(name: str, kind: FftType, a: Any, n: Any, axis: Any, norm: Norm) -> Any
     return _transform(name, kind, a, None if n is None else (operator.index(n),), (-1 if axis is None else axis,), norm)
 
 
-def fft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The Fourier transform along one axis, cut or padded to length ``n``.
 
     Shapes: ``[..., m, ...]`` to ``[..., n, ...]``; complex64, or complex128 for operands of 64 bits (NumPy: always
@@ -204,7 +205,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     return _one("fft", FftType.FFT, a, n, axis, norm)
 
 
-def ifft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The inverse of ``fft``.
 
     >>> ifft(np.float32([4, 0, 0, 0])).real.tolist()
@@ -213,7 +214,7 @@ def ifft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any
     return _one("ifft", FftType.IFFT, a, n, axis, norm)
 
 
-def rfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The Fourier transform of real numbers along one axis: ``n // 2 + 1`` frequencies.
 
     >>> rfft(np.float32([1, 1, 1, 1])).real.tolist()
@@ -222,7 +223,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any
     return _one("rfft", FftType.RFFT, a, n, axis, norm)
 
 
-def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The inverse of ``rfft``: ``n`` real numbers, ``2 * (m - 1)`` unless given.
 
     >>> irfft(np.complex64([4, 0, 0])).tolist()
@@ -231,7 +232,7 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> An
     return _one("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
-def hfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The spectrum of a signal whose second half mirrors its first: real, ``n`` long, ``2 * (m - 1)`` unless given.
 
     >>> hfft(np.complex64([1, 0, 0])).tolist()
@@ -248,7 +249,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any
     return _scaled(found, n * _scale(norm, n, False))
 
 
-def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The inverse of ``hfft``: the first ``n // 2 + 1`` elements.
 
     >>> ihfft(np.float32([1, 1, 1, 1])).real.tolist()
@@ -267,7 +268,7 @@ def _two(name: str, kind: FftType, a: Any, s: Any, given: Any, norm: Norm) -> An
     return _transform(name, kind, a, s, given, norm)
 
 
-def fft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
+def fft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Array:
     """The Fourier transform over two axes.
 
     >>> fft2(np.ones((2, 2), np.float32)).real.tolist()
@@ -276,7 +277,7 @@ def fft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = Non
     return _two("fft2", FftType.FFT, a, s, axes, norm)
 
 
-def ifft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
+def ifft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Array:
     """The inverse of ``fft2``.
 
     >>> ifft2(np.float32([[4, 0], [0, 0]])).real.tolist()
@@ -285,7 +286,7 @@ def ifft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = No
     return _two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
-def rfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
+def rfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Array:
     """The Fourier transform of real numbers over two axes, the second of which is halved.
 
     >>> rfft2(np.ones((2, 4), np.float32)).shape
@@ -294,7 +295,7 @@ def rfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = No
     return _two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
-def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
+def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Array:
     """The inverse of ``rfft2``.
 
     >>> irfft2(np.ones((2, 3), np.complex64)).shape
@@ -316,7 +317,7 @@ def _float(name: str, dtype: Any) -> Any:
     return chosen
 
 
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
     """The frequencies of ``fft`` of ``n`` samples ``d`` apart: 0 and positive ones, then negative ones.
 
     >>> fftfreq(4).tolist()
@@ -330,7 +331,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     return arithmetic.true_divide(creation.array(places, dtype=dtype), creation.array(d * count, dtype=dtype))
 
 
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
     """The frequencies of ``rfft`` of ``n`` samples ``d`` apart.
 
     >>> rfftfreq(4).tolist()
@@ -355,7 +356,7 @@ def _shifted(name: str, x: Any, given: Any, towards: int) -> Any:
     return rearrange.roll(x, steps, over)
 
 
-def fftshift(x: Any, axes: Any = None) -> Any:
+def fftshift(x: Any, axes: Any = None) -> Array:
     """The array rolled so that the zero frequency stands in the middle of each of ``axes`` (None: all).
 
     >>> fftshift(fftfreq(4)).tolist()
@@ -364,7 +365,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     return _shifted("fftshift", x, axes, 1)
 
 
-def ifftshift(x: Any, axes: Any = None) -> Any:
+def ifftshift(x: Any, axes: Any = None) -> Array:
     """The inverse of ``fftshift``.
 
     >>> ifftshift(fftshift(fftfreq(5))).tolist() == fftfreq(5).tolist()

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.numpy import basic_indexing, index_items, promotion
 
@@ -250,7 +251,7 @@ def gather(
     fill_value: Any = None,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-) -> Any:
+) -> Array:
     """``x`` at a layout's index; ``mode`` and the rest as ``lax.gather`` takes them."""
     chosen = select(layout, promotion.shape_of(x), operands)
     x = lax.expand_dims(x, chosen.truths) if chosen.truths else promotion.as_array(x)

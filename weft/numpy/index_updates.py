@@ -18,6 +18,7 @@ import numpy as np
 from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base import lazy
+from weft._base.array import Array
 from weft.core import check_scopes
 from weft.dispatch import devices
 from weft.numpy import (
@@ -85,7 +86,7 @@ class IndexUpdate:
         fill_value: Any = None,
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
-    ) -> Any:
+    ) -> Array:
         """``x[idx]``; with ``mode="fill"`` what is out of bounds is ``fill_value`` (else NaN, or the least integer).
 
         >>> weft.numpy.arange(3).at[5].get(mode="fill", fill_value=-1).item()
@@ -112,7 +113,7 @@ class IndexUpdate:
             wrap_negative_indices=wrap_negative_indices,
         )
 
-    def set(self, values: Any, **options: Any) -> Any:
+    def set(self, values: Any, **options: Any) -> Array:
         """``x`` with ``x[idx] = values``.
 
         >>> weft.numpy.zeros(3).at[1].set(5).tolist()
@@ -120,7 +121,7 @@ class IndexUpdate:
         """
         return _update("set", self, values, options)
 
-    def add(self, values: Any, **options: Any) -> Any:
+    def add(self, values: Any, **options: Any) -> Array:
         """``x`` with ``values`` added at ``idx``, as often as an element is met.
 
         >>> weft.numpy.zeros(3).at[np.array([1, 1])].add(5).tolist()
@@ -128,37 +129,37 @@ class IndexUpdate:
         """
         return _update("add", self, values, options)
 
-    def subtract(self, values: Any, **options: Any) -> Any:
+    def subtract(self, values: Any, **options: Any) -> Array:
         """``x`` with ``values`` subtracted at ``idx``."""
         return _update("subtract", self, values, options)
 
-    def multiply(self, values: Any, **options: Any) -> Any:
+    def multiply(self, values: Any, **options: Any) -> Array:
         """``x`` with the elements at ``idx`` multiplied by ``values``."""
         return _update("multiply", self, values, options)
 
     mul = multiply
 
-    def divide(self, values: Any, **options: Any) -> Any:
+    def divide(self, values: Any, **options: Any) -> Array:
         """``x`` with the elements at ``idx`` divided by ``values``, one true division by the product of them."""
         _not_in_place("divide", options)
         factors = IndexUpdate(creation.ones_like(self.array), self.index).multiply(values, **options)
         return arithmetic.divide(self.array, factors)
 
-    def power(self, values: Any, **options: Any) -> Any:
+    def power(self, values: Any, **options: Any) -> Array:
         """``x`` with the elements at ``idx`` raised to ``values``."""
         _not_in_place("power", options)
         exponents = IndexUpdate(creation.ones_like(self.array), self.index).multiply(values, **options)
         return arithmetic.power(self.array, exponents)
 
-    def min(self, values: Any, **options: Any) -> Any:
+    def min(self, values: Any, **options: Any) -> Array:
         """``x`` with the minimum of ``values`` and the elements at ``idx``."""
         return _update("min", self, values, options)
 
-    def max(self, values: Any, **options: Any) -> Any:
+    def max(self, values: Any, **options: Any) -> Array:
         """``x`` with the maximum of ``values`` and the elements at ``idx``."""
         return _update("max", self, values, options)
 
-    def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
+    def apply(self, func: Callable[[Any], Any], **options: Any) -> Array:
         """``x`` with an elementwise function applied to the elements at ``idx``, as often as one is met.
 
         >>> weft.numpy.arange(3.0).at[2].apply(lambda v: v * v).tolist()
@@ -316,7 +317,7 @@ def _where_masked(x: Any, mask: Any, values: Any) -> Any:
     return promotion.convert(selection.where(mask, values, x), dtype, weak_type)
 
 
-def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any = None, **options: Any) -> Any:
+def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any = None, **options: Any) -> Array:
     """``x`` with ``values`` combined by ``op`` into the elements at a layout's index."""
     dtype, weak_type = promotion.dtype_of(x), promotion.is_weak(x)
     chosen = gather_indexing.select(layout, promotion.shape_of(x), operands)

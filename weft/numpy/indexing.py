@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.core import check_scopes
 from weft.core.interruptible import interruptible
 from weft.numpy import basic_indexing, gather_indexing, index_items, promotion
@@ -31,7 +32,7 @@ class Slot(int):
     """A Python integer while its index is read: which item it is."""
 
 
-def index(x: Any, idx: Any) -> Any:
+def index(x: Any, idx: Any) -> Array:
     """``x[idx]``. Integers out of bounds are clamped.
 
     IndexError for too many indices or a mask of another shape, TypeError for what is no index,
@@ -166,7 +167,7 @@ def get(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     wrap_negative_indices: bool = True,
-) -> Any:
+) -> Array:
     """``x[idx]``, where ``mode`` says what an index out of bounds gives: clamped, or ``fill_value`` ("fill")."""
     eager = not core.is_tracing()
     shape = promotion.shape_of(x)

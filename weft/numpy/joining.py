@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, rearrange
 
@@ -39,7 +40,7 @@ def _converted(arrays: Sequence[Any], dtype: Any) -> list[Any]:
     return [promotion.convert(promotion.as_array(x), dtype) for x in arrays]
 
 
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Array:
     """Arrays joined along an existing axis (None: all flattened first); all other extents must agree.
 
     ValueError without arrays or for rank 0, TypeError for unequal shapes.
@@ -86,7 +87,7 @@ def _concatenate_rows(rows: Any, axis: int | None, dtype: Any) -> Any:
     return result if dtype is None else promotion.convert(result, dtypes.check_user_dtype(dtype, "concatenate"))
 
 
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
     """Arrays joined along an existing axis, the same as ``concatenate``.
 
     >>> concat([weft.numpy.ones(1), weft.numpy.zeros(1)]).tolist()
@@ -95,7 +96,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
     return concatenate(arrays, axis)
 
 
-def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape joined along a new axis; ValueError if the shapes differ.
 
     >>> stack([weft.numpy.ones(1), weft.numpy.zeros(1)]).tolist()
@@ -119,7 +120,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     return _stack(*arrays, axis=axis, dtype=_asked(dtype, "stack"))
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices of ``x`` along ``axis``, without that axis; ValueError for rank 0.
 
     >>> [part.item() for part in unstack(weft.numpy.arange(2))]
@@ -135,7 +136,7 @@ def _listed(at_least: Any, tup: Any) -> list[Any]:
     return [at_least(part) for part in tup]
 
 
-def vstack(tup: Any, dtype: Any = None) -> Any:
+def vstack(tup: Any, dtype: Any = None) -> Array:
     """Arrays joined along the first axis, rank-1 arrays as rows.
 
     >>> vstack([weft.numpy.ones(2), weft.numpy.zeros(2)]).shape
@@ -144,7 +145,7 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
     return concatenate(_listed(rearrange.atleast_2d, tup), 0, dtype)
 
 
-def hstack(tup: Any, dtype: Any = None) -> Any:
+def hstack(tup: Any, dtype: Any = None) -> Array:
     """Arrays joined along the second axis, rank-1 arrays along the first.
 
     >>> hstack([weft.numpy.ones(2), weft.numpy.zeros(1)]).shape
@@ -156,7 +157,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
     return concatenate(parts, 0 if len(promotion.shape_of(parts[0])) == 1 else 1, dtype)
 
 
-def dstack(tup: Any, dtype: Any = None) -> Any:
+def dstack(tup: Any, dtype: Any = None) -> Array:
     """Arrays joined along the third axis.
 
     >>> dstack([weft.numpy.ones(2), weft.numpy.zeros(2)]).shape
@@ -165,7 +166,7 @@ def dstack(tup: Any, dtype: Any = None) -> Any:
     return concatenate(_listed(rearrange.atleast_3d, tup), 2, dtype)
 
 
-def column_stack(tup: Any) -> Any:
+def column_stack(tup: Any) -> Array:
     """Arrays joined as columns; rank-1 arrays become columns.
 
     >>> column_stack([weft.numpy.ones(2), weft.numpy.zeros(2)]).shape
@@ -176,8 +177,8 @@ def column_stack(tup: Any) -> Any:
     return concatenate(parts, 1)
 
 
-@functools.partial(jit, static_argnames=("axis",))
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+@jit(static_argnames=("axis",))
+def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     """``values`` joined to the end of ``arr`` (None: both flattened).
 
     >>> append(weft.numpy.ones(1), 2.0).tolist()
@@ -188,7 +189,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     return concatenate([arr, values], axis)
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Consecutive parts of ``ary`` along ``axis``: equal sections, or cut at the given indices.
 
     ValueError if the extent cannot be divided equally.
@@ -199,7 +200,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split("split", ary, indices_or_sections, axis)
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Consecutive parts of ``ary`` along ``axis``, the first ones longer by one if need be.
 
     >>> [part.tolist() for part in array_split(weft.numpy.arange(3), 2)]
@@ -245,7 +246,7 @@ def _overlapping(ary: Any, borders: list[int], axis: int) -> list[Any]:
     return [lax.slice_in_dim(ary, start, max(start, stop), axis=axis) for start, stop in pairs]
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Parts of ``ary`` along the first axis, as ``split`` makes them.
 
     >>> len(vsplit(weft.numpy.ones((4, 2)), 2))
@@ -254,7 +255,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return _split("vsplit", ary, indices_or_sections, 0)
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Parts of ``ary`` along the second axis (the first of rank 1), as ``split`` makes them.
 
     >>> len(hsplit(weft.numpy.ones((4, 2)), 2))
@@ -264,7 +265,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return _split("hsplit", ary, indices_or_sections, 0 if len(promotion.shape_of(ary)) == 1 else 1)
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Parts of ``ary`` along the third axis, as ``split`` makes them.
 
     >>> len(dsplit(weft.numpy.ones((1, 2, 4)), 2))
@@ -274,7 +275,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 
 @jit
-def block(arrays: Any) -> Any:
+def block(arrays: Any) -> Array:
     """An array assembled from nested lists of blocks: the innermost lists are joined along the last axis.
 
     >>> block([[weft.numpy.ones((1, 1)), weft.numpy.zeros((1, 2))]]).shape

@@ -18,6 +18,7 @@ from weft import dtypes
 from weft import operations as lax
 from weft._base import lazy
 from weft._base import unbuilt as _unbuilt
+from weft._base.array import Array as Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, contractions, creation, einstein, matrices, promotion, rearrange, reductions
 
@@ -45,7 +46,7 @@ def __dir__() -> list[str]:
 # -- norms ------------------------------------------------------------------------------------------------------------
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """The norm of vectors along one axis, of matrices along two, or of all elements (``ord`` and ``axis`` None).
 
     ``x`` is any array; the result is floating point and real. ``ord`` of vectors: a number, ``inf`` or ``-inf``; of
@@ -133,7 +134,7 @@ def _is_complex(x: Any) -> bool:
     return dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating)
 
 
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """The norm of the vectors along ``axis`` (an int, several, or None: all), which count as one vector each.
 
     ``ord`` is a number, ``inf`` or ``-inf``; the result is floating point and real. ValueError for another order.
@@ -147,7 +148,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return _vector_norm(x, ord if isinstance(ord, str) else float(ord), places, keepdims)
 
 
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """The norm of the matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, ``inf`` or ``-inf``; see ``norm``.
 
     >>> matrix_norm(weft.numpy.ones((3, 2, 2))).tolist()
@@ -160,7 +161,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 # -- powers and products ----------------------------------------------------------------------------------------------
 
 
-def matrix_power(a: Any, n: int) -> Any:
+def matrix_power(a: Any, n: int) -> Array:
     """``a`` ([..., m, m]) multiplied ``n`` times by itself; the identity for ``n`` = 0.
 
     A negative ``n`` inverts first. TypeError for a matrix that is not square or an ``n`` that is no integer.
@@ -205,7 +206,7 @@ _as_matrix_power.__name__ = "matrix_power"
 _matrix_power = jit_module.jit(_as_matrix_power, static_argnames=("exponent",))
 
 
-def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
+def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Array:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
 
     The first and the last may be vectors. ValueError for extents that do not meet or fewer than two arrays.
@@ -238,7 +239,7 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
 # -- the array API's forms of functions of weft.numpy -----------------------------------------------------------------
 
 
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     """The cross product of vectors of three components along ``axis``; ValueError for another extent.
 
     >>> cross(weft.numpy.array([1, 0, 0]), weft.numpy.array([0, 1, 0])).tolist()
@@ -254,7 +255,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return contractions.cross(x1, x2, axis=axis)
 
 
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal(x: Any, /, *, offset: int = 0) -> Array:
     """The diagonals of the matrices in the last two axes, ``offset`` above the main one.
 
     >>> diagonal(weft.numpy.array([[1, 2], [3, 4]])).tolist()
@@ -264,7 +265,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     return matrices.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """The sums of the diagonals of the matrices in the last two axes, ``offset`` above the main one.
 
     >>> trace(weft.numpy.array([[1, 2], [3, 4]])).item()
@@ -274,7 +275,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return matrices.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
 
 
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1: Any, x2: Any, /) -> Array:
     """The products of all pairs of elements of two vectors; ValueError for other ranks.
 
     >>> outer(weft.numpy.array([1, 2]), weft.numpy.array([3, 4])).tolist()
@@ -287,7 +288,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return arithmetic.multiply(rearrange.expand_dims(x1, 1), rearrange.expand_dims(x2, 0))
 
 
-def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The matrix product; see ``weft.numpy.matmul``.
 
     >>> matmul(weft.numpy.ones((2, 3)), weft.numpy.ones(3)).tolist()
@@ -306,7 +307,7 @@ def tensordot(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """The sum of products over several axes; see ``weft.numpy.tensordot``.
 
     >>> tensordot(weft.numpy.ones((2, 3)), weft.numpy.ones((2, 3))).item()
@@ -318,7 +319,7 @@ def tensordot(
     )
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The sum of products along one axis, the first operand conjugated; see ``weft.numpy.vecdot``.
 
     >>> vecdot(weft.numpy.ones((2, 3)), weft.numpy.ones(3)).tolist()
@@ -328,7 +329,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
     return contractions.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Any, /) -> Array:
     """``x`` with its last two axes exchanged; ValueError below rank 2.
 
     >>> matrix_transpose(weft.numpy.ones((4, 2, 3))).shape

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import creation, promotion, reductions
 
@@ -38,7 +39,7 @@ def _are_keys(x: Any, y: Any) -> bool:
 
 
 @inline
-def equal(x: Any, y: Any, /) -> Any:
+def equal(x: Any, y: Any, /) -> Array:
     """Whether ``x == y``, element by element; NaN equals nothing.
 
     >>> equal(1, 1.0).item()
@@ -48,7 +49,7 @@ def equal(x: Any, y: Any, /) -> Any:
 
 
 @inline
-def not_equal(x: Any, y: Any, /) -> Any:
+def not_equal(x: Any, y: Any, /) -> Array:
     """Whether ``x != y``, element by element.
 
     >>> not_equal(1, 2).item()
@@ -68,7 +69,7 @@ def _ordered(name: str, compare: Callable[[Any, Any], Any], x: Any, y: Any) -> A
 
 
 @inline
-def less(x: Any, y: Any, /) -> Any:
+def less(x: Any, y: Any, /) -> Array:
     """Whether ``x < y``, element by element; false where either is NaN.
 
     >>> less(1, 2).item()
@@ -78,7 +79,7 @@ def less(x: Any, y: Any, /) -> Any:
 
 
 @inline
-def less_equal(x: Any, y: Any, /) -> Any:
+def less_equal(x: Any, y: Any, /) -> Array:
     """Whether ``x <= y``, element by element; false where either is NaN.
 
     >>> less_equal(2, 2).item()
@@ -88,7 +89,7 @@ def less_equal(x: Any, y: Any, /) -> Any:
 
 
 @inline
-def greater(x: Any, y: Any, /) -> Any:
+def greater(x: Any, y: Any, /) -> Array:
     """Whether ``x > y``, element by element; false where either is NaN.
 
     >>> greater(1, 2).item()
@@ -98,7 +99,7 @@ def greater(x: Any, y: Any, /) -> Any:
 
 
 @inline
-def greater_equal(x: Any, y: Any, /) -> Any:
+def greater_equal(x: Any, y: Any, /) -> Array:
     """Whether ``x >= y``, element by element; false where either is NaN.
 
     >>> greater_equal(2, 2).item()
@@ -114,7 +115,7 @@ def _truth(name: str, *args: Any) -> tuple[Any, ...]:
 
 
 @inline
-def logical_and(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def logical_and(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Whether both ``x`` and ``y`` are nonzero.
 
     >>> logical_and(1, 0).item()
@@ -125,7 +126,7 @@ def logical_and(x: Any, y: Any, /, *, out: None = None, where: None = None) -> A
 
 
 @inline
-def logical_or(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def logical_or(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Whether ``x`` or ``y`` is nonzero.
 
     >>> logical_or(1, 0).item()
@@ -136,7 +137,7 @@ def logical_or(x: Any, y: Any, /, *, out: None = None, where: None = None) -> An
 
 
 @inline
-def logical_xor(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def logical_xor(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Whether exactly one of ``x`` and ``y`` is nonzero.
 
     >>> logical_xor(1, 2).item()
@@ -147,7 +148,7 @@ def logical_xor(x: Any, y: Any, /, *, out: None = None, where: None = None) -> A
 
 
 @inline
-def logical_not(x: Any, /) -> Any:
+def logical_not(x: Any, /) -> Array:
     """Whether ``x`` is zero.
 
     >>> logical_not(0.0).item()
@@ -157,7 +158,7 @@ def logical_not(x: Any, /) -> Any:
 
 
 @inline
-def bitwise_and(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def bitwise_and(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Bits set in both integers (or logical and of bool); TypeError for floats.
 
     >>> bitwise_and(6, 3).item()
@@ -168,7 +169,7 @@ def bitwise_and(x: Any, y: Any, /, *, out: None = None, where: None = None) -> A
 
 
 @inline
-def bitwise_or(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def bitwise_or(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Bits set in either integer (or logical or of bool); TypeError for floats.
 
     >>> bitwise_or(6, 3).item()
@@ -179,7 +180,7 @@ def bitwise_or(x: Any, y: Any, /, *, out: None = None, where: None = None) -> An
 
 
 @inline
-def bitwise_xor(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+def bitwise_xor(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array:
     """Bits set in exactly one integer; TypeError for floats.
 
     >>> bitwise_xor(6, 3).item()
@@ -190,7 +191,7 @@ def bitwise_xor(x: Any, y: Any, /, *, out: None = None, where: None = None) -> A
 
 
 @inline
-def bitwise_not(x: Any, /) -> Any:
+def bitwise_not(x: Any, /) -> Array:
     """All bits flipped (logical not of bool); TypeError for floats.
 
     >>> bitwise_not(0).item()
@@ -200,7 +201,7 @@ def bitwise_not(x: Any, /) -> Any:
 
 
 @inline
-def invert(x: Any, /) -> Any:
+def invert(x: Any, /) -> Array:
     """All bits flipped, the same as ``bitwise_not``.
 
     >>> invert(5).item()
@@ -210,7 +211,7 @@ def invert(x: Any, /) -> Any:
 
 
 @inline
-def bitwise_invert(x: Any, /) -> Any:
+def bitwise_invert(x: Any, /) -> Array:
     """All bits flipped, the same as ``bitwise_not``.
 
     >>> bitwise_invert(5).item()
@@ -220,7 +221,7 @@ def bitwise_invert(x: Any, /) -> Any:
 
 
 @jit
-def bitwise_count(x: Any, /) -> Any:
+def bitwise_count(x: Any, /) -> Array:
     """Number of bits set in the absolute value of an integer, as uint8.
 
     >>> bitwise_count(-7).item()
@@ -235,7 +236,7 @@ def _magnitude(x: Any) -> Any:
 
 
 @inline
-def left_shift(x: Any, y: Any, /) -> Any:
+def left_shift(x: Any, y: Any, /) -> Array:
     """``x`` shifted left by ``y`` bits; shifts by the width or more give 0.
 
     >>> left_shift(1, 3).item()
@@ -245,7 +246,7 @@ def left_shift(x: Any, y: Any, /) -> Any:
 
 
 @inline
-def bitwise_left_shift(x: Any, y: Any, /) -> Any:
+def bitwise_left_shift(x: Any, y: Any, /) -> Array:
     """``x`` shifted left by ``y`` bits, the same as ``left_shift``.
 
     >>> bitwise_left_shift(1, 3).item()
@@ -261,7 +262,7 @@ def _shift_right(name: str, x1: Any, x2: Any) -> Any:
 
 
 @inline
-def right_shift(x1: Any, x2: Any, /) -> Any:
+def right_shift(x1: Any, x2: Any, /) -> Array:
     """``x1`` shifted right by ``x2`` bits; signed integers keep their sign.
 
     >>> right_shift(-8, 1).item()
@@ -271,7 +272,7 @@ def right_shift(x1: Any, x2: Any, /) -> Any:
 
 
 @inline
-def bitwise_right_shift(x1: Any, x2: Any, /) -> Any:
+def bitwise_right_shift(x1: Any, x2: Any, /) -> Array:
     """``x1`` shifted right by ``x2`` bits, the same as ``right_shift``.
 
     >>> bitwise_right_shift(8, 1).item()
@@ -281,7 +282,7 @@ def bitwise_right_shift(x1: Any, x2: Any, /) -> Any:
 
 
 @inline
-def isfinite(x: Any, /) -> Any:
+def isfinite(x: Any, /) -> Array:
     """Whether ``x`` is neither infinite nor NaN (both parts of a complex number).
 
     >>> isfinite(float("inf")).item()
@@ -297,7 +298,7 @@ def isfinite(x: Any, /) -> Any:
 
 
 @jit
-def isinf(x: Any, /) -> Any:
+def isinf(x: Any, /) -> Array:
     """Whether ``x`` is infinite (either part of a complex number).
 
     >>> isinf(float("-inf")).item()
@@ -315,7 +316,7 @@ def isinf(x: Any, /) -> Any:
 
 
 @inline
-def isnan(x: Any, /) -> Any:
+def isnan(x: Any, /) -> Array:
     """Whether ``x`` is NaN.
 
     >>> isnan(float("nan")).item()
@@ -335,7 +336,7 @@ def _is_infinity(name: str, infinity: float, x: Any) -> Any:
     return lax.full_like(x, False, dtype=np.bool_)
 
 
-def isposinf(x: Any, /, out: None = None) -> Any:
+def isposinf(x: Any, /, out: None = None) -> Array:
     """Whether ``x`` is positive infinity; ValueError for complex operands.
 
     >>> isposinf(float("inf")).item()
@@ -346,7 +347,7 @@ def isposinf(x: Any, /, out: None = None) -> Any:
     return _isposinf(x)
 
 
-def isneginf(x: Any, /, out: None = None) -> Any:
+def isneginf(x: Any, /, out: None = None) -> Array:
     """Whether ``x`` is negative infinity; ValueError for complex operands.
 
     >>> isneginf(float("inf")).item()
@@ -368,7 +369,7 @@ def _isneginf(x: Any) -> Any:
 
 
 @jit
-def signbit(x: Any, /) -> Any:
+def signbit(x: Any, /) -> Array:
     """Whether the sign bit is set: true for negative numbers and -0.0.
 
     >>> signbit(-0.0).item()
@@ -388,8 +389,8 @@ def signbit(x: Any, /) -> Any:
     return lax.convert_element_type(lax.shift_right_arithmetic(x, np.asarray(bits - 1, integer)), np.bool_)
 
 
-@functools.partial(jit, static_argnames=("equal_nan",))
-def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+@jit(static_argnames=("equal_nan",))
+def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether ``abs(a - b) <= atol + rtol * abs(b)``, element by element; infinities must be equal.
 
     >>> isclose(1.0, 1.0 + 1e-7).item()
@@ -413,8 +414,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     return lax.bitwise_or(result, both_nan) if equal_nan else result
 
 
-@functools.partial(jit, static_argnames=("equal_nan",))
-def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+@jit(static_argnames=("equal_nan",))
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether all elements are close (``isclose``), as one bool.
 
     >>> allclose(1.0, 1.0).item()
@@ -430,7 +431,7 @@ def _listed(x: Any) -> Any:
     return x if promotion.is_arraylike(x) else creation.asarray(x)
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
     """Whether two arrays (or lists of numbers) have one shape and equal elements.
 
     >>> bool(array_equal(1.0, 1.0))
@@ -447,7 +448,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return reductions.all(same)
 
 
-def array_equiv(a1: Any, a2: Any) -> Any:
+def array_equiv(a1: Any, a2: Any) -> Array:
     """Whether two arrays broadcast to one shape and are then equal.
 
     TypeError for two of one rank that do not broadcast; of different ranks they are not equal, nor are arrays of types

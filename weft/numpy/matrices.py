@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, creation, index_updates, logic, promotion, rearrange, reductions, selection
 
@@ -34,8 +35,8 @@ def _triangle(name: str, m: Any, k: int) -> Any:
     return lax.select(mask, m, zeros) if name == "tril" else lax.select(mask, zeros, m)
 
 
-@functools.partial(jit, static_argnames=("k",))
-def tril(m: Any, k: int = 0) -> Any:
+@jit(static_argnames=("k",))
+def tril(m: Any, k: int = 0) -> Array:
     """``m`` with zeros above the ``k``-th diagonal of its last two axes.
 
     >>> tril(weft.numpy.ones((2, 2))).tolist()
@@ -44,8 +45,8 @@ def tril(m: Any, k: int = 0) -> Any:
     return _triangle("tril", m, k)
 
 
-@functools.partial(jit, static_argnames=("k",))
-def triu(m: Any, k: int = 0) -> Any:
+@jit(static_argnames=("k",))
+def triu(m: Any, k: int = 0) -> Array:
     """``m`` with zeros below the ``k``-th diagonal of its last two axes.
 
     >>> triu(weft.numpy.ones((2, 2))).tolist()
@@ -54,7 +55,7 @@ def triu(m: Any, k: int = 0) -> Any:
     return _triangle("triu", m, operator.index(k) - 1)
 
 
-def diag(v: Any, k: int = 0) -> Any:
+def diag(v: Any, k: int = 0) -> Array:
     """A matrix with ``v`` on its ``k``-th diagonal, or the ``k``-th diagonal of a matrix.
 
     >>> diag(weft.numpy.arange(2)).tolist()
@@ -64,7 +65,7 @@ def diag(v: Any, k: int = 0) -> Any:
     return _diag(v, k=operator.index(k))
 
 
-@functools.partial(jit, static_argnames=("k",))
+@jit(static_argnames=("k",))
 def _diag(v: Any, *, k: int) -> Any:
     extents = promotion.shape_of(v)
     if len(extents) == 2:
@@ -77,7 +78,7 @@ def _diag(v: Any, *, k: int) -> Any:
     return selection.where(creation.diagonal_mask(size, size, k), lax.expand_dims(padded, (1,)), zero)
 
 
-def diagflat(v: Any, k: int = 0) -> Any:
+def diagflat(v: Any, k: int = 0) -> Array:
     """A matrix with the flattened ``v`` on its ``k``-th diagonal.
 
     >>> diagflat(weft.numpy.ones((1, 2))).tolist()
@@ -93,8 +94,8 @@ def diagflat(v: Any, k: int = 0) -> Any:
     return lax.reshape(index_updates.IndexUpdate(zeros, places).set(flat), (size, size))
 
 
-@functools.partial(jit, static_argnames=("offset", "axis1", "axis2"))
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+@jit(static_argnames=("offset", "axis1", "axis2"))
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose indices along two axes differ by ``offset``, as a new last axis.
 
     >>> diagonal(weft.numpy.eye(2)).tolist()
@@ -116,8 +117,8 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return lax.slice_in_dim(flat, start, start + (count - 1) * (columns + 1) + 1, columns + 1, axis=len(outer))
 
 
-@functools.partial(jit, static_argnames=("axis1", "axis2", "dtype", "out"))
-def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
+@jit(static_argnames=("axis1", "axis2", "dtype", "out"))
+def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
     """Sum of a diagonal; the last argument ``out`` must be None.
 
     >>> trace(weft.numpy.eye(3)).item()
@@ -136,8 +137,8 @@ def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     return reductions.sum(kept, axis=(-2, -1), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=("N", "increasing"))
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+@jit(static_argnames=("N", "increasing"))
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:
     """The powers of ``x`` as columns, the highest first unless ``increasing``.
 
     >>> vander(weft.numpy.arange(1.0, 3.0)).tolist()
@@ -170,7 +171,7 @@ def _wave(positions: Any, count: int, factor: float) -> Any:
     return lax.cos(lax.div(angle, np.asarray(count - 1).astype(dtype)))
 
 
-def bartlett(M: int) -> Any:
+def bartlett(M: int) -> Array:
     """A triangular window of ``M`` samples, 0 at both ends.
 
     >>> bartlett(3).tolist()
@@ -184,7 +185,7 @@ def bartlett(M: int) -> Any:
     return lax.sub(one, lax.div(lax.abs(distance), np.asarray(count - 1).astype(dtype)))
 
 
-def blackman(M: int) -> Any:
+def blackman(M: int) -> Array:
     """Blackman's window of ``M`` samples.
 
     >>> blackman(1).tolist()
@@ -199,7 +200,7 @@ def blackman(M: int) -> Any:
     return lax.add(level, lax.mul(np.asarray(0.08).astype(dtype), _wave(positions, count, 4 * np.pi)))
 
 
-def hamming(M: int) -> Any:
+def hamming(M: int) -> Array:
     """Hamming's window of ``M`` samples.
 
     >>> hamming(1).tolist()
@@ -212,7 +213,7 @@ def hamming(M: int) -> Any:
     return lax.sub(np.asarray(0.54).astype(dtype), wave)
 
 
-def hanning(M: int) -> Any:
+def hanning(M: int) -> Array:
     """Hann's window of ``M`` samples, 0 at both ends.
 
     >>> hanning(1).tolist()
@@ -225,7 +226,7 @@ def hanning(M: int) -> Any:
     return lax.mul(np.asarray(0.5).astype(dtype), rise)
 
 
-def kaiser(M: int, beta: Any) -> Any:
+def kaiser(M: int, beta: Any) -> Array:
     """Kaiser's window of ``M`` samples, the narrower the larger ``beta``.
 
     >>> kaiser(3, 0.0).tolist()

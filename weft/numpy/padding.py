@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import (
     creation,
@@ -49,7 +50,7 @@ _OPTIONS = {
 }
 
 
-def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
+def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Array:
     """``array`` with more elements before and after along each axis.
 
     ``mode`` is constant (``constant_values``), edge, empty, linear_ramp (``end_values``), maximum, minimum, mean,
@@ -125,7 +126,7 @@ _as_pad.__name__ = "_pad"
 _pad_evenly = functools.partial(jit, static_argnames=("widths",))(_as_pad)
 
 
-@functools.partial(jit, static_argnames=("widths", "mode", "lengths", "reflect_type", "ends"))
+@jit(static_argnames=("widths", "mode", "lengths", "reflect_type", "ends"))
 def _pad(array: Any, values: Any, *, widths: Widths, mode: str, lengths: Any, reflect_type: str, ends: Any) -> Any:
     array = promotion.as_array(array)
     if not promotion.shape_of(array):

@@ -9,7 +9,6 @@ copy is returned::
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import (
     arithmetic,
@@ -53,7 +53,7 @@ def _repeated(values: Any, size: int) -> Any:
     return lax.slice(values, (0,), (size,)) if promotion.shape_of(values)[0] > size else values
 
 
-def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
+def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Array:
     """A copy of ``a`` with ``v``, repeated as often as needed, at the positions ``ind`` of the flattened array.
 
     ``mode``: None leaves out what is out of bounds, "clip" takes the nearest position, "wrap" counts around.
@@ -82,10 +82,10 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     )
 
 
-@functools.partial(jit, static_argnames=("axis", "inplace", "mode"))
+@jit(static_argnames=("axis", "inplace", "mode"))
 def put_along_axis(
     arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: str | None = None
-) -> Any:
+) -> Array:
     """A copy of ``arr`` with ``values`` at ``indices`` along ``axis``, for each position of the other axes.
 
     >>> x = weft.numpy.zeros((2, 2))
@@ -109,7 +109,7 @@ def put_along_axis(
     return lax.reshape(result, shape) if own != shape else result
 
 
-def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Array:
     """A copy of ``arr`` with the elements where ``mask`` is true replaced by ``vals``, in order and repeated.
 
     >>> place(weft.numpy.zeros(3), np.array([True, False, True]), np.float32([5, 6]), inplace=False).tolist()
@@ -132,7 +132,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     return result if len(shape) == 1 else lax.reshape(result, shape)
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
+def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Array:
     """A copy of ``a`` with ``val``, repeated as often as needed, on its main diagonal.
 
     >>> fill_diagonal(weft.numpy.zeros((2, 2)), 3.0, inplace=False).tolist()
@@ -155,7 +155,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     return index_updates.IndexUpdate(promotion.as_array(a), (along,) * len(shape)).set(val)
 
 
-def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
+def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
     """``arr`` (None: flattened) without the elements at ``obj`` along ``axis``: an integer, a slice, or an array.
 
     Integers must be known, unless ``assume_unique_indices`` promises that they differ; a mask must be.
@@ -219,7 +219,7 @@ def _grid(columns: Any, rows: Any) -> tuple[Any, Any]:
     return lax.broadcast_in_dim(columns, shape, (1,)), lax.broadcast_in_dim(rows, shape, (0,))
 
 
-def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     """``arr`` (None: flattened) with ``values`` before the positions ``obj``: an integer, a slice, or an array.
 
     Several values at one integer are inserted together; positions of an array count in ``arr`` as it was.

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import scan as scan_module
 from weft.numpy import convolution, creation, joining, linalg, matrices, promotion, rearrange, reductions
 
@@ -35,7 +36,7 @@ def _vectors(name: str, *args: Any) -> tuple[Any, ...]:
     return tuple([promotion.as_array(x) for x in args])
 
 
-def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Array:
     """The coefficients of the product of two polynomials, in floating point.
 
     Leading zeros stay, unlike in NumPy, unless ``trim_leading_zeros``, which cannot be traced
@@ -83,7 +84,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     return lax.convert_element_type(quotient, dtype), promotion.weak_as(remainder, u, v)
 
 
-def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     """The coefficients of the ``m``-th integral of a polynomial; ``k`` are its constants (0), the first one innermost.
 
     ValueError for a negative ``m`` and for constants that are neither one nor ``m``.
@@ -113,7 +114,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     return whole / np.array(divisors).astype(dtype)
 
 
-def poly(seq_of_zeros: Any) -> Any:
+def poly(seq_of_zeros: Any) -> Array:
     """The coefficients of the polynomial with these roots, or with the eigenvalues of a square matrix as roots.
 
     The highest power has the coefficient 1. Complex roots give complex coefficients (NumPy: real ones where roots
@@ -142,7 +143,7 @@ def poly(seq_of_zeros: Any) -> Any:
     return scan_module.scan(step, start, roots)[0]
 
 
-def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     """The roots of a polynomial, complex: the eigenvalues of its companion matrix.
 
     Zeros at both ends of the coefficients are taken off first, which cannot be traced (ConcretizationTypeError); with

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.core.budget import BUDGET
 
@@ -44,7 +45,7 @@ def check_arraylike(name: str, *args: Any) -> None:
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.")
 
 
-def another(result: Any, given: Any) -> Any:
+def another(result: Any, given: Any) -> Array:
     """``result``, as an Array of its own (of the same memory) where it is the one ``given``: either can be deleted."""
     return runtime.array_alias(result, result.aval) if result is given and type(result) is runtime.Array else result
 
@@ -129,7 +130,7 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
     return _convert_array(x, dtype, weak_type)
 
 
-def constant(value: np.ndarray, weak_type: bool = False) -> Any:
+def constant(value: np.ndarray, weak_type: bool = False) -> Array:
     """A host array as an Array of its canonical dtype; it is copied."""
     dtype = dtypes.canonicalize_dtype(value.dtype)
     if value.dtype != dtype:
@@ -137,7 +138,7 @@ def constant(value: np.ndarray, weak_type: bool = False) -> Any:
     return runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, dtype, weak_type))
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: Any) -> Array:
     """``x`` as an array or tracer of its own type; a host scalar becomes a literal (weak if it is a Python number)."""
     if getattr(x, "aval", None) is not None:
         return x
@@ -149,7 +150,7 @@ def as_array(x: Any) -> Any:
     return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=weak, sharding=None)
 
 
-def weak_as(x: Any, *operands: Any) -> Any:
+def weak_as(x: Any, *operands: Any) -> Array:
     """``x``, weakly typed if all of ``operands`` are, for results of functions whose own steps are not."""
     if is_weak(x) or not all(map(is_weak, operands)):
         return x

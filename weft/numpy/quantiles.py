@@ -7,7 +7,6 @@ The reduced axes are sorted as one; the position q * (n - 1) between two element
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, indexing, promotion, rearrange, reductions, selection
@@ -207,11 +207,11 @@ def _between(low: Any, high: Any, low_weight: Any, high_weight: Any, method: str
     return lax.mul(lax.add(low, high), np.asarray(0.5, own))
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The ``q``-th quantiles (0 to 1) of ``a`` over ``axis`` (None: all); NaN where there is one.
 
     The axes of ``q`` come first. ``method``: "linear", "lower", "higher", "midpoint" or "nearest" where the position
@@ -225,11 +225,11 @@ def quantile(
     return _quantile(a, q, axis, method, keepdims, False, weights)
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def nanquantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``quantile`` of the elements that are not NaN.
 
     >>> nanquantile(weft.numpy.array([1.0, np.nan, 4.0]), 0.5).item()
@@ -247,7 +247,7 @@ def _hundredth(q: Any) -> Any:
 def percentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``quantile`` of ``q`` in percent.
 
     >>> percentile(weft.numpy.array([1.0, 2.0, 4.0]), 75).item()
@@ -273,11 +273,11 @@ _percentile_program.__name__ = "percentile"
 _percentile = jit(_percentile_program, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "method", "keepdims"))
 def nanpercentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``percentile`` of the elements that are not NaN.
 
     >>> nanpercentile(weft.numpy.array([1.0, np.nan, 4.0]), 50).item()
@@ -287,8 +287,8 @@ def nanpercentile(
     return nanquantile(a, _hundredth(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
-def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+@jit(static_argnames=("axis", "overwrite_input", "keepdims"))
+def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:
     """The middle of the elements over ``axis`` (None: all), or the mean of the middle two; NaN where there is one.
 
     >>> median(weft.numpy.array([1.0, 2.0, 4.0])).item()
@@ -298,8 +298,10 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
     return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
 
 
-@functools.partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
-def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+@jit(static_argnames=("axis", "overwrite_input", "keepdims"))
+def nanmedian(
+    a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Array:
     """``median`` of the elements that are not NaN.
 
     >>> nanmedian(weft.numpy.array([1.0, np.nan, 4.0])).item()

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import core, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, promotion
@@ -83,7 +84,7 @@ def resolve_shape(extents: tuple[int, ...], wanted: Any) -> tuple[int, ...]:
     return wanted
 
 
-def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Array:
     """The same elements under another shape, one extent of which may be -1; ``order`` is ``C`` or ``F``.
 
     TypeError if the number of elements differs.
@@ -124,7 +125,7 @@ def _broadcast_to(a: Any, *, shape: tuple[int, ...]) -> Any:
     return promotion.broadcast_to(promotion.as_array(a), shape)
 
 
-def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Array:
     """``a`` as a rank-1 array.
 
     >>> ravel(3).tolist()
@@ -141,7 +142,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     return promotion.another(reshape(a, (math.prod(extents),), order), a)
 
 
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: Any, axes: Any = None) -> Array:
     """``a`` with its axes in another order, by default reversed.
 
     >>> transpose(weft.numpy.ones((2, 3))).shape
@@ -160,12 +161,12 @@ def _index(axis: Any, rank: int) -> int:
 _axes_module = axes
 
 
-def permuted(a: Any, order: tuple[int, ...]) -> Any:
+def permuted(a: Any, order: tuple[int, ...]) -> Array:
     """``a`` transposed, or ``a`` itself if the order is kept."""
     return promotion.as_array(a) if order == tuple(range(len(promotion.shape_of(a)))) else _transpose(a, order=order)
 
 
-def permute_dims(a: Any, /, axes: Any) -> Any:
+def permute_dims(a: Any, /, axes: Any) -> Array:
     """``a`` with its axes in another order, the same as ``transpose``.
 
     >>> permute_dims(weft.numpy.ones((2, 3)), (1, 0)).shape
@@ -174,7 +175,7 @@ def permute_dims(a: Any, /, axes: Any) -> Any:
     return transpose(a, axes)
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Any, /) -> Array:
     """The last two axes exchanged; ValueError below rank 2.
 
     >>> matrix_transpose(weft.numpy.ones((2, 3, 4))).shape
@@ -189,7 +190,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 @functools.partial(inline, static_argnames=("axis1", "axis2"))
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
     >>> swapaxes(weft.numpy.ones((2, 3)), 0, 1).shape
@@ -205,7 +206,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return permuted(a, tuple(order))
 
 
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+def moveaxis(a: Any, source: Any, destination: Any) -> Array:
     """Axes moved to other positions, the rest keeping their order.
 
     >>> moveaxis(weft.numpy.ones((2, 3, 4)), 0, -1).shape
@@ -222,8 +223,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     return promotion.another(permuted(a, tuple(order)), a)
 
 
-@functools.partial(jit, static_argnames=("axis", "start"))
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+@jit(static_argnames=("axis", "start"))
+def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     """One axis moved to before ``start``; kept for NumPy's sake, ``moveaxis`` says it better.
 
     >>> rollaxis(weft.numpy.ones((2, 3, 4)), 2).shape
@@ -239,7 +240,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     return moveaxis(a, axis, start - 1 if start > axis else start)
 
 
-def expand_dims(a: Any, axis: Any) -> Any:
+def expand_dims(a: Any, axis: Any) -> Array:
     """New axes of extent 1 at the given positions of the result.
 
     >>> expand_dims(3, 0).shape
@@ -254,7 +255,7 @@ def _expand_dims(a: Any, *, axis: tuple[int, ...]) -> Any:
     return lax.expand_dims(a, axis)
 
 
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: Any, axis: Any = None) -> Array:
     """Axes of extent 1 removed: all of them, or those given. ValueError if one is longer.
 
     >>> squeeze(weft.numpy.ones((1, 2, 1))).shape
@@ -272,7 +273,7 @@ def _squeeze(a: Any, *, axis: Any) -> Any:
     return lax.squeeze(a, axes.canonical_axes(axis, len(extents))) if axis else promotion.as_array(a)
 
 
-def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
     """``array`` repeated along new and extent-1 axes to have ``shape``; ValueError if that cannot be.
 
     >>> broadcast_to(1, (2,)).tolist()
@@ -296,7 +297,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return promotion.broadcast_shapes(*found)
 
 
-def broadcast_arrays(*args: Any) -> list[Any]:
+def broadcast_arrays(*args: Any) -> list[Array]:
     """All arguments broadcast to one shape.
 
     >>> [a.shape for a in broadcast_arrays(1, weft.numpy.ones(2))]
@@ -346,7 +347,7 @@ atleast_2d = _at_least_function("atleast_2d", 2)
 atleast_3d = _at_least_function("atleast_3d", 3)
 
 
-def flip(m: Any, axis: Any = None) -> Any:
+def flip(m: Any, axis: Any = None) -> Array:
     """The elements in reverse order along ``axis`` (None: all axes).
 
     >>> flip(weft.numpy.arange(3)).tolist()
@@ -356,12 +357,12 @@ def flip(m: Any, axis: Any = None) -> Any:
     return _flip(m, axis=axes.static_axes(axis))
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def _flip(m: Any, *, axis: Any) -> Any:
     return lax.rev(promotion.as_array(m), axes.canonical_axes(axis, len(promotion.shape_of(m)), repeats=True))
 
 
-def fliplr(m: Any) -> Any:
+def fliplr(m: Any) -> Array:
     """The elements in reverse order along the second axis.
 
     >>> fliplr(weft.numpy.eye(2)).tolist()
@@ -371,7 +372,7 @@ def fliplr(m: Any) -> Any:
     return _flip(m, axis=1)
 
 
-def flipud(m: Any) -> Any:
+def flipud(m: Any) -> Array:
     """The elements in reverse order along the first axis.
 
     >>> flipud(weft.numpy.eye(2)).tolist()
@@ -381,8 +382,8 @@ def flipud(m: Any) -> Any:
     return _flip(m, axis=0)
 
 
-@functools.partial(jit, static_argnames=("k", "axes"))
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+@jit(static_argnames=("k", "axes"))
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """``m`` turned by ``k`` quarter turns in the plane of two axes, from the first towards the second.
 
     >>> rot90(weft.numpy.ones((2, 3))).shape
@@ -405,7 +406,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     return lax.transpose(flip(m, second), order) if turns == 1 else flip(lax.transpose(m, order), second)
 
 
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """The elements moved by ``shift`` along ``axis`` (None: in the flattened array), around the ends.
 
     ``shift`` may be traced; several shifts need as many axes.
@@ -427,7 +428,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return _roll_static(a, shift=tuple(np.broadcast_to(shifts, (amounts,)).tolist()), axis=tuple(places))
 
 
-@functools.partial(jit, static_argnames=("shift", "axis"))
+@jit(static_argnames=("shift", "axis"))
 def _roll_static(a: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     a = promotion.as_array(a)
     for amount, place in zip(shift, axis, strict=True):
@@ -440,7 +441,7 @@ def _roll_static(a: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> An
     return a
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def _roll_dynamic(a: Any, shift: Any, *, axis: tuple[int, ...]) -> Any:
     amounts = promotion.broadcast_to(shift, promotion.broadcast_shapes(promotion.shape_of(shift), (len(axis),)))
     places = np.broadcast_to(np.asarray(axis), promotion.shape_of(amounts)).tolist()
@@ -456,7 +457,7 @@ def _roll_dynamic(a: Any, shift: Any, *, axis: tuple[int, ...]) -> Any:
 
 
 @functools.partial(inline, static_argnames=("repeats", "axis"))
-def repeat_evenly(a: Any, *, repeats: int, axis: int | None) -> Any:
+def repeat_evenly(a: Any, *, repeats: int, axis: int | None) -> Array:
     """Each element ``repeats`` times along ``axis`` (None: of the flattened array)."""
     if axis is None:
         a, axis = ravel(a), 0
@@ -470,7 +471,7 @@ def repeat_evenly(a: Any, *, repeats: int, axis: int | None) -> Any:
     return lax.reshape(spread, (*extents[:place], extents[place] * repeats, *extents[place + 1 :]))
 
 
-def tile(A: Any, reps: Any) -> Any:
+def tile(A: Any, reps: Any) -> Array:
     """``A`` laid out ``reps`` times along each axis; missing repetitions and axes count as 1.
 
     >>> tile(weft.numpy.arange(2), 2).tolist()
@@ -490,8 +491,8 @@ def _tile(a: Any, *, reps: tuple[int, ...]) -> Any:
     return lax.tile(promotion.as_array(a), reps)
 
 
-@functools.partial(jit, static_argnames=("new_shape",))
-def resize(a: Any, new_shape: Any) -> Any:
+@jit(static_argnames=("new_shape",))
+def resize(a: Any, new_shape: Any) -> Array:
     """The elements of ``a`` repeated, or cut off, to fill ``new_shape`` in row-major order.
 
     >>> resize(weft.numpy.arange(2), (3,)).tolist()

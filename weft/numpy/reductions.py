@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import Record
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, selection
@@ -88,7 +89,7 @@ def sum_dtype(dtype: Any) -> Any:
     return dtype
 
 
-def expand_reduced(result: Any, shape: tuple[int, ...], reduced: tuple[int, ...]) -> Any:
+def expand_reduced(result: Any, shape: tuple[int, ...], reduced: tuple[int, ...]) -> Array:
     """The reduced axes put back with extent 1."""
     kept = tuple([d for d in range(len(shape)) if d not in reduced])
     return lax.broadcast_in_dim(result, tuple([1 if d in reduced else n for d, n in enumerate(shape)]), kept)
@@ -106,7 +107,7 @@ def check_where(name: str, where: Any) -> None:
 @functools.partial(inline, static_argnames=("reducer", "axis", "dtype", "keepdims", "widen"))
 def reduce_by(
     a: Any, initial: Any, where: Any, *, reducer: Reducer, axis: Any, dtype: Any, keepdims: bool, widen: bool
-) -> Any:
+) -> Array:
     promotion.check_arraylike(reducer.name, a)
     check_where(reducer.name, where)
     if where is not None and not reducer.has_identity and initial is None:
@@ -159,7 +160,7 @@ def sum(
     initial: Any = None,
     where: Any = None,
     promote_integers: bool = True,
-) -> Any:
+) -> Array:
     """Sum over ``axis`` (None: all axes) of the elements where ``where`` holds, plus ``initial``.
 
     bool and narrow integers are summed in the default integer unless ``promote_integers`` is False.
@@ -189,7 +190,7 @@ def prod(
     initial: Any = None,
     where: Any = None,
     promote_integers: bool = True,
-) -> Any:
+) -> Array:
     """Product over ``axis`` (None: all axes) of the elements where ``where`` holds, times ``initial``.
 
     >>> prod(3.0).item()
@@ -224,7 +225,7 @@ def _plain(reducer: Reducer, a: Any, axis: Any, out: Any, keepdims: bool, initia
 
 def max(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Largest element over ``axis``; NaN if there is one. ValueError over an empty axis without ``initial``.
 
     >>> max(3).item()
@@ -235,7 +236,7 @@ def max(
 
 def min(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Smallest element over ``axis``; NaN if there is one. ValueError over an empty axis without ``initial``.
 
     >>> min(3).item()
@@ -246,7 +247,7 @@ def min(
 
 def amax(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Largest element over ``axis``, the same as ``max``.
 
     >>> amax(3).item()
@@ -257,7 +258,7 @@ def amax(
 
 def amin(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Smallest element over ``axis``, the same as ``min``.
 
     >>> amin(3).item()
@@ -266,7 +267,7 @@ def amin(
     return min(a, axis, out, keepdims, initial, where)
 
 
-def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Array:
     """Whether every element over ``axis`` is nonzero.
 
     >>> all(1).item()
@@ -275,7 +276,7 @@ def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, w
     return _plain(_ALL, a, axis, out, keepdims, None, where)
 
 
-def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Array:
     """Whether some element over ``axis`` is nonzero.
 
     >>> any(0).item()
@@ -284,8 +285,8 @@ def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, w
     return _plain(_ANY, a, axis, out, keepdims, None, where)
 
 
-@functools.partial(jit, static_argnames=("axis", "keepdims"))
-def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+@jit(static_argnames=("axis", "keepdims"))
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """How many elements over ``axis`` are nonzero, as the default integer.
 
     >>> count_nonzero(5).item()
@@ -296,7 +297,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return sum(nonzero, axis=axis, dtype=dtypes.canonicalize_dtype(np.int64), keepdims=keepdims)
 
 
-def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Array:
     """Largest minus smallest element over ``axis``.
 
     >>> ptp(3).item()
@@ -306,7 +307,7 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
     return _ptp(a, axis=axes.reduced_axes(axis, "ptp"), keepdims=bool(keepdims))
 
 
-@functools.partial(jit, static_argnames=("axis", "keepdims"))
+@jit(static_argnames=("axis", "keepdims"))
 def _ptp(a: Any, *, axis: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("ptp", a)
     largest = max(a, axis=axis, keepdims=keepdims)
@@ -340,7 +341,7 @@ def _arg_extreme(a: Any, *, largest: bool, axis: int | None, keepdims: bool) -> 
     return result
 
 
-def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the largest element along ``axis``, or in the flattened array; the first of equals, NaN before all.
 
     >>> argmax(3.0).item()
@@ -350,7 +351,7 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     return _arg_extreme(a, largest=True, axis=_one_axis(axis), keepdims=bool(keepdims))
 
 
-def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the smallest element along ``axis``, or in the flattened array; the first of equals, NaN before all.
 
     >>> argmin(3.0).item()
@@ -397,7 +398,7 @@ _nancumprod = _running_function("nancumprod", lax.cumprod, 1.0)
 _cumsum_with_promotion = _running_function("_cumsum_with_promotion", lax.cumsum, None, widen=True)
 
 
-def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """Running sum along ``axis``, or of the flattened array; bool is summed in the default integer.
 
     >>> cumsum(2).tolist()
@@ -407,7 +408,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None)
     return _cumsum(a, axis=axes.static_axes(axis), dtype=user_dtype(dtype, "cumsum"))
 
 
-def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """Running product along ``axis``, or of the flattened array.
 
     >>> cumprod(2).tolist()
@@ -417,7 +418,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None
     return _cumprod(a, axis=axes.static_axes(axis), dtype=user_dtype(dtype, "cumprod"))
 
 
-def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """Running sum that takes NaN as 0.
 
     >>> nancumsum(float("nan")).tolist()
@@ -427,7 +428,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = No
     return _nancumsum(a, axis=axes.static_axes(axis), dtype=user_dtype(dtype, "nancumsum"))
 
 
-def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """Running product that takes NaN as 1.
 
     >>> nancumprod(float("nan")).tolist()
@@ -460,7 +461,7 @@ def _cumulative(name: str, x: Any, axis: Any, include_initial: bool, run: Callab
     return result
 
 
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
     """Running sum along ``axis`` (needed unless ``x`` has rank 1); with ``include_initial`` a leading 0.
 
     >>> cumulative_sum(weft.numpy.ones(2)).tolist()
@@ -471,7 +472,7 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
     return _cumulative("cumulative_sum", x, axis, include_initial, run, 0)
 
 
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
     """Running product along ``axis`` (needed unless ``x`` has rank 1); with ``include_initial`` a leading 1.
 
     >>> cumulative_prod(weft.numpy.ones(2)).tolist()

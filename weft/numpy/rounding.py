@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import logic, promotion, selection
@@ -29,7 +30,7 @@ def _is_integral(x: Any) -> bool:
 
 
 @inline
-def floor(x: Any, /) -> Any:
+def floor(x: Any, /) -> Array:
     """Largest integer not above ``x``, in the dtype of ``x``.
 
     >>> floor(-1.5).item()
@@ -40,7 +41,7 @@ def floor(x: Any, /) -> Any:
 
 
 @inline
-def ceil(x: Any, /) -> Any:
+def ceil(x: Any, /) -> Array:
     """Smallest integer not below ``x``, in the dtype of ``x``.
 
     >>> ceil(-1.5).item()
@@ -51,7 +52,7 @@ def ceil(x: Any, /) -> Any:
 
 
 @jit
-def trunc(x: Any) -> Any:
+def trunc(x: Any) -> Array:
     """``x`` rounded towards zero, in the dtype of ``x``.
 
     >>> trunc(-1.5).item()
@@ -65,7 +66,7 @@ def trunc(x: Any) -> Any:
 
 
 @jit
-def rint(x: Any, /) -> Any:
+def rint(x: Any, /) -> Array:
     """``x`` rounded to the nearest integer, ties to even, in floating point; complex numbers by component.
 
     >>> rint(2.5).item()
@@ -80,7 +81,7 @@ def rint(x: Any, /) -> Any:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+def round(a: Any, decimals: int = 0, out: None = None) -> Array:
     """``a`` rounded to ``decimals`` places, ties to even; complex numbers by component.
 
     NotImplementedError for ``out``, and for negative ``decimals`` of integers.
@@ -119,8 +120,8 @@ _as_round.__name__ = "round"
 _round = functools.partial(jit, static_argnums=(1,))(_as_round)
 
 
-@functools.partial(jit, static_argnames=("decimals",))
-def around(a: Any, decimals: int = 0, out: None = None) -> Any:
+@jit(static_argnames=("decimals",))
+def around(a: Any, decimals: int = 0, out: None = None) -> Array:
     """``a`` rounded to ``decimals`` places, the same as ``round``.
 
     >>> around(1.5).item()
@@ -130,7 +131,7 @@ def around(a: Any, decimals: int = 0, out: None = None) -> Any:
 
 
 @inline
-def conjugate(x: Any, /) -> Any:
+def conjugate(x: Any, /) -> Array:
     """Complex conjugate; real operands are handed back.
 
     >>> conjugate(1 + 2j).item()
@@ -141,7 +142,7 @@ def conjugate(x: Any, /) -> Any:
 
 
 @inline
-def conj(x: Any, /) -> Any:
+def conj(x: Any, /) -> Array:
     """Complex conjugate, the same as ``conjugate``.
 
     >>> conj(1 + 2j).item()
@@ -155,7 +156,7 @@ def _is_complex(x: Any) -> bool:
 
 
 @inline
-def real(val: Any, /) -> Any:
+def real(val: Any, /) -> Array:
     """Real part; real operands are handed back.
 
     >>> real(1 + 2j).item()
@@ -166,7 +167,7 @@ def real(val: Any, /) -> Any:
 
 
 @inline
-def imag(val: Any, /) -> Any:
+def imag(val: Any, /) -> Array:
     """Imaginary part; zeros for real operands.
 
     >>> imag(1 + 2j).item()
@@ -176,7 +177,7 @@ def imag(val: Any, /) -> Any:
     return lax.imag(val) if _is_complex(val) else lax.full_like(val, 0)
 
 
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: Any, deg: bool = False) -> Array:
     """Argument of a complex number in -pi..pi, or in degrees; 0 or pi for real operands.
 
     Integers, and real scalars of any dtype, give the default float dtype.
@@ -203,7 +204,7 @@ _angle = functools.partial(jit, static_argnums=(1,))(_as_angle)
 
 
 @jit
-def iscomplex(x: Any) -> Any:
+def iscomplex(x: Any) -> Array:
     """Whether the imaginary part is nonzero, element by element.
 
     >>> iscomplex(1 + 0j).item()
@@ -214,7 +215,7 @@ def iscomplex(x: Any) -> Any:
 
 
 @jit
-def isreal(x: Any) -> Any:
+def isreal(x: Any) -> Array:
     """Whether the imaginary part is zero, element by element.
 
     >>> isreal(1 + 0j).item()
@@ -225,7 +226,7 @@ def isreal(x: Any) -> Any:
 
 
 @jit
-def copysign(x1: Any, x2: Any, /) -> Any:
+def copysign(x1: Any, x2: Any, /) -> Array:
     """``abs(x1)`` with the sign of ``x2``, in floating point; TypeError for complex operands.
 
     >>> copysign(3.0, -0.0).item()
@@ -238,7 +239,7 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 
 
 @inline
-def nextafter(x: Any, y: Any, /) -> Any:
+def nextafter(x: Any, y: Any, /) -> Array:
     """The next representable number after ``x`` in the direction of ``y``.
 
     >>> nextafter(1.0, 2.0).item() > 1.0
@@ -248,7 +249,7 @@ def nextafter(x: Any, y: Any, /) -> Any:
 
 
 @inline
-def spacing(x: Any, /) -> Any:
+def spacing(x: Any, /) -> Array:
     """Distance from ``x`` to the next number away from zero, with the sign of ``x``; float operands only.
 
     Of float16, as in NumPy: the distance to the next greater number, which is positive.
@@ -341,7 +342,7 @@ def _frexp_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @jit
-def ldexp(x1: Any, x2: Any, /) -> Any:
+def ldexp(x1: Any, x2: Any, /) -> Array:
     """``x1 * 2**x2`` for an integer (or bool) ``x2``, exact where the result is; ValueError for float exponents.
 
     >>> ldexp(0.5, 4).item()

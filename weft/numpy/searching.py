@@ -13,12 +13,13 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from weft import core, dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.core.interruptible import interruptible
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -36,7 +37,7 @@ from weft.numpy import (
 inline = functools.partial(jit_module.jit, inline=True)
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The positions of the elements that are not zero, one array of indices for each axis.
 
     In a trace ``size``, the length of the result, must be given; what is missing is ``fill_value`` (0, or one number
@@ -93,7 +94,7 @@ def _positions(a: Any, *fills: Any, size: int) -> list[Any]:
     return [selection.where(missing, fill, part) for fill, part in zip(fills, result, strict=True)]
 
 
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The positions of the elements of the flattened array that are not zero; ``size`` as in ``nonzero``.
 
     >>> flatnonzero(weft.numpy.array([[0, 7], [8, 0]])).tolist()
@@ -103,7 +104,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     return nonzero(rearrange.ravel(a), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The positions of the elements that are not zero, one row of indices for each; ``size`` as in ``nonzero``.
 
     >>> argwhere(weft.numpy.array([[0, 7], [8, 0]])).tolist()
@@ -113,6 +114,16 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     positions = nonzero(rearrange.atleast_1d(a), size=size, fill_value=fill_value)
     rows = rearrange.transpose(joining.vstack(positions))
     return rows if promotion.shape_of(a) else lax.slice_in_dim(rows, 0, 0, axis=1)
+
+
+@overload
+def where(
+    condition: Any, x: None = None, y: None = None, /, *, size: int | None = None, fill_value: Any = None
+) -> tuple[Array, ...]: ...
+
+
+@overload
+def where(condition: Any, x: Any, y: Any, /, *, size: int | None = None, fill_value: Any = None) -> Array: ...
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -133,7 +144,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 def bincount(
     x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """How often each integer from 0 occurs in ``x``, or the sum of its ``weights``; negative ones count as 0.
 
     The result has ``length`` elements, what is beyond is left out; without it, which needs values, as many as the
@@ -196,7 +207,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int
 
 def ravel_multi_index(
     multi_index: Sequence[Any], dims: Sequence[int], mode: Any = "raise", order: str = "C", *, dtype: Any = None
-) -> Any:
+) -> Array:
     """Index arrays, one per axis, as indices of the flattened array of shape ``dims``.
 
     ``mode``: "raise" (outside a trace only) refuses what is out of bounds, "clip" takes

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 
@@ -50,7 +51,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
     return _where(condition, x, y)
 
 
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
     """For each element the choice whose condition is the first true one, else ``default``.
 
     A number is true where it is not zero. ValueError if the lists differ in length or are empty.
@@ -71,7 +72,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @any_size
-def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:
     """``arr`` limited to ``min..max``; either limit may be None. ``max`` wins if the limits cross.
 
     ValueError for complex operands.
@@ -96,7 +97,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
 
 
 @any_size
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:
     """``x`` with NaN and the infinities replaced, by default by 0 and the largest finite numbers.
 
     Complex operands are treated by component; integers are handed back.

@@ -10,15 +10,15 @@ Sets are joined with their members in front, so that equal ones are neighbours o
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.core.interruptible import interruptible
 from weft.dispatch import jit as jit_module
@@ -95,6 +95,22 @@ def _host_integers(value: np.ndarray) -> Any:
     return promotion.constant(np.asarray(value, dtypes.canonicalize_dtype(np.int64)))
 
 
+@overload
+def unique(
+    ar: Any, return_index: Literal[False] = False, return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False, axis: int | None = None, *, equal_nan: bool = True,
+    size: int | None = None, fill_value: Any = None, sorted: bool = True,
+) -> Array: ...  # fmt: skip
+
+
+@overload
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
+    sorted: bool = True,
+) -> Any: ...  # fmt: skip
+
+
 def unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
     axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
@@ -139,7 +155,7 @@ def _members(x: Any, axis: int | None = None, equal_nan: bool = True) -> np.ndar
     return interruptible(values.size, np.unique, values, return_counts=True, axis=axis, equal_nan=equal_nan)[0]
 
 
-@functools.partial(jit, static_argnames=("axis", "equal_nan"))
+@jit(static_argnames=("axis", "equal_nan"))
 def _unique_sorted_mask(ar: Any, *, axis: int, equal_nan: bool) -> tuple[Any, Any, Any]:
     """The slices along ``axis`` in order, which of them are the first of equal ones, and where each was."""
     slices = rearrange.moveaxis(promotion.as_array(ar), axis, 0)
@@ -210,7 +226,7 @@ def _run_lengths(marks: Any, size: int) -> Any:
 
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, method: str = "auto"
-) -> Any:
+) -> Array:
     """Whether each element is among ``test_elements`` (or is not, with ``invert``); NaN is never.
 
     ``method``: "compare_all" compares all with all in one kernel, "binary_search" sorts ``test_elements``, "sort" sorts
@@ -231,7 +247,7 @@ def isin(
 _FEW_TEST_ELEMENTS = 256
 
 
-@functools.partial(jit, static_argnames=("assume_unique", "invert", "method"))
+@jit(static_argnames=("assume_unique", "invert", "method"))
 def _in1d(element: Any, test_elements: Any, *, assume_unique: bool, invert: bool, method: str) -> Any:
     element, test_elements = promotion.promote_dtypes(element, test_elements)
     element, test_elements = rearrange.ravel(element), rearrange.ravel(test_elements)
@@ -292,7 +308,7 @@ def _flat_pair(name: str, ar1: Any, ar2: Any) -> tuple[Any, Any]:
     return rearrange.ravel(first), rearrange.ravel(second)
 
 
-def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The different elements of both arrays, in order; ``size`` and ``fill_value`` as in ``unique``.
 
     >>> union1d(weft.numpy.array([1, 3]), weft.numpy.array([2, 3])).tolist()
@@ -339,7 +355,7 @@ def _picked(ordered: Any, marks: Any, size: int, fill_value: Any) -> tuple[Any, 
 
 def setdiff1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
-) -> Any:
+) -> Array:
     """The different elements of ``ar1`` that are not in ``ar2``, in order.
 
     In a trace ``size`` must be given; what is missing is ``fill_value`` (0). There an array of NaN alone keeps all of
@@ -373,7 +389,7 @@ def setdiff1d(
 
 def setxor1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
-) -> Any:
+) -> Array:
     """The different elements that are in one of the arrays and not in both, in order.
 
     In a trace ``size`` must be given; what is missing is ``fill_value``, by default the first of the result.
@@ -391,7 +407,7 @@ def setxor1d(
     return _setxor1d_size(first, second, fill_value, assume_unique=bool(assume_unique), size=size)
 
 
-@functools.partial(jit, static_argnames=("assume_unique", "size"))
+@jit(static_argnames=("assume_unique", "size"))
 def _setxor1d_size(first: Any, second: Any, fill_value: Any, *, assume_unique: bool, size: int) -> Any:
     if assume_unique:
         joined = joining.concatenate((first, second))
@@ -448,7 +464,7 @@ def intersect1d(
     return found if return_indices else found[0]
 
 
-@functools.partial(jit, static_argnames=("assume_unique", "fill_value", "size", "return_indices"))
+@jit(static_argnames=("assume_unique", "fill_value", "size", "return_indices"))
 def _intersect1d_size(
     first: Any, second: Any, *, assume_unique: bool, fill_value: Any, size: int, return_indices: bool
 ) -> tuple[Any, ...]:

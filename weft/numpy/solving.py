@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.autodiff import custom_jvp, implicit
 from weft.batching.vmap import vmap
@@ -68,7 +69,7 @@ def _square(name: str, a: Any) -> tuple[int, ...]:
 # -- solve ------------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnums=(3,))
+@jit(static_argnums=(3,))
 def _lu_solve(lu: Any, permutation: Any, b: Any, trans: int) -> Any:
     """x with a x = b (or its transpose) for the factors of a; b is one vector or several columns."""
     is_vector = len(promotion.shape_of(b)) == len(promotion.shape_of(lu)) - 1
@@ -77,7 +78,7 @@ def _lu_solve(lu: Any, permutation: Any, b: Any, trans: int) -> Any:
     return lax.squeeze(x, (len(promotion.shape_of(x)) - 1,)) if is_vector else x
 
 
-def solve_matrices(a: Any, b: Any) -> Any:
+def solve_matrices(a: Any, b: Any) -> Array:
     """x with a x = b, a [..., m, m] and b [..., m] or [..., m, k] of the same batch.
 
     The factors are made of ``stop_gradient(a)``: derivatives come from the equation and use the same factors.
@@ -102,7 +103,7 @@ def solve_matrices(a: Any, b: Any) -> Any:
 
 
 @jit
-def solve(a: Any, b: Any) -> Any:
+def solve(a: Any, b: Any) -> Array:
     """x with a x = b, a ([..., m, m]) and b ([m] or [..., m, k]) broadcast; real or complex.
 
     As in NumPy 2, b is a vector only if it has one dimension. By LU factors with partial pivoting; a singular matrix
@@ -134,7 +135,7 @@ def solve(a: Any, b: Any) -> Any:
 
 
 @jit
-def inv(a: Any) -> Any:
+def inv(a: Any) -> Array:
     """The inverse of a ([..., n, n]), real or complex: the solution of a x = 1.
 
     A singular matrix gives inf or NaN (NumPy raises). ValueError for a matrix that is not square.
@@ -239,7 +240,7 @@ _slogdet_lu.defjvp(_slogdet_jvp)
 _slogdet_qr.defjvp(_slogdet_jvp)
 
 
-@functools.partial(jit, static_argnames=("method",))
+@jit(static_argnames=("method",))
 def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     """(sign, logabsdet): the determinant of a ([..., n, n]) is sign * exp(logabsdet); the sign is 0 of singular ones.
 
@@ -311,7 +312,7 @@ def _det_3x3(a: Any) -> Any:
 
 
 @jit
-def det(a: Any) -> Any:
+def det(a: Any) -> Array:
     """The determinants of a ([..., n, n]), real or complex; ValueError for a matrix that is not square.
 
     >>> det(weft.numpy.array([[1.0, 2.0], [3.0, 4.0]])).item()
@@ -374,7 +375,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
     return _jit_lstsq(a, b, rcond)
 
 
-def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
+def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Array:
     """The pseudo-inverse of a ([..., m, n]): [..., n, m], from the singular values.
 
     Those below ``rtol`` (of old ``rcond``) times the largest count as zero (None: 10 max(m, n) eps of the dtype).
@@ -392,7 +393,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
 
 
 @functools.partial(custom_jvp.custom_jvp, nondiff_argnums=(1, 2))
-@functools.partial(jit, static_argnames=("hermitian",))
+@jit(static_argnames=("hermitian",))
 def _pinv(a: Any, rtol: Any = None, hermitian: bool = False) -> Any:
     *batch, m, n = promotion.shape_of(a)
     if 0 in (m, n):
@@ -427,8 +428,8 @@ def _pinv_jvp(rtol: Any, hermitian: bool, primals: Any, tangents: Any) -> Any:
 # -- rank and condition -----------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("hermitian",))
-def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
+@jit(static_argnames=("hermitian",))
+def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Array:
     """How many singular values of the matrices ([..., m, n]) count as nonzero; of a vector, whether any element does.
 
     Those count that are larger than ``rtol`` times the largest one of their matrix (None: max(m, n) times the eps of
@@ -453,8 +454,8 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
     return reductions.sum(s > bound[..., None], axis=-1)
 
 
-@functools.partial(jit, static_argnames=("p",))
-def cond(x: Any, p: Any = None) -> Any:
+@jit(static_argnames=("p",))
+def cond(x: Any, p: Any = None) -> Array:
     """The condition number of matrices ([..., m, n]): the norm of order ``p`` times that of the inverse.
 
     ``p`` None and 2 divide the largest singular value by the smallest, -2 the other way round; others are those of
@@ -485,7 +486,7 @@ def cond(x: Any, p: Any = None) -> Any:
 # -- tensors ----------------------------------------------------------------------------------------------------------
 
 
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a: Any, ind: int = 2) -> Array:
     """The inverse of a as a matrix from its last axes to its first ``ind``; the axes change places.
 
     ValueError where the two sides have different numbers of elements, or ``ind`` is not positive.
@@ -508,7 +509,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     return rearrange.reshape(inv(rearrange.reshape(a, flat)), (*columns, *rows))
 
 
-def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
+def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Array:
     """x with tensordot(a, x, x.ndim) = b; ``axes`` of a are moved to its end first.
 
     ValueError for shapes that do not fit.

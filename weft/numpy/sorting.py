@@ -8,7 +8,6 @@ NaN comes last, equal elements keep their order; descending is the reverse of as
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from weft import core, dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, creation, indexing, promotion, rearrange, reductions, selection
 
@@ -34,7 +34,7 @@ def _refuse(name: str, kind: Any, order: Any) -> None:
 def sort(
     a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
     descending: bool = False,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """``a`` sorted along ``axis`` (None: flattened); NaN last, first if ``descending``.
 
     >>> sort(weft.numpy.array([3, 1, 2])).tolist()
@@ -77,7 +77,7 @@ _argsort = _named("argsort", _argsort_program, ("axis", "stable", "descending", 
 def argsort(
     a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
     descending: bool = False, dtype: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The positions that sort ``a`` along ``axis`` (None: flattened); of equal elements the first comes first.
 
     >>> argsort(weft.numpy.array([3, 1, 2])).tolist()
@@ -92,8 +92,8 @@ def argsort(
     return _argsort(a, axis=axis, stable=bool(stable), descending=bool(descending), dtype=target)
 
 
-@functools.partial(jit, static_argnames=("axis",))
-def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
+@jit(static_argnames=("axis",))
+def lexsort(keys: Sequence[Any] | Array, axis: int = -1) -> Array:
     """The positions that sort by the last key, then by the one before it, and so on.
 
     >>> lexsort((weft.numpy.array([1, 2, 0]), weft.numpy.array([5, 4, 5]))).tolist()
@@ -114,7 +114,7 @@ def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
 
 
 @jit
-def sort_complex(a: Any) -> Any:
+def sort_complex(a: Any) -> Array:
     """``a`` sorted along its last axis, as complex numbers.
 
     >>> sort_complex(weft.numpy.array([2.0, 1.0])).tolist()
@@ -135,8 +135,8 @@ def _place(kth: int, extent: int) -> int:
     return kth % extent
 
 
-@functools.partial(jit, static_argnames=("kth", "axis"))
-def partition(a: Any, kth: int, axis: int = -1) -> Any:
+@jit(static_argnames=("kth", "axis"))
+def partition(a: Any, kth: int, axis: int = -1) -> Array:
     """``a`` with element ``kth`` along ``axis`` where sorting puts it, smaller ones before it, larger ones after.
 
     >>> partition(weft.numpy.array([5, 1, 4, 2]), 1)[:2].tolist()
@@ -157,8 +157,8 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     return rearrange.moveaxis(lax.concatenate([low, high], len(promotion.shape_of(rows)) - 1), -1, dim)
 
 
-@functools.partial(jit, static_argnames=("kth", "axis"))
-def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+@jit(static_argnames=("kth", "axis"))
+def argpartition(a: Any, kth: int, axis: int = -1) -> Array:
     """The positions that partition ``a`` as ``partition`` does; here those that sort it.
 
     >>> argpartition(weft.numpy.array([5, 1, 4, 2]), 1)[:2].tolist()
@@ -175,7 +175,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
 def compress(
     condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
     out: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The elements of ``a`` along ``axis`` (None: flattened) where the vector ``condition`` is true.
 
     In a trace ``size``, the length of the result, must be given; what is missing is ``fill_value``.
@@ -213,7 +213,7 @@ def compress(
     return rearrange.moveaxis(chosen, 0, axis)
 
 
-def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Array:
     """The elements of flattened ``arr`` where flattened ``condition`` is true; ``size`` as in ``compress``.
 
     >>> extract(np.array([True, False]), weft.numpy.array([4, 5])).tolist()

@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, reductions, selection
 
@@ -52,7 +53,7 @@ def _mean(a: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool, name: st
 
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+) -> Array:
     """Arithmetic mean over ``axis`` of the elements where ``where`` holds; NaN over an empty axis.
 
     >>> mean(3).item()
@@ -61,6 +62,18 @@ def mean(
     reductions.refuse_out("mean", out)
     asked = reductions.user_dtype(dtype, "mean")
     return _mean(a, where, axis=axes.reduced_axes(axis, "mean"), dtype=asked, keepdims=bool(keepdims))
+
+
+@overload
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: Literal[False] = False, keepdims: bool = False
+) -> Array: ...
+
+
+@overload
+def average(
+    a: Any, axis: Any = None, weights: Any = None, *, returned: Literal[True], keepdims: bool = False
+) -> tuple[Array, Array]: ...
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
@@ -128,7 +141,7 @@ def _corrections(ddof: Any, correction: Any) -> Any:
     return correction
 
 
-@functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
+@jit(static_argnames=("axis", "dtype", "keepdims"))
 def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("var", a)
     reductions.check_where("var", where)
@@ -154,7 +167,7 @@ def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: An
     return selection.where(lax.gt(freedom, np.asarray(0, compute)), variance, np.nan)
 
 
-@functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
+@jit(static_argnames=("axis", "dtype", "keepdims"))
 def _std(a: Any, correction: Any, mean: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return lax.sqrt(_var(a, mean, correction, where, axis=axis, dtype=dtype, keepdims=keepdims))
 
@@ -170,7 +183,7 @@ def var(
     where: Any = None,
     mean: Any = None,
     correction: int | float | None = None,
-) -> Any:
+) -> Array:
     """Mean squared distance from the mean over ``axis``, divided by the count less ``ddof`` (or ``correction``).
 
     NaN where that divisor is not positive; real for complex operands.
@@ -197,7 +210,7 @@ def std(
     where: Any = None,
     mean: Any = None,
     correction: int | float | None = None,
-) -> Any:
+) -> Array:
     """Square root of ``var``, with the same arguments.
 
     >>> std(3.0).item()
@@ -247,7 +260,7 @@ _nanprod = _nan_function("nanprod", reductions.prod, 1, False, True)
 
 def nanmax(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Largest element over ``axis`` that is not NaN; NaN if all are.
 
     >>> nanmax(3.0).item()
@@ -259,7 +272,7 @@ def nanmax(
 
 def nanmin(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Smallest element over ``axis`` that is not NaN; NaN if all are.
 
     >>> nanmin(3.0).item()
@@ -277,7 +290,7 @@ def nansum(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Sum over ``axis`` of the elements that are not NaN.
 
     >>> nansum(float("nan")).item()
@@ -298,7 +311,7 @@ def nanprod(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Product over ``axis`` of the elements that are not NaN.
 
     >>> nanprod(float("nan")).item()
@@ -329,7 +342,7 @@ _nanmean = functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
 
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, where: Any = None
-) -> Any:
+) -> Array:
     """Mean over ``axis`` of the elements that are not NaN; NaN if all are.
 
     >>> nanmean(3.0).item()
@@ -385,7 +398,7 @@ def nanvar(
     keepdims: bool = False,
     where: Any = None,
     mean: Any = None,
-) -> Any:
+) -> Array:
     """Variance over ``axis`` of the elements that are not NaN; NaN where no more than ``ddof`` of them are left.
 
     >>> nanvar(3.0).item()
@@ -408,7 +421,7 @@ def nanstd(
     keepdims: bool = False,
     where: Any = None,
     mean: Any = None,
-) -> Any:
+) -> Array:
     """Square root of ``nanvar``, with the same arguments.
 
     >>> nanstd(3.0).item()
@@ -422,7 +435,7 @@ def nanstd(
     )
 
 
-@functools.partial(jit, static_argnames=("largest", "axis", "keepdims"))
+@jit(static_argnames=("largest", "axis", "keepdims"))
 def _nanargmax(a: Any, *, largest: bool, axis: Any, keepdims: bool) -> Any:
     name, choose = ("nanargmax", reductions.argmax) if largest else ("nanargmin", reductions.argmin)
     promotion.check_arraylike(name, a)
@@ -442,7 +455,7 @@ _as_nanargmin.__name__ = "_nanargmin"
 _nanargmin = functools.partial(jit, static_argnames=("largest", "axis", "keepdims"))(_as_nanargmin)
 
 
-def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the largest element that is not NaN along ``axis``; -1 if all are NaN.
 
     >>> nanargmax(3.0).item()
@@ -452,7 +465,7 @@ def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool 
     return _nanargmax(a, largest=True, axis=axes.static_axes(axis), keepdims=bool(keepdims))
 
 
-def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the smallest element that is not NaN along ``axis``; -1 if all are NaN.
 
     >>> nanargmin(3.0).item()

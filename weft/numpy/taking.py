@@ -8,7 +8,6 @@ Positions out of bounds give NaN (or the lowest integer) unless ``mode`` says ot
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.core import check_scopes
 from weft.core.interruptible import interruptible
 from weft.dispatch import devices
@@ -44,7 +44,7 @@ def take(
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
     fill_value: Any = None,
-) -> Any:
+) -> Array:
     """Slices of ``a`` at ``indices`` along ``axis``, which are replaced by the indices' axes; None: of flattened ``a``.
 
     ``mode``: "fill" (default) gives ``fill_value`` (NaN, or the lowest integer) out of bounds, "wrap" counts around,
@@ -73,7 +73,7 @@ def take(
         )
 
 
-@functools.partial(jit, static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
+@jit(static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
 def _take(a: Any, indices: Any, *, axis: int | None, mode: str | None, fill_value: Any, **promises: bool) -> Any:
     if axis is None:
         a, axis = rearrange.ravel(a), 0
@@ -117,7 +117,7 @@ def _by_mode(indices: Any, extent: int, mode: str | None) -> tuple[Any, Any]:
     return selection.where(negative, lax.add(indices, size), indices), lax.GatherScatterMode.FILL_OR_DROP
 
 
-@functools.partial(jit, static_argnames=("axis", "mode", "fill_value", "wrap_negative_indices"))
+@jit(static_argnames=("axis", "mode", "fill_value", "wrap_negative_indices"))
 def take_along_axis(
     arr: Any,
     indices: Any,
@@ -126,7 +126,7 @@ def take_along_axis(
     fill_value: Any = None,
     *,
     wrap_negative_indices: bool | None = None,
-) -> Any:
+) -> Array:
     """For each position of the other axes, elements of ``arr`` along ``axis`` at ``indices``, as argsort gives them.
 
     The other axes of both are broadcast together. ``mode`` and ``fill_value`` are those of ``x.at[].get`` with the
@@ -216,7 +216,7 @@ def _gather_along(arr: Any, indices: Any, place: int, mode: Any, fill_value: Any
     return lax.gather(arr, starts, numbers, sizes, mode=mode, fill_value=fill_value)
 
 
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """From the arrays in ``choices`` the elements that ``a`` numbers; all are broadcast together.
 
     ``mode``: "raise" (outside a trace only) refuses numbers out of bounds, "wrap" counts around, "clip" takes the
@@ -256,7 +256,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 
 def repeat(
     a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Each element ``repeats`` times along ``axis`` (None: of the flattened array).
 
     ``repeats`` is one count or one for each element. Traced counts need ``total_repeat_length``, the length of the
@@ -313,7 +313,7 @@ def _sources(counts: Any, total: int) -> Any:
     return arithmetic.subtract(reductions.cumsum(marks), 1)
 
 
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     """``filt`` without the zeros at its front ("f") and back ("b"); outside a trace only.
 
     >>> trim_zeros(weft.numpy.array([0, 1, 2, 0])).tolist()
@@ -335,7 +335,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     return indexing.index(creation.asarray(filt), tuple(cuts))
 
 
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
     """Elements of ``src`` at vectors of indices, one for each of ``axes``; out of bounds they count around.
 
     >>> index_take(weft.numpy.array([[1, 2], [3, 4]]), (np.array([0, 1]), np.array([1, 1])), (0, 1)).tolist()

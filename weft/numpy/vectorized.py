@@ -13,6 +13,7 @@ from typing import Any
 
 from weft import config, dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.batching.vmap import vmap
 from weft.control import branches
 from weft.dispatch import jit as jit_module
@@ -192,7 +193,7 @@ def _mapped(
 # -- along axes -------------------------------------------------------------------------------------------------------
 
 
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Array:
     """``func1d(slice, *args, **kwargs)`` of every one-dimensional slice of ``arr`` along ``axis``.
 
     What it gives takes the place of the axis. ``func1d`` is mapped, so that it runs once, on a traced slice.
@@ -217,7 +218,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     return function(promotion.as_array(arr))
 
 
-def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
+def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Array:
     """``func(a, axis)`` for each axis in turn; axes that it drops are put back with extent 1.
 
     >>> apply_over_axes(reductions.sum, np.ones((2, 3), np.float32), (0, 1)).shape
@@ -253,7 +254,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
 # -- piecewise --------------------------------------------------------------------------------------------------------
 
 
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """For each element the function (or number) of the first true condition; one more than conditions is the default.
 
     Functions are mapped over the elements, as ``func(element, *args, **kw)``. Without a default it is 0. ValueError
@@ -278,7 +279,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     return _piecewise(promotion.as_array(x), conditions, numbers, called, args, kw)
 
 
-@functools.partial(jit_module.jit, static_argnums=3)
+@jit_module.jit(static_argnums=3)
 def _piecewise(x: Any, conditions: Any, numbers: dict[int, Any], called: Any, args: Any, kw: Any) -> Any:
     dtype = promotion.dtype_of(x)
     functions = dict(called)

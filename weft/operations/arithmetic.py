@@ -27,6 +27,7 @@ from weft.operations.elementwise import (
     widen_reference,
 )
 from weft.operations.later import ops
+from weft.runtime import Array
 
 __all__ = [
     "abs",
@@ -61,7 +62,6 @@ __all__ = [
     "sub_p",
 ]
 
-Array = Any
 ArrayLike = Any
 
 

@@ -25,6 +25,7 @@ from weft.operations.elementwise import NUMBER, category, check_same_dtype
 from weft.operations.later import ops
 from weft.operations.shape import broadcast_in_dim, expand_dims, shape_of
 from weft.operations.static import canonical_axis, canonical_shape, integer, placed
+from weft.runtime import Array
 
 __all__ = [
     "broadcasted_iota",
@@ -49,7 +50,6 @@ __all__ = [
     "unstack_p",
 ]
 
-Array = Any
 ArrayLike = Any
 Params = dict[str, Any]
 

@@ -24,6 +24,7 @@ from weft.core.tracer import Tracer
 from weft.operations import arithmetic, assemble, convert, logic, reductions, shape
 from weft.operations.mapped import Dim, at, in_front, placed
 from weft.operations.static import canonical_axis
+from weft.runtime import Array
 
 __all__ = [
     "axis_index",
@@ -40,7 +41,6 @@ __all__ = [
     "psum_p",
 ]
 
-Array = Any
 ArrayLike = Any
 AxisName = Hashable
 Groups = Sequence[Sequence[int]] | None

@@ -21,10 +21,10 @@ from weft.operations import mapped, product_sums, settings
 from weft.operations.elementwise import category, widened
 from weft.operations.later import ops
 from weft.operations.static import integers, placed
+from weft.runtime import Array
 
 __all__ = ["batch_matmul", "dot", "dot_general", "dot_general_p"]
 
-Array = Any
 ArrayLike = Any
 Params = dict[str, Any]
 

@@ -29,6 +29,7 @@ from weft.operations.elementwise import (
     elementwise,
 )
 from weft.operations.static import integer
+from weft.runtime import Array
 
 __all__ = [
     "bitcast_convert_type",
@@ -50,7 +51,6 @@ __all__ = [
     "reduce_precision_p",
 ]
 
-Array = Any
 ArrayLike = Any
 
 WIDEST_FIELD = 2**16 - 1  # bits of an exponent or mantissa that reduce_precision accepts
@@ -148,9 +148,10 @@ def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) 
     aval = core.get_aval(operand)
     new_dtype = aval.dtype if new_dtype is None else dtypes.canonicalize_dtype(new_dtype)
     weak_type = bool(weak_type)
+    same: Any = operand
     is_array = isinstance(operand, (runtime.Array, core.Tracer))
     if is_array and aval.dtype == new_dtype and aval.weak_type == weak_type:
-        return operand
+        return same
     if category(aval.dtype) in COMPLEX and category(new_dtype) not in COMPLEX:
         errors.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
     return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=weak_type, sharding=None)

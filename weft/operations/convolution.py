@@ -27,6 +27,7 @@ from weft.operations.later import ops
 from weft.operations.settings import ConvDimensionNumbers
 from weft.operations.shape import shape_of
 from weft.operations.static import integer, integers, placed
+from weft.runtime import Array
 
 __all__ = [
     "conv",
@@ -36,7 +37,6 @@ __all__ = [
     "conv_with_general_padding",
 ]
 
-Array = Any
 ArrayLike = Any
 Params = dict[str, Any]
 

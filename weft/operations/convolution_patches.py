@@ -13,10 +13,10 @@ from weft.operations import convolution, convolution_numbers, settings
 from weft.operations.contract import canonical_precision
 from weft.operations.later import ops
 from weft.operations.static import integers
+from weft.runtime import Array
 
 __all__ = ["conv_general_dilated_local", "conv_general_dilated_patches"]
 
-Array = Any
 ArrayLike = Any
 
 

@@ -20,6 +20,7 @@ from weft.operations.algebra import Term, where
 from weft.operations.elementwise import COMPLEX, FLOAT, NUMBER, Accepts, check_dtype, widened
 from weft.operations.later import ops
 from weft.operations.static import integer
+from weft.runtime import Array
 
 __all__ = [
     "cumlogsumexp",
@@ -34,7 +35,6 @@ __all__ = [
     "cumsum_p",
 ]
 
-Array = Any
 ArrayLike = Any
 
 

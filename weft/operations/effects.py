@@ -11,10 +11,10 @@ from weft import core, runtime
 from weft.core import kinds
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero
+from weft.runtime import Array
 
 __all__ = ["copy", "copy_p", "optimization_barrier", "optimization_barrier_p", "stop_gradient", "stop_gradient_p"]
 
-Array = Any
 ArrayLike = Any
 
 

@@ -38,7 +38,6 @@ __all__ = [
     "pswapaxes",
 ]
 
-Array = Any
 _MOST_RUNS = 8  # a permutation of at most so many runs becomes slices, others a gather
 
 

@@ -20,6 +20,7 @@ from weft.operations.elementwise import COMPLEX, FLOAT, Partials, constant, elem
 from weft.operations.powers import integer_pow, square
 from weft.operations.references import precise, special
 from weft.operations.settings import AccuracyMode, Tolerance
+from weft.runtime import Array
 
 __all__ = [
     "acos",
@@ -74,7 +75,6 @@ __all__ = [
     "tanh_p",
 ]
 
-Array = Any
 ArrayLike = Any
 Accuracy = Tolerance | AccuracyMode | None
 
@@ -115,7 +115,7 @@ def checked(accuracy: Accuracy) -> Accuracy:
     raise NotImplementedError(f"[accuracy] must be None, a lax.Tolerance or a lax.AccuracyMode, got {accuracy!r}")
 
 
-def scaled(factor: float, x: Array) -> Array:
+def scaled(factor: float, x: Any) -> Array:
     return mul(constant(x, factor), x)
 
 
@@ -328,17 +328,17 @@ def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return tan_p.bind(x, accuracy=checked(accuracy))
 
 
-def _factors(x: Array) -> tuple[Array, Array]:
+def _factors(x: Any) -> tuple[Array, Array]:
     """1 - x and 1 + x, whose product is accurate near 1 - x^2 = 0; zeros keep their signs: the sides of branch cuts."""
     return neg(sub(x, constant(x, 1))), sub(x, constant(x, -1))
 
 
-def _turned(x: Array) -> Array:
+def _turned(x: Any) -> Array:
     """i * x"""
     return convert.complex(neg(convert.imag(x)), convert.real(x))
 
 
-def _asin_slope(x: Array) -> Array:
+def _asin_slope(x: Any) -> Array:
     """1 / sqrt(1 - x^2)"""
     if not is_complex(x):
         return rsqrt(sub(constant(x, 1), square(x)))
@@ -490,7 +490,7 @@ def asinh(x: ArrayLike) -> Array:
     return asinh_p.bind(x)
 
 
-def _acosh_slope(out: Array, x: Array) -> Array:
+def _acosh_slope(out: Any, x: Any) -> Array:
     """1 / sqrt(x^2 - 1); of complex numbers in two factors, which stay on the principal branch."""
     one = constant(x, 1)
     return mul(rsqrt(sub(x, one)), rsqrt(_factors(x)[1])) if is_complex(x) else rsqrt(sub(square(x), one))

@@ -19,10 +19,10 @@ from weft.operations import key_words, mapped
 from weft.operations.elementwise import INTEGER, category
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.operations.static import canonical_shape
+from weft.runtime import Array
 
 __all__ = ["gather", "gather_p"]
 
-Array = Any
 ArrayLike = Any
 Params = dict[str, Any]
 

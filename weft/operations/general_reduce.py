@@ -36,10 +36,10 @@ from weft.operations.reductions import (
     reduced_shape,
 )
 from weft.operations.static import integers, placed
+from weft.runtime import Array
 
 __all__ = ["fold_p", "reduce", "reduce_p"]
 
-Array = Any
 Params = dict[str, Any]
 FLAG = np.dtype(np.int32)
 COMPUTATIONS_BOUND = 1024

@@ -23,6 +23,7 @@ from weft.operations.later import ops
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from weft.operations.shape import shape_of
 from weft.operations.static import canonical_axis, canonical_shape, integer
+from weft.runtime import Array
 
 __all__ = [
     "dynamic_slice",
@@ -33,7 +34,6 @@ __all__ = [
     "dynamic_update_slice_p",
 ]
 
-Array = Any
 ArrayLike = Any
 Starts = Any
 

@@ -28,6 +28,7 @@ from weft.operations.elementwise import (
     widen_reference,
 )
 from weft.operations.later import ops
+from weft.runtime import Array
 
 __all__ = [
     "and_p",
@@ -70,7 +71,6 @@ __all__ = [
     "xor_p",
 ]
 
-Array = Any
 ArrayLike = Any
 
 

@@ -25,10 +25,10 @@ from weft.operations.elementwise import (
     elementwise,
 )
 from weft.operations.later import ops
+from weft.runtime import Array
 
 __all__ = ["integer_pow", "integer_pow_p", "pow", "pow_p", "reciprocal", "square", "square_p"]
 
-Array = Any
 ArrayLike = Any
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from weft.operations.elementwise import constant
 from weft.operations.later import ops
+from weft.runtime import Array
 
-Array = Any
 Combine = Callable[[list[Any], list[Any]], list[Any]]
 
 
-def scan(combine: Combine, elements: Sequence[Array], axis: int, reverse: bool = False) -> list[Array]:
+def scan(combine: Combine, elements: Sequence[Any], axis: int, reverse: bool = False) -> list[Array]:
     """The running combinations of every array along ``axis``, from the end with ``reverse``."""
     if reverse:
         elements = [ops.rev(x, (axis,)) for x in elements]
@@ -28,11 +28,11 @@ def scan(combine: Combine, elements: Sequence[Array], axis: int, reverse: bool =
     return [ops.rev(x, (axis,)) for x in found] if reverse else found
 
 
-def _cut(elements: Sequence[Array], start: int, limit: int | None, step: int, axis: int) -> list[Array]:
+def _cut(elements: Sequence[Any], start: int, limit: int | None, step: int, axis: int) -> list[Array]:
     return [ops.slice_in_dim(x, start, limit, step, axis) for x in elements]
 
 
-def _scan(combine: Combine, elements: list[Array], axis: int) -> list[Array]:
+def _scan(combine: Combine, elements: list[Any], axis: int) -> list[Array]:
     count = elements[0].shape[axis]
     if count < 2:
         return elements
@@ -45,7 +45,7 @@ def _scan(combine: Combine, elements: list[Array], axis: int) -> list[Array]:
     return _interleave(even, odd, axis)
 
 
-def _interleave(even: list[Array], odd: list[Array], axis: int) -> list[Array]:
+def _interleave(even: list[Any], odd: list[Any], axis: int) -> list[Array]:
     """Interleave two scans: each is spread over every second position, and both are added."""
     more = even[0].shape[axis] - odd[0].shape[axis]
     out = []
@@ -56,18 +56,18 @@ def _interleave(even: list[Array], odd: list[Array], axis: int) -> list[Array]:
     return out
 
 
-def _spread(x: Array, axis: int, config: tuple[int, int, int]) -> Array:
+def _spread(x: Any, axis: int, config: tuple[int, int, int]) -> Array:
     return ops.pad(x, constant(x, 0), [config if d == axis else (0, 0, 0) for d in range(x.ndim)])
 
 
-def halves(combine: Combine, elements: Sequence[Array], axis: int, identities: Sequence[float] | None) -> list[Array]:
+def halves(combine: Combine, elements: Sequence[Any], axis: int, identities: Sequence[float] | None) -> list[Array]:
     """All positions of ``axis`` (at least one) combined into one, which is dropped, in order.
 
     With identities the first half is combined with the second (padded if it is shorter), for commutative functions.
     Without them neighbours are combined, and an odd last position is added at the end.
     """
     found = list(elements)
-    rest: list[Array] | None = None
+    rest: list[Any] | None = None
     while (count := found[0].shape[axis]) > 1:
         if count % 2 and identities is None:
             last = _cut(found, count - 1, count, 1, axis)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import runtime
 from weft.core import axis_names
 from weft.core.avals import get_aval
 from weft.operations import arithmetic, assemble, convert, logic, reductions, shape
@@ -22,7 +23,7 @@ __all__ = ["ragged_all_to_all"]
 def ragged_all_to_all(
     operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any, *,
     axis_name: Any, axis_index_groups: Groups = None,
-) -> Any:  # fmt: skip
+) -> runtime.Array:  # fmt: skip
     """``output`` with slices of the other elements' ``operand`` written into it.
 
     The four arrays of whole numbers have one length K, a multiple of the extent n of the axis. Slice k of K goes to the

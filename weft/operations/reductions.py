@@ -32,6 +32,7 @@ from weft.operations.elementwise import (
 )
 from weft.operations.later import ops
 from weft.operations.static import integer, integers, placed
+from weft.runtime import Array
 
 __all__ = [
     "argmax",
@@ -54,7 +55,6 @@ __all__ = [
     "reduce_xor_p",
 ]
 
-Array = Any
 ArrayLike = Any
 Axes = Sequence[int]
 Params = dict[str, Any]

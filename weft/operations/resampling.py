@@ -26,8 +26,8 @@ from weft.operations.gather import gather
 from weft.operations.later import ops
 from weft.operations.settings import GatherDimensionNumbers
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 FEW_TAPS, FEW_TAPS_BACK = 16, 64  # of a sum that is written out, and of its transpose
 LEAST_ZEROS = 4  # a band is worth it from so many samples for each tap
 
@@ -156,7 +156,7 @@ def _typing(x: Any, *, axis: int, how: Sampling) -> Any:
     return runtime.ShapedArray((*x.shape[:axis], after, *x.shape[axis + 1 :]), x.dtype, x.weak_type)
 
 
-def _expanded(x: Array, *, axis: int, how: Sampling) -> Array:
+def _expanded(x: Any, *, axis: int, how: Sampling) -> Array:
     """A sum of gathered slices, one for each tap."""
     band, shape = band_of(how), shape_of(x)
     out_shape = (*shape[:axis], band.starts.size, *shape[axis + 1 :])
@@ -180,7 +180,7 @@ resample_p.def_abstract_eval(_typing)
 resample_p.partials = (along(lambda t, out, x, **params: resample_p.bind(t, **params)),)
 
 
-def _transpose(ct: Array, x: Any, *, axis: int, how: Sampling) -> tuple[Any]:
+def _transpose(ct: Any, x: Any, *, axis: int, how: Sampling) -> tuple[Any]:
     assert is_undefined(x)
     return (resample_p.bind(ct, axis=axis, how=how._replace(back=not how.back)),)
 
@@ -192,7 +192,7 @@ def _batch(size: int, values: list[Any], dims: list[mapped.Dim], *, axis: int, h
 resample_p.transpose, resample_p.batch = _transpose, _batch
 
 
-def resample(x: Array, axis: int, how: Sampling) -> Array:
+def resample(x: Any, axis: int, how: Sampling) -> Array:
     """The array, of floats or complex numbers, with one dimension sampled anew; sums are those of ``band_of(how)``.
 
     ValueError if the dimension has another extent than ``how`` says, TypeError for other dtypes.

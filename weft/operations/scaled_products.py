@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes
+from weft import core, dtypes, runtime
 from weft.operations.arithmetic import mul
 from weft.operations.contract import dot_general
 from weft.operations.convert import convert_element_type
@@ -39,7 +39,7 @@ def scaled_dot(
     rhs_scale: Any = None,
     dimension_numbers: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> runtime.Array:
     """``dot_general(lhs * lhs_scale, rhs * rhs_scale)``, where a scale counts for a block along a contracted dimension.
 
     Operands are scaled and multiplied in ``preferred_element_type`` (bfloat16 by default, or float32). By default the

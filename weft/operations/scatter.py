@@ -30,6 +30,7 @@ from weft.operations.gather import (
 from weft.operations.general_reduce import check_elementwise, run_with_numpy
 from weft.operations.settings import GatherScatterMode, ScatterDimensionNumbers
 from weft.operations.static import canonical_shape
+from weft.runtime import Array
 
 __all__ = [
     "scatter",
@@ -47,7 +48,6 @@ __all__ = [
     "scatter_sub_p",
 ]
 
-Array = Any
 ArrayLike = Any
 Params = dict[str, Any]
 
@@ -344,9 +344,9 @@ def _computation(function: Callable[[Any], Any], aval: Any) -> core.Jaxpr:
 
 
 def scatter_apply(
-    operand: Array,
-    scatter_indices: Array,
-    func: Callable[[Array], Array],
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
     dimension_numbers: ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),

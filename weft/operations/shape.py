@@ -24,6 +24,7 @@ from weft.operations import key_words, mapped
 from weft.operations.elementwise import hide_none
 from weft.operations.later import ops
 from weft.operations.static import canonical_axis, canonical_shape, integer, integers, placed
+from weft.runtime import Array
 
 __all__ = [
     "broadcast",
@@ -48,7 +49,6 @@ __all__ = [
     "transpose_p",
 ]
 
-Array = Any
 ArrayLike = Any
 Shape = Sequence[int]
 Params = dict[str, Any]
@@ -305,7 +305,7 @@ def reshape(
     return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=None, sharding=None)
 
 
-def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """The dimensions start..stop merged into one.
 
     >>> lax.collapse(jnp.ones((2, 3, 4)), 1).shape

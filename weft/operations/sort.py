@@ -26,10 +26,10 @@ from weft.operations.later import ops
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.operations.shape import shape_of
 from weft.operations.static import canonical_axis, integer
+from weft.runtime import Array
 
 __all__ = ["sort", "sort_key_val", "sort_order_p", "sort_p", "top_k", "top_k_p"]
 
-Array = Any
 ArrayLike = Any
 
 
@@ -156,7 +156,7 @@ def _sort_typing(*operands: Any, dimension: int, is_stable: bool, num_keys: int)
     return list(operands)
 
 
-def _along(x: Array, order: Array, axis: int, column: Callable[[Array], Array]) -> Array:
+def _along(x: Any, order: Any, axis: int, column: Callable[[Any], Any]) -> Array:
     """``take_along_axis``; ``column`` adds an axis to the positions."""
     if 0 in shape_of(order):
         return ops.full_like(x, 0, shape=shape_of(order))
@@ -166,7 +166,7 @@ def _along(x: Array, order: Array, axis: int, column: Callable[[Array], Array]) 
     return gather(x, column(order), numbers, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def _moved(tangents: Sequence[Any], order: Array, axis: int, column: Callable[[Array], Array]) -> list[Any]:
+def _moved(tangents: Sequence[Any], order: Any, axis: int, column: Callable[[Any], Any]) -> list[Any]:
     return [x if isinstance(x, tangent_types.Zero) else _along(x, order, axis, column) for x in tangents]
 
 

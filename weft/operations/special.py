@@ -28,6 +28,7 @@ from weft.operations.logic import gt, select_n
 from weft.operations.powers import integer_pow
 from weft.operations.references import doubled
 from weft.operations.references import special as special_reference
+from weft.runtime import Array
 
 __all__ = [
     "bessel_i0e",
@@ -54,7 +55,6 @@ __all__ = [
     "zeta_p",
 ]
 
-Array = Any
 ArrayLike = Any
 
 
@@ -201,7 +201,7 @@ def _slope_by_quadrature(a: Any, x: Any, ratio: bool) -> Any:
     return np.where((a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x), value, edge)
 
 
-def _gamma_density(a: Array, x: Array) -> Array:
+def _gamma_density(a: Any, x: Any) -> Array:
     """d P(a, x) / d x."""
     return exp(sub(add(neg(x), mul(sub(a, ops.full_like(a, 1)), log(x))), lgamma(a)))
 
@@ -295,7 +295,7 @@ def _beta_reference(a: Any, b: Any, x: Any) -> Any:
     return np.where(inside, value, np.where(domain & (at_zero | at_one), limit, np.nan))
 
 
-def _beta_density(out: Array, a: Array, b: Array, x: Array) -> Array:
+def _beta_density(out: Any, a: Any, b: Any, x: Any) -> Array:
     log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
     one = constant(x, 1)
     powers = add(mul(sub(b, one), log1p(neg(x))), mul(sub(a, one), log(x)))
@@ -393,7 +393,7 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
 # ---- modified Bessel functions
 
 
-def _i1e_slope(out: Array, x: Array) -> Array:
+def _i1e_slope(out: Any, x: Any) -> Array:
     """i0e(x) - i1e(x) (sign x + 1 / x), 1/2 at 0."""
     eps = float(dtypes.finfo(core.get_aval(x).dtype).eps)
     away = gt(convert_element_type(abs_(x), core.get_aval(x).dtype), constant(x, eps))

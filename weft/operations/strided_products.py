@@ -18,8 +18,7 @@ from weft.core import kinds
 from weft.core.product_spaces import ProductSpace
 from weft.operations import product_sums
 from weft.operations.contract import common_dtype, contraction_dtype
-
-Array = Any
+from weft.runtime import Array
 
 
 def _typing(
@@ -83,7 +82,7 @@ strided_product_p.jvp, strided_product_p.transpose = None, None
 
 
 def strided_product(
-    lhs: Array, rhs: Array, space: ProductSpace, *, preferred_element_type: np.dtype | None = None
+    lhs: Any, rhs: Any, space: ProductSpace, *, preferred_element_type: np.dtype | None = None
 ) -> Array:
     """The sums over ``space.summed``, for each index of its other loops; operands are their elements in memory.
 

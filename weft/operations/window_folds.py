@@ -25,8 +25,8 @@ from weft.core.window_maps import TRIVIAL, Along, Tap, WindowMap
 from weft.operations import mapped
 from weft.operations.elementwise import check_same_dtype
 from weft.operations.later import ops
+from weft.runtime import Array
 
-Array = Any
 Combine = Callable[[list[Array], list[Array]], list[Array]]
 Taps = Sequence[tuple[tuple[Tap, ...], list[Array]]]  # the taps of a region, in order, and what they read of each array
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # start and step of a region
@@ -98,7 +98,7 @@ def region_count(windows: WindowMap, shape: Sequence[int]) -> int:
 
 
 def by_regions(
-    windows: WindowMap, arrays: Sequence[Array], body: Callable[[Taps, tuple[int, ...]], list[Array]]
+    windows: WindowMap, arrays: Sequence[Any], body: Callable[[Taps, tuple[int, ...]], list[Array]]
 ) -> list[Array]:
     """The results of ``body(taps, shape)`` for every region, put together."""
     runs = [along.runs(extent) for along, extent in zip(windows.along, arrays[0].shape, strict=True)]
@@ -115,7 +115,7 @@ def by_regions(
     return [mosaic([(box, parts[i]) for box, parts in found], shape) for i in range(len(found[0][1]))]
 
 
-def _read(array: Array, taps: Sequence[Tap], counts: Sequence[int]) -> Array:
+def _read(array: Any, taps: Sequence[Tap], counts: Sequence[int]) -> Array:
     """The elements that a tap reads for all outputs of a region."""
     start = [tap.start for tap in taps]
     stop = [tap.start + (count - 1) * tap.step + 1 for tap, count in zip(taps, counts, strict=True)]
@@ -143,7 +143,7 @@ class Fold:
         *,
         starts: bool,
         neutral: bool,
-        reduce: Callable[[Array, Sequence[int]], Array] | None = None,
+        reduce: Callable[[Any, Sequence[int]], Array] | None = None,
     ) -> None:
         self.combine, self.empty, self.starts, self.neutral, self.reduce = combine, empty, starts, neutral, reduce
 
@@ -151,7 +151,7 @@ class Fold:
         return [ops.broadcast_in_dim(value, shape, ()) for value in self.empty]
 
 
-def fold(windows: WindowMap, arrays: Sequence[Array], how: Fold) -> list[Array]:
+def fold(windows: WindowMap, arrays: Sequence[Any], how: Fold) -> list[Array]:
     """The combination of each window, in row-major order of its taps."""
     shape = windows.shape(arrays[0].shape)
     if not math.prod(shape) or not arrays[0].size:
@@ -178,12 +178,12 @@ def _phases(windows: WindowMap) -> int:
     return math.prod([along.spacing for along in windows.along])
 
 
-def _pad(array: Array, value: Any, config: Sequence[tuple[int, int, int]]) -> Array:
+def _pad(array: Any, value: Any, config: Sequence[tuple[int, int, int]]) -> Array:
     return array if all(entry == (0, 0, 0) for entry in config) else ops.pad(array, value, config)
 
 
 def _padded(
-    windows: WindowMap, arrays: Sequence[Array], values: Sequence[Any], most: int
+    windows: WindowMap, arrays: Sequence[Any], values: Sequence[Any], most: int
 ) -> tuple[WindowMap, Sequence[Array]]:
     """Arrays padded along the dimensions of most regions, until there are no more than ``most``."""
     along, config, shape = list(windows.along), [(0, 0, 0)] * len(windows.along), arrays[0].shape
@@ -196,11 +196,11 @@ def _padded(
     return WindowMap(tuple(along)), [_pad(x, value, config) for x, value in zip(arrays, values, strict=True)]
 
 
-def _flagged(windows: WindowMap, arrays: Sequence[Array], how: Fold) -> list[Array]:
+def _flagged(windows: WindowMap, arrays: Sequence[Any], how: Fold) -> list[Array]:
     """A fold whose values know whether they are of any tap, so that arrays can be padded with anything."""
     true = ops.full(arrays[0].shape, True)
 
-    def combine(left: list[Array], right: list[Array]) -> list[Array]:
+    def combine(left: list[Any], right: list[Any]) -> list[Array]:
         (has_left, *mine), (has_right, *others) = left, right
         both = how.combine(mine, others)
         chosen = [
@@ -241,7 +241,7 @@ def _fits(windows: WindowMap, shape: Sequence[int]) -> bool:
 
 
 def blocks(
-    windows: WindowMap, arrays: Sequence[Array], fill: Any, body: Callable[[list[Array], list[Array]], Array]
+    windows: WindowMap, arrays: Sequence[Any], fill: Any, body: Callable[[list[Array], list[Array]], Array]
 ) -> Array:
     """``body(values, places)`` where a block has outputs, else ``fill``.
 
@@ -272,8 +272,8 @@ def blocks(
     return _pad(out, fill, [(*margin, 0) for margin in margins])
 
 
-def _spread(windows: WindowMap, arrays: Sequence[Array], how: Fold) -> list[Array]:
-    def body(values: list[Array], places: list[Array]) -> Array:
+def _spread(windows: WindowMap, arrays: Sequence[Any], how: Fold) -> list[Array]:
+    def body(values: list[Any], places: list[Any]) -> Array:
         return values[0] if not how.starts else how.combine(how.start(values[0].shape), values)[0]
 
     if len(arrays) > 1:
@@ -284,7 +284,7 @@ def _spread(windows: WindowMap, arrays: Sequence[Array], how: Fold) -> list[Arra
 # ---- windows of many taps
 
 
-def _of_many_taps(windows: WindowMap, arrays: Sequence[Array], how: Fold) -> list[Array]:
+def _of_many_taps(windows: WindowMap, arrays: Sequence[Any], how: Fold) -> list[Array]:
     """One dimension after the other, from the last."""
     if not how.neutral:
         return _flagged(windows, arrays, how)
@@ -302,7 +302,7 @@ def _of_many_taps(windows: WindowMap, arrays: Sequence[Array], how: Fold) -> lis
     return how.combine(how.start(found[0].shape), found) if how.starts else found
 
 
-def _of_parts(windows: Sequence[Along], array: Array, reduce: Callable[..., Array]) -> Array:
+def _of_parts(windows: Sequence[Along], array: Any, reduce: Callable[..., Array]) -> Array:
     """Windows that lie side by side are rows of a reshaped array."""
     counts = [along.outputs(n) for along, n in zip(windows, array.shape, strict=True)]
     array = ops.slice(
@@ -312,10 +312,10 @@ def _of_parts(windows: Sequence[Along], array: Array, reduce: Callable[..., Arra
     return reduce(ops.reshape(array, tuple(shape)), tuple(range(1, len(shape), 2)))
 
 
-def _doubled(along: Along, arrays: Sequence[Array], combine: Combine, dim: int) -> list[Array]:
+def _doubled(along: Along, arrays: Sequence[Any], combine: Combine, dim: int) -> list[Array]:
     """Windows along one dimension, of 1, 2, 4, ... taps; those of the binary digits of the window, in order."""
     outputs = along.outputs(arrays[0].shape[dim])
-    found: list[Array] | None = None
+    found: list[Any] | None = None
     current, taps, done = list(arrays), 1, 0
     while True:
         if along.window & taps:

@@ -23,12 +23,12 @@ from weft.core.window_maps import WindowMap
 from weft.operations import arithmetic, general_reduce, mapped, reductions, window_folds, windows
 from weft.operations.elementwise import FLOAT, check_dtype, widened
 from weft.operations.later import ops
+from weft.runtime import Array
 
 __all__ = ["select_and_gather_add_p", "select_and_scatter_add_p", "select_and_scatter_p"]
 
-Array = Any
 Params = dict[str, Any]
-Select = Callable[[Array, Array], Array]  # whether the first of two arrays' elements is kept
+Select = Callable[[Any, Any], Any]  # whether the first of two arrays' elements is kept
 MOST_WRITTEN = 4096  # regions times taps of a scatter by a computation of the user
 
 
@@ -50,7 +50,7 @@ def identity_of(select_prim: Any, operand: Any) -> Any:
 # ---- which element is selected
 
 
-def _selected_taps(where: WindowMap, operand: Array, select: Select, absent: Any) -> Array:
+def _selected_taps(where: WindowMap, operand: Any, select: Select, absent: Any) -> Array:
     """The number of the tap that each window selects; one past the last where it selects none.
 
     Taps that do not exist are elements of the value ``absent``, or left out where that is None.
@@ -73,7 +73,7 @@ def _selected_taps(where: WindowMap, operand: Array, select: Select, absent: Any
     return window_folds.by_regions(where, [operand], body)[0]
 
 
-def _selected_places(where: WindowMap, operand: Array, select: Select, absent: Any) -> Array:
+def _selected_places(where: WindowMap, operand: Any, select: Select, absent: Any) -> Array:
     """The position of the element that each window selects, in row-major order; the size where it selects none."""
     places = ops.reshape(ops.iota(np.int32, operand.size), operand.shape)
     empty = [absent, np.False_, np.int32(operand.size)]
@@ -84,7 +84,7 @@ def _selected_places(where: WindowMap, operand: Array, select: Select, absent: A
 def _in_order(select: Select) -> window_folds.Combine:
     """The selection of (element, value) from pairs that come one after the other."""
 
-    def combine(left: list[Array], right: list[Array]) -> list[Array]:
+    def combine(left: list[Any], right: list[Any]) -> list[Array]:
         keeps = select(left[0], right[0])
         return [ops.select(keeps, a, b) for a, b in zip(left, right, strict=True)]
 
@@ -97,7 +97,7 @@ def _in_any_order(select: Select) -> window_folds.Combine:
     What was selected before a NaN does not count, so that of two parts the second is taken if it has one.
     """
 
-    def combine(left: list[Array], right: list[Array]) -> list[Array]:
+    def combine(left: list[Any], right: list[Any]) -> list[Array]:
         keeps = ops.bitwise_and(select(left[0], right[0]), ops.bitwise_not(right[1]))
         element, value = (ops.select(keeps, left[i], right[i]) for i in (0, 2))
         return [element, ops.bitwise_or(left[1], right[1]), value]
@@ -109,7 +109,7 @@ def _in_any_order(select: Select) -> window_folds.Combine:
 
 
 def _scattered(
-    where: WindowMap, operand: Array, source: Array, init: Any, select: Select, scatter: Select, absent: Any = None
+    where: WindowMap, operand: Any, source: Any, init: Any, select: Select, scatter: Select, absent: Any = None
 ) -> Array:
     """The combination of ``init`` and the sources of all windows that select an element, for every element.
 
@@ -147,7 +147,7 @@ def _scattered(
     return window_folds.by_regions(back, [taps, source], body)[0]
 
 
-def _is_short(where: WindowMap, back: WindowMap, operand: Array, source: Array) -> bool:
+def _is_short(where: WindowMap, back: WindowMap, operand: Any, source: Any) -> bool:
     """Whether regions and taps are few enough to be written out."""
     if window_folds.region_count(where, operand.shape) > window_folds.MOST_REGIONS:
         return False
@@ -157,10 +157,10 @@ def _is_short(where: WindowMap, back: WindowMap, operand: Array, source: Array) 
     return regions <= window_folds.MOST_REGIONS and back.taps <= window_folds.MOST_TAPS
 
 
-def _in_blocks(where: WindowMap, back: WindowMap, taps: Array, source: Array, init: Any, scatter: Select) -> Array:
+def _in_blocks(where: WindowMap, back: WindowMap, taps: Any, source: Any, init: Any, scatter: Select) -> Array:
     """Windows that do not overlap: an element is in one of them at most."""
 
-    def body(values: list[Array], places: list[Array]) -> Array:
+    def body(values: list[Any], places: list[Any]) -> Array:
         chosen, value = values
         number = None
         for place, one in zip(places, [one for one in where.along if not one.is_trivial], strict=True):
@@ -173,7 +173,7 @@ def _in_blocks(where: WindowMap, back: WindowMap, taps: Array, source: Array, in
     return window_folds.blocks(back, [taps, source], init, body)
 
 
-def _by_places(where: WindowMap, operand: Array, source: Array, init: Any, select: Select, absent: Any) -> Array:
+def _by_places(where: WindowMap, operand: Any, source: Any, init: Any, select: Select, absent: Any) -> Array:
     """Large windows: one addition for each window, at the place that it selects."""
     places = _selected_places(where, operand, select, absent)
     flat = ops.broadcast_in_dim(init, (operand.size,), ())
@@ -196,7 +196,7 @@ def _scatter_add_typing(source: Any, operand: Any, *, select_prim: Any, **params
     return runtime.ShapedArray(operand.shape, source.dtype, False)
 
 
-def _scatter_add(source: Array, operand: Array, *, select_prim: Any, **params: Any) -> Array:
+def _scatter_add(source: Any, operand: Any, *, select_prim: Any, **params: Any) -> Array:
     wide = widened(source.dtype)
     widen = source if wide == source.dtype else ops.convert_element_type(source, wide)
     where = windows.window_map(params)
@@ -247,7 +247,7 @@ def _gather_add_typing(tangents: Any, operand: Any, *, select_prim: Any, **param
     return runtime.ShapedArray(shape, tangents.dtype, False)
 
 
-def _gather_add(tangents: Array, operand: Array, *, select_prim: Any, **params: Any) -> Array:
+def _gather_add(tangents: Any, operand: Any, *, select_prim: Any, **params: Any) -> Array:
     """A fold of pairs, which begins with the identity of the extremum and tangent zero."""
     where, identity, zero = windows.window_map(params), identity_of(select_prim, operand), operand.dtype.type(0)
     if where.taps > window_folds.MOST_TAPS:
@@ -299,7 +299,7 @@ def _computed(jaxpr: Any) -> Select:
     closed = jaxpr if isinstance(jaxpr, core.ClosedJaxpr) else core.ClosedJaxpr(jaxpr, [])
     general_reduce.check_elementwise(closed.jaxpr, "select_and_scatter")
 
-    def run(left: Array, right: Array) -> Array:
+    def run(left: Any, right: Any) -> Array:
         shape = left.shape
         (out,) = general_reduce.combined(closed, [left], [right])
         return out if core.get_aval(out).shape == shape else ops.broadcast_in_dim(out, shape, ())
@@ -307,7 +307,7 @@ def _computed(jaxpr: Any) -> Select:
     return run
 
 
-def _scatter(operand: Array, source: Array, init: Array, **params: Any) -> Array:
+def _scatter(operand: Any, source: Any, init: Any, **params: Any) -> Array:
     select, scatter = _computed(params["select_jaxpr"]), _computed(params["scatter_jaxpr"])
     return _scattered(windows.window_map(params), operand, source, init, select, scatter)
 

@@ -32,7 +32,6 @@ __all__ = [
     "reduce_window_sum_p",
 ]
 
-Array = Any
 Params = dict[str, Any]
 Padding = tuple[tuple[int, int], ...]
 SHAPES = ("window_dimensions", "window_strides", "base_dilation", "window_dilation")

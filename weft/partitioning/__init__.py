@@ -11,10 +11,18 @@ import typing
 from weft._base import lazy
 
 if typing.TYPE_CHECKING:
-    from weft.partitioning.programs import Partitioned as Partitioned
-    from weft.partitioning.programs import local_program as local_program
-    from weft.partitioning.programs import partition as partition
-    from weft.partitioning.programs import propagated as propagated
+    from weft.partitioning.programs import (
+        Partitioned as Partitioned,
+    )
+    from weft.partitioning.programs import (
+        local_program as local_program,
+    )
+    from weft.partitioning.programs import (
+        partition as partition,
+    )
+    from weft.partitioning.programs import (
+        propagated as propagated,
+    )
 
 _NAMES = lazy.Names("weft.partitioning", {"partitioning.programs": "Partitioned local_program partition propagated"})
 __getattr__ = _NAMES.find

@@ -8,7 +8,6 @@ replacement is the head of a permutation or, with probabilities, the largest of 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import (
@@ -36,7 +36,7 @@ from weft.random import distributions, keys, sampling
 jit = jit_module.jit
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def _shuffle(key: Any, x: Any, axis: int) -> Any:
     shape = promotion.shape_of(x)
     size = max(1, math.prod(shape))
@@ -47,13 +47,13 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
     return x
 
 
-@functools.partial(jit, static_argnames=("size",))
+@jit(static_argnames=("size",))
 def _shuffled_range(key: Any, size: int) -> Any:
     """``_shuffle`` of the range, whose first round sorts positions alone: outside of programs the range is not seen."""
     return _shuffle(key, creation.arange(size), axis=0)
 
 
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Array:
     """``x`` in random order along ``axis`` (``independent``: each line in its own), or a random order of ``range(x)``.
 
     >>> sorted(permutation(keys.key(0), 4).tolist())
@@ -81,7 +81,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
 
 def choice(
     key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0, mode: str | None = None
-) -> Any:
+) -> Array:
     """Elements of ``a`` along ``axis`` (or of ``range(a)``) drawn evenly or with probabilities ``p``.
 
     ``mode`` is that of ``gumbel``, which draws without replacement when ``p`` is given. ValueError for more draws
@@ -145,7 +145,7 @@ def _by_probability(key: Any, p: Any, count: int, shape: tuple[int, ...], replac
 def categorical(
     key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True, mode: str | None = None, *,
     out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Indices drawn with the probabilities that ``logits`` give along ``axis``.
 
     The trailing part of ``shape`` is that of the logits without ``axis``; without replacement the draws along the

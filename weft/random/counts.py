@@ -8,7 +8,6 @@ transformed uniform value and accepted or drawn again (Hormann 1993), all elemen
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import scan, while_loop
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -34,7 +34,7 @@ def _integer_dtype(name: str, dtype: Any) -> Any:
     return target
 
 
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """How many trials of probability ``p`` it takes to succeed once.
 
     >>> geometric(keys.key(0), 1.0).item()
@@ -48,7 +48,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sha
     return _geometric(typed, p, shape=distributions.joint_shape("geometric", shape, p), dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _geometric(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     (p,) = promotion.promote_dtypes_inexact(p)
     drawn = sampling.uniform(key, shape, promotion.dtype_of(p))
@@ -57,7 +57,7 @@ def _geometric(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return promotion.convert(trials, dtype)
 
 
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Counts of events of which ``lam`` are expected; -1 where ``lam`` is NaN.
 
     >>> poisson(keys.key(0), 0.0).item()
@@ -74,7 +74,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sha
     return _poisson(typed, lam, shape=shape, dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _poisson(key: Any, lam: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     few = wnp.isnan(lam) | (lam < 10)
     limit = dtype.type(dtypes.iinfo(dtype).max)
@@ -139,7 +139,7 @@ def _first_accepted(
     return while_loop.while_loop(proceed, draw, first)[1]
 
 
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
     """How many of ``n`` trials of probability ``p`` succeed, as floats; NaN for negative ``n`` or ``p``.
 
     >>> binomial(keys.key(0), 10.0, 1.0).item()
@@ -151,7 +151,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     return _binomial(typed, n, p, shape=distributions.joint_shape("binomial", shape, n, p), dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC, inline=True)
+@jit(static_argnames=_STATIC, inline=True)
 def _binomial(key: Any, n: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     (p,) = promotion.promote_dtypes_inexact(p)
     n = promotion.broadcast_to(promotion.convert(n, promotion.dtype_of(p)), shape)
@@ -239,7 +239,7 @@ def _binomial_accepted(key: Any, n: Any, q: Any, shape: tuple[int, ...], limit: 
 
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """How ``n`` trials fall into categories of probabilities ``p``, the last axis; ``shape`` has that axis too.
 
     >>> multinomial(keys.key(0), 10.0, np.array([0.0, 1.0])).tolist()

@@ -7,13 +7,13 @@ Each is an inner ``jit`` under JAX's name, and gives JAX's values up to the roun
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from weft import config, dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, elementary, indexing, promotion, reductions, selection
@@ -49,7 +49,7 @@ def shape_around(name: str, shape: Any, own: tuple[int, ...]) -> tuple[int, ...]
     return wanted
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Any:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Array:
     """True with probability ``p``; ``mode`` is ``low`` or, with twice the bits, ``high``.
 
     >>> bernoulli(keys.key(0), 1.0).item()
@@ -67,7 +67,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     return _bernoulli(typed, p, shape=joint_shape("bernoulli", shape, p), mode=mode)
 
 
-@functools.partial(jit, static_argnames=("shape", "mode"))
+@jit(static_argnames=("shape", "mode"))
 def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Any:
     if mode == "high":
         dtype = promotion.dtype_of(p)
@@ -78,7 +78,7 @@ def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Any:
     return lax.lt(*promotion.promote_shapes(drawn, p, name="less"))
 
 
-def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the exponential distribution with mean 1.
 
     >>> exponential(keys.key(0), (3,)).shape
@@ -90,12 +90,12 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     return _exponential(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _exponential(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.neg(lax.log1p(lax.neg(_uniform(key, 0.0, 1.0, shape=shape, dtype=dtype))))
 
 
-def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None) -> Array:
     """Values of the Gumbel distribution; ``mode`` is ``low`` or, with twice the bits, ``high``.
 
     >>> gumbel(keys.key(0), (3,)).shape
@@ -110,7 +110,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     return _gumbel(typed, shape=shape, dtype=dtype, mode=mode)
 
 
-@functools.partial(jit, static_argnames=(*_STATIC, "mode"))
+@jit(static_argnames=(*_STATIC, "mode"))
 def _gumbel(key: Any, *, shape: tuple[int, ...], dtype: Any, mode: str) -> Any:
     info = dtypes.finfo(dtype)
     if mode == "low":
@@ -123,7 +123,7 @@ def _gumbel(key: Any, *, shape: tuple[int, ...], dtype: Any, mode: str) -> Any:
     return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(drawn)))))
 
 
-def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the Laplace distribution.
 
     >>> laplace(keys.key(0), (3,)).shape
@@ -135,14 +135,14 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return _laplace(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _laplace(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = const(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
     drawn = _uniform(key, low, 1.0, shape=shape, dtype=dtype)
     return lax.mul(lax.sign(drawn), lax.log1p(lax.neg(lax.abs(drawn))))
 
 
-def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the logistic distribution.
 
     >>> logistic(keys.key(0), (3,)).shape
@@ -154,13 +154,13 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     return _logistic(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _logistic(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, const(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.sub(lax.log(drawn), lax.log1p(lax.neg(drawn)))
 
 
-def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the Cauchy distribution.
 
     >>> cauchy(keys.key(0), (3,)).shape
@@ -172,13 +172,13 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return _cauchy(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _cauchy(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, const(dtypes.finfo(dtype).eps, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.tan(lax.mul(const(np.pi, dtype), lax.sub(drawn, const(0.5, dtype))))
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """-1 or 1, each with probability one half, as the default integer unless ``dtype`` says otherwise.
 
     >>> abs(rademacher(keys.key(0)).item())
@@ -191,7 +191,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     return _rademacher(typed, shape=axes.canonical_shape(shape), dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _rademacher(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     heads = promotion.convert(bernoulli(key, 0.5, shape), dtype)
     return lax.sub(lax.mul(const(2, dtype), heads), const(1, dtype))
@@ -199,7 +199,7 @@ def _rademacher(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Normal values between ``lower`` and ``upper``.
 
     >>> truncated_normal(keys.key(0), -1.0, 1.0, (3,)).shape
@@ -212,7 +212,7 @@ def truncated_normal(
     return _truncated_normal(typed, lower, upper, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _truncated_normal(key: Any, lower: Any, upper: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     root = const(np.sqrt(2), dtype)
     lower, upper = promotion.convert(lower, dtype), promotion.convert(upper, dtype)
@@ -224,7 +224,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, *, shape: tuple[int, ...
     return selection.clip(result, floor, ceiling)
 
 
-def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Exponentials of normal values with standard deviation ``sigma``.
 
     >>> lognormal(keys.key(0), shape=(3,)).shape
@@ -237,7 +237,7 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None,
     return elementary.exp(arithmetic.multiply(drawn, promotion.convert(sigma, dtype)))
 
 
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the Pareto distribution with exponent ``b``.
 
     >>> pareto(keys.key(0), 2.0, (3,)).shape
@@ -249,14 +249,14 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
     return _pareto(typed, b, shape=joint_shape("pareto", shape, b), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _pareto(key: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     b = promotion.convert(b, dtype)
     drawn = exponential(key, shape, dtype)
     return lax.exp(lax.div(*promotion.promote_shapes(drawn, b)))
 
 
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Values of the Weibull distribution.
 
     >>> weibull_min(keys.key(0), 1.0, 2.0, (3,)).shape
@@ -266,7 +266,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     return _weibull_min(typed, scale, concentration, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _weibull_min(key: Any, scale: Any, concentration: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, 0, 1, shape=shape, dtype=dtype)
     waited = lax.neg(lax.log1p(lax.neg(drawn)))
@@ -274,7 +274,7 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, *, shape: tuple[int, 
     return arithmetic.multiply(power, promotion.convert(scale, dtype))
 
 
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the Rayleigh distribution.
 
     >>> rayleigh(keys.key(0), 2.0, (3,)).shape
@@ -286,14 +286,14 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
     return _rayleigh(typed, scale, shape=joint_shape("rayleigh", shape, scale), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _rayleigh(key: Any, scale: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=dtype)
     scale = promotion.broadcast_to(promotion.convert(scale, dtype), shape)
     return lax.mul(scale, lax.sqrt(lax.mul(lax.log(drawn), const(-2, dtype))))
 
 
-def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Lengths of three-dimensional vectors of standard normal values.
 
     >>> maxwell(keys.key(0), (3,)).shape
@@ -305,7 +305,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return _maxwell(typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _maxwell(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     vectors = sampling.normal(key, (*shape, 3), dtype)
     return lax.sqrt(reductions.sum(lax.mul(vectors, vectors), axis=-1))
@@ -313,7 +313,7 @@ def _maxwell(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Maxwell values of random sign, times ``scale``, plus ``loc``.
 
     As in JAX the shape of ``loc`` and ``scale`` follows ``shape`` (twice if ``shape`` is empty).
@@ -327,7 +327,7 @@ def double_sided_maxwell(
     return _double_sided_maxwell(typed, loc, scale, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _double_sided_maxwell(key: Any, loc: Any, scale: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     own = promotion.broadcast_shapes(promotion.shape_of(loc), promotion.shape_of(scale))
     shape = (shape or own) + own
@@ -338,7 +338,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, *, shape: tuple[int, .
 
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Values whose density rises from ``left`` to ``mode`` and falls to ``right``, both in a straight line.
 
     >>> triangular(keys.key(0), -1.0, 0.0, 1.0, (3,)).shape
@@ -350,7 +350,7 @@ def triangular(
     return _triangular(typed, left, mode, right, shape=joint_shape("triangular", shape, left, mode, right), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC, inline=True)
+@jit(static_argnames=_STATIC, inline=True)
 def _triangular(key: Any, left: Any, mode: Any, right: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     left, mode, right = (promotion.broadcast_to(promotion.convert(x, dtype), shape) for x in (left, mode, right))
     drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=dtype)
@@ -361,7 +361,7 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, *, shape: tuple[int,
     return lax.select(lax.lt(drawn, lax.div(rise, width)), below, above)
 
 
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the inverse Gaussian distribution with ``mean`` and scale 1 (Michael, Schucany and Haas 1976).
 
     >>> wald(keys.key(0), 2.0, (3,)).shape
@@ -373,7 +373,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
     return _wald(typed, mean, shape=joint_shape("wald", shape, mean), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _wald(key: Any, mean: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     normal_key, choice_key = indexing.rows(keys.split(key))
     mean = promotion.broadcast_to(promotion.convert(mean, dtype), shape)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.batching import custom_vmap, vmap
 from weft.batching import map as map_module
@@ -106,12 +107,12 @@ def _drawn_jvp(log_space: bool, primals: Any, tangents: Any) -> Any:
     return out, lax.mul(tangents[1], lax.div(lax.random_gamma_grad(a, value), value))
 
 
-@functools.partial(jit, static_argnames=(*_STATIC, "log_space"))
+@jit(static_argnames=(*_STATIC, "log_space"))
 def _gamma(key: Any, a: Any, *, shape: tuple[int, ...], dtype: Any, log_space: bool = False) -> Any:
     return _drawn(key, promotion.broadcast_to(promotion.convert(a, dtype), shape), log_space)
 
 
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the gamma distribution with shape parameter ``a`` and scale 1; differentiable by ``a``.
 
     >>> gamma(keys.key(0), 2.0, (3,)).shape
@@ -123,7 +124,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shardin
     return _gamma(typed, a, shape=distributions.joint_shape("gamma", shape, a), dtype=dtype)
 
 
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Logarithms of gamma values, finite also for small ``a``, where the values themselves are rounded to 0.
 
     >>> loggamma(keys.key(0), 1e-3, (3,)).shape
@@ -135,7 +136,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shar
     return _gamma(typed, a, shape=distributions.joint_shape("loggamma", shape, a), dtype=dtype, log_space=True)
 
 
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the beta distribution with parameters ``a`` and ``b``.
 
     >>> beta(keys.key(0), 2.0, 3.0, (3,)).shape
@@ -147,7 +148,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
     return _beta(typed, a, b, shape=distributions.joint_shape("beta", shape, a, b), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _beta(key: Any, a: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_a, key_b = indexing.rows(keys.split(key))
     log_a = _gamma(key_a, a, shape=shape, dtype=dtype, log_space=True)
@@ -157,7 +158,7 @@ def _beta(key: Any, a: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> An
     return lax.div(a, lax.add(a, b))
 
 
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Probability vectors along the last axis, with concentrations ``alpha``; ``shape`` is that of the batch.
 
     >>> dirichlet(keys.key(0), np.ones(3), (2,)).shape
@@ -173,7 +174,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out
     return _dirichlet(typed, alpha, shape=(*batch, extents[-1]), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _dirichlet(key: Any, alpha: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     logs = _gamma(key, alpha, shape=shape, dtype=dtype, log_space=True)
     largest = lax.stop_gradient(reductions.max(logs, axis=-1, keepdims=True, initial=-np.inf))
@@ -181,7 +182,7 @@ def _dirichlet(key: Any, alpha: Any, *, shape: tuple[int, ...], dtype: Any) -> A
     return arithmetic.true_divide(weights, reductions.sum(weights, axis=-1, keepdims=True))
 
 
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the chi-square distribution with ``df`` degrees of freedom.
 
     >>> chisquare(keys.key(0), 2.0, (3,)).shape
@@ -193,13 +194,13 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sh
     return _chisquare(typed, df, shape=distributions.joint_shape("chisquare", shape, df), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _chisquare(key: Any, df: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     half = lax.div(promotion.convert(df, dtype), const(2, dtype))
     return lax.mul(lax.exp(_gamma(key, half, shape=shape, dtype=dtype, log_space=True)), const(2, dtype))
 
 
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the F distribution with ``dfnum`` and ``dfden`` degrees of freedom.
 
     >>> f(keys.key(0), 2.0, 3.0, (3,)).shape
@@ -211,7 +212,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
     return _f(typed, dfnum, dfden, shape=distributions.joint_shape("f", shape, dfnum, dfden), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _f(key: Any, dfnum: Any, dfden: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_den, key_num = indexing.rows(keys.split(key))
     parts = []
@@ -221,7 +222,7 @@ def _f(key: Any, dfnum: Any, dfden: Any, *, shape: tuple[int, ...], dtype: Any) 
     return lax.div(*parts)
 
 
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of Student's t distribution with ``df`` degrees of freedom.
 
     >>> t(keys.key(0), 3.0, (3,)).shape
@@ -233,7 +234,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
     return _t(typed, df, shape=distributions.joint_shape("t", shape, df), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _t(key: Any, df: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_normal, key_gamma = indexing.rows(keys.split(key))
     drawn = sampling.normal(key_normal, shape, dtype)
@@ -244,7 +245,7 @@ def _t(key: Any, df: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def generalized_normal(
     key: Any, p: float, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Values with density proportional to ``exp(-abs(x)**p)``.
 
     >>> generalized_normal(keys.key(0), 2.0, (3,)).shape
@@ -256,7 +257,7 @@ def generalized_normal(
     return _generalized_normal(typed, p, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _generalized_normal(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_gamma, key_sign = indexing.rows(keys.split(key))
     power = arithmetic.true_divide(1, p)
@@ -266,7 +267,7 @@ def _generalized_normal(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any)
 
 def ball(
     key: Any, d: int, p: float = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Points drawn evenly from the unit ball of the ``p``-norm in ``d`` dimensions, along a new last axis.
 
     >>> ball(keys.key(0), 3).shape
@@ -279,7 +280,7 @@ def ball(
     return _ball(typed, p, shape=(*shape, size), dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _ball(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     key_point, key_radius = indexing.rows(keys.split(key))
     points = _generalized_normal(key_point, p, shape=shape, dtype=dtype)

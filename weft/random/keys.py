@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.numpy import axes, creation, promotion
 from weft.random import custom_prng, prng, rbg
 
@@ -47,7 +48,7 @@ def is_key(x: Any) -> bool:
     return isinstance(x, runtime.Array | core.Tracer) and prng.is_key_dtype(x.dtype)
 
 
-def wrap(key: Any, impl: Any = None) -> Any:
+def wrap(key: Any, impl: Any = None) -> Array:
     """A typed key from typed ``key``, or raw ``key`` of a generator; TypeError if it is neither."""
     if is_key(key):
         return key
@@ -76,7 +77,7 @@ def _check_words(key: Any, impl: prng.PRNGImpl) -> None:
         )
 
 
-def single(name: str, key: Any) -> Any:
+def single(name: str, key: Any) -> Array:
     """One typed key; ValueError for an array of them."""
     typed = wrap(key)
     if typed.shape:
@@ -118,7 +119,7 @@ def _word_of(seed: int) -> Any:
     return np.asarray(seed, np.int64).astype(dtype)
 
 
-def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """A typed key from an integer seed; equal seeds give equal keys.
 
     ``impl`` names the generator: threefry2x32, rbg or unsafe_rbg, else that of the option ``default_prng_impl``. The
@@ -130,7 +131,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     return _seeded("key", seed, impl if dtype is None else dtype)
 
 
-def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
+def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     """A raw key from an integer seed (with the option ``enable_custom_prng`` a typed one, as ``key``).
 
     Raw keys are the words of a key: ``u32[2]`` of threefry2x32, ``u32[4]`` of rbg and unsafe_rbg. Functions take raw
@@ -147,7 +148,7 @@ def _like(original: Any, derived: Any) -> Any:
     return derived if is_key(original) else prng.random_unwrap_p.bind(derived)
 
 
-def split(key: Any, num: Any = 2) -> Any:
+def split(key: Any, num: Any = 2) -> Array:
     """``num`` new keys (an integer or a shape) from one key, which should not be used again.
 
     >>> split(key(0), 3).shape
@@ -158,7 +159,7 @@ def split(key: Any, num: Any = 2) -> Any:
     return _like(key, prng.random_split_p.bind(typed, shape=shape))
 
 
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key: Any, data: Any) -> Array:
     """A new key from a key and an integer, which is taken modulo 2**32.
 
     >>> fold_in(key(0), 7).shape
@@ -177,7 +178,7 @@ def fold_in(key: Any, data: Any) -> Any:
     return _like(key, prng.random_fold_in_p.bind(typed, promotion.convert(data, np.dtype(np.uint32))))
 
 
-def key_data(keys: Any) -> Any:
+def key_data(keys: Any) -> Array:
     """The words of keys, ``u32[..., 2]`` of threefry2x32; raw keys are handed back.
 
     >>> key_data(key(3)).tolist()
@@ -187,7 +188,7 @@ def key_data(keys: Any) -> Any:
     return prng.random_unwrap_p.bind(typed) if is_key(keys) else creation.asarray(keys)
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """Typed keys from their words.
 
     >>> wrap_key_data(PRNGKey(5)).shape
@@ -218,7 +219,7 @@ def key_dtype(impl_spec: Any = None) -> Any:
     return resolve_impl(impl_spec).key_dtype
 
 
-def clone(key: Any) -> Any:
+def clone(key: Any) -> Array:
     """The same key again, marked as meant to be used twice.
 
     >>> clone(key(0)).shape

@@ -5,13 +5,13 @@ orthogonal(key, 3)  ->  jit[name=_orthogonal]: normal values f32[3,3], their q, 
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, decompositions, einstein, elementary, linalg, promotion, rearrange
@@ -25,7 +25,7 @@ METHODS = ("svd", "eigh", "cholesky")
 
 def orthogonal(
     key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Matrices of n rows and m columns (None: n), uniform among those with orthonormal rows or columns.
 
     The result is [*shape, n, m], real or, for a complex ``dtype``, unitary: rows are orthonormal where n <= m, columns
@@ -44,7 +44,7 @@ def orthogonal(
     return _orthogonal(typed, rows, columns, axes.canonical_shape(shape), target)
 
 
-@functools.partial(jit, static_argnums=(1, 2, 3, 4))
+@jit(static_argnums=(1, 2, 3, 4))
 def _orthogonal(key: Any, n: int, m: int, shape: tuple[int, ...], dtype: Any) -> Any:
     z = sampling.normal(key, (*shape, max(n, m), min(n, m)), dtype)
     q, r = decompositions.qr(z)
@@ -62,7 +62,7 @@ def multivariate_normal(
     method: str = "cholesky",
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Normal values with a ``mean`` ([..., n]) and covariance ``cov`` ([..., n, n]), whose batches are broadcast.
 
     The result is [*shape, n]; ``shape`` is by default that of the batches. ``method`` says by which factors of the
@@ -87,7 +87,7 @@ def multivariate_normal(
     return _multivariate_normal(typed, mean, cov, wanted, target, method)
 
 
-@functools.partial(jit, static_argnums=(3, 4, 5))
+@jit(static_argnums=(3, 4, 5))
 def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, method: str) -> Any:
     of_mean, of_cov = promotion.shape_of(mean), promotion.shape_of(cov)
     for name, extents, least in (("mean", of_mean, 1), ("cov", of_cov, 2)):

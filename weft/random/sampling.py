@@ -6,13 +6,13 @@ remainder is nearly unbiased; normal values are the inverse error function of un
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes, errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, indexing, promotion, selection
@@ -23,7 +23,7 @@ jit = jit_module.jit
 _STATIC = ("shape", "dtype")
 
 
-def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Random bits as unsigned integers, uint32 unless ``dtype`` says otherwise.
 
     >>> bits(keys.key(0)).item()
@@ -40,7 +40,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     return raw_bits(typed, 8 * target.itemsize, axes.canonical_shape(shape))
 
 
-def raw_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
+def raw_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Array:
     """Random unsigned integers of a width."""
     return prng.random_bits_p.bind(key, bit_width=bit_width, shape=checked_shape("random_bits", shape))
 
@@ -62,7 +62,7 @@ def float_dtype(name: str, dtype: Any) -> Any:
 
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Floats drawn evenly from ``minval`` (included) to ``maxval`` (excluded).
 
     >>> uniform(keys.key(0), (2, 2)).shape
@@ -99,7 +99,7 @@ def _to_rank(value: Any, rank: int) -> Any:
     return lax.broadcast_in_dim(value, (1,) * (rank - len(own)) + own, tuple(range(rank - len(own), rank)))
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _uniform(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     minval, maxval = promotion.convert(minval, dtype), promotion.convert(maxval, dtype)
     minval, maxval = _to_rank(minval, len(shape)), _to_rank(maxval, len(shape))
@@ -117,14 +117,14 @@ def _uniform(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtyp
     return lax.max(minval, as_shape(scaled, shape))
 
 
-def as_shape(x: Any, shape: tuple[int, ...]) -> Any:
+def as_shape(x: Any, shape: tuple[int, ...]) -> Array:
     """``x`` reshaped; an equation also for rank 0, as JAX records it."""
     if shape:
         return lax.reshape(x, shape)
     return lax.reshape_p.bind(x, new_sizes=(), dimensions=None, sharding=None)
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Values of the standard normal distribution, float or complex.
 
     >>> normal(keys.key(0), (3,)).shape
@@ -139,7 +139,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return _normal(typed, shape=axes.canonical_shape(shape), dtype=target)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     if not dtypes.issubdtype(dtype, np.complexfloating):
         return _normal_real(key, shape=shape, dtype=dtype)
@@ -152,14 +152,14 @@ def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.mul(lax.add(re, lax.mul(np.asarray(1j).astype(dtype), im)), root)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _normal_real(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = np.nextafter(np.asarray(-1.0).astype(dtype), np.asarray(0.0).astype(dtype), dtype=dtype)
     drawn = _uniform(key, np.asarray(low), np.asarray(1.0).astype(dtype), shape=shape, dtype=dtype)
     return lax.mul(np.asarray(np.sqrt(2)).astype(dtype), functions.erf_inv_drawn(drawn))
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Integers drawn evenly from ``minval`` (included) to ``maxval`` (excluded).
 
     TypeError if ``dtype`` is no integer.
@@ -207,7 +207,7 @@ def _clipped(value: Any, dtype: Any) -> Any:
     return promotion.convert(selection.clip(value, *limits), dtype)
 
 
-@functools.partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def _randint(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
     largest = np.asarray(dtypes.iinfo(dtype).max, dtype)

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft import operations as lax
+from weft._base.array import Array
 from weft.core import kinds
 from weft.core.effects import NamedEffect
 from weft.core.primitive import Primitive
@@ -104,7 +105,7 @@ rng_uniform_p.jvp = rng_uniform_p.transpose = None
 rng_uniform_p.batch = _not_mapped
 
 
-def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
+def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Array:
     """Numbers of ``shape`` drawn evenly from ``a`` (included) to ``b`` (excluded), other ones in each evaluation.
 
     There is no key: each evaluation, also within a compiled program and in each step of a loop, takes the next number

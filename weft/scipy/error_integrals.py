@@ -17,6 +17,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.numpy import promotion
 from weft.scipy import series
@@ -125,7 +126,7 @@ def _wofz_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @series.inline
-def wofz(z: Any) -> Any:
+def wofz(z: Any) -> Array:
     """Faddeeva's function ``exp(-z**2) erfc(-i z)``, complex; real operands are converted.
 
     >>> wofz(0.0).item()
@@ -158,7 +159,7 @@ _erfcx_real.defjvps(lambda t, out, x: t * (2 * x * out - 2 / _ROOT_PI))
 
 
 @series.inline
-def erfcx(x: Any) -> Any:
+def erfcx(x: Any) -> Array:
     """``exp(x**2) * erfc(x)`` without underflow, of real or complex ``x``.
 
     >>> round(erfcx(30.0).item(), 6)
@@ -306,7 +307,7 @@ def _owens_t_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @series.inline
-def owens_t(h: Any, a: Any) -> Any:
+def owens_t(h: Any, a: Any) -> Array:
     """Owen's T: the probability that ``X > h`` and ``0 < Y < a X`` of two standard normal values.
 
     ``h`` and ``a`` are real and broadcast; the result is floating point. ValueError for complex operands.

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.numpy import promotion
 from weft.scipy import chebyshev_tables as tables
@@ -125,7 +126,7 @@ def _expn_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @series.inline
-def expn(n: Any, x: Any) -> Any:
+def expn(n: Any, x: Any) -> Array:
     """The exponential integral of order ``n``: of ``exp(-x t) / t**n`` from 1 to infinity.
 
     ``n`` is a whole number not below 0 and ``x`` not below 0, else the result is NaN; both are broadcast. Only the

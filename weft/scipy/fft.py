@@ -16,6 +16,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.numpy import axes as axes_module
 from weft.numpy import fft, promotion
 
@@ -107,7 +108,7 @@ def _along_all(x: Any, s: Any, axes: Any, norm: str | None, function: Any, name:
     return x
 
 
-def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The discrete cosine transform of type 2 along an axis, cut or padded to length ``n``.
 
     ``y[k] = 2 * sum(x[j] * cos(pi * k * (2j + 1) / (2n)))``; with ``norm="ortho"`` scaled so that the transform is
@@ -121,7 +122,7 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     return _along(x, axis, norm, _forward, "dct", n)
 
 
-def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of ``dct``.
 
     >>> idct(np.float32([4, 0])).tolist()
@@ -131,7 +132,7 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
     return _along(x, axis, norm, _backward, "idct", n)
 
 
-def dctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+def dctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
     """``dct`` along each of ``axes`` (None: all, or the last ``len(s)``), with lengths ``s``.
 
     >>> dctn(np.ones((2, 2), np.float32)).tolist()
@@ -144,7 +145,7 @@ def dctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | Non
     return _along_all(x, s, axes, norm, _forward, "dctn")
 
 
-def idctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+def idctn(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
     """The inverse of ``dctn``.
 
     >>> idctn(np.float32([[16, 0], [0, 0]])).tolist()

@@ -15,6 +15,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
@@ -27,7 +28,7 @@ def _const(value: Any, like: Any) -> Any:
 
 
 @_inline
-def gammainc(a: Any, x: Any) -> Any:
+def gammainc(a: Any, x: Any) -> Array:
     """Regularised lower incomplete gamma function; NaN for negative operands.
 
     >>> round(gammainc(1.0, 1.0).item(), 4)
@@ -37,7 +38,7 @@ def gammainc(a: Any, x: Any) -> Any:
 
 
 @_inline
-def gammaincc(a: Any, x: Any) -> Any:
+def gammaincc(a: Any, x: Any) -> Array:
     """Regularised upper incomplete gamma function, ``1 - gammainc(a, x)`` without cancellation.
 
     >>> round(gammaincc(1.0, 1.0).item(), 4)
@@ -47,7 +48,7 @@ def gammaincc(a: Any, x: Any) -> Any:
 
 
 @_inline
-def betainc(a: Any, b: Any, x: Any) -> Any:
+def betainc(a: Any, b: Any, x: Any) -> Array:
     """Regularised incomplete beta function of ``x`` in 0..1.
 
     >>> betainc(1.0, 1.0, 0.25).item()
@@ -57,7 +58,7 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
 
 
 @_inline
-def i0e(x: Any) -> Any:
+def i0e(x: Any) -> Array:
     """``exp(-abs(x)) * i0(x)``.
 
     >>> i0e(0.0).item()
@@ -67,7 +68,7 @@ def i0e(x: Any) -> Any:
 
 
 @_inline
-def i1e(x: Any) -> Any:
+def i1e(x: Any) -> Array:
     """``exp(-abs(x)) * i1(x)``.
 
     >>> i1e(0.0).item()
@@ -77,7 +78,7 @@ def i1e(x: Any) -> Any:
 
 
 @_inline
-def i0(x: Any) -> Any:
+def i0(x: Any) -> Array:
     """Modified Bessel function of order 0.
 
     >>> round(i0(1.0).item(), 4)
@@ -88,7 +89,7 @@ def i0(x: Any) -> Any:
 
 
 @_inline
-def i1(x: Any) -> Any:
+def i1(x: Any) -> Array:
     """Modified Bessel function of order 1.
 
     >>> round(i1(1.0).item(), 4)
@@ -99,7 +100,7 @@ def i1(x: Any) -> Any:
 
 
 @_inline
-def polygamma(n: Any, x: Any) -> Any:
+def polygamma(n: Any, x: Any) -> Array:
     """Derivative of ``digamma`` of order ``n``, a whole number.
 
     >>> round(polygamma(1, 1.0).item(), 4)
@@ -162,7 +163,7 @@ def jvp(primals: Any, tangents: Any) -> Any:
     return _zeta(*primals), lax.add(lax.mul(_zeta_by_order(s, q), s_dot), lax.mul(slope, q_dot))
 
 
-def zeta(x: Any, q: Any = None) -> Any:
+def zeta(x: Any, q: Any = None) -> Array:
     """Hurwitz zeta function, the sum of ``(q + k)**-x`` over ``k >= 0``; ``q`` is required, as in JAX.
 
     >>> round(zeta(2.0, 1.0).item(), 4)
@@ -235,7 +236,7 @@ def _normal_dtype(name: str, x: Any) -> None:
 
 
 @_inline
-def ndtri(p: Any) -> Any:
+def ndtri(p: Any) -> Array:
     """The inverse of ``ndtr``: where the standard normal distribution reaches ``p``, in float32 or float64.
 
     Wichura's rational functions (AS 241), relative error about 1e-16 in float64.
@@ -284,7 +285,7 @@ _log_ndtr.defjvps(
 )
 
 
-def log_ndtr(x: Any, series_order: int = 3) -> Any:
+def log_ndtr(x: Any, series_order: int = 3) -> Array:
     """Logarithm of ``ndtr``, accurate in both tails, in float32 or float64.
 
     ``series_order`` is checked and otherwise not needed: far out enough terms for full precision are always taken.

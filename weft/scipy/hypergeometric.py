@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.autodiff import derivatives, symbolic_zeros
 from weft.control import while_loop
@@ -122,7 +123,7 @@ _hyp1f1_alone.defjvp(_hyp1f1_rule, symbolic_zeros=True)
 
 
 @series.inline
-def hyp1f1(a: Any, b: Any, x: Any) -> Any:
+def hyp1f1(a: Any, b: Any, x: Any) -> Array:
     """Kummer's confluent hypergeometric function, the sum of ``(a)_k x**k / ((b)_k k!)``.
 
     Operands are real and broadcast; the result is floating point. inf where ``b`` is a pole. Meant for parameters of
@@ -215,7 +216,7 @@ _hyp2f1_alone.defjvp(_hyp2f1_rule, symbolic_zeros=True)
 
 
 @series.inline
-def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
+def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Array:
     """Gauss' hypergeometric function, the sum of ``(a)_k (b)_k x**k / ((c)_k k!)``, continued to all ``x`` below 1.
 
     Operands are real and broadcast; the result is floating point. inf at its pole ``x = 1`` and beyond, unless the

@@ -16,6 +16,7 @@ import numpy as np
 from weft import core, dtypes, errors
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import scan as scan_module
 from weft.numpy import promotion
 
@@ -112,7 +113,7 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
     return values, wnp.where((orders <= degrees)[:, :, None], slopes, 0)
 
 
-def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: Any = None, n_max: int | None = None) -> Any:
+def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: Any = None, n_max: int | None = None) -> Array:
     """Spherical harmonics of degree ``n`` and order ``m`` at polar angle ``theta`` and azimuth ``phi``; complex.
 
     Operands are broadcast. ``n_max``, static, is the largest degree: taken from ``n`` unless given, and then ``n`` must

@@ -13,6 +13,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft._base import unbuilt as _unbuilt
+from weft._base.array import Array
 from weft.numpy import promotion
 
 __getattr__ = _unbuilt.fallback("weft.scipy.ndimage")
@@ -52,7 +53,9 @@ def _nodes(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
     return [(index, 1 - share), (index + 1, share)]
 
 
-def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0) -> Any:
+def map_coordinates(
+    input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0
+) -> Array:
     """The values of ``input`` at ``coordinates``, an array for each of its dimensions, all of one shape.
 
     ``order`` is 0 (nearest) or 1 (linear). Outside, ``mode`` says what is read: "constant" (``cval``), "nearest",

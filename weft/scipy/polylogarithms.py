@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.numpy import promotion
 from weft.scipy import series
@@ -40,7 +41,7 @@ def _as_float(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def bernoulli(n: int) -> Any:
+def bernoulli(n: int) -> Array:
     """The Bernoulli numbers from B[0] to B[n], in the default float dtype; ``n`` is a static integer not below 0.
 
     ValueError for a negative ``n``.
@@ -90,7 +91,7 @@ def _spence_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @series.inline
-def spence(x: Any) -> Any:
+def spence(x: Any) -> Array:
     """Spence's function, the integral of ``log(t) / (1 - t)`` from 1 to ``x``: the dilogarithm of ``1 - x``.
 
     ``x`` is float32 or float64, of any shape; NaN below 0. TypeError for other dtypes.

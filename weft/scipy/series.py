@@ -13,6 +13,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
@@ -72,7 +73,7 @@ def cut(table: Sequence[float], x: Any) -> tuple[float, ...]:
     return tuple(table[: last + 1])
 
 
-def chebyshev(tables: Sequence[tuple[Any, Sequence[float], float, float]], t: Any) -> Any:
+def chebyshev(tables: Sequence[tuple[Any, Sequence[float], float, float]], t: Any) -> Array:
     """The series of the first entry whose condition holds (the last where none does), at ``t``.
 
     Entries are (condition, coefficients, low, high): a series over the interval from low to high. Summed by
@@ -97,7 +98,7 @@ def chebyshev(tables: Sequence[tuple[Any, Sequence[float], float, float]], t: An
     return u * one - two + chosen([row[0] for row in rows])
 
 
-def horner(coefficients: Sequence[float], x: Any) -> Any:
+def horner(coefficients: Sequence[float], x: Any) -> Array:
     """The polynomial with these coefficients, lowest power first."""
     total = wnp.full_like(x, coefficients[-1])
     for value in coefficients[-2::-1]:

@@ -19,22 +19,43 @@ from weft import numpy as wnp
 from weft import operations as lax
 from weft._base import lazy as _lazy
 from weft._base import unbuilt as _unbuilt
+from weft._base.array import Array as Array
 from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy import complex_gamma, gamma_functions
-from weft.scipy.gamma_functions import (  # noqa: F401 - public here
-    betainc,
-    gammainc,
-    gammaincc,
-    i0,
-    i0e,
-    i1,
-    i1e,
-    log_ndtr,
-    ndtri,
-    polygamma,
-    zeta,
+from weft.scipy.gamma_functions import (
+    betainc as betainc,
+)
+from weft.scipy.gamma_functions import (
+    gammainc as gammainc,
+)
+from weft.scipy.gamma_functions import (
+    gammaincc as gammaincc,
+)
+from weft.scipy.gamma_functions import (
+    i0 as i0,
+)
+from weft.scipy.gamma_functions import (
+    i0e as i0e,
+)
+from weft.scipy.gamma_functions import (
+    i1 as i1,
+)
+from weft.scipy.gamma_functions import (
+    i1e as i1e,
+)
+from weft.scipy.gamma_functions import (
+    log_ndtr as log_ndtr,
+)
+from weft.scipy.gamma_functions import (
+    ndtri as ndtri,
+)
+from weft.scipy.gamma_functions import (
+    polygamma as polygamma,
+)
+from weft.scipy.gamma_functions import (
+    zeta as zeta,
 )
 
 _inline = functools.partial(jit_module.jit, inline=True)
@@ -76,7 +97,7 @@ _logit.defjvps(lambda t, out, x: lax.div(t, lax.mul(x, lax.sub(_const(1, x), x))
 
 
 @_inline
-def logit(x: Any) -> Any:
+def logit(x: Any) -> Array:
     """``log(x / (1 - x))``, the inverse of ``expit``.
 
     >>> logit(0.5).item()
@@ -86,7 +107,7 @@ def logit(x: Any) -> Any:
 
 
 @_inline
-def loggamma(x: Any) -> Any:
+def loggamma(x: Any) -> Array:
     """Logarithm of the gamma function; NaN for real ``x`` not above 0. Of complex ``x`` the principal branch.
 
     >>> loggamma(1.0).item()
@@ -100,7 +121,7 @@ def loggamma(x: Any) -> Any:
 
 
 @_jit
-def gammasgn(x: Any) -> Any:
+def gammasgn(x: Any) -> Array:
     """Sign of the gamma function: 1 or -1, NaN at its poles.
 
     >>> gammasgn(-0.5).item()
@@ -121,7 +142,7 @@ poch = gamma_functions.make_poch(gammasgn)
 
 
 @_inline
-def gamma(x: Any) -> Any:
+def gamma(x: Any) -> Array:
     """The gamma function, of real and of complex numbers.
 
     >>> gamma(4.0).item() > 5.99
@@ -134,7 +155,7 @@ def gamma(x: Any) -> Any:
 
 
 @functools.partial(_inline, static_argnames=("exact",))
-def factorial(n: Any, exact: bool = False) -> Any:
+def factorial(n: Any, exact: bool = False) -> Array:
     """``n!`` in floating point, 0 for negative ``n``; only the inexact form.
 
     >>> factorial(0).item()
@@ -175,7 +196,7 @@ def _gamma_ratio(a: Any, b: Any) -> Any:
 
 
 @_inline
-def betaln(a: Any, b: Any) -> Any:
+def betaln(a: Any, b: Any) -> Array:
     """Logarithm of the absolute value of the beta function, accurate for large arguments.
 
     >>> betaln(1.0, 1.0).item()
@@ -189,7 +210,7 @@ def betaln(a: Any, b: Any) -> Any:
 
 
 @_inline
-def beta(a: Any, b: Any) -> Any:
+def beta(a: Any, b: Any) -> Array:
     """The beta function, ``gamma(a) gamma(b) / gamma(a + b)``.
 
     >>> beta(1.0, 1.0).item()
@@ -237,7 +258,7 @@ def _xlog1py_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @_inline
-def xlogy(x: Any, y: Any) -> Any:
+def xlogy(x: Any, y: Any) -> Array:
     """``x * log(y)``, 0 where ``x`` is 0.
 
     >>> xlogy(0.0, 0.0).item()
@@ -247,7 +268,7 @@ def xlogy(x: Any, y: Any) -> Any:
 
 
 @_inline
-def xlog1py(x: Any, y: Any) -> Any:
+def xlog1py(x: Any, y: Any) -> Array:
     """``x * log(1 + y)``, 0 where ``x`` is 0.
 
     >>> xlog1py(0.0, -1.0).item()
@@ -268,7 +289,7 @@ def _xlogx_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @_inline
-def entr(x: Any) -> Any:
+def entr(x: Any) -> Array:
     """``-x * log(x)``: 0 at 0, -inf for negative ``x``.
 
     >>> entr(0.0).item()
@@ -281,7 +302,7 @@ def entr(x: Any) -> Any:
 
 
 @_inline
-def rel_entr(p: Any, q: Any) -> Any:
+def rel_entr(p: Any, q: Any) -> Array:
     """``p * log(p / q)``: 0 where ``p`` is 0 and ``q`` is not negative, inf outside the domain.
 
     >>> rel_entr(1.0, 1.0).item()
@@ -298,7 +319,7 @@ def rel_entr(p: Any, q: Any) -> Any:
 
 
 @_inline
-def kl_div(p: Any, q: Any) -> Any:
+def kl_div(p: Any, q: Any) -> Array:
     """``rel_entr(p, q) - p + q``, the terms of the Kullback-Leibler divergence.
 
     >>> kl_div(1.0, 1.0).item()
@@ -308,7 +329,7 @@ def kl_div(p: Any, q: Any) -> Any:
     return lax.add(lax.sub(rel_entr(p, q), p), q)
 
 
-def multigammaln(a: Any, d: Any) -> Any:
+def multigammaln(a: Any, d: Any) -> Array:
     """Logarithm of the gamma function of dimension ``d``, a static integer.
 
     >>> multigammaln(1.0, 1).item()
@@ -331,7 +352,7 @@ def multigammaln(a: Any, d: Any) -> Any:
 
 
 @_inline
-def ndtr(x: Any) -> Any:
+def ndtr(x: Any) -> Array:
     """The distribution function of the standard normal distribution.
 
     >>> ndtr(0.0).item()
@@ -359,7 +380,7 @@ def _box_cox(x: Any, lmbda: Any, logarithm: Callable[[Any], Any]) -> Any:
 
 
 @_inline
-def boxcox(x: Any, lmbda: Any) -> Any:
+def boxcox(x: Any, lmbda: Any) -> Array:
     """``(x**lmbda - 1) / lmbda``, ``log(x)`` for ``lmbda`` 0.
 
     >>> boxcox(1.0, 2.0).item()
@@ -370,7 +391,7 @@ def boxcox(x: Any, lmbda: Any) -> Any:
 
 
 @_inline
-def boxcox1p(x: Any, lmbda: Any) -> Any:
+def boxcox1p(x: Any, lmbda: Any) -> Array:
     """``((1 + x)**lmbda - 1) / lmbda``, ``log(1 + x)`` for ``lmbda`` 0.
 
     >>> boxcox1p(0.0, 2.0).item()
@@ -381,7 +402,7 @@ def boxcox1p(x: Any, lmbda: Any) -> Any:
 
 
 @functools.partial(_inline, static_argnames=("repetition",))
-def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
+def comb(N: Any, k: Any, *, repetition: bool = False) -> Array:
     """How many ways there are to choose ``k`` of ``N`` things, 0 outside the domain.
 
     >>> round(comb(4, 2).item())
@@ -398,7 +419,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     return wnp.where(valid, lax.exp(logarithm), 0.0)
 
 
-def softmax(x: Any, /, *, axis: Any = None) -> Any:
+def softmax(x: Any, /, *, axis: Any = None) -> Array:
     """``exp(x)`` divided by its sum over ``axis`` (None: all axes).
 
     >>> softmax(0.0).item()
@@ -407,7 +428,7 @@ def softmax(x: Any, /, *, axis: Any = None) -> Any:
     return nn.softmax(x, axis=axis)
 
 
-def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
+def log_softmax(x: Any, /, *, axis: Any = None) -> Array:
     """``log(softmax(x))`` over ``axis`` (None: all axes).
 
     >>> log_softmax(0.0).item()

@@ -10,8 +10,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
-from weft.codegen.vector_math import bessel, exponential, gamma, hyperbolic, normal_values, powers, roots, trigonometric
-from weft.codegen.vector_math import error_functions as errors
+from weft.codegen.vector_math import (
+    bessel,
+    exponential,
+    gamma,
+    hyperbolic,
+    normal_values,
+    powers,
+    roots,
+    trigonometric,
+)
+from weft.codegen.vector_math import (
+    error_functions as errors,
+)
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter

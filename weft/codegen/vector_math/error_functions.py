@@ -24,13 +24,27 @@ from weft.codegen.vector_math.coefficients import (
     EXP_F64,
 )
 from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f32, log_f64, log_lite, scale
-from weft.codegen.vector_math.piecewise_tables import ERF as ERF_PIECES
-from weft.codegen.vector_math.piecewise_tables import ERF_INV as ERF_INV_PIECES
-from weft.codegen.vector_math.piecewise_tables import ERFC as ERFC_PIECES
-from weft.codegen.vector_math.piecewise_tables import ERFCX as ERFCX_PIECES
-from weft.codegen.vector_math.piecewise_tables_f64 import ERF as ERF_PIECES_F64
-from weft.codegen.vector_math.piecewise_tables_f64 import ERF_INV as ERF_INV_PIECES_F64
-from weft.codegen.vector_math.piecewise_tables_f64 import ERFCX as ERFCX_PIECES_F64
+from weft.codegen.vector_math.piecewise_tables import (
+    ERF as ERF_PIECES,
+)
+from weft.codegen.vector_math.piecewise_tables import (
+    ERF_INV as ERF_INV_PIECES,
+)
+from weft.codegen.vector_math.piecewise_tables import (
+    ERFC as ERFC_PIECES,
+)
+from weft.codegen.vector_math.piecewise_tables import (
+    ERFCX as ERFCX_PIECES,
+)
+from weft.codegen.vector_math.piecewise_tables_f64 import (
+    ERF as ERF_PIECES_F64,
+)
+from weft.codegen.vector_math.piecewise_tables_f64 import (
+    ERF_INV as ERF_INV_PIECES_F64,
+)
+from weft.codegen.vector_math.piecewise_tables_f64 import (
+    ERFCX as ERFCX_PIECES_F64,
+)
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter

@@ -9,64 +9,73 @@ from typing import TYPE_CHECKING, Any
 from weft._base import lazy, unbuilt
 
 if TYPE_CHECKING:
-    from weft.core.avals import get_aval, typeof
+    from weft.core.avals import get_aval as get_aval, typeof as typeof
     from weft.core.axis_names import NamedAxis as NamedAxisEffect
-    from weft.core.check import check_jaxpr
-    from weft.core.effects import Effect, Effects, no_effects
-    from weft.core.eval import eval_jaxpr, jaxpr_as_fun
+    from weft.core.check import check_jaxpr as check_jaxpr
+    from weft.core.effects import Effect as Effect, Effects as Effects, no_effects
+    from weft.core.eval import eval_jaxpr as eval_jaxpr, jaxpr_as_fun as jaxpr_as_fun
     from weft.core.jaxpr import (
         Atom,
-        ClosedJaxpr,
-        DebugInfo,
-        DropVar,
-        Jaxpr,
-        JaxprEqn,
-        Literal,
-        Var,
-        jaxprs_in_params,
-        subjaxprs,
+        ClosedJaxpr as ClosedJaxpr,
+        DebugInfo as DebugInfo,
+        DropVar as DropVar,
+        Jaxpr as Jaxpr,
+        JaxprEqn as JaxprEqn,
+        Literal as Literal,
+        Var as Var,
+        jaxprs_in_params as jaxprs_in_params,
+        subjaxprs as subjaxprs,
     )
-    from weft.core.primitive import Primitive
-    from weft.core.trace import eval_context
-    from weft.core.tracer import Tracer, concrete_or_error, is_concrete
-    from weft.errors import InconclusiveDimensionOperation, JaxprTypeError
-    from weft.extend.core.building import gensym, new_jaxpr_eqn
-    from weft.extend.core.calls import CallPrimitive, call, call_impl, call_p, closed_call_p
+    from weft.core.primitive import Primitive as Primitive
+    from weft.core.trace import eval_context as eval_context
+    from weft.core.tracer import Tracer as Tracer, concrete_or_error as concrete_or_error, is_concrete as is_concrete
+    from weft.errors import (
+        InconclusiveDimensionOperation as InconclusiveDimensionOperation,
+        JaxprTypeError as JaxprTypeError,
+    )
+    from weft.extend.core.building import gensym as gensym, new_jaxpr_eqn as new_jaxpr_eqn
+    from weft.extend.core.calls import (
+        CallPrimitive as CallPrimitive,
+        call as call,
+        call_impl as call_impl,
+        call_p,
+        closed_call_p,
+    )
     from weft.extend.core.tracing import (
-        OpaqueTraceState,
-        Trace,
-        TraceTag,
-        axis_frame,
-        find_top_trace,
-        get_axis_env,
-        get_opaque_trace_state,
-        nonempty_axis_env_DO_NOT_USE,
-        set_current_trace,
-        take_current_trace,
-        trace_state_clean,
-        unsafe_am_i_under_a_jit_DO_NOT_USE,
-        unsafe_am_i_under_a_vmap_DO_NOT_USE,
-        unsafe_get_axis_names_DO_NOT_USE,
+        OpaqueTraceState as OpaqueTraceState,
+        Trace as Trace,
+        TraceTag as TraceTag,
+        axis_frame as axis_frame,
+        find_top_trace as find_top_trace,
+        get_axis_env as get_axis_env,
+        get_opaque_trace_state as get_opaque_trace_state,
+        nonempty_axis_env_DO_NOT_USE as nonempty_axis_env_DO_NOT_USE,
+        set_current_trace as set_current_trace,
+        take_current_trace as take_current_trace,
+        trace_state_clean as trace_state_clean,
+        unsafe_am_i_under_a_jit_DO_NOT_USE as unsafe_am_i_under_a_jit_DO_NOT_USE,
+        unsafe_am_i_under_a_vmap_DO_NOT_USE as unsafe_am_i_under_a_vmap_DO_NOT_USE,
+        unsafe_get_axis_names_DO_NOT_USE as unsafe_get_axis_names_DO_NOT_USE,
     )
     from weft.extend.core.types import (
-        AbstractToken,
-        AbstractValue,
+        AbstractToken as AbstractToken,
+        AbstractValue as AbstractValue,
         ParamDict,
-        ShapedArray,
-        Token,
+        ShapedArray as ShapedArray,
+        Token as Token,
         Value,
         abstract_token,
         aval_mapping_handlers,
-        is_constant_dim,
-        is_constant_shape,
-        mapped_aval,
-        max_dim,
-        min_dim,
-        primal_dtype_to_tangent_dtype,
-        raise_to_shaped,
-        shaped_abstractify,
-        unmapped_aval,
-        valid_jaxtype,
+        is_constant_dim as is_constant_dim,
+        is_constant_shape as is_constant_shape,
+        mapped_aval as mapped_aval,
+        max_dim as max_dim,
+        min_dim as min_dim,
+        primal_dtype_to_tangent_dtype as primal_dtype_to_tangent_dtype,
+        raise_to_shaped as raise_to_shaped,
+        shaped_abstractify as shaped_abstractify,
+        unmapped_aval as unmapped_aval,
+        valid_jaxtype as valid_jaxtype,
     )
 
 _NAMES = lazy.Names(

@@ -17,8 +17,8 @@ from weft.operations.later import ops
 from weft.operations.linalg import matrices, small
 from weft.operations.linalg.matrices import matrix_primitive, nans
 from weft.operations.linalg.triangular import triangular_solve
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 
 

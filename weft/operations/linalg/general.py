@@ -22,8 +22,8 @@ from weft.operations.linalg import matrices
 from weft.operations.linalg.lu import solved
 from weft.operations.linalg.matrices import adjoint, complex_dtype, matrix_primitive, nans, product
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 Shape = tuple[int, ...]
 
@@ -83,7 +83,7 @@ eig_p = matrix_primitive(
 )
 
 
-def _vectors_jvp(w: Array, v: Array, da: Array) -> tuple[Array, Array]:
+def _vectors_jvp(w: Any, v: Any, da: Any) -> tuple[Array, Array]:
     """(dw, dv) of eigenvectors of length 1 whose largest component is real.
 
     With p = v^-1 da v and f = 1 / (w_j - w_i): u = v (f p); then a multiple of each eigenvector is added to its column
@@ -99,7 +99,7 @@ def _vectors_jvp(w: Array, v: Array, da: Array) -> tuple[Array, Array]:
     chosen = ops.eq(counted, ops.broadcast_in_dim(largest, shape_of(v), [*range(rank - 2), rank - 1]))
     mask = matrices.cast(chosen, v)
 
-    def summed(x: Array) -> Array:
+    def summed(x: Any) -> Array:
         return ops.reduce_sum(x, (rank - 2,))
 
     length = ops.neg(ops.real(summed(ops.mul(ops.conj(v), u))))

@@ -21,8 +21,8 @@ from weft.operations.linalg import matrices, small
 from weft.operations.linalg.matrices import INT32, matrix_primitive
 from weft.operations.linalg.triangular import triangular_solve
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 
 
@@ -124,7 +124,7 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
 # ---- solving
 
 
-def solve_factored(factors: Array, permutation: Array, b: Array, trans: int = 0) -> Array:
+def solve_factored(factors: Any, permutation: Any, b: Any, trans: int = 0) -> Array:
     """x with a x = b, [..., m, k], for the factors of a; with ``trans`` 1 or 2 of its (conjugated) transpose."""
     if trans == 0:
         x = matrices.take_rows(b, permutation)
@@ -141,7 +141,7 @@ def solve_factored(factors: Array, permutation: Array, b: Array, trans: int = 0)
     return matrices.take_rows(x, back)
 
 
-def solved(a: Array, b: Array) -> Array:
+def solved(a: Any, b: Any) -> Array:
     """x with a x = b, [..., m, k]."""
     factors, _, permutation = lu_p.bind(a)
     return solve_factored(factors, permutation, b)

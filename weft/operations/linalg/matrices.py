@@ -22,8 +22,8 @@ from weft.operations.gather import gather
 from weft.operations.later import ops
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode, Precision
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 Params = dict[str, Any]
 
@@ -168,21 +168,21 @@ def is_complex(x: Any) -> bool:
     return core.get_aval(x).dtype.kind == "c"
 
 
-def transposed(x: Array) -> Array:
+def transposed(x: Any) -> Array:
     rank = len(shape_of(x))
     return ops.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def conjugated(x: Array) -> Array:
+def conjugated(x: Any) -> Array:
     return ops.conj(x) if is_complex(x) else x
 
 
-def adjoint(x: Array) -> Array:
+def adjoint(x: Any) -> Array:
     """The conjugated transpose."""
     return conjugated(transposed(x))
 
 
-def symmetrized(x: Array) -> Array:
+def symmetrized(x: Any) -> Array:
     """``(x + x') / 2``. ValueError if x is not a square matrix."""
     shape = shape_of(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
@@ -190,7 +190,7 @@ def symmetrized(x: Array) -> Array:
     return ops.div(ops.add(x, adjoint(x)), constant(x, 2))
 
 
-def product(a: Array, b: Array) -> Array:
+def product(a: Any, b: Any) -> Array:
     """The product of matrices of the same batch."""
     batch = tuple(range(len(shape_of(a)) - 2))
     rank = len(batch)
@@ -203,7 +203,7 @@ def _mask(shape: Sequence[int], k: int, upper: bool) -> Array:
     return ops.ge(rows, ops.broadcasted_iota(INT32, shape, 1))
 
 
-def _masked(x: Array, k: int, upper: bool) -> Array:
+def _masked(x: Any, k: int, upper: bool) -> Array:
     extents = shape_of(x)
     mask = _mask(extents[-2:], k, upper)
     if len(extents) > 2:
@@ -212,12 +212,12 @@ def _masked(x: Array, k: int, upper: bool) -> Array:
     return ops.select(mask, zeros, x) if upper else ops.select(mask, x, zeros)
 
 
-def lower(x: Array, k: int = 0) -> Array:
+def lower(x: Any, k: int = 0) -> Array:
     """The lower triangle, up to diagonal k; zeros above."""
     return _masked(x, k, False)
 
 
-def upper(x: Array, k: int = 0) -> Array:
+def upper(x: Any, k: int = 0) -> Array:
     """The upper triangle, from diagonal k on; zeros below."""
     return _masked(x, k, True)
 
@@ -230,13 +230,13 @@ def identity(dtype: Any, rows: int, columns: int | None = None, batch: Sequence[
     return ops.broadcast(made, tuple(batch)) if batch else made
 
 
-def identity_like(x: Array) -> Array:
+def identity_like(x: Any) -> Array:
     """The identity of the last dimension of x, for every element of its batch."""
     extents = shape_of(x)
     return identity(core.get_aval(x).dtype, extents[-1], batch=extents[:-2])
 
 
-def diagonal(x: Array) -> Array:
+def diagonal(x: Any) -> Array:
     """The diagonals of the matrices: every (columns + 1)-th element."""
     *batch, rows, columns = shape_of(x)
     least, first = min(rows, columns), [0] * len(batch)
@@ -244,33 +244,33 @@ def diagonal(x: Array) -> Array:
     return ops.slice(flat, [*first, 0], [*batch, least * columns], [*[1] * len(batch), columns + 1])
 
 
-def column(x: Array) -> Array:
+def column(x: Any) -> Array:
     """f32[..., n] as f32[..., n, 1]."""
     return ops.expand_dims(x, (len(shape_of(x)),))
 
 
-def row(x: Array) -> Array:
+def row(x: Any) -> Array:
     """f32[..., n] as f32[..., 1, n]."""
     return ops.expand_dims(x, (len(shape_of(x)) - 1,))
 
 
-def cast(x: Array, like: Array) -> Array:
+def cast(x: Any, like: Any) -> Array:
     """x in the dtype of another array."""
     return ops.convert_element_type(x, core.get_aval(like).dtype)
 
 
-def real_part(x: Array) -> Array:
+def real_part(x: Any) -> Array:
     return ops.real(x) if is_complex(x) else x
 
 
-def part(x: Array, rows: slice, columns: slice) -> Array:
+def part(x: Any, rows: slice, columns: slice) -> Array:
     """A block of every matrix."""
     *batch, m, n = shape_of(x)
     (top, bottom, _), (left, right, _) = rows.indices(m), columns.indices(n)
     return ops.slice(x, [0] * len(batch) + [top, left], [*batch, max(bottom, top), max(right, left)])
 
 
-def take_rows(x: Array, positions: Array) -> Array:
+def take_rows(x: Any, positions: Any) -> Array:
     """The rows at positions, int32[..., m], of every matrix."""
     extents = shape_of(x)
     if 0 in extents:
@@ -282,7 +282,7 @@ def take_rows(x: Array, positions: Array) -> Array:
     return gather(x, column(positions), numbers, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def take_columns(x: Array, positions: Array) -> Array:
+def take_columns(x: Any, positions: Any) -> Array:
     """The columns at positions, int32[..., n], of every matrix."""
     return transposed(take_rows(transposed(x), positions))
 

@@ -22,8 +22,8 @@ from weft.operations.linalg import matrices
 from weft.operations.linalg.matrices import INT32, matrix_primitive
 from weft.operations.linalg.triangular import triangular_solve
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 Shape = tuple[int, ...]
 
@@ -59,7 +59,7 @@ qr_p = matrix_primitive(
 )  # fmt: skip
 
 
-def _thin_jvp(q: Array, r: Array, da: Array) -> tuple[Array, Array]:
+def _thin_jvp(q: Any, r: Any, da: Any) -> tuple[Array, Array]:
     """(dq, dr) of m x n matrices with m >= n, from w = q' da r^-1: dq = q (skew - w) + da r^-1, dr = (w - skew) r."""
     scaled = triangular_solve(r, da)
     w = matrices.product(matrices.adjoint(q), scaled)
@@ -73,7 +73,7 @@ def _thin_jvp(q: Array, r: Array, da: Array) -> tuple[Array, Array]:
     return dq, matrices.product(ops.sub(w, skew), r)
 
 
-def _wide_jvp(q: Array, r: Array, a: Array, da: Array) -> tuple[Array, Array]:
+def _wide_jvp(q: Any, r: Any, a: Any, da: Any) -> tuple[Array, Array]:
     """With fewer rows than columns: the leading square part determines q; r's other columns are q' times those of a."""
     m = shape_of(q)[-1]
     front, back = (slice(None), slice(m)), (slice(None), slice(m, None))
@@ -85,7 +85,7 @@ def _wide_jvp(q: Array, r: Array, a: Array, da: Array) -> tuple[Array, Array]:
     return dq, ops.concatenate([dr, moved], len(shape_of(dr)) - 1)
 
 
-def _completed_jvp(q: Array, dq: Array, n: int) -> Array:
+def _completed_jvp(q: Any, dq: Any, n: int) -> Array:
     """The tangent of the whole of q from that of its first n columns."""
     thin, rest = matrices.part(q, slice(None), slice(n)), matrices.part(q, slice(None), slice(n, None))
     top, bottom = matrices.part(thin, slice(n), slice(None)), matrices.part(thin, slice(n, None), slice(None))

@@ -17,8 +17,8 @@ from weft.operations.later import ops
 from weft.operations.linalg import matrices
 from weft.operations.linalg.matrices import adjoint, matrix_primitive, nans, product, real_dtype
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 Shape = tuple[int, ...]
 
@@ -80,7 +80,7 @@ svd_p = matrix_primitive(
 )
 
 
-def _inverted(x: Array, zeros: Array) -> Array:
+def _inverted(x: Any, zeros: Any) -> Array:
     """1 / x, and 0 where ``zeros`` is 1."""
     return ops.sub(ops.div(ops.full_like(x, 1), ops.add(x, zeros)), zeros)
 
@@ -117,7 +117,7 @@ def _svd_jvp(
     return [s, u, vt], [ds, du, adjoint(dv)]
 
 
-def _spread(x: Array, like: Array) -> Array:
+def _spread(x: Any, like: Any) -> Array:
     """Vectors on the diagonals of matrices, in the dtype of ``like``."""
     return ops.mul(matrices.cast(matrices.column(x), like), matrices.identity_like(like))
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from weft import core
 from weft.operations.later import ops
+from weft.runtime import Array
 
-Array = Any
 Rows = list[list[Any]]
 
 MOST_ROWS = 8  # largest matrix that is unrolled
@@ -45,7 +45,7 @@ def unrolled(
 # ---- elements
 
 
-def _elements(x: Array) -> tuple[Rows, tuple[int, ...]]:
+def _elements(x: Any) -> tuple[Rows, tuple[int, ...]]:
     """(the elements of the matrices, each a vector along the batch, the extents of the batch)."""
     *batch, m, n = core.get_aval(x).shape
     count = math.prod(batch)
@@ -70,15 +70,15 @@ def _vectors(elements: Sequence[Any], batch: tuple[int, ...]) -> Array:
     return ops.reshape(made, (*batch, len(elements)))
 
 
-def _is_complex(x: Array) -> bool:
+def _is_complex(x: Any) -> bool:
     return core.get_aval(x).dtype.kind == "c"
 
 
-def _conj(x: Array) -> Array:
+def _conj(x: Any) -> Array:
     return ops.conj(x) if _is_complex(x) else x
 
 
-def _minus(x: Array, y: Array, z: Array) -> Array:
+def _minus(x: Any, y: Any, z: Any) -> Array:
     """x - y z."""
     return ops.sub(x, ops.mul(y, z))
 
@@ -86,7 +86,7 @@ def _minus(x: Array, y: Array, z: Array) -> Array:
 # ---- factorizations
 
 
-def cholesky(a: Array) -> Array:
+def cholesky(a: Any) -> Array:
     """Column by column, from the lower triangle; NaN everywhere where a pivot is not positive."""
     rows, batch = _elements(a)
     n, zero = len(rows), ops.full_like(rows[0][0], 0)
@@ -112,12 +112,12 @@ def cholesky(a: Array) -> Array:
     return _matrix([[ops.select(bad, nan, x) for x in row] for row in made], batch)
 
 
-def _size(x: Array) -> Array:
+def _size(x: Any) -> Array:
     """The size by which LAPACK compares pivots: the sum of the parts' absolute values."""
     return ops.add(ops.abs(ops.real(x)), ops.abs(ops.imag(x))) if _is_complex(x) else ops.abs(x)
 
 
-def lu(a: Array) -> list[Array]:
+def lu(a: Any) -> list[Array]:
     """Row by row with partial pivoting: of several largest entries the first is the pivot."""
     rows, batch = _elements(a)
     m, n = len(rows), len(rows[0])
@@ -155,7 +155,7 @@ def _operated(rows: Rows, transpose_a: bool, conjugate_a: bool, left_side: bool)
 
 
 def triangular_solve(
-    a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
+    a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
 ) -> Array:
     """By substitution; every element of the right-hand side is a vector along the batch."""
     if math.prod(core.get_aval(b).shape[-2:]) > MOST_TOGETHER:  # in a separate kernel, which has few operands
@@ -196,7 +196,7 @@ def _rotate(rows: Rows, vectors: Rows, p: int, q: int) -> None:
     cosine = ops.div(one, ops.sqrt(ops.add(ops.mul(tangent, tangent), one)))
     sine, moved = ops.mul(tangent, cosine), ops.mul(tangent, entry)
 
-    def turned(x: Array, y: Array) -> tuple[Array, Array]:
+    def turned(x: Any, y: Any) -> tuple[Array, Array]:
         return _minus(ops.mul(cosine, x), sine, y), ops.add(ops.mul(sine, x), ops.mul(cosine, y))
 
     rows[p][p], rows[q][q] = ops.sub(rows[p][p], moved), ops.add(rows[q][q], moved)
@@ -208,7 +208,7 @@ def _rotate(rows: Rows, vectors: Rows, p: int, q: int) -> None:
         vectors[r][p], vectors[r][q] = turned(vectors[r][p], vectors[r][q])
 
 
-def eigh(a: Array, *, lower: bool, **_: Any) -> list[Array]:
+def eigh(a: Any, *, lower: bool, **_: Any) -> list[Array]:
     """[v, w] by Jacobi's rotations, w ascending; NaN if an element that is read is not finite."""
     given, batch = _elements(a)
     n = len(given)

@@ -19,8 +19,8 @@ from weft.operations.later import ops
 from weft.operations.linalg import matrices, small
 from weft.operations.linalg.matrices import matrix_primitive, nans, real_dtype
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 Shape = tuple[int, ...]
 

@@ -20,8 +20,8 @@ from weft.operations.later import ops
 from weft.operations.linalg import matrices, small
 from weft.operations.linalg.matrices import matrix_primitive
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 
 
@@ -94,7 +94,7 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
         m, n = shape_of(b)[-2:]
         first = m > n if params["left_side"] else m < n
 
-        def solved(rhs: Array) -> Array:
+        def solved(rhs: Any) -> Array:
             return triangular_solve_p.bind(a, rhs, **params)
 
         if params["left_side"]:
@@ -184,7 +184,7 @@ def _product_typing(a: Any, c: Any, *, alpha: float, beta: float) -> Any:
     return runtime.ShapedArray(c.shape, c.dtype, a.weak_type and c.weak_type)
 
 
-def _product_expand(a: Array, c: Array, *, alpha: float, beta: float) -> Array:
+def _product_expand(a: Any, c: Any, *, alpha: float, beta: float) -> Array:
     made = ops.mul(matrices.product(a, matrices.transposed(a)), matrices.constant(a, alpha))
     return ops.add(made, ops.mul(c, matrices.constant(c, beta)))
 

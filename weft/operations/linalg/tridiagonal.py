@@ -17,8 +17,8 @@ from weft.operations.later import ops
 from weft.operations.linalg import matrices
 from weft.operations.linalg.matrices import matrix_primitive, nans
 from weft.operations.shape import shape_of
+from weft.runtime import Array
 
-Array = Any
 ArrayLike = Any
 Shape = tuple[int, ...]
 
@@ -87,19 +87,19 @@ tridiagonal_solve_p = matrix_primitive(
 )  # fmt: skip
 
 
-def _shifted(x: Array, by: int) -> Array:
+def _shifted(x: Any, by: int) -> Array:
     """x[..., i + by], zeros outside."""
     rank = len(shape_of(x))
     pads = [(0, 0, 0)] * (rank - 1) + [(-by, by, 0)]
     return ops.pad(x, matrices.constant(x, 0), pads)
 
 
-def _rows_shifted(x: Array, by: int) -> Array:
+def _rows_shifted(x: Any, by: int) -> Array:
     rank = len(shape_of(x))
     return ops.pad(x, matrices.constant(x, 0), [*[(0, 0, 0)] * (rank - 2), (-by, by, 0), (0, 0, 0)])
 
 
-def _times(dl: Array, d: Array, du: Array, x: Array) -> Array:
+def _times(dl: Any, d: Any, du: Any, x: Any) -> Array:
     """The matrix of three diagonals times x."""
     made = ops.mul(matrices.column(d), x)
     made = ops.add(made, ops.mul(matrices.column(dl), _rows_shifted(x, -1)))

@@ -12,13 +12,25 @@ import numpy as np
 
 import weft.numpy as jnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import branches, while_loop
 from weft.dispatch import jit as jit_module
 from weft.numpy import polar_factors, promotion, solving, vectorized
-from weft.operations.linalg import cholesky as cholesky_module
-from weft.operations.linalg import general, matrices, singular, symmetric
-from weft.operations.linalg import lu as lu_module
-from weft.operations.linalg import qr as qr_module
+from weft.operations.linalg import (
+    cholesky as cholesky_module,
+)
+from weft.operations.linalg import (
+    general,
+    matrices,
+    singular,
+    symmetric,
+)
+from weft.operations.linalg import (
+    lu as lu_module,
+)
+from weft.operations.linalg import (
+    qr as qr_module,
+)
 from weft.scipy.linalg.systems import of_vectors, solve_broadcast
 
 jit = jit_module.jit
@@ -32,14 +44,14 @@ def _inexact(a: Any) -> Any:
 # -- cholesky ---------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("lower",))
+@jit(static_argnames=("lower",))
 def _cholesky(a: Any, lower: bool) -> Any:
     a = _inexact(a)
     factor = cholesky_module.cholesky(a if lower else matrices.adjoint(a), symmetrize_input=False)
     return factor if lower else matrices.adjoint(factor)
 
 
-def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The upper triangular u with u' u = a, or with ``lower`` the lower triangular l with l l' = a ([..., n, n]).
 
     Only that triangle of a is read. A matrix that is not positive definite gives NaN.
@@ -60,7 +72,7 @@ def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_fin
     return cholesky(a, lower=lower), lower
 
 
-@functools.partial(jit, static_argnames=("lower",))
+@jit(static_argnames=("lower",))
 def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
     c, b = promotion.promote_dtypes_inexact(c, b)
     is_vector = of_vectors("cho_solve", c, b)
@@ -68,7 +80,7 @@ def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
     return solve_broadcast(c, b, is_vector, lower=lower, transpose_a=lower, conjugate_a=lower)
 
 
-def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Array:
     """x with a x = b ([n] or [..., n, k]) for the ``cho_factor`` of a ([..., n, n]).
 
     >>> cho_solve(cho_factor(jnp.array([[4.0, 0.0], [0.0, 2.0]])), jnp.array([4.0, 2.0])).round(3).tolist()
@@ -81,7 +93,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 # -- lu ---------------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("overwrite_a", "check_finite"))
+@jit(static_argnames=("overwrite_a", "check_finite"))
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """(lu, pivots) of a ([..., m, n]): both factors in one array, and the row that each row is exchanged with.
 
@@ -92,10 +104,10 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
     return factors, pivots
 
 
-@functools.partial(jit, static_argnames=("trans", "overwrite_b", "check_finite"))
+@jit(static_argnames=("trans", "overwrite_b", "check_finite"))
 def lu_solve(
     lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
-) -> Any:
+) -> Array:
     """x with a x = b ([n] or [..., n, k]) for the ``lu_factor`` of a ([..., n, n]).
 
     ``trans`` 1 solves with the transpose, 2 with the conjugated one; ValueError for another.
@@ -117,7 +129,7 @@ def lu_solve(
     return vectorized.vectorize(solved, signature=signature)(factors, order, b)
 
 
-@functools.partial(jit, static_argnames=("permute_l", "overwrite_a", "check_finite"))
+@jit(static_argnames=("permute_l", "overwrite_a", "check_finite"))
 def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, ...]:
     """(p, l, u) with p l u = a ([..., m, n]): a permutation, unit lower and upper triangular; or (p l, u).
 
@@ -140,7 +152,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
 # -- qr ---------------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("mode", "pivoting"))
+@jit(static_argnames=("mode", "pivoting"))
 def _qr(a: Any, mode: str, pivoting: bool) -> tuple[Any, ...]:
     if mode not in ("full", "r", "economic"):
         raise ValueError(f"Unsupported QR decomposition mode '{mode}'")
@@ -215,7 +227,7 @@ def qr_multiply(
 # -- singular values, determinant, inverse ----------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("full_matrices", "compute_uv"))
+@jit(static_argnames=("full_matrices", "compute_uv"))
 def _svd(a: Any, *, full_matrices: bool, compute_uv: bool) -> Any:
     return singular.svd(_inexact(a), full_matrices=full_matrices, compute_uv=compute_uv)
 
@@ -238,7 +250,7 @@ def svd(
     return _svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
 
 
-def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The determinants of a ([..., n, n]).
 
     >>> det(jnp.array([[1.0, 2.0], [3.0, 4.0]])).item()
@@ -247,7 +259,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     return solving.det(a)
 
 
-def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The inverses of a ([..., n, n]).
 
     >>> inv(jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
@@ -259,7 +271,7 @@ def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 # -- eigenvalues ------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("lower", "eigvals_only"))
+@jit(static_argnames=("lower", "eigvals_only"))
 def _eigh(a: Any, lower: bool, eigvals_only: bool) -> Any:
     v, w = symmetric.eigh(_inexact(a), lower=lower)
     return w if eigvals_only else (w, v)
@@ -290,7 +302,7 @@ def eigh(
     return _eigh(a, lower, eigvals_only)
 
 
-@functools.partial(jit, static_argnames=("eigvals_only", "select", "select_range"))
+@jit(static_argnames=("eigvals_only", "select", "select_range"))
 def eigh_tridiagonal(
     d: Any,
     e: Any,
@@ -333,7 +345,7 @@ def eigh_tridiagonal(
     return w if eigvals_only else (w, v)
 
 
-@functools.partial(jit, static_argnames=("output",))
+@jit(static_argnames=("output",))
 def _schur(a: Any, output: str) -> list[Any]:
     a = _inexact(a)
     if output == "complex":
@@ -386,7 +398,7 @@ def _complex_form(t: Any, z: Any) -> tuple[Any, Any]:
     return while_loop.fori_loop(1, n, step, (t, z)) if n > 1 else (t, z)
 
 
-@functools.partial(jit, static_argnames=("check_finite",))
+@jit(static_argnames=("check_finite",))
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
     """The complex Schur form (t, z), t upper triangular, of a real one (T, Z), both [..., n, n].
 
@@ -408,7 +420,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
     return mapped(T.astype(complex_), Z.astype(complex_))
 
 
-@functools.partial(jit, static_argnames=("calc_q", "check_finite", "overwrite_a"))
+@jit(static_argnames=("calc_q", "check_finite", "overwrite_a"))
 def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """h, or (h, q) with ``calc_q``: q h q' = a ([..., n, n]), h with nothing below its second diagonal, q orthonormal.
 
@@ -454,7 +466,7 @@ def _polar(a: Any, side: str, method: str, eps: float | None, max_iterations: in
     return unitary, matrices.product(u * s, matrices.adjoint(u))
 
 
-@functools.partial(jit, static_argnames=("side", "method", "eps", "max_iterations"))
+@jit(static_argnames=("side", "method", "eps", "max_iterations"))
 def polar(
     a: Any, side: str = "right", *, method: str = "qdwh", eps: float | None = None, max_iterations: int | None = None
 ) -> tuple[Any, Any]:

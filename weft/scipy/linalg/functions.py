@@ -12,6 +12,7 @@ import numpy as np
 import weft.numpy as jnp
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import derivatives
 from weft.control import branches, scan, while_loop
 from weft.dispatch import jit as jit_module
@@ -75,8 +76,8 @@ def _full_precision(name: str, x: Any) -> None:
         raise TypeError(f"{name}.dtype={promotion.dtype_of(x)} is not supported: convert it to float32 first")
 
 
-@functools.partial(jit, static_argnames=("upper_triangular", "max_squarings"))
-def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
+@jit(static_argnames=("upper_triangular", "max_squarings"))
+def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The exponential of A ([..., n, n]), by a Pade approximant of A / 2**s, squared s times.
 
     NaN where s would be larger than ``max_squarings``. ``upper_triangular`` says that A is. ValueError for a matrix
@@ -92,7 +93,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     return vectorized.vectorize(mapped, signature="(n,n)->(n,n)")(A)
 
 
-@functools.partial(jit, static_argnames=("method", "compute_expm"))
+@jit(static_argnames=("method", "compute_expm"))
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
     """(exp(A), its derivative along E), or the derivative alone, for A and E ([..., n, n]).
 
@@ -147,7 +148,7 @@ def _sqrtm_jitted(A: Any) -> Any:
     return vectorized.vectorize(_sqrtm, signature="(n,n)->(n,n)")(A.astype(matrices.complex_dtype(A.dtype)))
 
 
-def sqrtm(A: Any, blocksize: int = 1) -> Any:
+def sqrtm(A: Any, blocksize: int = 1) -> Array:
     """The principal square root of A ([..., n, n]), complex, by its Schur form.
 
     NotImplementedError for a ``blocksize`` other than 1, ValueError for a matrix that is not square.
@@ -184,7 +185,7 @@ def _parlett(f: Any, t: Any) -> tuple[Any, Any]:
     return while_loop.fori_loop(1, n, step, f), least
 
 
-@functools.partial(jit, static_argnames=("func", "disp"))
+@jit(static_argnames=("func", "disp"))
 def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
     """func(A) for a square A ([n, n]), where ``func`` takes a vector of complex numbers, by A's Schur form.
 

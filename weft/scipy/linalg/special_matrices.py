@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import weft.numpy as jnp
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, vectorized
 
@@ -31,7 +31,7 @@ def _float_dtype() -> np.dtype:
 
 
 @jit
-def block_diag(*arrs: Any) -> Any:
+def block_diag(*arrs: Any) -> Array:
     """The matrices (or vectors, as rows) one after the other along the diagonal of a matrix; zeros elsewhere.
 
     ValueError for more than two dimensions.
@@ -65,7 +65,7 @@ def _toeplitz(c: Any, r: Any) -> Any:
     return elements[(m - 1 - np.arange(m))[:, None] + np.arange(n)[None, :]]
 
 
-def toeplitz(c: Any, r: Any = None) -> Any:
+def toeplitz(c: Any, r: Any = None) -> Array:
     """The matrix with first column c ([..., m]) and first row r ([..., n], None: the conjugate of c), constant along
     diagonals; r[0] is not used.
 
@@ -87,7 +87,7 @@ def _hankel(c: Any, r: Any) -> Any:
     return elements[np.arange(m)[:, None] + np.arange(n)[None, :]]
 
 
-def hankel(c: Any, r: Any = None) -> Any:
+def hankel(c: Any, r: Any = None) -> Array:
     """The matrix with first column c ([..., m]) and last row r ([..., n], None: zeros), constant along antidiagonals.
 
     r[0] is not used. ValueError for scalars.
@@ -111,7 +111,7 @@ def _circulant(c: Any) -> Any:
     return c[(places[:, None] - places[None, :]) % max(len(places), 1)]
 
 
-def circulant(c: Any) -> Any:
+def circulant(c: Any) -> Array:
     """The matrix with first column c ([..., n]), every further column turned down by one.
 
     >>> circulant(jnp.array([1, 2, 3])).tolist()
@@ -121,7 +121,7 @@ def circulant(c: Any) -> Any:
     return vectorized.vectorize(_circulant, signature="(n)->(n,n)")(c)
 
 
-def leslie(f: Any, s: Any) -> Any:
+def leslie(f: Any, s: Any) -> Array:
     """The Leslie matrix of fecundities f ([..., n], n > 1) and survivals s ([..., n-1]): first row and subdiagonal.
 
     ValueError for lengths that do not fit.
@@ -141,7 +141,7 @@ def leslie(f: Any, s: Any) -> Any:
     return vectorized.vectorize(lambda f, s: jnp.diag(s, k=-1).at[0].set(f), signature="(n),(m)->(n,n)")(f, s)
 
 
-def companion(a: Any) -> Any:
+def companion(a: Any) -> Array:
     """The companion matrix of the polynomial with coefficients a ([..., n], n > 1): first row -a[1:] / a[0].
 
     ValueError for fewer coefficients.
@@ -161,7 +161,7 @@ def companion(a: Any) -> Any:
     return vectorized.vectorize(made, signature="(n)->(m,m)")(a)
 
 
-def fiedler(a: Any) -> Any:
+def fiedler(a: Any) -> Array:
     """The absolute differences of all pairs of elements of a ([..., n]).
 
     >>> fiedler(jnp.array([1, 4])).tolist()
@@ -189,7 +189,7 @@ def _fiedler_places(n: int) -> tuple[np.ndarray, np.ndarray]:
     return places, ones
 
 
-def fiedler_companion(a: Any) -> Any:
+def fiedler_companion(a: Any) -> Array:
     """The companion matrix of five diagonals of the polynomial with coefficients a ([..., n], n > 0).
 
     >>> fiedler_companion(jnp.array([1.0, -3.0, 2.0])).tolist()
@@ -212,8 +212,8 @@ def fiedler_companion(a: Any) -> Any:
     return vectorized.vectorize(made, signature="(n)->(m,m)")(a)
 
 
-@functools.partial(jit, static_argnames=("n", "mode"))
-def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
+@jit(static_argnames=("n", "mode"))
+def convolution_matrix(a: Any, n: int, mode: str = "full") -> Array:
     """The matrix whose product with a vector of ``n`` elements is its convolution with a ([..., m]) in a ``mode``.
 
     ``mode`` is "full", "valid" or "same"; ValueError for another, for n < 1 and for an empty a.
@@ -244,8 +244,8 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 # -- from a size ------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jit, static_argnames=("n",))
-def hilbert(n: int) -> Any:
+@jit(static_argnames=("n",))
+def hilbert(n: int) -> Array:
     """The n x n matrix with elements 1 / (i + j + 1).
 
     >>> hilbert(2).tolist()
@@ -255,8 +255,8 @@ def hilbert(n: int) -> Any:
     return 1 / (places[:, None] + places[None, :] + 1)
 
 
-@functools.partial(jit, static_argnames=("n",))
-def invhilbert(n: int) -> Any:
+@jit(static_argnames=("n",))
+def invhilbert(n: int) -> Array:
     """The inverse of ``hilbert(n)``, of whole numbers, in floating point.
 
     >>> invhilbert(2).tolist()
@@ -285,8 +285,8 @@ def _binomials(n: int, signed: bool) -> np.ndarray:
     return np.array(rows, object).reshape(n, n)
 
 
-@functools.partial(jit, static_argnames=("n", "kind"))
-def pascal(n: int, kind: str | None = None) -> Any:
+@jit(static_argnames=("n", "kind"))
+def pascal(n: int, kind: str | None = None) -> Array:
     """The n x n Pascal matrix in float32: "symmetric" (None), with elements comb(i + j, i), "lower" or "upper".
 
     ValueError for another ``kind``.
@@ -299,8 +299,8 @@ def pascal(n: int, kind: str | None = None) -> Any:
     return jnp.asarray(made.astype(np.float64).astype(np.float32))
 
 
-@functools.partial(jit, static_argnames=("n", "kind"))
-def invpascal(n: int, kind: str | None = None) -> Any:
+@jit(static_argnames=("n", "kind"))
+def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of ``pascal(n, kind)``, of whole numbers, in floating point.
 
     >>> invpascal(2).tolist()
@@ -311,7 +311,7 @@ def invpascal(n: int, kind: str | None = None) -> Any:
     return jnp.asarray(made.astype(np.float64), _float_dtype())
 
 
-@functools.partial(jit, static_argnames=("n", "full"))
+@jit(static_argnames=("n", "full"))
 def helmert(n: int, full: bool = False) -> Any:
     """Helmert's matrix: n - 1 orthonormal rows of n elements, each with sum 0; with ``full`` a constant row before.
 
@@ -330,8 +330,8 @@ def helmert(n: int, full: bool = False) -> Any:
     return made
 
 
-@functools.partial(jit, static_argnames=("n", "dtype"))
-def hadamard(n: int, dtype: Any = int) -> Any:
+@jit(static_argnames=("n", "dtype"))
+def hadamard(n: int, dtype: Any = int) -> Array:
     """Sylvester's n x n matrix of 1 and -1 with orthogonal rows; n is a power of 2, ValueError for another.
 
     >>> hadamard(2).tolist()
@@ -344,8 +344,8 @@ def hadamard(n: int, dtype: Any = int) -> Any:
     return (1 - 2 * odd).astype(dtype)
 
 
-@functools.partial(jit, static_argnames=("n", "scale", "dtype"))
-def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
+@jit(static_argnames=("n", "scale", "dtype"))
+def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Array:
     """The n x n matrix of the discrete Fourier transform, complex; divided by n or its root for ``scale`` "n", "sqrtn".
 
     ValueError for another scale and for a dtype that is not complex.

@@ -10,6 +10,7 @@ import numpy as np
 import weft.numpy as jnp
 from weft import errors
 from weft import operations as lax
+from weft._base.array import Array
 from weft.autodiff import implicit
 from weft.batching.vmap import vmap
 from weft.control import branches, while_loop
@@ -38,7 +39,7 @@ def of_vectors(name: str, a: Any, b: Any) -> bool:
     return old
 
 
-def solve_broadcast(a: Any, b: Any, is_vector: bool, **options: Any) -> Any:
+def solve_broadcast(a: Any, b: Any, is_vector: bool, **options: Any) -> Array:
     """``triangular_solve`` on the left of a and b whose batches are broadcast."""
     signature = "(n,n),(n)->(n)" if is_vector else "(n,n),(n,k)->(n,k)"
     return vectorized.vectorize(functools.partial(triangular_solve, left_side=True, **options), signature=signature)(
@@ -46,7 +47,7 @@ def solve_broadcast(a: Any, b: Any, is_vector: bool, **options: Any) -> Any:
     )
 
 
-@functools.partial(jit, static_argnames=("trans", "lower", "unit_diagonal"))
+@jit(static_argnames=("trans", "lower", "unit_diagonal"))
 def _solve_triangular(a: Any, b: Any, trans: int | str, lower: bool, unit_diagonal: bool) -> Any:
     if trans not in TRANSPOSED:
         raise ValueError(f"Invalid 'trans' value {trans}")
@@ -67,7 +68,7 @@ def solve_triangular(
     overwrite_b: bool = False,
     debug: Any = None,
     check_finite: bool = True,
-) -> Any:
+) -> Array:
     """x with a x = b for triangular a ([..., n, n]) and b ([n] or [..., n, k]); the other triangle is not read.
 
     ``trans`` 1 or "T" solves with the transpose, 2 or "C" with the conjugated one. ``overwrite_b``, ``debug`` and
@@ -79,7 +80,7 @@ def solve_triangular(
     return _solve_triangular(a, b, trans, lower, unit_diagonal)
 
 
-@functools.partial(jit, static_argnames=("assume_a", "lower"))
+@jit(static_argnames=("assume_a", "lower"))
 def _solve(a: Any, b: Any, assume_a: str, lower: bool) -> Any:
     if assume_a != "pos":
         return solving.solve(a, b)
@@ -125,7 +126,7 @@ def solve(
     debug: bool = False,
     check_finite: bool = True,
     assume_a: str = "gen",
-) -> Any:
+) -> Array:
     """x with a x = b, a ([..., m, m]) and b ([m] or [..., m, k]).
 
     ``assume_a``: "gen", "sym" and "her" are solved by LU factors, "pos" (positive definite) by Cholesky factors; then
@@ -178,8 +179,8 @@ def _sylvester(a: Any, b: Any, c: Any, *, method: str, tol: float) -> Any:
     return branches.cond(singular, lambda x: jnp.full_like(x, np.nan), lambda x: x, x)
 
 
-@functools.partial(jit, static_argnames=("method",))
-def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
+@jit(static_argnames=("method",))
+def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Array:
     """x with A x + x B = C: A [..., m, m], B [..., n, n], C [..., m, n], real or complex.
 
     ``method`` is "schur", by Schur forms, or "eigen", by eigenvectors. NaN where an eigenvalue of A plus one of B is

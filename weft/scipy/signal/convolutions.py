@@ -15,6 +15,7 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base.array import Array
 from weft.control import scan as scan_module
 from weft.numpy import axes as axes_module
 from weft.numpy import fft, promotion
@@ -93,7 +94,7 @@ def _convolved(name: str, in1: Any, in2: Any, mode: str, method: str) -> Any:
     return _part(full, first, second, mode, over)
 
 
-def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
+def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The convolution of two arrays of one rank, in floating point.
 
     ``mode`` is "full"; "same", the middle of it in the shape of ``in1``; or "valid", where one array lies inside the
@@ -107,7 +108,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", preci
     return _convolved("convolve", in1, in2, mode, method)
 
 
-def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
+def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The correlation of two arrays of one rank: the convolution with the second turned round and conjugated.
 
     Modes, methods and errors are those of ``convolve``.
@@ -130,7 +131,7 @@ def _two_dimensions(name: str, in1: Any, in2: Any, boundary: str, fillvalue: Any
 
 def convolve2d(
     in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0, precision: Any = None
-) -> Any:
+) -> Array:
     """The convolution of two matrices, zeros around them; NotImplementedError for other boundaries.
 
     >>> convolve2d(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32)).tolist()
@@ -142,7 +143,7 @@ def convolve2d(
 
 def correlate2d(
     in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0, precision: Any = None
-) -> Any:
+) -> Array:
     """The correlation of two matrices, zeros around them; NotImplementedError for other boundaries.
 
     >>> correlate2d(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32), "valid").tolist()
@@ -169,7 +170,7 @@ def _fast_length(least: int) -> int:
     return best
 
 
-def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
+def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Array:
     """The convolution of two arrays along ``axes`` (None: all) by Fourier transforms; elsewhere they are broadcast.
 
     ValueError for different ranks and other modes.

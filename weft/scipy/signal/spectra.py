@@ -18,6 +18,7 @@ from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
 from weft._base import lazy
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.numpy import axes, fft, promotion
 
@@ -45,7 +46,7 @@ def _linear_residual(x: Any) -> Any:
     return centred - wnp.sum(centred * place, axis=-1, keepdims=True) * place
 
 
-def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
+def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Array:
     """``data`` without its line of least squares along ``axis``, or with "constant" without its mean.
 
     ``bp`` are static places where a new line begins. Floating point. ValueError for another ``type`` and for places
@@ -171,7 +172,8 @@ def stft(
     (x,) = promotion.promote_dtypes_inexact(wnp.asarray(x))
     place = axes.canonical_axis(axis, len(promotion.shape_of(x)))
     if 0 in promotion.shape_of(x):
-        return (wnp.zeros(promotion.shape_of(x)),) * 3
+        nothing = wnp.zeros(promotion.shape_of(x))
+        return nothing, nothing, nothing
     rows = wnp.moveaxis(x, place, -1)
     plan = _plan("stft", window, nperseg, noverlap, nfft, promotion.shape_of(rows)[-1], 256)
     one_sided = return_onesided and not dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating)
@@ -258,7 +260,8 @@ def csd(
     promotion.check_arraylike("csd", x, *(() if same else (y,)))
     operands = promotion.promote_dtypes_inexact(*map(wnp.asarray, (x,) if same else (x, y)))
     if any(0 in promotion.shape_of(a) for a in operands):
-        return (wnp.zeros(promotion.shape_of(operands[0])),) * 2
+        nothing = wnp.zeros(promotion.shape_of(operands[0]))
+        return nothing, nothing
     place = axes.canonical_axis(axis, len(promotion.shape_of(operands[0])))
     rows = [wnp.moveaxis(a, place, -1) for a in operands]
     count = max(promotion.shape_of(a)[-1] for a in rows)

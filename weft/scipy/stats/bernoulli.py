@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy.stats.location_scale import counted, inline, quantile, where_supported
 
@@ -16,7 +17,7 @@ def _valid(p: Any) -> Any:
 
 
 @inline
-def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def logpmf(k: Any, p: Any, loc: Any = 0) -> Array:
     """Logarithm of the probability of ``k``.
 
     >>> round(logpmf(1.0, 0.25).item(), 4)
@@ -28,7 +29,7 @@ def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
 
 
 @inline
-def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def pmf(k: Any, p: Any, loc: Any = 0) -> Array:
     """The probability of ``k``.
 
     >>> round(pmf(1.0, 0.25).item(), 4)
@@ -38,7 +39,7 @@ def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
 
 
 @inline
-def cdf(k: Any, p: Any) -> Any:
+def cdf(k: Any, p: Any) -> Array:
     """The probability of at most ``k``.
 
     >>> cdf(0.5, 0.25).item()
@@ -50,7 +51,7 @@ def cdf(k: Any, p: Any) -> Any:
 
 
 @inline
-def ppf(q: Any, p: Any) -> Any:
+def ppf(q: Any, p: Any) -> Array:
     """0 or 1, the least value whose ``cdf`` is at least ``q``; NaN for ``q`` outside 0..1.
 
     >>> ppf(0.9, 0.25).item()

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.scipy import special
 from weft.scipy.stats.location_scale import counted, inline, is_whole, log_choose, where_supported
 
 
 @inline
-def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
+def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Array:
     """Logarithm of the probability of ``k``.
 
     >>> round(logpmf(1.0, 4.0, 2.0, 3.0).item(), 4)
@@ -26,7 +27,7 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
 
 
 @inline
-def pmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
+def pmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Array:
     """The probability of ``k``.
 
     >>> round(pmf(1.0, 4.0, 2.0, 3.0).item(), 4)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy.stats.location_scale import inline, quantile, standardized
 
@@ -23,7 +24,7 @@ def _cotangent(q: Any) -> Any:
 
 
 @inline
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(0.5).item(), 4)
@@ -37,7 +38,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(0.5).item(), 4)
@@ -47,7 +48,7 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(0.5).item(), 4)
@@ -58,7 +59,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of at most ``x``.
 
     >>> round(logcdf(0.5).item(), 4)
@@ -70,7 +71,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of more than ``x``.
 
     >>> round(sf(0.5).item(), 4)
@@ -80,7 +81,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of more than ``x``.
 
     >>> round(logsf(0.5).item(), 4)
@@ -90,7 +91,7 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The value that the probability ``q`` is not to exceed, the inverse of ``cdf``; NaN for ``q`` outside 0..1.
 
     >>> round(ppf(0.25).item(), 4)
@@ -101,7 +102,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The value that is exceeded with probability ``q``, the inverse of ``sf``; NaN for ``q`` outside 0..1.
 
     >>> round(isf(0.25).item(), 4)

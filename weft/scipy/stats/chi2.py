@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.scipy.stats import gamma
 from weft.scipy.stats.location_scale import inline
 
 
 @inline
-def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(0.5, 3.0).item(), 4)
@@ -23,7 +24,7 @@ def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(0.5, 3.0).item(), 4)
@@ -33,7 +34,7 @@ def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(0.5, 3.0).item(), 4)
@@ -43,7 +44,7 @@ def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of at most ``x``.
 
     >>> round(logcdf(0.5, 3.0).item(), 4)
@@ -53,7 +54,7 @@ def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of more than ``x``.
 
     >>> round(sf(0.5, 3.0).item(), 4)
@@ -63,7 +64,7 @@ def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of more than ``x``.
 
     >>> round(logsf(0.5, 3.0).item(), 4)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
 from weft.scipy.stats.location_scale import inline
 
 
 @inline
-def logpdf(x: Any, alpha: Any) -> Any:
+def logpdf(x: Any, alpha: Any) -> Array:
     """Logarithm of the density at shares ``x``, along its first axis; -inf where they do not add up to 1.
 
     ``alpha`` has one dimension; ``x`` has as many entries, or one fewer, the last being what is left of 1. ValueError
@@ -46,7 +47,7 @@ def logpdf(x: Any, alpha: Any) -> Any:
 
 
 @inline
-def pdf(x: Any, alpha: Any) -> Any:
+def pdf(x: Any, alpha: Any) -> Array:
     """The density at shares ``x``, along its first axis.
 
     >>> pdf(np.float32([0.25, 0.75]), np.float32([2, 1])).item()

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.scipy import special
 from weft.scipy.stats.location_scale import inline, standardized, where_supported
 
 
 @inline
-def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(0.5, 2.0).item(), 4)
@@ -30,7 +31,7 @@ def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def pdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(0.5, 2.0).item(), 4)
@@ -40,7 +41,7 @@ def pdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def cdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(0.5, 2.0).item(), 4)
@@ -51,7 +52,7 @@ def cdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logcdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of at most ``x``.
 
     >>> round(logcdf(0.5, 2.0).item(), 4)
@@ -61,7 +62,7 @@ def logcdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def sf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of more than ``x``.
 
     >>> round(sf(0.5, 2.0).item(), 4)
@@ -72,7 +73,7 @@ def sf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logsf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of more than ``x``.
 
     >>> round(logsf(0.5, 2.0).item(), 4)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
 from weft.scipy.stats.location_scale import inline
 
 
 @inline
-def logpdf(x: Any, beta: Any) -> Any:
+def logpdf(x: Any, beta: Any) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(0.5, 2.0).item(), 4)
@@ -22,7 +23,7 @@ def logpdf(x: Any, beta: Any) -> Any:
 
 
 @inline
-def pdf(x: Any, beta: Any) -> Any:
+def pdf(x: Any, beta: Any) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(0.5, 2.0).item(), 4)
@@ -32,7 +33,7 @@ def pdf(x: Any, beta: Any) -> Any:
 
 
 @inline
-def cdf(x: Any, beta: Any) -> Any:
+def cdf(x: Any, beta: Any) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(0.5, 2.0).item(), 4)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.scipy import special
 from weft.scipy.stats.location_scale import counted, inline, is_whole, where_supported
 
 
 @inline
-def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def logpmf(k: Any, p: Any, loc: Any = 0) -> Array:
     """Logarithm of the probability of ``k``.
 
     >>> round(logpmf(2.0, 0.25).item(), 4)
@@ -25,7 +26,7 @@ def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
 
 
 @inline
-def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def pmf(k: Any, p: Any, loc: Any = 0) -> Array:
     """The probability of ``k``.
 
     >>> round(pmf(2.0, 0.25).item(), 4)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.scipy.stats.location_scale import inline, standardized
 
 
 @inline
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(0.5).item(), 4)
@@ -23,7 +24,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(0.5).item(), 4)
@@ -33,7 +34,7 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(0.5).item(), 4)

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import nn
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy import special
@@ -33,28 +34,28 @@ def counted(name: str, k: Any, *shapes_loc: Any) -> tuple[Any, ...]:
     return k - loc, *shapes
 
 
-def is_whole(k: Any) -> Any:
+def is_whole(k: Any) -> Array:
     """Where a number is an integer."""
     return wnp.equal(k, wnp.floor(k))
 
 
-def where_supported(inside: Any, value: Any, outside: Any, x: Any) -> Any:
+def where_supported(inside: Any, value: Any, outside: Any, x: Any) -> Array:
     """``value`` inside, ``outside`` elsewhere, NaN where ``x`` is."""
     return wnp.where(inside, value, wnp.where(wnp.isnan(x), np.nan, outside))
 
 
-def log1mexp_of_exp(z: Any) -> Any:
+def log1mexp_of_exp(z: Any) -> Array:
     """``log(1 - exp(-exp(z)))``: about z far below 0, where the exponential of z is small."""
     power = wnp.exp(z)
     low = z < -20
     return wnp.where(low, z - power / 2, nn.log1mexp(wnp.where(low, 1, power)))
 
 
-def quantile(q: Any, value: Any) -> Any:
+def quantile(q: Any, value: Any) -> Array:
     """``value`` where q is a probability, else NaN."""
     return wnp.where((q >= 0) & (q <= 1), value, np.nan)
 
 
-def log_choose(n: Any, k: Any) -> Any:
+def log_choose(n: Any, k: Any) -> Array:
     """Logarithm of the number of ways to choose k of n, accurate for large n."""
     return -special.betaln(1 + n - k, 1 + k) - wnp.log1p(n)

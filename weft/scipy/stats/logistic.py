@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
 from weft.scipy.stats.location_scale import inline, standardized
 
 
 @inline
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(0.5).item(), 4)
@@ -23,7 +24,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(0.5).item(), 4)
@@ -33,7 +34,7 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(0.5).item(), 4)
@@ -44,7 +45,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of more than ``x``.
 
     >>> round(sf(0.5).item(), 4)
@@ -55,7 +56,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The value that the probability ``q`` is not to exceed, the inverse of ``cdf``; NaN for ``q`` outside 0..1.
 
     >>> round(ppf(0.25).item(), 4)
@@ -66,7 +67,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The value that is exceeded with probability ``q``, the inverse of ``sf``; NaN for ``q`` outside 0..1.
 
     >>> round(isf(0.25).item(), 4)

@@ -8,13 +8,14 @@ import numpy as np
 
 from weft import dtypes
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
 from weft.scipy.stats.location_scale import inline
 
 
 @inline
-def logpmf(x: Any, n: Any, p: Any) -> Any:
+def logpmf(x: Any, n: Any, p: Any) -> Array:
     """Logarithm of the probability of the counts ``x``, along the last axis; -inf where they do not add up to ``n``.
 
     ``p`` are the probabilities of the classes, along its last axis.
@@ -35,7 +36,7 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
 
 
 @inline
-def pmf(x: Any, n: Any, p: Any) -> Any:
+def pmf(x: Any, n: Any, p: Any) -> Array:
     """The probability of the counts ``x``.
 
     >>> round(pmf(np.int32([1, 2]), 3, np.float32([0.5, 0.5])).item(), 4)

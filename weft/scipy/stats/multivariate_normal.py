@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy.linalg import solve_triangular
 
 
-def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
+def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Array:
     """Logarithm of the density at ``x``, along the last axis; NaN for a covariance that is not positive definite.
 
     ``x`` and ``mean`` are ``[..., n]``, ``cov`` is ``[..., n, n]``, or a number: a multiple of the identity; a mean of
@@ -54,7 +55,7 @@ def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
     return -wnp.sum(wnp.square(whitened), axis=-1) / 2 - count / 2 * np.log(2 * np.pi) - logs
 
 
-def pdf(x: Any, mean: Any, cov: Any) -> Any:
+def pdf(x: Any, mean: Any, cov: Any) -> Array:
     """The density at ``x``, as ``logpdf``.
 
     >>> round(pdf(np.zeros(2, np.float32), np.zeros(2, np.float32), np.eye(2, dtype=np.float32)).item(), 4)

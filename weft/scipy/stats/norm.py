@@ -13,6 +13,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.array import Array
 from weft.numpy import arithmetic, promotion
 from weft.scipy import special
 
@@ -22,7 +23,7 @@ def _standardized(name: str, x: Any, loc: Any, scale: Any) -> Any:
     return arithmetic.true_divide(arithmetic.subtract(x, loc), scale)
 
 
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(0.0).item(), 4)
@@ -35,7 +36,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return arithmetic.true_divide(arithmetic.add(normalizer, quadratic), -2)
 
 
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(0.0).item(), 4)
@@ -44,7 +45,7 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return lax.exp(logpdf(x, loc, scale))
 
 
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> cdf(0.0).item()
@@ -53,7 +54,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return special.ndtr(_standardized("cdf", x, loc, scale))
 
 
-def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of at most ``x``, accurate far below the mean.
 
     >>> round(logcdf(-20.0).item(), 1)
@@ -62,7 +63,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return special.log_ndtr(_standardized("logcdf", x, loc, scale))
 
 
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of more than ``x``.
 
     >>> sf(0.0).item()
@@ -71,7 +72,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return cdf(arithmetic.negative(x), arithmetic.negative(loc), scale)
 
 
-def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of more than ``x``, accurate far above the mean.
 
     >>> round(logsf(20.0).item(), 1)
@@ -80,7 +81,7 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return logcdf(arithmetic.negative(x), arithmetic.negative(loc), scale)
 
 
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The value that the probability ``q`` is not to exceed, as the default float: the inverse of ``cdf``.
 
     >>> ppf(0.5).item()
@@ -91,7 +92,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return promotion.convert(value, dtypes.canonicalize_dtype(np.float64))
 
 
-def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The value that is exceeded with probability ``q``: the inverse of ``sf``.
 
     >>> round(isf(1e-9).item(), 2)

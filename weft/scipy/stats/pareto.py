@@ -11,12 +11,13 @@ import numpy as np
 
 from weft import nn
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy.stats.location_scale import inline, quantile, standardized, where_supported
 
 
 @inline
-def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(2.0, 3.0).item(), 4)
@@ -28,7 +29,7 @@ def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def pdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(2.0, 3.0).item(), 4)
@@ -38,7 +39,7 @@ def pdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(2.0, 3.0).item(), 4)
@@ -48,7 +49,7 @@ def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of at most ``x``.
 
     >>> round(logcdf(2.0, 3.0).item(), 4)
@@ -60,7 +61,7 @@ def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of more than ``x``.
 
     >>> round(sf(2.0, 3.0).item(), 4)
@@ -70,7 +71,7 @@ def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of more than ``x``.
 
     >>> round(logsf(2.0, 3.0).item(), 4)
@@ -81,7 +82,7 @@ def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The value that the probability ``q`` is not to exceed, the inverse of ``cdf``; NaN for ``q`` outside 0..1.
 
     >>> round(ppf(0.25, 3.0).item(), 4)

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
 from weft.scipy.stats.location_scale import counted, inline, is_whole, where_supported
 
 
 @inline
-def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
+def logpmf(k: Any, mu: Any, loc: Any = 0) -> Array:
     """Logarithm of the probability of ``k``.
 
     >>> round(logpmf(2.0, 3.0).item(), 4)
@@ -26,7 +27,7 @@ def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
 
 
 @inline
-def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:
+def pmf(k: Any, mu: Any, loc: Any = 0) -> Array:
     """The probability of ``k``.
 
     >>> round(pmf(2.0, 3.0).item(), 4)
@@ -36,7 +37,7 @@ def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:
 
 
 @inline
-def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
+def cdf(k: Any, mu: Any, loc: Any = 0) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(2.0, 3.0).item(), 4)
@@ -54,7 +55,7 @@ _ASYMPTOTIC = (-1 / 12, -1 / 24, -19 / 360, -9 / 80, -863 / 2520)
 
 
 @inline
-def entropy(mu: Any, loc: Any = 0) -> Any:
+def entropy(mu: Any, loc: Any = 0) -> Array:
     """The entropy in nats: sums up to 100, an asymptotic series above; NaN for negative ``mu``.
 
     >>> round(entropy(3.0).item(), 4)

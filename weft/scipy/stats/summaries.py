@@ -11,6 +11,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.numpy import axes, promotion
 
@@ -96,7 +97,7 @@ def _ordinals(rows: Any) -> tuple[Any, Any]:
     return order, wnp.argsort(order, axis=-1)
 
 
-def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Any:
+def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Array:
     """The ranks of the elements, from 1, along ``axis`` (None: of all, flattened).
 
     Equal elements get the average, "min" or "max" of their ranks; with "dense" ranks are counted without gaps, with
@@ -140,7 +141,7 @@ def _ranks(ordered: Any, ordinal: Any, method: str) -> Any:
     return wnp.take_along_axis(chosen, ordinal, axis=-1)
 
 
-def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:
+def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
     """The standard error of the mean along ``axis`` (None: of all): ``std(a, ddof) / sqrt(count)``.
 
     ``nan_policy="omit"`` leaves NaN out. ValueError for another policy than that and "propagate".

@@ -11,6 +11,7 @@ import numpy as np
 
 from weft import nn
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.scipy import special
 from weft.scipy.stats import norm
 from weft.scipy.stats.location_scale import inline, standardized, where_supported
@@ -30,7 +31,7 @@ def _log_mass(a: Any, b: Any) -> Any:
 
 
 @inline
-def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``.
 
     >>> round(logpdf(0.5, -1.0, 2.0).item(), 4)
@@ -43,7 +44,7 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``.
 
     >>> round(pdf(0.5, -1.0, 2.0).item(), 4)
@@ -53,7 +54,7 @@ def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of at most ``x``.
 
     >>> round(logcdf(0.5, -1.0, 2.0).item(), 4)
@@ -69,7 +70,7 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> round(cdf(0.5, -1.0, 2.0).item(), 4)
@@ -79,7 +80,7 @@ def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the probability of more than ``x``.
 
     >>> round(logsf(0.5, -1.0, 2.0).item(), 4)
@@ -89,7 +90,7 @@ def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @inline
-def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of more than ``x``.
 
     >>> round(sf(0.5, -1.0, 2.0).item(), 4)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft._base.array import Array
 from weft.numpy import arithmetic, logic, promotion, selection
 
 
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """Logarithm of the density at ``x``: -inf outside the interval; NaN counts as inside, as in JAX.
 
     >>> round(logpdf(0.5, 0.0, 2.0).item(), 4)
@@ -24,7 +25,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return selection.where(outside, -np.inf, lax.neg(lax.log(scale)))
 
 
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The density at ``x``: 0 outside the interval; NaN counts as inside, as in JAX.
 
     >>> pdf(3.0, 0.0, 2.0).item()
@@ -33,7 +34,7 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return lax.exp(logpdf(x, loc, scale))
 
 
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The probability of at most ``x``.
 
     >>> cdf(0.5, 0.0, 2.0).item()
@@ -45,7 +46,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return selection.where(logic.less(x, loc), 0, selection.where(above, 1, inside))
 
 
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     """The value that the probability ``q`` is not to exceed; NaN for ``q`` outside 0..1.
 
     >>> ppf(0.25, 0.0, 2.0).item()

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
 from weft.scipy.stats.location_scale import inline
 
 
 @inline
-def logpdf(x: Any, kappa: Any) -> Any:
+def logpdf(x: Any, kappa: Any) -> Array:
     """Logarithm of the density at ``x``; NaN for ``kappa`` not above 0.
 
     >>> round(logpdf(0.5, 2.0).item(), 4)
@@ -28,7 +29,7 @@ def logpdf(x: Any, kappa: Any) -> Any:
 
 
 @inline
-def pdf(x: Any, kappa: Any) -> Any:
+def pdf(x: Any, kappa: Any) -> Array:
     """The density at ``x``; NaN for ``kappa`` not above 0.
 
     >>> round(pdf(0.5, 2.0).item(), 4)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
+from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy.stats.location_scale import inline, where_supported
 
 
 @inline
-def logpdf(x: Any, c: Any) -> Any:
+def logpdf(x: Any, c: Any) -> Array:
     """Logarithm of the density at ``x``; -inf and 0 outside 0..2 pi.
 
     >>> round(logpdf(0.5, 0.3).item(), 4)
@@ -26,7 +27,7 @@ def logpdf(x: Any, c: Any) -> Any:
 
 
 @inline
-def pdf(x: Any, c: Any) -> Any:
+def pdf(x: Any, c: Any) -> Array:
     """The density at ``x``; -inf and 0 outside 0..2 pi.
 
     >>> round(pdf(0.5, 0.3).item(), 4)

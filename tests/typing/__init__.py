@@ -1,0 +1,1 @@
+"""What type checkers, editors and ``help`` know of weft."""
