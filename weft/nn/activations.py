@@ -17,12 +17,12 @@ from weft.autodiff import custom_jvp as custom
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion
 
-inline = functools.partial(jit_module.jit, inline=True)
-jit = jit_module.jit
+any_size, jit = jit_module.any_size, jit_module.jit
+inline = functools.partial(any_size, inline=True)
 
 
 @custom.custom_jvp
-@jit
+@any_size
 def relu(x: Any) -> Any:
     """``max(x, 0)``; its derivative at 0 is 0.
 
@@ -36,7 +36,7 @@ relu.defjvps(lambda t, out, x: lax.select(x > 0, t, lax.full_like(t, 0)))
 
 
 @custom.custom_jvp
-@jit
+@any_size
 def relu6(x: Any) -> Any:
     """``x`` limited to 0..6; its derivative at both ends is 0.
 
@@ -50,7 +50,7 @@ relu6.defjvps(lambda t, out, x: lax.select((x > 0) & (x < 6), t, lax.full_like(t
 
 
 @custom.custom_jvp
-@jit
+@any_size
 def log1mexp(x: Any) -> Any:
     """``log(1 - exp(-x))`` for positive ``x`` without cancellation.
 
@@ -77,7 +77,7 @@ def sigmoid(x: Any) -> Any:
     return lax.logistic(x)
 
 
-@jit
+@any_size
 def softplus(x: Any) -> Any:
     """``log(1 + exp(x))`` without overflow.
 
@@ -87,7 +87,7 @@ def softplus(x: Any) -> Any:
     return wnp.logaddexp(x, 0)
 
 
-@jit
+@any_size
 def soft_sign(x: Any) -> Any:
     """``x / (1 + abs(x))``.
 
@@ -98,7 +98,7 @@ def soft_sign(x: Any) -> Any:
     return x / (wnp.abs(x) + 1)
 
 
-@jit
+@any_size
 def silu(x: Any) -> Any:
     """``x * sigmoid(x)``, also called swish.
 
@@ -112,7 +112,7 @@ def silu(x: Any) -> Any:
 swish = silu
 
 
-@jit
+@any_size
 def mish(x: Any) -> Any:
     """``x * tanh(softplus(x))``.
 
@@ -123,7 +123,7 @@ def mish(x: Any) -> Any:
     return x * wnp.tanh(softplus(x))
 
 
-@jit
+@any_size
 def log_sigmoid(x: Any) -> Any:
     """``log(sigmoid(x))`` without underflow.
 
@@ -134,7 +134,7 @@ def log_sigmoid(x: Any) -> Any:
     return -softplus(-x)
 
 
-@jit
+@any_size
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``.
 
@@ -146,7 +146,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     return wnp.where(positive, x, alpha * wnp.expm1(wnp.where(x > 0, 0.0, x)))
 
 
-@jit
+@any_size
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
     """``x`` where not negative, else ``negative_slope * x``.
 
@@ -157,7 +157,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
     return wnp.where(x >= 0, x, negative_slope * x)
 
 
-@jit
+@any_size
 def hard_tanh(x: Any) -> Any:
     """``x`` limited to -1..1.
 
@@ -169,7 +169,7 @@ def hard_tanh(x: Any) -> Any:
     return wnp.where(above, 1, wnp.where(x < -1, -1, x))
 
 
-@jit
+@any_size
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """``max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)``.
 
@@ -183,7 +183,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
-@jit
+@any_size
 def selu(x: Any) -> Any:
     """``elu`` scaled so that activations keep mean 0 and variance 1.
 
@@ -227,7 +227,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     return left * sigmoid(right)
 
 
-@jit
+@any_size
 def hard_sigmoid(x: Any) -> Any:
     """``relu6(x + 3) / 6``, a sigmoid of straight lines.
 
@@ -237,7 +237,7 @@ def hard_sigmoid(x: Any) -> Any:
     return relu6(x + 3.0) / 6.0
 
 
-@jit
+@any_size
 def hard_silu(x: Any) -> Any:
     """``x * hard_sigmoid(x)``, also called hard_swish.
 
@@ -251,7 +251,7 @@ def hard_silu(x: Any) -> Any:
 hard_swish = hard_silu
 
 
-@jit
+@any_size
 def squareplus(x: Any, b: Any = 4) -> Any:
     """``(x + sqrt(x**2 + b)) / 2``, an algebraic softplus.
 
@@ -262,7 +262,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     return (x + wnp.sqrt(wnp.square(x) + b)) / 2
 
 
-@jit
+@any_size
 def sparse_plus(x: Any) -> Any:
     """0 below -1, ``x`` above 1, a parabola between.
 
@@ -274,7 +274,7 @@ def sparse_plus(x: Any) -> Any:
     return wnp.where(below, 0.0, wnp.where(above, x, (x + 1.0) ** 2 / 4))
 
 
-@jit
+@any_size
 def sparse_sigmoid(x: Any) -> Any:
     """0 below -1, 1 above 1, a straight line between.
 
@@ -284,7 +284,7 @@ def sparse_sigmoid(x: Any) -> Any:
     return 0.5 * wnp.clip(x + 1.0, 0.0, 2.0)
 
 
-@jit
+@any_size
 def identity(x: Any) -> Any:
     """``x`` itself, as an array.
 
