@@ -188,7 +188,7 @@ def _may_be_product(program: Program) -> bool:
     return (
         _is_plain(program)
         and not jaxpr.effects
-        and all([isinstance(e.primitive.kind, kinds.Contraction) or is_general(e) for e in jaxpr.eqns])
+        and all(isinstance(e.primitive.kind, kinds.Contraction) or is_general(e) for e in jaxpr.eqns)
     )
 
 
