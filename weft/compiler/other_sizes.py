@@ -21,7 +21,7 @@ from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.errors import InternalError
-from weft.loops import resize
+from weft.loops import indexed, resize
 from weft.loops.index_math import UNIT
 
 if TYPE_CHECKING:
@@ -37,9 +37,12 @@ Shape = tuple[int | None, ...]  # of each dimension the number of its extent amo
 class Resizable:
     """One compiled program, and what makes an executable of it for other sizes of the same class."""
 
-    def __init__(self, program: Program, run: Run, sizing: resize.Sizing, shapes: Sequence[Shape]) -> None:
+    def __init__(
+        self, program: Program, run: Run, sizing: resize.Sizing, shapes: Sequence[Shape], inputs: Sequence[Shape]
+    ) -> None:
         compiled = program.compiled[0]
-        self.name, self.nest, self.sizing, self.shapes = program.name, run.lowered.nest, sizing, shapes
+        self.name, self.nest, self.sizing = program.name, run.lowered.nest, sizing
+        self.shapes, self.inputs = shapes, inputs
         self.kernel, self.ns_per_point, self.operands = compiled.kernel, compiled.ns_per_point, run.operands
         self.n_loops = len(self.nest.dims) - len(self.nest.digits)
         self.reduces = any(dim.role == "reduced" for dim in self.nest.dims)
@@ -50,6 +53,8 @@ class Resizable:
 
     def instruction(self, sizes: Sequence[int]) -> Kernel | None:
         """The call of the kernel; None if there are too many points."""
+        if self.sizing.words and any(math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW for shape in self.inputs):
+            return None
         found, nest = resize.numbers(self.sizing, sizes), self.nest
         points = math.prod(found.extents[: self.n_loops])
         if found.outer:
@@ -167,10 +172,11 @@ def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
         return None
     places = _places(program, sizes)
     sizing = None if places is None else resize.placed(run.lowered.sizing, places)
-    shapes = _shapes(program, places) if places is not None else None
-    if sizing is None or shapes is None:
+    jaxpr = program.jaxpr
+    shapes, inputs = [None if places is None else _shapes(program, v, places) for v in (jaxpr.outvars, jaxpr.invars)]
+    if sizing is None or shapes is None or inputs is None:
         return None
-    made = Resizable(program, run, sizing, shapes)
+    made = Resizable(program, run, sizing, shapes, inputs)
     found = resize.numbers(sizing, sizes)
     same = found == (run.lowered.extents, run.outer, run.lowered.params)
     same = same and all(made.shape(n, sizes) == aval.shape for n, aval in enumerate(program.out_avals))
@@ -209,9 +215,9 @@ def _places(program: Program, sizes: Sequence[int]) -> dict[int, int | None] | N
     return places
 
 
-def _shapes(program: Program, places: dict[int, int | None]) -> list[Shape] | None:
+def _shapes(program: Program, variables: Sequence[Any], places: dict[int, int | None]) -> list[Shape] | None:
     symbols, shapes = program.kernels.sizes, []
-    for variable in program.jaxpr.outvars:
+    for variable in variables:
         if type(variable) is Literal or not symbols.known(variable):
             return None
         found = symbols.symbols(variable)
@@ -235,9 +241,25 @@ def is_general(equation: JaxprEqn) -> bool:
         operand, out = equation.invars[0].aval, equation.outvars[0].aval
         uses = zip(kind.index_map(operand, out, equation.params), operand.shape, strict=True)
         return all(_is_whole(use, extent, out.shape) for use, extent in uses)
+    if isinstance(kind, kinds.Gather):
+        return _takes_whole_rows(equation)
     if isinstance(kind, kinds.Contraction):
         return contraction.is_of_vectors(equation)
     return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Identity))
+
+
+def _takes_whole_rows(equation: JaxprEqn) -> bool:
+    """Whether windows have extent 1 where they are placed, and are whole elsewhere: indices of one dimension."""
+    array, kind = equation.invars[0].aval, equation.primitive.kind
+    windows = kind.windows([atom.aval for atom in equation.invars], equation.outvars[0].aval, equation.params)
+    shape = equation.outvars[0].aval.shape
+    if len(windows.starts) != 1 or windows.most != (array.shape[windows.starts[0]] - 1,):
+        return False
+    return all(
+        (walk is None) if dim in windows.starts else (walk is not None and walk not in windows.batch
+                                                      and shape[walk] == array.shape[dim])
+        for dim, walk in enumerate(windows.moved)
+    )  # fmt: skip
 
 
 def _is_whole(use: Any, extent: int, shape: Sequence[int]) -> bool:
