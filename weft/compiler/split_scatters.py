@@ -35,7 +35,7 @@ def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | N
     array, indices, updates = [atom.aval for atom in equation.invars[:3]]
     kind, numbers = equation.primitive.kind, equation.params["dimension_numbers"]
     assert isinstance(kind, kinds.Scatter)
-    if kind.combiner not in _IDENTITIES or array.dtype.kind not in "iu" or kind.unique(equation.params):
+    if kind.combiner is None or array.dtype.kind not in "iu" or kind.unique(equation.params):
         return None
     windows = tuple(range(1, updates.ndim))
     if indices.ndim != 2 or numbers.operand_batching_dims or numbers.update_window_dims != windows:
@@ -46,7 +46,7 @@ def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | N
     return (), _split(equation, kind.combiner)
 
 
-_IDENTITIES: dict[str | None, Callable[[Any], Any]] = {
+_IDENTITIES: dict[str, Callable[[Any], Any]] = {
     "sum": lambda dtype: 0,
     "max": lambda dtype: np.iinfo(dtype).min,
     "min": lambda dtype: np.iinfo(dtype).max,

@@ -102,7 +102,7 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
             of(sizing.strides),
             tuple(map(of, sizing.around)),
             sizing.scalars,
-            tuple([(at, code, *of([term]), added) for at, code, term, added in sizing.words]),
+            tuple([(at, code, of([term])[0], added) for at, code, term, added in sizing.words]),
             Asked(
                 outer=tuple(map(product, asked.outer)),
                 parallel=tuple(map(product, asked.parallel)),
