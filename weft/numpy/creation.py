@@ -400,7 +400,7 @@ def arange(
     target = dtypes.result_type(*[v for v in given.values() if v is not None]) if asked is None else asked
     target = dtypes.canonicalize_dtype(target)
     if len(values) == 1:
-        return _counted(size=max(0, math.ceil(values[0])), first=None, step=None, dtype=target)
+        return small_copies.counted(_arange, size=max(0, math.ceil(values[0])), first=None, step=None, dtype=target)
     first = _concrete_scalar(start, "start")
     pace = 1 if step is None else _concrete_scalar(step, "step")
     last = first if stop is None else _concrete_scalar(stop, "stop")
@@ -408,12 +408,7 @@ def arange(
         first = 0
     size = max(0, math.ceil((last - first) / pace))
     pace = None if step is None else pace
-    return _counted(size=size, first=None if stop is None else first, step=pace, dtype=target)
-
-
-def _counted(size: int, first: Any, step: Any, dtype: Any) -> Any:
-    found = small_copies.counted(size, first, step, dtype)
-    return found if found is not None else _arange(size=size, first=first, step=step, dtype=dtype)
+    return small_copies.counted(_arange, size=size, first=None if stop is None else first, step=pace, dtype=target)
 
 
 @functools.partial(inline, static_argnames=("size", "first", "step", "dtype"))

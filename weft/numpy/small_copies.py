@@ -1,7 +1,7 @@
 """Small arrays that are filled, joined and reversed directly, outside of programs, whatever their shapes.
 
 Below some kilobytes a copy takes less time than starting a program, and no program has to be made for a new shape.
-Each function gives None where a program has to do it: under a trace, for large arrays, if somebody watches operations.
+The functions give None where a program has to do it: under a trace, for large arrays, if somebody watches operations.
 
     concatenate([f32[30], f32[31]])    ->    61 floats, copied
 """
@@ -9,7 +9,7 @@ Each function gives None where a program has to do it: under a trace, for large 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,10 +84,11 @@ def full(shape: tuple[int, ...], value: Any, dtype: np.dtype | None) -> Any:
     return runtime.filled_small(shape, target, np.asarray(value, target).tobytes(), dtype is None)
 
 
-def counted(size: int, first: Any, step: Any, dtype: np.dtype) -> Any:
-    """``first + step * i`` for i below ``size``, in integers."""
+def counted(otherwise: Callable[..., Any], *, size: int, first: Any, step: Any, dtype: np.dtype) -> Any:
+    """``first + step * i`` for i below ``size``, in integers, else what ``otherwise`` makes of the same arguments."""
     start, pace = 0 if first is None else first, 1 if step is None else step
     simple = type(start) is int and type(pace) is int and abs(start) < _FAR and abs(pace) < _FAR
-    if not simple or dtype.kind not in "iu" or explicit.is_used() or not _may_copy():
-        return None
-    return runtime.counted_small((size,), dtype, start, pace)
+    found = None
+    if simple and dtype.kind in "iu" and not explicit.is_used() and _may_copy():
+        found = runtime.counted_small((size,), dtype, start, pace)
+    return found if found is not None else otherwise(size=size, first=first, step=step, dtype=dtype)

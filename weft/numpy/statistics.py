@@ -39,7 +39,7 @@ def _count(shape: tuple[int, ...], axis: Any) -> int:
 
 def _given(a: Any, axis: Any, where: Any) -> int | None:
     """The count of an array's elements along ``axis`` if it is to be an operand, so that one program is for any."""
-    if type(a) is not runtime.Array or where is not None:
+    if type(a) is not runtime.Array or where is not None or core.is_tracing():
         return None
     if axis is None:
         count = a.size

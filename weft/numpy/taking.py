@@ -76,7 +76,11 @@ def take(
 
 def _extent(a: Any, indices: Any, axis: Any) -> int | None:
     """The extent that indices count in if it is to be an operand, so that one program is for any."""
-    if not (type(a) is type(indices) is runtime.Array) or not (type(axis) is int or (axis is None and a.ndim == 1)):
+    if (
+        core.is_tracing()
+        or not (type(a) is type(indices) is runtime.Array)
+        or not (type(axis) is int or (axis is None and a.ndim == 1))
+    ):
         return None
     dtype = indices.dtype
     if isinstance(dtype, dtypes.ExtendedDType) or dtype.kind not in "iu" or dtype.itemsize < 4 or indices.weak_type:

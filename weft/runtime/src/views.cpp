@@ -200,6 +200,13 @@ PyObject* raveled_view(Array* array, PyObject* const*, Py_ssize_t count) {
   return copied(array, view);
 }
 
+// An integer of Python; -1 for another object, and for one that does not fit.
+int64_t extent_of(PyObject* number) {
+  int overflow = 0;
+  long long value = PyLong_CheckExact(number) ? PyLong_AsLongLongAndOverflow(number, &overflow) : -1;
+  return overflow == 0 ? value : -1;
+}
+
 // ---- concatenate, stack, rev
 
 // Whether the arrays can be read now, and differ in their extent along `axis` alone (stacked: in nothing).
@@ -269,8 +276,7 @@ PyObject* reversed_copy(PyObject*, PyObject* args) {
   Layout view{array->buffer->data};
   for (int dim = 0; dim < aval->ndim; ++dim) view.add(aval->extents[dim], aval->strides()[dim]);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dims); ++i) {
-    Py_ssize_t dim = PyNumber_AsSsize_t(PyTuple_GET_ITEM(dims, i), PyExc_IndexError);
-    if (dim == -1 && PyErr_Occurred()) return nullptr;
+    int64_t dim = extent_of(PyTuple_GET_ITEM(dims, i));
     if (dim < 0 || dim >= aval->ndim || view.strides[dim] < 0) Py_RETURN_NONE;
     if (view.extents[dim] > 0) view.first += (view.extents[dim] - 1) * view.strides[dim];
     view.strides[dim] = -view.strides[dim];
@@ -288,7 +294,7 @@ Owned<Array> small_array(PyObject* shape, PyObject* dtype, bool weak_type) {
   Py_ssize_t ndim = PyTuple_GET_SIZE(shape);
   if (ndim > kMaxRank) return Owned<Array>();
   for (Py_ssize_t dim = 0; dim < ndim; ++dim) {
-    extents[dim] = PyNumber_AsSsize_t(PyTuple_GET_ITEM(shape, dim), PyExc_OverflowError);
+    extents[dim] = extent_of(PyTuple_GET_ITEM(shape, dim));
     if (extents[dim] < 0 || __builtin_mul_overflow(size, extents[dim], &size)) return Owned<Array>();
   }
   if (size > kMostBytes) return Owned<Array>();
