@@ -35,7 +35,7 @@ def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | N
     array, indices, updates = [atom.aval for atom in equation.invars[:3]]
     kind, numbers = equation.primitive.kind, equation.params["dimension_numbers"]
     assert isinstance(kind, kinds.Scatter)
-    if kind.combiner is None or array.dtype.kind not in "iu" or kind.unique(equation.params):
+    if kind.neutral is None or kind.merged is None or array.dtype.kind not in "iu" or kind.unique(equation.params):
         return None
     windows = tuple(range(1, updates.ndim))
     if indices.ndim != 2 or numbers.operand_batching_dims or numbers.update_window_dims != windows:
@@ -43,22 +43,10 @@ def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | N
     few = ROWS * OFTEN * array.size > updates.size or indices.shape[0] < LEAST
     if few or not array.size or in_place.is_marked(equation) or len(equation.invars) != 3:
         return None
-    return (), _split(equation, kind.combiner)
+    return (), _split(equation, kind.neutral(np.dtype(array.dtype)), kind.merged)
 
 
-_IDENTITIES: dict[str, Callable[[Any], Any]] = {
-    "sum": lambda dtype: 0,
-    "max": lambda dtype: np.iinfo(dtype).min,
-    "min": lambda dtype: np.iinfo(dtype).max,
-}
-_COMBINE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "sum": (lax.reduce_sum, lax.add),
-    "max": (lax.reduce_max, lax.max),
-    "min": (lax.reduce_min, lax.min),
-}
-
-
-def _split(equation: JaxprEqn, combiner: str) -> Callable[..., Any]:
+def _split(equation: JaxprEqn, neutral: Any, merged: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """The scatter of parts into rows; what does not fill the rows is scattered into the result."""
     numbers, params = equation.params["dimension_numbers"], equation.params
     rows = lax.ScatterDimensionNumbers(
@@ -68,15 +56,14 @@ def _split(equation: JaxprEqn, combiner: str) -> Callable[..., Any]:
         (0,),
         (0,),
     )
-    reduce, combine = _COMBINE[combiner]
 
     def scatter(array: Any, indices: Any, updates: Any) -> Any:
         each = indices.shape[0] // ROWS
-        dtype, whole = np.dtype(array.dtype), each * ROWS
-        parts = lax.full((ROWS, *array.shape), np.asarray(_IDENTITIES[combiner](dtype), dtype))
+        whole = each * ROWS
+        parts = lax.full((ROWS, *array.shape), np.asarray(neutral, array.dtype))
         first = [_rows(x, whole, each) for x in (indices, updates)]
         made = equation.primitive.bind(parts, *first, **{**params, "dimension_numbers": rows})
-        result = combine(array, lax.convert_element_type(reduce(made, (0,)), dtype))
+        result = merged(array, made)
         if whole == indices.shape[0]:
             return result
         rest = [lax.slice_in_dim(x, whole, x.shape[0], axis=0) for x in (indices, updates)]
