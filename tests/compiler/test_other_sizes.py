@@ -105,6 +105,104 @@ def test_equals_the_compiler(shapes, binary, reduction, data):
             agree(SUMS[reduction][0](jnp.asarray(x), axis=axis), SUMS[reduction][1](x, axis=axis))
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.booleans())
+def test_products(data, checked):
+    """Matrices, vectors and batches, among them few long columns of few terms, which are added as a reduction."""
+    m, n, batch = data.draw(EXTENTS), data.draw(EXTENTS), data.draw(st.sampled_from([1, 2, 3, 17]))
+    k = data.draw(st.sampled_from([1, 2, 3, 4, 5, 16, 17, 64, 300]))
+    left, right = data.draw(
+        st.sampled_from([((m, k), (k, n)), ((m, k), (k,)), ((k,), (k, n)), ((k,), (k,)), ((batch, m, k), (batch, k, n)),
+                         ((batch, m, k), (batch, k, 1)), ((5000, k), (k,))])
+    )  # fmt: skip
+    dtype = data.draw(st.sampled_from([np.float32, np.int32, np.complex64]))
+    x, y = (array(left) * 4).astype(dtype), (array(right, 1) * 4).astype(dtype)
+    with config.context("check", checked):
+        np.testing.assert_allclose(jnp.matmul(x, y), np.matmul(x, y), rtol=1e-4, atol=1e-2)
+        numbers = ((((1,), (0,)), ((), ())), (((0,), (0,)), ((), ())))[len(left) == 2 and data.draw(st.booleans())]
+        x = x.T if numbers[0][0] == (0,) and len(left) == 2 else x
+        if len(left) == len(right) == 2:
+            got = lax.dot_general(jnp.asarray(x), jnp.asarray(y), numbers)
+            np.testing.assert_allclose(got, np.tensordot(x, y, numbers[0]), rtol=1e-4, atol=1e-2)
+
+
+MOMENTS = {"mean": (jnp.mean, np.mean), "var": (jnp.var, np.var), "std": (jnp.std, np.std)}
+
+
+@settings(max_examples=80, deadline=None)
+@given(operands(), st.sampled_from(sorted(MOMENTS)), st.booleans(), st.booleans(), st.data())
+def test_means(shapes, name, keepdims, checked, data):
+    """Their divisors are counts of elements: the same bits as in a program for one shape."""
+    x = array(shapes[0])
+    axis = data.draw(st.sampled_from([None, *range(-x.ndim, x.ndim)]))
+    dtype = data.draw(st.sampled_from([np.float32, np.complex64, jnp.bfloat16, jnp.float16, np.int32]))
+    if x.size:
+        ours, theirs = MOMENTS[name]
+        x = x.astype(dtype)
+        with config.context("check", checked):
+            got = ours(jnp.asarray(x), axis=axis, keepdims=keepdims)
+        traced = weft.jit(lambda x: ours(x, axis=axis, keepdims=keepdims))(x)
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(traced))
+        if dtype == np.float32:
+            agree(got, theirs(x.astype(np.float64), axis=axis, keepdims=keepdims))
+
+
+@settings(max_examples=100, deadline=None)
+@given(operands(), st.booleans(), st.sampled_from([None, "fill", "clip", "wrap"]), st.data())
+def test_rows_by_indices(shapes, checked, mode, data):
+    """Indices from the front and from the end, and out of bounds."""
+    x = array((*shapes[0], 3))
+    axis = data.draw(st.integers(0, x.ndim - 1))
+    extent, shape = x.shape[axis], data.draw(st.sampled_from([(1,), (4,), (3, 2), (17,)]))
+    indices = np.random.default_rng(extent).integers(-2 * extent - 2, 2 * extent + 2, shape).astype(np.int32)
+    if x.size:
+        inside = np.clip(np.where(indices < 0, indices + extent, indices), 0, extent - 1)
+        expected = {"wrap": np.take(x, indices, axis, mode="wrap"), "clip": np.take(x, indices, axis, mode="clip")}
+        missing = np.abs(indices + 0.5) > extent
+        filled = np.moveaxis(np.take(x, inside, axis), tuple(range(axis, axis + len(shape))), tuple(range(len(shape))))
+        filled[missing] = np.nan
+        filled = np.moveaxis(filled, tuple(range(len(shape))), tuple(range(axis, axis + len(shape))))
+        with config.context("check", checked):
+            got = jnp.take(jnp.asarray(x), jnp.asarray(indices), axis, mode=mode)
+            np.testing.assert_array_equal(got, expected.get(mode, filled))
+            if axis == 0:
+                np.testing.assert_array_equal(jnp.asarray(x)[jnp.asarray(indices)], np.take(x, inside, 0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(operands(), st.sampled_from([np.float32, np.int8, jnp.bfloat16, np.complex64]), st.data())
+def test_small_copies(shapes, dtype, data):
+    """Joined, reversed and filled, below and above the size from which programs do it."""
+    x = array(shapes[0]).astype(dtype)
+    axis = data.draw(st.integers(0, max(x.ndim - 1, 0)))
+    ours = jnp.asarray(x)
+    if x.ndim:
+        part = x[(slice(None),) * axis + (slice(0, 2),)]
+        np.testing.assert_array_equal(jnp.concatenate([ours, jnp.asarray(part), ours], axis),
+                                      np.concatenate([x, part, x], axis))  # fmt: skip
+    np.testing.assert_array_equal(jnp.stack([ours, ours], axis), np.stack([x, x], axis))
+    np.testing.assert_array_equal(jnp.flip(ours), np.flip(x))
+    np.testing.assert_array_equal(jnp.ones(x.shape, dtype), np.ones(x.shape, dtype))
+    assert jnp.concatenate([ours.ravel(), jnp.ones(3, jnp.float32)]).dtype == jnp.promote_types(dtype, np.float32)
+
+
+def test_small_copies_are_typed():
+    """Weak types, zeros with a sign, wrapped counts, and what is traced or watched."""
+    for n in (3, 20_000):
+        assert jnp.full(n, 2.0).weak_type and not jnp.full(n, 2.0, np.float32).weak_type
+        assert np.signbit(np.asarray(jnp.full(n, -0.0))).all() and not np.signbit(np.asarray(jnp.full(n, 0.0))).any()
+        np.testing.assert_array_equal(jnp.arange(n, dtype=jnp.int8), np.arange(n).astype(np.int8))
+        np.testing.assert_array_equal(jnp.arange(5, 5 - n, -1), np.arange(5, 5 - n, -1))
+        np.testing.assert_array_equal(jnp.arange(n, dtype=np.float32) * 0 + jnp.arange(n), np.arange(n))
+    weak = jnp.full(3, 2)
+    assert jnp.concatenate([weak, weak]).weak_type
+    assert not jnp.concatenate([weak, jnp.ones(3, jnp.int32)]).weak_type
+    jaxpr = weft.make_jaxpr(lambda x: (jnp.flip(x), jnp.concatenate([x, jnp.zeros(3)]), jnp.mean(x), x[x.astype(int)]))
+    assert {"rev", "concatenate", "div", "gather"} <= set(str(jaxpr(jnp.ones(3))).replace("\n", " ").split()) | {
+        word.partition("[")[0] for word in str(jaxpr(jnp.ones(3))).split()
+    }
+
+
 def test_no_compiler():
     """After the first size neither a trace nor a compilation: only executables."""
     weft.clear_caches()
@@ -113,6 +211,8 @@ def test_no_compiler():
         x, y = jnp.asarray(array((n, 7))), jnp.asarray(array((7,)))
         before = programs()
         jnp.sin(x), x + y, jnp.sum(x, axis=0), lax.exp(x), jnp.where(x > 0, x, 0)
+        jnp.mean(x, axis=0), jnp.std(x), x @ y, x @ jnp.ones((7, 3)), y @ y, x.T @ x, jnp.stack([x, x]), jnp.flip(y)
+        x[jnp.arange(n) - 3], jnp.take(x, jnp.arange(n), 0), weft.nn.softmax(x), weft.nn.log_softmax(x, axis=0)
         compiled.append(programs() != before)
     assert compiled == [True, False, False]
 

@@ -340,7 +340,7 @@ def positions(fun: Callable[..., Any], argnums: Sequence[int], argnames: Sequenc
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """All arguments by position, defaults filled in."""
-    if not kwargs and getattr(fun, "__defaults__", fun) is None:
+    if not kwargs and getattr(getattr(fun, "__wrapped__", fun), "__defaults__", fun) is None:
         return args
     bound = inspect.signature(fun).bind(*args, **kwargs)
     bound.apply_defaults()

@@ -130,14 +130,18 @@ def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
         return converted
     if lhs.size and rhs.size and loops_of(equation) is None:
         return _transposed_first(equation)
-    (left_sum, right_sum), (left_batch, right_batch) = numbers
-    free = lhs.ndim + rhs.ndim - len((*left_sum, *right_sum, *left_batch, *right_batch))
-    is_real = out.dtype.kind in "fiu"
-    if is_real and (
-        not free or (out.size >= LONG and is_short_sums(lhs, rhs, numbers))
-    ):  # not for extents of 1: other shapes must give the same
+    short = out.dtype.kind in "fiu" and is_short_sums(lhs, rhs, numbers) and out.size >= LONG
+    if short or is_of_vectors(equation):  # not for extents of 1: other shapes must give the same
         return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)  # program
     return None
+
+
+def is_of_vectors(equation: JaxprEqn) -> bool:
+    """Whether a product has no free dimensions, so that it becomes a multiplication and a reduction at all sizes."""
+    (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
+    ndim = sum([atom.aval.ndim for atom in equation.invars])
+    is_real = equation.outvars[0].aval.dtype.kind in "fiu"
+    return is_real and ndim == len((*left_sum, *right_sum, *left_batch, *right_batch))
 
 
 def _converted(equation: JaxprEqn, product: Callable[[Any, Any, Any], Any]) -> Callable[..., Any] | None:
@@ -175,8 +179,16 @@ def is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:
     """Matrices by vectors with rows too short for a matrix product; the bound for a single matrix is lower."""
     sums, batches = numbers
     vectors = [not free_dims(aval.ndim, sums[side], batches[side]) for side, aval in enumerate((lhs, rhs))]
-    extent = math.prod([lhs.shape[dim] for dim in sums[0]])
-    return any(vectors) and 1 < extent <= (SHORT if batches[0] else FEW)
+    return any(vectors) and _is_short(math.prod([lhs.shape[dim] for dim in sums[0]]), bool(batches[0]))
+
+
+def _is_short(terms: int, in_batch: bool) -> bool:
+    return 1 < terms <= (SHORT if in_batch else FEW)
+
+
+def is_reduced(results: int, terms: int, in_batch: bool) -> bool:
+    """Whether matrices by vectors, with so many results and terms, become a multiplication and a reduction."""
+    return results >= LONG and _is_short(terms, in_batch)
 
 
 def _product(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:

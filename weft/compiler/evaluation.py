@@ -21,7 +21,8 @@ from weft.dispatch import device_programs, devices, placement
 from weft.dispatch.sized_calls import Sized
 from weft.effects import key_reuse, number_checks, user_primitives
 
-_SIZED = (kinds.Elementwise, kinds.Reduction)  # their parameters name no extents: see ``other_sizes``
+# their parameters name no extents: see ``other_sizes``
+_SIZED = (kinds.Elementwise, kinds.Reduction, kinds.Contraction)
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import config, runtime
-from weft.compiler import link
+from weft.compiler import contraction, link, product_sizes
 from weft.compiler.instructions import Kernel, NewOutput
 from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.errors import InternalError
-from weft.loops import resize
+from weft.loops import indexed, resize
 from weft.loops.index_math import UNIT
 
 if TYPE_CHECKING:
@@ -37,9 +37,12 @@ Shape = tuple[int | None, ...]  # of each dimension the number of its extent amo
 class Resizable:
     """One compiled program, and what makes an executable of it for other sizes of the same class."""
 
-    def __init__(self, program: Program, run: Run, sizing: resize.Sizing, shapes: Sequence[Shape]) -> None:
+    def __init__(
+        self, program: Program, run: Run, sizing: resize.Sizing, shapes: Sequence[Shape], inputs: Sequence[Shape]
+    ) -> None:
         compiled = program.compiled[0]
-        self.name, self.nest, self.sizing, self.shapes = program.name, run.lowered.nest, sizing, shapes
+        self.name, self.nest, self.sizing = program.name, run.lowered.nest, sizing
+        self.shapes, self.inputs = shapes, inputs
         self.kernel, self.ns_per_point, self.operands = compiled.kernel, compiled.ns_per_point, run.operands
         self.n_loops = len(self.nest.dims) - len(self.nest.digits)
         self.reduces = any(dim.role == "reduced" for dim in self.nest.dims)
@@ -50,6 +53,8 @@ class Resizable:
 
     def instruction(self, sizes: Sequence[int]) -> Kernel | None:
         """The call of the kernel; None if there are too many points."""
+        if self.sizing.words and any(math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW for shape in self.inputs):
+            return None
         found, nest = resize.numbers(self.sizing, sizes), self.nest
         points = math.prod(found.extents[: self.n_loops])
         if found.outer:
@@ -63,13 +68,14 @@ class Resizable:
 class Family:
     """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
 
-    __slots__ = ("__weakref__", "asked", "found", "keys", "members", "out_avals", "refuses")
+    __slots__ = ("__weakref__", "asked", "found", "keys", "members", "out_avals", "product", "refuses")
     weight = _FAMILY_BYTES
 
     def __init__(self, out_avals: Sequence[Any]) -> None:
         self.out_avals = tuple(out_avals)  # of one member; of the others the shapes differ
         self.members: dict[Any, Resizable] = {}
         self.asked: resize.Asked | None = None
+        self.product: product_sizes.ResizableProduct | None = None  # the only member, if it is one
         self.refuses = False  # whether its programs are not of the kind that this is for
         self.keys: dict[Any, None] = {}
         self.found = 0
@@ -82,11 +88,9 @@ class Family:
 
     def at(self, sizes: Sequence[int], in_avals: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
         """(the executable, the avals of its results) for operands with these distinct extents; None: compile it."""
-        if self.asked is None or self.refuses:
-            return None
-        member = self.members.get(resize.answers(self.asked, sizes))
-        kernel = None if member is None else member.instruction(sizes)
-        if member is None or kernel is None or config.read("check"):  # then ``learn`` compares
+        member = None if self.refuses else self._member(sizes)
+        instruction = None if member is None else member.instruction(sizes)
+        if member is None or instruction is None or config.read("check"):  # then ``learn`` compares
             return None
         self.found += 1
         avals = tuple(
@@ -96,19 +100,26 @@ class Family:
             ]
         )
         outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
-        return runtime.Executable(len(in_avals), outputs, [], 0, [kernel], member.name, in_avals), avals
+        return runtime.Executable(len(in_avals), outputs, [], 0, [instruction], member.name, in_avals), avals
+
+    def _member(self, sizes: Sequence[int]) -> Resizable | product_sizes.ResizableProduct | None:
+        if self.asked is None:
+            return self.product
+        return self.members.get(resize.answers(self.asked, sizes))
 
     def learn(self, program: Program, sizes: Sequence[int]) -> None:
         """Take in a program that was compiled at these sizes."""
         if self.refuses:
             return
-        known = None if self.asked is None else self.members.get(resize.answers(self.asked, sizes))
+        known = self._member(sizes)
         if known is not None:  # with the option ``check``, and for large reductions
             _compare(known, program, sizes)
             return
         made = _resizable(program, sizes)
+        if made is None and not self.members and _may_be_product(program):
+            self.product = product_sizes.resizable(program, sizes)
         if made is None:
-            self.refuses = not self.members and not _is_large(program)
+            self.refuses = not self.members and self.product is None and not _is_large(program)
             return
         asked = made.sizing.asked
         self.asked = self.asked or asked
@@ -120,15 +131,19 @@ def _is_large(program: Program) -> bool:
     return any(low is not None and low.points > MOST_REDUCED for low in program.lowered)
 
 
-def _compare(known: Resizable, program: Program, sizes: Sequence[int]) -> None:
+def _compare(known: Resizable | product_sizes.ResizableProduct, program: Program, sizes: Sequence[int]) -> None:
     """InternalError if the compiler made another program than this gives."""
     given, plan = known.instruction(sizes), program.plan
     if given is None:
         return
-    shapes = [known.shape(number, sizes) for number in range(len(known.shapes))]
-    same = [type(entry) for entry in plan.instructions] == [Run] and plan.instructions[0].lowered.nest == known.nest
-    same = same and shapes == [output.aval.shape for output in plan.outputs]
-    if not same or given[1:] != link.instructions(plan, program.compiled, _no_program)[0][1:]:
+    shapes = [known.shape(number, sizes) for number in range(len(plan.outputs))]
+    same = shapes == [output.aval.shape for output in plan.outputs] and len(plan.instructions) == 1
+    if isinstance(known, Resizable):
+        same = same and type(plan.instructions[0]) is Run and plan.instructions[0].lowered.nest == known.nest
+        same = same and given[1:] == link.instructions(plan, program.compiled, _no_program)[0][1:]
+    else:
+        same = same and plan.instructions[0] == given
+    if not same:
         raise InternalError(
             f"for extents {tuple(sizes)} a family gives results of shapes {shapes} by {given}; the compiler made "
             f"{plan.describe()}",
@@ -144,13 +159,7 @@ def _no_program(*_: Any) -> Any:
 def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
     """What gives a program at other sizes; None if that is not certain."""
     plan = program.plan
-    if (
-        program.stages.watched
-        or program.consts
-        or any(program.donated)
-        or program.copied
-        or len(plan.instructions) != 1
-    ):
+    if not _is_plain(program) or len(plan.instructions) != 1:
         return None
     (run,) = plan.instructions
     if type(run) is not Run or plan.temps or not _is_general(program.source.jaxpr):
@@ -163,14 +172,30 @@ def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
         return None
     places = _places(program, sizes)
     sizing = None if places is None else resize.placed(run.lowered.sizing, places)
-    shapes = _shapes(program, places) if places is not None else None
-    if sizing is None or shapes is None:
+    jaxpr = program.jaxpr
+    shapes, inputs = [None if places is None else _shapes(program, v, places) for v in (jaxpr.outvars, jaxpr.invars)]
+    if sizing is None or shapes is None or inputs is None:
         return None
-    made = Resizable(program, run, sizing, shapes)
+    made = Resizable(program, run, sizing, shapes, inputs)
     found = resize.numbers(sizing, sizes)
     same = found == (run.lowered.extents, run.outer, run.lowered.params)
     same = same and all(made.shape(n, sizes) == aval.shape for n, aval in enumerate(program.out_avals))
     return made if same else None
+
+
+def _is_plain(program: Program) -> bool:
+    """Whether a program has nothing but operands and results: no constants, no donation, no copies of operands."""
+    return not (program.stages.watched or program.consts or any(program.donated) or program.copied)
+
+
+def _may_be_product(program: Program) -> bool:
+    """Whether what becomes one product is a product at all sizes, beside what is general."""
+    jaxpr = program.source.jaxpr
+    return (
+        _is_plain(program)
+        and not jaxpr.effects
+        and all(isinstance(e.primitive.kind, kinds.Contraction) or is_general(e) for e in jaxpr.eqns)
+    )
 
 
 def _places(program: Program, sizes: Sequence[int]) -> dict[int, int | None] | None:
@@ -190,9 +215,9 @@ def _places(program: Program, sizes: Sequence[int]) -> dict[int, int | None] | N
     return places
 
 
-def _shapes(program: Program, places: dict[int, int | None]) -> list[Shape] | None:
+def _shapes(program: Program, variables: Sequence[Any], places: dict[int, int | None]) -> list[Shape] | None:
     symbols, shapes = program.kernels.sizes, []
-    for variable in program.jaxpr.outvars:
+    for variable in variables:
         if type(variable) is Literal or not symbols.known(variable):
             return None
         found = symbols.symbols(variable)
@@ -216,7 +241,25 @@ def is_general(equation: JaxprEqn) -> bool:
         operand, out = equation.invars[0].aval, equation.outvars[0].aval
         uses = zip(kind.index_map(operand, out, equation.params), operand.shape, strict=True)
         return all(_is_whole(use, extent, out.shape) for use, extent in uses)
+    if isinstance(kind, kinds.Gather):
+        return _takes_whole_rows(equation)
+    if isinstance(kind, kinds.Contraction):
+        return contraction.is_of_vectors(equation)
     return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Identity))
+
+
+def _takes_whole_rows(equation: JaxprEqn) -> bool:
+    """Whether windows have extent 1 where they are placed, and are whole elsewhere: indices of one dimension."""
+    array, kind = equation.invars[0].aval, equation.primitive.kind
+    windows = kind.windows([atom.aval for atom in equation.invars], equation.outvars[0].aval, equation.params)
+    shape = equation.outvars[0].aval.shape
+    if len(windows.starts) != 1 or windows.most != (array.shape[windows.starts[0]] - 1,):
+        return False
+    return all(
+        (walk is None) if dim in windows.starts else (walk is not None and walk not in windows.batch
+                                                      and shape[walk] == array.shape[dim])
+        for dim, walk in enumerate(windows.moved)
+    )  # fmt: skip
 
 
 def _is_whole(use: Any, extent: int, shape: Sequence[int]) -> bool:

@@ -30,6 +30,7 @@ from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.compiler.reshapes import reshapes
 from weft.compiler.scatter_to_select import scatter_to_select
 from weft.compiler.sort_lowering import sort_lowering
+from weft.compiler.split_scatters import split_scatters
 from weft.compiler.static_windows import static_windows
 from weft.compiler.transposed_operands import transposed_operands
 from weft.compiler.transposed_results import transposed_results
@@ -105,6 +106,7 @@ PASSES = (
     _pass(window_lowering, kinds.Window, required=True, expands=True),
     _pass(unrolled_decompositions, kinds.External, expands=True),
     _pass(static_windows, kinds.Scatter, expands=True),
+    _pass(split_scatters, kinds.Scatter, expands=True),
     _pass(batched_scatters, kinds.Scatter, expands=True),
     _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which makes rows a batch
     _pass(transposed_operands, kinds.Contraction),

@@ -510,16 +510,10 @@ class Planner:
             return Fill(self.place(out), out.aval.nbytes, 0)
         loops = contraction.loops_of(equation, step.views, step.order)
         assert loops is not None, "the pass contraction left one that is not a matrix product"
-        sizes = [v.aval.dtype.itemsize for v in (lhs, rhs, out)]
-        batch = [(extent, *[s * n for s, n in zip(steps, sizes, strict=True)]) for extent, *steps in loops.batch]
-        chars = contraction.source_and_result(lhs.aval.dtype, rhs.aval.dtype, out.aval.dtype)
-        assert chars is not None, "the pass contraction left one of dtypes without kernels"
-        in_chains = isinstance(equation.primitive.kind, kinds.Contraction)
-        left, right = (0, 0) if in_chains else equation.params["space"].starts
+        is_space = isinstance(equation.primitive.kind, kinds.StridedContraction)
+        left, right = equation.params["space"].starts if is_space else (0, 0)
         places = self._viewed(lhs, step.views[0], left), self._viewed(rhs, step.views[1], right), self.place(out)
-        whole = (*contraction.free_sizes(equation), "exchanged" in equation.params)
-        unit = in_chains or lhs.aval.dtype.itemsize < 4 or not is_in_pieces(loops)
-        return Gemm(*chars, *places, *_dims(loops), tuple(batch), in_chains, whole, unit)
+        return product(equation, loops, places)
 
     def _viewed(self, variable: Any, view: StridedOperand | None, start: int) -> Place:
         """The place where an operand begins; for a view in the array from which it is read."""
@@ -527,7 +521,20 @@ class Planner:
         return self.place(variable, (offset + start) * variable.aval.dtype.itemsize)
 
 
-def _dims(loops: Loops) -> tuple[Any, Any, Any]:
+def product(equation: JaxprEqn, loops: Loops, places: tuple[Place, Place, Place]) -> Gemm:
+    """The instruction of a matrix product of arrays at these places."""
+    lhs, rhs, out = (v.aval for v in (*equation.invars, equation.outvars[0]))
+    sizes = [aval.dtype.itemsize for aval in (lhs, rhs, out)]
+    batch = [(extent, *[s * n for s, n in zip(steps, sizes, strict=True)]) for extent, *steps in loops.batch]
+    chars = contraction.source_and_result(lhs.dtype, rhs.dtype, out.dtype)
+    assert chars is not None, "the pass contraction left one of dtypes without kernels"
+    in_chains = isinstance(equation.primitive.kind, kinds.Contraction)
+    whole = (*contraction.free_sizes(equation), "exchanged" in equation.params)
+    unit = in_chains or lhs.dtype.itemsize < 4 or not is_in_pieces(loops)
+    return Gemm(*chars, *places, *dims(loops), tuple(batch), in_chains, whole, unit)
+
+
+def dims(loops: Loops) -> tuple[Any, Any, Any]:
     """Rows, columns and sum of a product as its instruction has them."""
     width = math.prod([loop.extent for loop in loops.columns])
     rows = [(loop.extent, loop.left, loop.result if loop.extent != 1 else width) for loop in loops.rows]

@@ -119,6 +119,8 @@ class Scatter(Record):
     that is not inside the array is skipped, or with ``clips`` moved inside. ``unique`` promises that no element is
     updated twice, ``ordered`` that the starts are sorted. ``combiner``: how the results of parts of the updates give
     that of all ("sum", of which one part begins with the array and the others with zeros, "max", "min"), or None.
+    ``neutral(dtype)`` is an element that changes nothing, with which a part may begin; ``merged(array, parts)`` is the
+    array with the parts, which lie along the first axis of ``parts``: only where there is a ``combiner``.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -128,6 +130,8 @@ class Scatter(Record):
     ordered: Callable[[Params], bool]
     reference: Callable[..., Any]
     combiner: str | None = None
+    neutral: Callable[[np.dtype], Any] | None = None
+    merged: Callable[[Any, Any], Any] | None = None
 
 
 class Reduction(Record):

@@ -227,10 +227,11 @@ class Splicer:
         env, rule, kinds, made, makers = self._env, self.rule, self.kinds, self.eqns, self.makers
         for eqn in eqns:
             names = outvars = eqn.outvars
-            invars = [v if type(v) is Literal else env.get(v, v) for v in eqn.invars]
+            # until the first replacement nothing has another name
+            invars = [v if type(v) is Literal else env.get(v, v) for v in eqn.invars] if env else eqn.invars
             if inner:
                 outvars = [Var(v.aval) for v in names]
-            if inner or invars != eqn.invars:
+            if inner or (invars is not eqn.invars and invars != eqn.invars):
                 where = eqn.source if source is None else source
                 eqn = JaxprEqn(invars, outvars, eqn.primitive, eqn.params, eqn.effects, where)
             atoms = rule(eqn, self) if kinds is None or type(eqn.primitive.kind) in kinds else None

@@ -19,6 +19,8 @@ from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, Literal
 from weft.loops import ir
+from weft.loops.index_math import Sizes
+from weft.loops.resize import OfSizes
 
 INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 FEW = 1 << 31
@@ -77,8 +79,8 @@ class Places(NamedTuple):
 class Writer:
     """Writes the statements of offsets and updates for one lowering."""
 
-    def __init__(self, number: Number, scalar: Scalar) -> None:
-        self.number, self.scalar = number, scalar
+    def __init__(self, number: Number, scalar: Scalar, sizes: Sizes) -> None:
+        self.number, self.scalar, self.sizes = number, scalar, sizes
 
     def apply(self, bucket: Bucket, name: str, kind: kinds.Elementwise, args: Sequence[int], dtype: Any) -> int:
         out = self.number()
@@ -99,8 +101,9 @@ class Writer:
             else:
                 start = self.apply(bucket, "start", GIVEN, (value,), dtype)
             if dim + 1 < array.ndim:  # the last dimension has stride 1 in every array
-                stride = int(np.prod(array.shape[dim + 1 :], dtype=np.int64))
-                stride = self.scalar(stride, dtype)
+                stride = self.sizes.strides(places.array)[dim]
+                known = stride.elems if stride.product is None else OfSizes.made(stride.elems, stride.product)
+                stride = self.scalar(known, dtype)
                 start = self.apply(bucket, "scaled", SCALED, (start, stride), dtype)
             total = start if total is None else self.apply(bucket, "sum", SUM, (total, start), dtype)
         return self.scalar(0, dtype) if total is None else total
@@ -117,7 +120,11 @@ class Writer:
         """The largest start as a parameter, in the dtype of comparisons."""
         dtype = np.dtype(index)
         dtype = INT32 if dtype.itemsize < 4 else dtype
-        return self.scalar(min(places.windows.most[component], int(np.iinfo(dtype).max)), dtype)
+        most, dim = places.windows.most[component], places.windows.starts[component]
+        if most > int(np.iinfo(dtype).max):
+            return self.scalar(int(np.iinfo(dtype).max), dtype)
+        symbol = self.sizes.symbols(places.array)[dim]
+        return self.scalar(OfSizes.made(most, (symbol,), most - places.array.aval.shape[dim]), dtype)
 
     def filled(self, bucket: Bucket, inside: int, found: int, fill: Any, dtype: Any) -> int:
         return self.apply(bucket, "choose", CHOOSE, (inside, found, self.scalar(fill, dtype)), dtype)

@@ -93,7 +93,7 @@ class _Lowering:
         self.operand_index: dict[Any, int] = {}
         self.scalar_index: dict[Any, int] = {}
         self.result = Draft([], [], [], [], [], set())
-        self.indexed = indexed.Writer(self._number, self._scalar)
+        self.indexed = indexed.Writer(self._number, self._scalar, sizes)
         self.guards = None if guarded is None else guards.Writer(guarded, self._number)
         extents = {axis.key: axis.extent for axis in source.axes}
         self.assembled = assembled.Reader(self.indexed, extents, self.result.indexed)

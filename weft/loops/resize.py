@@ -18,6 +18,24 @@ from weft.loops.index_math import UNIT, Product, Stride
 from weft.loops.thresholds import NOTHING_ASKED, Thresholds, thresholds
 
 Term = tuple[int, Product]  # a factor, and symbols it is multiplied with
+Word = tuple[int, str, Term, int]  # of a scalar: where it begins, how it is packed, a term and what is added to it
+
+
+_CODES = {4: "iI", 8: "qQ"}  # of struct, by bytes: signed and unsigned
+
+
+class OfSizes(int):
+    """An integer scalar of a nest that follows from sizes: the product of symbols, plus ``added``."""
+
+    product: Product
+    added: int
+
+    @staticmethod
+    def made(value: int, product: Product, added: int = 0) -> OfSizes:
+        """``value``, at the present sizes."""
+        found = OfSizes(value)
+        found.product, found.added = product, added
+        return found
 
 
 class Asked(NamedTuple):
@@ -40,6 +58,7 @@ class Sizing(NamedTuple):
     strides: tuple[Term | None, ...]  # those at run time, in the order of the parameters
     around: tuple[tuple[Term | None, ...], ...]  # in bytes: of each outer dimension, for each operand
     scalars: bytes
+    words: tuple[Word, ...]  # those of the scalars that follow from sizes
     asked: Asked
 
 
@@ -54,6 +73,17 @@ class Numbers(NamedTuple):
 def term(stride: Stride, factor: int = 1) -> Term | None:
     """A stride, in units of ``factor``."""
     return None if stride.product is None else (stride.factor * factor, stride.product)
+
+
+def words_of(scalars: Sequence[tuple[Any, Any]]) -> tuple[Word, ...]:
+    """The scalars that follow from sizes, in the block of all of them (each padded to whole words)."""
+    found, at = [], 0
+    for dtype, value in scalars:
+        if type(value) is OfSizes:
+            code = "<" + _CODES[dtype.itemsize][dtype.kind == "u"]
+            found.append((at, code, (1, value.product), value.added))
+        at += -(-dtype.itemsize // 8) * 8
+    return tuple(found)
 
 
 def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
@@ -74,6 +104,7 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
             of(sizing.strides),
             tuple(map(of, sizing.around)),
             sizing.scalars,
+            tuple([(at, code, of([term])[0], added) for at, code, term, added in sizing.words]),
             Asked(
                 outer=tuple(map(product, asked.outer)),
                 parallel=tuple(map(product, asked.parallel)),
@@ -110,7 +141,13 @@ def numbers(sizing: Sizing, sizes: Sequence[int]) -> Numbers:
     if sizing.outer:
         rows = zip(sizing.outer, sizing.around, strict=True)
         outer = tuple([(_value(product, sizes), tuple(_values(terms, sizes))) for product, terms in rows])
-    return Numbers(tuple(extents), outer, struct.pack(f"<{len(words)}q", *words) + sizing.scalars)
+    scalars = sizing.scalars
+    if sizing.words:
+        block = bytearray(scalars)
+        for at, code, (factor, product), added in sizing.words:
+            struct.pack_into(code, block, at, factor * _value(product, sizes) + added)
+        scalars = bytes(block)
+    return Numbers(tuple(extents), outer, struct.pack(f"<{len(words)}q", *words) + scalars)
 
 
 def _value(product: Product, sizes: Sequence[int]) -> int:

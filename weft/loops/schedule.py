@@ -20,7 +20,7 @@ import numpy as np
 from weft._base.record import NamedTuple, Record, field
 from weft.loops import ir, neighbours, printer, unit_axes
 from weft.loops.index_math import ZERO, Product, Stride, follows
-from weft.loops.resize import Asked, Sizing, term
+from weft.loops.resize import Asked, Sizing, term, words_of
 from weft.loops.thresholds import NOTHING_ASKED, Thresholds, are_many, thresholds
 
 if TYPE_CHECKING:
@@ -209,7 +209,8 @@ def _call(
         around = [[term(loop.stride(operand), operand.dtype.itemsize) for operand in draft.operands] for loop in outer]
         sizing = Sizing(
             tuple([loop.symbols for loop in loops]), tuple([loop.symbols for loop in outer]),
-            tuple([term(stride) for stride in at_run_time]), tuple(map(tuple, around)), scalars, asked,
+            tuple([term(stride) for stride in at_run_time]), tuple(map(tuple, around)), scalars,
+            words_of(draft.scalars), asked,
         )  # fmt: skip
     return Lowered(nest.name, nest, tuple(bindings), extents, tuple([loop.extent for loop in outer]), params, sizing)
 

@@ -20,8 +20,8 @@ from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, reductions
 
-inline = functools.partial(jit_module.jit, inline=True)
-jit = jit_module.jit
+any_size, jit = jit_module.any_size, jit_module.jit
+inline = functools.partial(any_size, inline=True)
 
 
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Array:
@@ -62,7 +62,7 @@ def _as_log_softmax(x: Any, where: Any, *, axis: Any) -> Any:
 
 
 _as_log_softmax.__name__ = "log_softmax"
-_log_softmax = functools.partial(jit, static_argnames=("axis",))(_as_log_softmax)
+_log_softmax = functools.partial(any_size, static_argnames=("axis",))(_as_log_softmax)
 
 
 @overload

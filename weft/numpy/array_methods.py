@@ -14,11 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from weft import config, core, dtypes, runtime
+from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft.dispatch import devices
-from weft.numpy import arithmetic, axes, contractions, creation, logic, promotion, rearrange, reductions, selection
+from weft.numpy import (
+    arithmetic,
+    axes,
+    contractions,
+    creation,
+    logic,
+    promotion,
+    rearrange,
+    reductions,
+    selection,
+    small_copies,
+)  # fmt: skip
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -363,20 +374,11 @@ def _later(module: str, function: str) -> Callable[..., Any]:
     return call
 
 
-def _is_unwatched() -> bool:
-    """Whether nothing looks at the results of operations, and those of the CPU's arrays are on the CPU."""
-    if config.keys_watched and config.read("debug_key_reuse"):
-        return False
-    if config.read("checks"):
-        return False
-    return not lazy.submodule("weft.effects.number_checks").enabled() and devices.default_place() == 0
-
-
 def _install_views() -> None:
     """Small views of arrays are copied by the runtime, which leaves everything else to the functions here."""
 
     def view(name: str, fallback: Callable[..., Any]) -> Any:
-        return functools.update_wrapper(runtime.ViewOperator(name, fallback, _is_unwatched), fallback)
+        return functools.update_wrapper(runtime.ViewOperator(name, fallback, small_copies.is_unwatched), fallback)
 
     array: Any = runtime.Array
     array.__getitem__ = view("index", _later(*FUNCTIONS["__getitem__"]))

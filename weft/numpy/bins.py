@@ -252,11 +252,12 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, de
     (values,) = promotion.promote_dtypes_inexact(a)
     edges = histogram_bin_edges(values, bins, range, weights)
     values = rearrange.ravel(values)
-    if weights is None:
-        weights = creation.ones_like(values)
     places = _bin_numbers(values, edges)
     count = promotion.shape_of(edges)[0]
-    totals = searching.bincount(places, rearrange.ravel(weights), length=count)[1:]
+    if weights is None:  # counted in integers, whose sums threads share
+        totals = promotion.convert(searching.bincount(places, length=count)[1:], promotion.dtype_of(values))
+    else:
+        totals = searching.bincount(places, rearrange.ravel(weights), length=count)[1:]
     if density:
         widths = calculus.diff(edges)
         totals = arithmetic.divide(arithmetic.divide(totals, widths), reductions.sum(totals))

@@ -22,7 +22,7 @@ from weft._base.array import Array
 from weft.dispatch import devices, placement, transfers
 from weft.dispatch import jit as jit_module
 from weft.effects import number_checks
-from weft.numpy import axes, promotion
+from weft.numpy import axes, promotion, small_copies
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -258,7 +258,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     shape = axes.canonical_shape(shape)
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "full")
     if promotion.shape_of(fill_value) == ():
-        return lax.full(shape, fill_value, asked)
+        found = small_copies.full(shape, fill_value, asked)
+        return found if found is not None else lax.full(shape, fill_value, asked)
     return promotion.broadcast_to(asarray(fill_value, dtype=asked), shape)
 
 
@@ -304,7 +305,9 @@ def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
             "for the shape?"
         )
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, name)
-    return _full(shape=axes.canonical_shape(shape), value=value, dtype=target)
+    extents = axes.canonical_shape(shape)
+    found = small_copies.filled(extents, value, target)
+    return found if found is not None else _full(shape=extents, value=value, dtype=target)
 
 
 @functools.partial(inline, static_argnames=("shape", "value", "dtype"))
@@ -398,7 +401,7 @@ def arange(
     target = dtypes.result_type(*[v for v in given.values() if v is not None]) if asked is None else asked
     target = dtypes.canonicalize_dtype(target)
     if len(values) == 1:
-        return _arange(size=max(0, math.ceil(values[0])), first=None, step=None, dtype=target)
+        return small_copies.counted(_arange, size=max(0, math.ceil(values[0])), first=None, step=None, dtype=target)
     first = _concrete_scalar(start, "start")
     pace = 1 if step is None else _concrete_scalar(step, "step")
     last = first if stop is None else _concrete_scalar(stop, "stop")
@@ -406,7 +409,7 @@ def arange(
         first = 0
     size = max(0, math.ceil((last - first) / pace))
     pace = None if step is None else pace
-    return _arange(size=size, first=None if stop is None else first, step=pace, dtype=target)
+    return small_copies.counted(_arange, size=size, first=None if stop is None else first, step=pace, dtype=target)
 
 
 @functools.partial(inline, static_argnames=("size", "first", "step", "dtype"))

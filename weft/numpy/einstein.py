@@ -25,7 +25,7 @@ from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 
-inline = functools.partial(jit_module.jit, inline=True)
+inline = functools.partial(jit_module.any_size, inline=True)
 
 
 class Step(Record):
@@ -87,7 +87,18 @@ def _path(arguments: tuple[Any, ...], optimize: Any) -> tuple[tuple[Any, ...], t
     shapes = tuple(promotion.shape_of(x) for x in inputs)
     if isinstance(optimize, list):  # unhashable: an explicit path is not cached
         return inputs, _cached_path.__wrapped__(f"{text}->{output}", shapes, optimize)
+    if len(shapes) <= 2:  # one contraction, whatever the extents are
+        try:
+            return inputs, _cached_path(f"{text}->{output}", _numbered(shapes), optimize)
+        except ValueError:  # it shall name the extents themselves
+            pass
     return inputs, _cached_path(f"{text}->{output}", shapes, optimize)
+
+
+def _numbered(shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Shapes with small numbers in place of extents, equal ones for equal extents; 0 and 1 stay."""
+    numbers = {0: 0, 1: 1}
+    return tuple([tuple([numbers.setdefault(extent, len(numbers)) for extent in shape]) for shape in shapes])
 
 
 def _parsed(arguments: tuple[Any, ...]) -> tuple[str, str, tuple[Any, ...]]:

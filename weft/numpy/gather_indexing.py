@@ -12,6 +12,7 @@ them stood, or in front if something separates them::
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,10 @@ from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
+from weft.dispatch import jit as jit_module
 from weft.numpy import basic_indexing, index_items, promotion
+
+WHOLE = basic_indexing.Cut(0, -1, 0)  # a whole axis, whatever its extent
 
 
 class Position(NamedTuple):
@@ -31,14 +35,18 @@ class Position(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """An array of integers: its number among the operands, and whether it indexes an axis made for a boolean."""
+    """An array of integers: its number among the operands, and whether it indexes an axis made for a boolean.
+
+    ``extent``: the number of the operand that holds the extent of its axis, if one does.
+    """
 
     number: int
     truth: bool
+    extent: int | None = None
 
 
 class Layout(NamedTuple):
-    """The items of an index without their arrays: None, Ellipsis, Cut, Position or Operand; and how it is read."""
+    """The items of an index without their arrays (None, Ellipsis, Cut, Position or Operand), and how it is read."""
 
     items: tuple[Any, ...]
     wrap: bool  # whether negative integers count from the end
@@ -81,6 +89,12 @@ def layout_of(items: list[Any], shape: tuple[int, ...], eager: bool, wrap: bool 
             operands.append(item)
         axis += 1
     return Layout(tuple(entries), wrap), operands
+
+
+@functools.lru_cache(maxsize=64)
+def of_rows(rank: int) -> Layout:
+    """The layout of ``x[indices]``, with the first extent of ``x`` as an operand after the indices."""
+    return Layout((Operand(0, False, extent=1), *[WHOLE for _ in range(rank - 1)]), True)
 
 
 def select(layout: Layout, shape: tuple[int, ...], operands: tuple[Any, ...]) -> Selection:
@@ -155,7 +169,8 @@ class _Walk:
             value, dtype = value if on_host else promotion.convert(value, self.dtype), self.dtype
         if on_host:
             negative, value = np.asarray(negative), value.astype(dtype, copy=False)
-        return lax.select_n(negative, value, lax.add(value, np.asarray(extent, dtype)))
+        given = np.asarray(extent, dtype) if item.extent is None else promotion.convert(operands[item.extent], dtype)
+        return lax.select_n(negative, value, lax.add(value, given))
 
     def selection(self) -> Selection:
         arrays = list(self.values) if self.has_arrays else []
@@ -219,6 +234,8 @@ class _Walk:
         self._collapse(axis)
 
     def _add_cut(self, cut: basic_indexing.Cut, axis: int) -> None:
+        if cut == WHOLE:
+            cut = basic_indexing.Cut(0, self.extents[axis], 1)
         if cut.step == 1:
             self.offset_dims.append(len(self.shape))
             if cut != (0, self.extents[axis], 1):
@@ -282,4 +299,9 @@ def gather(
 
 apply = basic_indexing.inline(
     gather, static_argnames=("layout", "mode", "fill_value", "indices_are_sorted", "unique_indices")
+)
+apply_at_any_size = jit_module.any_size(
+    gather,
+    inline=True,
+    static_argnames=("layout", "mode", "fill_value", "indices_are_sorted", "unique_indices"),
 )

@@ -51,6 +51,12 @@ def index(x: Any, idx: Any) -> Array:
 
 def _eager(x: Any, whole: tuple[Any, ...], idx: Any) -> Any:
     """``x[idx]`` outside a trace, by a remembered route if there is one."""
+    if len(whole) == 1 and type(whole[0]) is runtime.Array and x.ndim and whole[0].ndim:
+        indices = whole[0]
+        dtype = indices.dtype
+        if not isinstance(dtype, dtypes.ExtendedDType) and dtype.kind in "iu" and dtype.itemsize >= 4:
+            layout = gather_indexing.of_rows(x.ndim)
+            return gather_indexing.apply_at_any_size(x, indices, x.shape[0], layout=layout)
     key = (x.shape, *[kind_of(item) for item in whole])
     known = _routes.get(key) if False not in key else None
     if known is None:

@@ -20,7 +20,7 @@ from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import jit as jit_module
-from weft.numpy import axes, promotion, rearrange
+from weft.numpy import axes, promotion, rearrange, small_copies
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -59,6 +59,9 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Array:
     if promotion.shape_of(arrays[0]) == ():
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
     axis = axes.canonical_axis(axis, len(promotion.shape_of(arrays[0])))
+    found = small_copies.joined(arrays, axis) if dtype is None and len(arrays) > 1 else None
+    if found is not None:
+        return found
     return _concatenate(*arrays, axis=axis, dtype=_asked(dtype, "concatenate"))
 
 
@@ -117,6 +120,9 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Ar
             f"All input arrays must have the same shape. Got {', '.join(map(str, dict.fromkeys(shapes)))}."
         )
     axis = axes.canonical_axis(axis, len(shapes[0]) + 1)
+    found = small_copies.joined(arrays, axis, stacked=True) if dtype is None else None
+    if found is not None:
+        return found
     return _stack(*arrays, axis=axis, dtype=_asked(dtype, "stack"))
 
 

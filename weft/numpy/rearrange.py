@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, errors
+from weft import core, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
-from weft.numpy import arithmetic, axes, promotion
+from weft.numpy import arithmetic, axes, promotion, small_copies
 
 inline = functools.partial(jit_module.jit, inline=True)
-jit = jit_module.jit
+any_size, jit = jit_module.any_size, jit_module.jit
 
 
 def _warn_of_others(name: str, a: Any) -> None:
@@ -115,7 +115,7 @@ def _reshape(a: Any, *, shape: tuple[int, ...]) -> Any:
     return lax.reshape(a, shape)
 
 
-@functools.partial(inline, static_argnames=("order",))
+@functools.partial(any_size, inline=True, static_argnames=("order",))
 def _transpose(a: Any, *, order: tuple[int, ...]) -> Any:
     return lax.transpose(a, order)
 
@@ -189,7 +189,7 @@ def matrix_transpose(x: Any, /) -> Array:
     return lax.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-@functools.partial(inline, static_argnames=("axis1", "axis2"))
+@functools.partial(any_size, inline=True, static_argnames=("axis1", "axis2"))
 def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
@@ -250,7 +250,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
     return _expand_dims(a, axis=axes.as_tuple(axis))
 
 
-@functools.partial(inline, static_argnames=("axis",))
+@functools.partial(any_size, inline=True, static_argnames=("axis",))
 def _expand_dims(a: Any, *, axis: tuple[int, ...]) -> Any:
     return lax.expand_dims(a, axis)
 
@@ -265,7 +265,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
     return _squeeze(a, axis=None if axis is None else axes.as_tuple(axis))
 
 
-@functools.partial(inline, static_argnames=("axis",))
+@functools.partial(any_size, inline=True, static_argnames=("axis",))
 def _squeeze(a: Any, *, axis: Any) -> Any:
     extents = promotion.shape_of(a)
     if axis is None:
@@ -354,6 +354,10 @@ def flip(m: Any, axis: Any = None) -> Array:
     [2, 1, 0]
     """
     promotion.check_arraylike("flip", m)
+    if type(m) is runtime.Array:
+        found = small_copies.in_reverse(m, axes.canonical_axes(axis, m.ndim, repeats=True))
+        if found is not None:
+            return found
     return _flip(m, axis=axes.static_axes(axis))
 
 

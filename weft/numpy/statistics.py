@@ -15,14 +15,16 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from weft import dtypes
+from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, reductions, selection
 
 inline = functools.partial(jit_module.jit, inline=True)
-jit = jit_module.jit
+jit, any_size = jit_module.jit, jit_module.any_size
+
+_EXACT = 1 << 24  # counts below are exact in every dtype on the way to that of the mean
 
 
 def _compute_dtype(dtype: Any) -> Any:
@@ -36,19 +38,44 @@ def _count(shape: tuple[int, ...], axis: Any) -> int:
     return math.prod([shape[d] for d in axes.canonical_axes(axis, len(shape))])
 
 
-@functools.partial(inline, static_argnames=("axis", "dtype", "keepdims", "name"))
-def _mean(a: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool, name: str = "mean") -> Any:
+def _given(a: Any, axis: Any, where: Any) -> int | None:
+    """The count of an array's elements along ``axis`` if it is to be an operand, so that one program is for any."""
+    if type(a) is not runtime.Array or where is not None or core.is_tracing():
+        return None
+    if axis is None:
+        count = a.size
+    elif type(axis) is int and -a.ndim <= axis < a.ndim:
+        count = a.shape[axis]
+    else:
+        count = _count(a.shape, axis)
+    return count if count < _EXACT else None
+
+
+def _divisor(count: int | None, a: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    """How many elements a mean is over, in its dtype: an operand, known from the shape, or those of the mask."""
+    if where is not None:
+        mask = promotion.broadcast_to(where, promotion.shape_of(a))
+        return reductions.sum(mask, axis=axis, dtype=dtype, keepdims=keepdims)
+    if isinstance(count, core.Tracer):
+        return promotion.convert(count, dtype)
+    return np.asarray(_count(promotion.shape_of(a), axis)).astype(dtype)
+
+
+def _mean_of(
+    a: Any, where: Any, count: int | None = None, *, axis: Any, dtype: Any, keepdims: bool, name: str = "mean"
+) -> Any:
     promotion.check_arraylike(name, a)
     reductions.check_where(name, where)
-    shape = promotion.shape_of(a)
     result = promotion.inexact_dtype(promotion.dtype_of(a)) if dtype is None else dtype
     compute = _compute_dtype(result) if dtype is None else result
-    if where is None:
-        count = np.asarray(_count(shape, axis)).astype(compute)
-    else:
-        count = reductions.sum(promotion.broadcast_to(where, shape), axis=axis, dtype=compute, keepdims=keepdims)
+    divisor = _divisor(count, a, where, axis, compute, keepdims)
     total = reductions.sum(a, axis=axis, dtype=compute, keepdims=keepdims, where=where)
-    return promotion.convert(lax.div(total, count), result)
+    return promotion.convert(lax.div(total, divisor), result)
+
+
+_mean_of.__name__ = "_mean"
+_mean = functools.partial(inline, static_argnames=("axis", "dtype", "keepdims", "name"))(_mean_of)
+_mean_at_any_size = functools.partial(any_size, static_argnames=("axis", "dtype", "keepdims"))(_mean_of)
 
 
 def mean(
@@ -61,7 +88,11 @@ def mean(
     """
     reductions.refuse_out("mean", out)
     asked = reductions.user_dtype(dtype, "mean")
-    return _mean(a, where, axis=axes.reduced_axes(axis, "mean"), dtype=asked, keepdims=bool(keepdims))
+    axis = axes.reduced_axes(axis, "mean")
+    count = _given(a, axis, where)
+    if count is not None:
+        return _mean_at_any_size(a, None, count, axis=axis, dtype=asked, keepdims=bool(keepdims))
+    return _mean(a, where, axis=axis, dtype=asked, keepdims=bool(keepdims))
 
 
 @overload
@@ -141,14 +172,15 @@ def _corrections(ddof: Any, correction: Any) -> Any:
     return correction
 
 
-@jit(static_argnames=("axis", "dtype", "keepdims"))
-def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
+def _var_of(
+    a: Any, mean: Any, correction: Any, where: Any, count: int | None = None, *, axis: Any, dtype: Any, keepdims: bool
+) -> Any:
     promotion.check_arraylike("var", a)
     reductions.check_where("var", where)
     result = _wanted_dtype("var", a, dtype)
     compute = _compute_dtype(result)
     a = promotion.convert(a, compute)
-    center = _mean(a, where, axis=axis, dtype=compute, keepdims=True) if mean is None else mean
+    center = _mean_of(a, where, count, axis=axis, dtype=compute, keepdims=True) if mean is None else mean
     centered = lax.sub(*promotion.promote_args("var", a, center))
     if dtypes.issubdtype(compute, np.complexfloating):
         centered = lax.real(lax.mul(centered, lax.conj(centered)))
@@ -156,20 +188,27 @@ def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: An
         result = compute if dtype is None else result
     else:
         centered = lax.square(centered)
-    shape = promotion.shape_of(a)
-    if where is None:
-        count = np.asarray(_count(shape, axis)).astype(compute)
-    else:
-        count = reductions.sum(promotion.broadcast_to(where, shape), axis=axis, dtype=compute, keepdims=keepdims)
-    freedom = lax.sub(count, promotion.convert(correction, compute))
+    divisor = _divisor(count, a, where, axis, compute, keepdims)
+    freedom = lax.sub(divisor, promotion.convert(correction, compute))
     total = reductions.sum(centered, axis=axis, keepdims=keepdims, where=where)
     variance = promotion.convert(lax.div(total, freedom), result)
     return selection.where(lax.gt(freedom, np.asarray(0, compute)), variance, np.nan)
 
 
-@jit(static_argnames=("axis", "dtype", "keepdims"))
-def _std(a: Any, correction: Any, mean: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
-    return lax.sqrt(_var(a, mean, correction, where, axis=axis, dtype=dtype, keepdims=keepdims))
+def _std_of(
+    a: Any, mean: Any, correction: Any, where: Any, count: int | None = None, *, axis: Any, dtype: Any, keepdims: bool
+) -> Any:
+    variance = _var if count is None else _var_of
+    given = () if count is None else (count,)
+    return lax.sqrt(variance(a, mean, correction, where, *given, axis=axis, dtype=dtype, keepdims=keepdims))
+
+
+_var_of.__name__, _std_of.__name__ = "_var", "_std"
+_VAR_STATIC = ("axis", "dtype", "keepdims")
+_var, _std = (jit(static_argnames=_VAR_STATIC)(f) for f in (_var_of, _std_of))
+_var_at_any_size, _std_at_any_size = (
+    functools.partial(any_size, static_argnames=_VAR_STATIC)(f) for f in (_var_of, _std_of)
+)
 
 
 def var(
@@ -195,8 +234,11 @@ def var(
     asked = reductions.user_dtype(dtype, "var")
     if asked is not None and not dtypes.issubdtype(asked, np.inexact):
         raise ValueError(f"dtype argument to jnp.var must be inexact; got {asked}")
-    correction = _corrections(ddof, correction)
-    return _var(a, mean, correction, where, axis=axes.reduced_axes(axis, "var"), dtype=asked, keepdims=bool(keepdims))
+    correction, axis = _corrections(ddof, correction), axes.reduced_axes(axis, "var")
+    count = _given(a, axis, where)
+    if count is not None:
+        return _var_at_any_size(a, mean, correction, None, count, axis=axis, dtype=asked, keepdims=bool(keepdims))
+    return _var(a, mean, correction, where, axis=axis, dtype=asked, keepdims=bool(keepdims))
 
 
 def std(
@@ -220,8 +262,11 @@ def std(
     asked = reductions.user_dtype(dtype, "std")
     if asked is not None and not dtypes.issubdtype(asked, np.inexact):
         raise ValueError(f"dtype argument to jnp.std must be inexact; got {asked}")
-    correction = _corrections(ddof, correction)
-    return _std(a, correction, mean, where, axis=axes.reduced_axes(axis, "std"), dtype=asked, keepdims=bool(keepdims))
+    correction, axis = _corrections(ddof, correction), axes.reduced_axes(axis, "std")
+    count = _given(a, axis, where)
+    if count is not None:
+        return _std_at_any_size(a, mean, correction, None, count, axis=axis, dtype=asked, keepdims=bool(keepdims))
+    return _std(a, mean, correction, where, axis=axis, dtype=asked, keepdims=bool(keepdims))
 
 
 def _is_nan(a: Any) -> Any:

@@ -8,12 +8,13 @@ Positions out of bounds give NaN (or the lowest integer) unless ``mode`` says ot
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, errors
+from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.core import check_scopes
@@ -30,6 +31,7 @@ from weft.numpy import (
     rearrange,
     reductions,
     selection,
+    small_copies,
 )
 
 jit = jit_module.jit
@@ -61,10 +63,13 @@ def take(
         raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
     if mode not in (None, "fill", "wrap", "clip"):
         raise ValueError(f"Invalid mode '{mode}' for np.take")
+    extent = _extent(a, indices, axis) if mode != "wrap" else None  # a remainder by a literal takes less time
+    given, function = ((), _take) if extent is None else ((extent,), _take_at_any_size)
     with check_scopes.as_given(mode):
-        return _take(
+        return function(
             a,
             indices,
+            *given,
             axis=axis,
             mode=mode,
             unique_indices=unique_indices,
@@ -73,8 +78,31 @@ def take(
         )
 
 
-@jit(static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
-def _take(a: Any, indices: Any, *, axis: int | None, mode: str | None, fill_value: Any, **promises: bool) -> Any:
+def _extent(a: Any, indices: Any, axis: Any) -> int | None:
+    """The extent that indices count in if it is to be an operand, so that one program is for any."""
+    if (
+        not small_copies.may_copy()
+        or not (type(a) is type(indices) is runtime.Array)
+        or not (type(axis) is int or (axis is None and a.ndim == 1))
+    ):
+        return None
+    dtype = indices.dtype
+    if isinstance(dtype, dtypes.ExtendedDType) or dtype.kind not in "iu" or dtype.itemsize < 4 or indices.weak_type:
+        return None
+    extent = a.shape[axes.canonical_axis(axis or 0, a.ndim)]
+    return extent if extent < 2**31 else None
+
+
+def _take_of(
+    a: Any,
+    indices: Any,
+    extent: int | None = None,
+    *,
+    axis: int | None,
+    mode: str | None,
+    fill_value: Any,
+    **promises: bool,
+) -> Any:
     if axis is None:
         a, axis = rearrange.ravel(a), 0
     shape = promotion.shape_of(a)
@@ -88,7 +116,7 @@ def _take(a: Any, indices: Any, *, axis: int | None, mode: str | None, fill_valu
         return lax.full_like(a, 0, shape=(*shape[:place], *taken, *shape[place + 1 :]))
     if shape[place] == 0:
         raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
-    indices, parsed = _by_mode(indices, shape[place], mode)
+    indices, parsed = _by_mode(indices, extent if isinstance(extent, core.Tracer) else shape[place], mode)
     rank = len(taken)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(*range(place), *range(place + rank, len(shape) + rank - 1)),
@@ -106,11 +134,20 @@ def _take(a: Any, indices: Any, *, axis: int | None, mode: str | None, fill_valu
     )
 
 
-def _by_mode(indices: Any, extent: int, mode: str | None) -> tuple[Any, Any]:
+_take_of.__name__ = "_take"
+_TAKE_STATIC = ("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value")
+_take = functools.partial(jit, static_argnames=_TAKE_STATIC)(_take_of)
+_take_at_any_size = functools.partial(jit_module.any_size, static_argnames=_TAKE_STATIC)(_take_of)
+
+
+def _by_mode(indices: Any, extent: Any, mode: str | None) -> tuple[Any, Any]:
     """Indices for a mode of ``take``, and the mode of the gather."""
     if mode == "clip":
         return indices, lax.GatherScatterMode.CLIP
-    size = promotion.constant_like(extent, indices, any_rank=True)
+    if isinstance(extent, core.Tracer):
+        size = promotion.convert(extent, promotion.dtype_of(indices))
+    else:
+        size = promotion.constant_like(extent, indices, any_rank=True)
     if mode == "wrap":
         return arithmetic.remainder(indices, size), lax.GatherScatterMode.PROMISE_IN_BOUNDS
     negative = lax.lt(indices, promotion.constant_like(0, indices, any_rank=True))

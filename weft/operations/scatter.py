@@ -28,6 +28,7 @@ from weft.operations.gather import (
     window_places,
 )
 from weft.operations.general_reduce import check_elementwise, run_with_numpy
+from weft.operations.later import ops
 from weft.operations.settings import GatherScatterMode, ScatterDimensionNumbers
 from weft.operations.static import canonical_shape
 from weft.runtime import Array
@@ -148,6 +149,23 @@ def _rounds(places: np.ndarray) -> list[np.ndarray]:
 # ---- primitives
 
 
+def _lowest(dtype: np.dtype) -> Any:
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def _highest(dtype: np.dtype) -> Any:
+    return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
+
+
+# by combiner
+_NEUTRAL: dict[str | None, Callable[[np.dtype], Any]] = {"sum": lambda dtype: 0, "max": _lowest, "min": _highest}
+_MERGED: dict[str | None, Callable[[Any, Any], Any]] = {
+    "sum": lambda array, parts: ops.add(array, ops.convert_element_type(ops.reduce_sum(parts, (0,)), array.dtype)),
+    "max": lambda array, parts: ops.max(array, ops.reduce_max(parts, (0,))),
+    "min": lambda array, parts: ops.min(array, ops.reduce_min(parts, (0,))),
+}
+
+
 def _scatter_primitive(name: str, combiner: str | None = None) -> core.Primitive:
     primitive = core.Primitive(
         name,
@@ -159,6 +177,8 @@ def _scatter_primitive(name: str, combiner: str | None = None) -> core.Primitive
             ordered=lambda params: params["indices_are_sorted"],
             reference=_scatter_reference,
             combiner=combiner,
+            neutral=_NEUTRAL.get(combiner),
+            merged=_MERGED.get(combiner),
         ),
     )
     primitive.def_abstract_eval(_scatter_typing)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "module.h"
+
 namespace weft {
 namespace {
 
@@ -198,7 +200,176 @@ PyObject* raveled_view(Array* array, PyObject* const*, Py_ssize_t count) {
   return copied(array, view);
 }
 
+// An integer of Python; -1 for another object, and for one that does not fit.
+int64_t extent_of(PyObject* number) {
+  int overflow = 0;
+  long long value = PyLong_CheckExact(number) ? PyLong_AsLongLongAndOverflow(number, &overflow) : -1;
+  return overflow == 0 ? value : -1;
+}
+
+// ---- concatenate, stack, rev
+
+// Whether the arrays can be read now, and differ in their extent along `axis` alone (stacked: in nothing).
+bool can_join(PyObject* arrays, int axis, bool stacked) {
+  Array* first = nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arrays); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(arrays, i);
+    if (!is_array(item)) return false;
+    Array* array = reinterpret_cast<Array*>(item);
+    if (!is_readable(array)) return false;
+    if (first == nullptr) first = array;
+    const ShapedArray *one = first->aval, *other = array->aval;
+    if (one->dtype != other->dtype || one->weak_type != other->weak_type || one->ndim != other->ndim) return false;
+    if (first->place != array->place) return false;
+    for (int dim = 0; dim < one->ndim; ++dim)
+      if (one->extents[dim] != other->extents[dim] && (stacked || dim != axis)) return false;
+  }
+  return first != nullptr && axis >= 0 && axis < first->aval->ndim + stacked;
+}
+
+PyObject* joined_copy(PyObject*, PyObject* args) {
+  PyObject* arrays;
+  int axis, stacked;
+  if (!PyArg_ParseTuple(args, "O!ip", &PyTuple_Type, &arrays, &axis, &stacked)) return nullptr;
+  if (!can_join(arrays, axis, stacked != 0)) Py_RETURN_NONE;
+  const Array* first = reinterpret_cast<Array*>(PyTuple_GET_ITEM(arrays, 0));
+  const ShapedArray* source = first->aval;
+  int64_t count = PyTuple_GET_SIZE(arrays), along = 0, total = 0, rows = 1;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const ShapedArray* aval = reinterpret_cast<Array*>(PyTuple_GET_ITEM(arrays, i))->aval;
+    if (aval->nbytes > kMostBytes || (total += aval->nbytes) > kMostBytes) Py_RETURN_NONE;
+    along += stacked ? 1 : aval->extents[axis];
+  }
+  int ndim = source->ndim + (stacked ? 1 : 0);
+  int64_t extents[kMaxRank];
+  if (ndim > kMaxRank) Py_RETURN_NONE;
+  for (int dim = 0, from = 0; dim < ndim; ++dim) {
+    bool here = dim == axis;
+    extents[dim] = here ? along : source->extents[from];
+    from += !here || !stacked;
+    if (dim < axis) rows *= extents[dim];
+  }
+  if (rows * count > kMostScattered) Py_RETURN_NONE;
+  auto aval = Owned<ShapedArray>::steal(aval_intern(ndim, extents, source->dtype, source->weak_type));
+  if (!aval) return nullptr;
+  auto result = Owned<Array>::steal(array_allocate(aval.get(), "join", "small arrays put together"));
+  if (!result) return nullptr;
+  result->place = first->place;
+  char* to = result->buffer->data;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      const Array* array = reinterpret_cast<Array*>(PyTuple_GET_ITEM(arrays, i));
+      size_t run = size_t(array->aval->nbytes / rows);
+      if (run > 0) std::memcpy(to, array->buffer->data + row * int64_t(run), run);
+      to += run;
+    }
+  }
+  return reinterpret_cast<PyObject*>(result.release());
+}
+
+PyObject* reversed_copy(PyObject*, PyObject* args) {
+  PyObject *object, *dims;
+  if (!PyArg_ParseTuple(args, "OO!", &object, &PyTuple_Type, &dims)) return nullptr;
+  if (!is_array(object) || !is_readable(reinterpret_cast<Array*>(object))) Py_RETURN_NONE;
+  Array* array = reinterpret_cast<Array*>(object);
+  const ShapedArray* aval = array->aval;
+  Layout view{array->buffer->data};
+  for (int dim = 0; dim < aval->ndim; ++dim) view.add(aval->extents[dim], aval->strides()[dim]);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dims); ++i) {
+    int64_t dim = extent_of(PyTuple_GET_ITEM(dims, i));
+    if (dim < 0 || dim >= aval->ndim || view.strides[dim] < 0) Py_RETURN_NONE;
+    if (view.extents[dim] > 0) view.first += (view.extents[dim] - 1) * view.strides[dim];
+    view.strides[dim] = -view.strides[dim];
+  }
+  PyObject* made = copied(array, view);
+  if (made == nullptr && !PyErr_Occurred()) Py_RETURN_NONE;
+  return made;
+}
+
+// ---- full, arange
+
+// Owned Array of the host's default place for these extents; nullptr, also without an error, if it is too large.
+Owned<Array> small_array(PyObject* shape, PyObject* dtype, bool weak_type) {
+  int64_t extents[kMaxRank], size = 1;
+  Py_ssize_t ndim = PyTuple_GET_SIZE(shape);
+  if (ndim > kMaxRank) return Owned<Array>();
+  for (Py_ssize_t dim = 0; dim < ndim; ++dim) {
+    extents[dim] = extent_of(PyTuple_GET_ITEM(shape, dim));
+    if (extents[dim] < 0 || __builtin_mul_overflow(size, extents[dim], &size)) return Owned<Array>();
+  }
+  if (size > kMostBytes) return Owned<Array>();
+  auto aval = Owned<ShapedArray>::steal(aval_intern(int(ndim), extents, dtype, weak_type));
+  if (!aval || aval->nbytes < 0 || aval->nbytes > kMostBytes) return Owned<Array>();
+  return Owned<Array>::steal(array_allocate(aval.get(), "fill", "a small array"));
+}
+
+PyObject* result_or_none(Owned<Array> array) {
+  if (PyErr_Occurred()) return nullptr;
+  if (!array) Py_RETURN_NONE;
+  return reinterpret_cast<PyObject*>(array.release());
+}
+
+PyObject* filled_small(PyObject*, PyObject* args) {
+  PyObject *shape, *dtype;
+  Py_buffer element;
+  int weak_type;
+  if (!PyArg_ParseTuple(args, "O!Oy*p", &PyTuple_Type, &shape, &dtype, &element, &weak_type)) return nullptr;
+  Owned<Array> made = small_array(shape, dtype, weak_type != 0);
+  if (made && made->aval->itemsize != element.len) made = Owned<Array>();
+  if (made && made->aval->nbytes > 0) {
+    char* to = made->buffer->data;
+    const int64_t item = element.len, bytes = made->aval->nbytes;
+    std::memcpy(to, element.buf, size_t(item));
+    for (int64_t done = item; done < bytes; done *= 2) std::memcpy(to + done, to, size_t(std::min(done, bytes - done)));
+  }
+  PyBuffer_Release(&element);
+  return result_or_none(std::move(made));
+}
+
+template <typename Word>
+void count_up(char* to, int64_t size, uint64_t first, uint64_t step) {
+  for (int64_t i = 0; i < size; ++i) {
+    Word word = Word(first + uint64_t(i) * step);
+    std::memcpy(to + i * int64_t(sizeof(Word)), &word, sizeof(Word));
+  }
+}
+
+PyObject* counted_small(PyObject*, PyObject* args) {
+  PyObject *shape, *dtype;
+  long long first, step;
+  if (!PyArg_ParseTuple(args, "O!OLL", &PyTuple_Type, &shape, &dtype, &first, &step)) return nullptr;
+  Owned<Array> made = small_array(shape, dtype, false);
+  if (made) {
+    char* to = made->buffer->data;
+    int64_t size = made->aval->size;
+    switch (made->aval->itemsize) {
+      case 1: count_up<uint8_t>(to, size, uint64_t(first), uint64_t(step)); break;
+      case 2: count_up<uint16_t>(to, size, uint64_t(first), uint64_t(step)); break;
+      case 4: count_up<uint32_t>(to, size, uint64_t(first), uint64_t(step)); break;
+      case 8: count_up<uint64_t>(to, size, uint64_t(first), uint64_t(step)); break;
+      default: made = Owned<Array>();
+    }
+  }
+  return result_or_none(std::move(made));
+}
+
+PyMethodDef kMethods[] = {
+    {"filled_small", entry_point<filled_small>, METH_VARARGS,
+     "filled_small(shape, dtype, element, weak_type) -> Array or None: a small array of one element's bytes; None if it "
+     "is large."},
+    {"counted_small", entry_point<counted_small>, METH_VARARGS,
+     "counted_small(shape, dtype, first, step) -> Array or None: first + i * step in integers; None if it is large."},
+    {"joined_copy", entry_point<joined_copy>, METH_VARARGS,
+     "joined_copy(arrays, axis, stacked) -> Array or None: small arrays one behind the other along an axis (stacked: "
+     "along a new one); None if a program has to do it: large or not yet computed arrays, other types, a mistake."},
+    {"reversed_copy", entry_point<reversed_copy>, METH_VARARGS,
+     "reversed_copy(array, dims) -> Array or None: a small array with dimensions in reverse order; None as above."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 }  // namespace
+
+int register_views(PyObject* module) { return PyModule_AddFunctions(module, kMethods); }
 
 View view_named(const char* name) {
   if (std::strcmp(name, "index") == 0) return index_view;

@@ -1,4 +1,4 @@
-// Views of small arrays outside of programs: x[i], x[a:b], x.T, x.reshape(...) copied directly, without a program.
+// Copies of small arrays outside of programs: x[i], x[a:b], x.T, x.reshape(...), concatenations and reversals.
 #pragma once
 
 #include "array.h"

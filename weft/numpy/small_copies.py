@@ -1,0 +1,97 @@
+"""Small arrays that are filled, joined and reversed directly, outside of programs, whatever their shapes.
+
+Below some kilobytes a copy takes less time than starting a program, and no program has to be made for a new shape.
+The functions give None where a program has to do it: under a trace, for large arrays, if somebody watches operations.
+
+    concatenate([f32[30], f32[31]])    ->    61 floats, copied
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import config, dtypes, runtime
+from weft._base import lazy
+from weft.core import explicit
+from weft.core import trace as tracing
+from weft.dispatch import devices
+
+_FAR = 1 << 62  # integers below fit in 64 bits
+
+_OWN: dict[type, Any] = {int: np.dtype(np.int64), float: np.dtype(np.float64)}  # dtypes of Python's numbers
+
+_unwatched = -1  # the latest configuration under which nothing watched operations
+
+
+def is_unwatched() -> bool:
+    """Whether nothing looks at the results of operations, and those of the CPU's arrays are on the CPU."""
+    if config.keys_watched and config.read("debug_key_reuse"):
+        return False
+    if config.execution_watched and config.read("no_execution"):
+        return False
+    if config.read("checks"):
+        return False
+    return not lazy.submodule("weft.effects.number_checks").enabled() and devices.default_place() == 0
+
+
+def may_copy() -> bool:
+    """Whether arrays may be copied outside of programs: no trace is open, and nobody watches operations."""
+    global _unwatched
+    if tracing.state.trace is not tracing.EVAL:
+        return False
+    token = runtime.get_config_token()
+    if token == _unwatched:
+        return True
+    if not is_unwatched():
+        return False
+    _unwatched = token
+    return True
+
+
+def joined(arrays: Sequence[Any], axis: int, stacked: bool = False) -> Any:
+    """Arrays of one dtype one behind the other along ``axis``, a new one if ``stacked``."""
+    return runtime.joined_copy(tuple(arrays), axis, stacked) if may_copy() else None
+
+
+def in_reverse(array: Any, dims: tuple[int, ...]) -> Any:
+    """An array with dimensions in reverse order."""
+    return runtime.reversed_copy(array, dims) if may_copy() else None
+
+
+@functools.lru_cache(maxsize=256)
+def _element(value: int, dtype: np.dtype) -> bytes | None:
+    """The bytes of an element; None for dtypes whose elements are not bytes."""
+    return np.asarray(value).astype(dtype).tobytes() if dtype.kind in "biufc" or dtype == dtypes.bfloat16 else None
+
+
+def filled(shape: tuple[int, ...], value: int, dtype: np.dtype) -> Any:
+    """An array of equal elements."""
+    element = _element(value, dtype)
+    if element is None or explicit.is_used() or not may_copy():
+        return None
+    return runtime.filled_small(shape, dtype, element, False)
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: np.dtype | None) -> Any:
+    """An array of a Python number: a weak one of its own dtype, or of ``dtype`` if that holds such numbers."""
+    own = _OWN.get(type(value))
+    if own is None or (type(value) is int and abs(value) >= 1 << 31) or explicit.is_used() or not may_copy():
+        return None
+    target = dtypes.canonicalize_dtype(own) if dtype is None else dtype
+    if dtype is not None and dtype != dtypes.canonicalize_dtype(own):
+        return None
+    return runtime.filled_small(shape, target, np.asarray(value, target).tobytes(), dtype is None)
+
+
+def counted(otherwise: Callable[..., Any], *, size: int, first: Any, step: Any, dtype: np.dtype) -> Any:
+    """``first + step * i`` for i below ``size``, in integers, else what ``otherwise`` makes of the same arguments."""
+    start, pace = 0 if first is None else first, 1 if step is None else step
+    simple = type(start) is int and type(pace) is int and abs(start) < _FAR and abs(pace) < _FAR
+    found = None
+    if simple and dtype.kind in "iu" and not explicit.is_used() and may_copy():
+        found = runtime.counted_small((size,), dtype, start, pace)
+    return found if found is not None else otherwise(size=size, first=first, step=step, dtype=dtype)
