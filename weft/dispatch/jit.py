@@ -278,6 +278,7 @@ def _rebuild(function: Any, options: Options) -> Any:
         function, static_argnums=roles.static_argnums or None, static_argnames=roles.static_argnames or None,
         donate_argnums=roles.donate_argnums or None, donate_argnames=roles.donate_argnames or None,
         keep_unused=options.keep_unused, inline=options.inline, checks=options.checks,
+        donate="require" if options.required else None,
         device=devices.device_at(options.place) if options.place else None,
         in_shardings=options.shardings.ins if options.shardings else _UNSPECIFIED,
         out_shardings=options.shardings.outs if options.shardings else _UNSPECIFIED,

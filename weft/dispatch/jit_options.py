@@ -26,6 +26,7 @@ class JitOptions(TypedDict, total=False):
     inline: bool
     compiler_options: Any
     donate: str | None
+    checks: str | Sequence[str] | None
 
 
 class Decorator(Protocol):
