@@ -1,0 +1,1 @@
+"""weft.distributed: one program on many processes, through MPI."""
