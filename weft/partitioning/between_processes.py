@@ -40,7 +40,7 @@ def program_of_process(
         for each, variables in ((ins, closed.jaxpr.invars), (outs, closed.jaxpr.outvars))
     ]
     made = programs.partition(explicit.erased(closed), grid.outer, *specs)
-    return made.replace(local=exchanged(made.local, grid))
+    return made._replace(local=exchanged(made.local, grid))
 
 
 def _spec(sharding: Any, ndim: int) -> Any:

@@ -35,7 +35,7 @@ def _call(*operands: np.ndarray, way: str, groups: Groups, pairs: Any) -> tuple[
     me = group.index(transport.rank)
     if way == "place":
         return (np.int32(me),)
-    return (_moved(transport, np.ascontiguousarray(operands[0]), way, group, me, pairs),)
+    return (_moved(transport, np.asarray(operands[0], order="C"), way, group, me, pairs),)
 
 
 def _moved(transport: Any, x: np.ndarray, way: str, group: Sequence[int], me: int, pairs: Any) -> np.ndarray:
