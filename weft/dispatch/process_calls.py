@@ -154,8 +154,8 @@ def is_across(args: Sequence[Any]) -> bool:
     return any(type(x) is runtime.Array and devices.spans_processes(x.place) for x in args)
 
 
-def evaluate(primitive: Any, args: Sequence[Any], avals: Sequence[Any], params: Any, make: Any, out: Any) -> list[Any]:
-    """The results of an operation; ``make()`` gives (its program, its name), ``out`` types that may say how they lie."""
+def evaluate(primitive: Any, args: Sequence[Any], avals: Sequence[Any], params: Any, make: Any, out: Any) -> list[Any] | None:
+    """The results of an operation (None if nothing lies across processes); ``make()`` gives (its program, its name), ``out`` types that may say how they lie."""
     places = tuple([x.place if type(x) is runtime.Array else 0 for x in args])
     key: Any = ((primitive, tuple(avals), *params.items()), ("processes", places, out), config.x64_enabled())
     try:
@@ -166,6 +166,8 @@ def evaluate(primitive: Any, args: Sequence[Any], avals: Sequence[Any], params: 
         closed, name = make()
         where = sharded_calls.places_of_operation(name, closed, args, devices.place_of_call(args), out)
         outs = _each(where, len(closed.jaxpr.outvars))
+        if not any(map(devices.spans_processes, (*places, *outs))):
+            return None
         ins = [0] * (len(closed.jaxpr.invars) - len(args)) + list(places)
         local = _of_blocks(closed, ins, outs, name)
         found = Operation(executables.compiled_program(local, name, ()), outs)

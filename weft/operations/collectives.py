@@ -498,11 +498,15 @@ def _pbroadcast_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_na
     names = axis_names.as_tuple(axis_name)
     if axis.name is None or axis.name not in names:
         return pbroadcast_p.bind(x, axis_name=axis_name, source=source), dim
-    if len(names) > 1:
-        raise NotImplementedError(f"[pbroadcast] over several named axes, {names}: name one at a time")
-    if not 0 <= source < axis.size:
-        raise ValueError(f"[pbroadcast] source {source} is not an index of the axis {axis.name!r}, of size {axis.size}")
-    return (x if dim is None else shape.index_in_dim(x, source, dim, keepdims=False)), None
+    if not 0 <= source < extent(names):
+        raise ValueError(f"[pbroadcast] source {source} is not an index of the axis {axis_name!r}, of size {extent(names)}")
+    others, inner = axis_names.without(names, axis.name), extent(names[names.index(axis.name) + 1 :])
+    digit = source // inner % axis.size
+    mine = x if dim is None else shape.index_in_dim(x, digit, dim, keepdims=False)
+    if others:
+        rest = source // (inner * axis.size) * inner + source % inner
+        mine = pbroadcast_p.bind(mine, axis_name=others, source=rest)
+    return mine, None
 
 
 pbroadcast_p = collective("pbroadcast", lambda x, **params: x, _pbroadcast_batch)

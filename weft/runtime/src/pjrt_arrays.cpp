@@ -211,7 +211,7 @@ PyObject* array_block(PyObject*, PyObject* args) {
   if (array_is_deleted(array)) return set_deleted_error(array);
   auto* shaped = reinterpret_cast<ShapedArray*>(aval);
   Buffer* buffer = array->remote == nullptr ? array->buffer : array->remote->block;
-  if (buffer == nullptr || buffer->nbytes < shaped->nbytes) {
+  if (buffer == nullptr || (array->remote == nullptr ? array->aval->nbytes : buffer->nbytes) != shaped->nbytes) {
     PyErr_Format(PyExc_ValueError, "[array_block] %R has no part %R in this process", array->aval, aval);
     return nullptr;
   }
