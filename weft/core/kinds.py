@@ -246,6 +246,19 @@ class External(Record):
     batch: Callable[[Avals, Params], int] | None = None
 
 
+class Exchange(Record):
+    """Values that processes send each other: two instructions, which start the messages and wait for them.
+
+    ``message(rank, **params)``: what the process of this number does, as fields of the instruction.
+    """
+
+    message: Callable[..., dict[str, Any]]
+
+
+class ExchangeDone(Record):
+    """The second half of an exchange: operands are those of the first, and its result."""
+
+
 class Identity(Record):
     """Nothing to compute: output i is operand i (stop_gradient, optimization_barrier, copy).
 
@@ -357,6 +370,8 @@ class Higher(Record):
 
 Kind = (
     Elementwise
+    | Exchange
+    | ExchangeDone
     | View
     | Reshape
     | Assemble

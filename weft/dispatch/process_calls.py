@@ -61,7 +61,7 @@ def _of_blocks(closed: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int], nam
             "weft.device_put(x, sharding) outside of jit"
         )
     between = lazy.submodule("weft.partitioning.between_processes")
-    return between.program_of_process(closed, meshes[0], *shardings).local
+    return between.program_of_process(closed, meshes[0], *shardings, name).local
 
 
 def _differ(mesh: Any, other: Any) -> bool:

@@ -186,28 +186,18 @@ def _reducer(name: str, reduce: Callable[..., Any], of_equal: Callable[[Any, int
         return out, None if mine else dim - sum([isinstance(a, int) and a < dim for a in moved])
 
     primitive = collective(name, _reduced, batch, expand)
-    primitive.between = _reduced_between(reduce)
+    primitive.between = _reduced_between(reduce, name.removeprefix("p"))
     return primitive
 
 
-_FEW_BYTES = 1 << 16  # up to here each process gets the values of all, above it adds one part and gets the other sums
+def _reduced_between(reduce: Callable[..., Any], combiner: str) -> Callable[..., Any]:
+    """A reduction across processes, in their order."""
 
-
-def _reduced_between(reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction across processes, in their order: what they have is stacked and reduced."""
-
-    def between(exchange: Any, n: int, x: Any, *, axes: tuple[Any, ...], axis_index_groups: Any) -> Any:
+    def between(exchanges: Any, n: int, x: Any, *, axes: tuple[Any, ...], axis_index_groups: Any) -> Any:
         if axis_index_groups is not None:
             return NotImplemented
         positions = tuple([axis for axis in axes if isinstance(axis, int)])
-        x = reduce(x, positions) if positions else x
-        aval = get_aval(x)
-        if n == 1:
-            return x
-        if aval.size * aval.dtype.itemsize <= _FEW_BYTES or aval.size % n:
-            return reduce(exchange(x, "gather"), (0,))
-        parts = exchange(shape.reshape(x, (n, aval.size // n)), "to_all")
-        return shape.reshape(exchange(reduce(parts, (0,)), "gather"), aval.shape)
+        return exchanges.reduce(reduce(x, positions) if positions else x, combiner)
 
     return between
 
@@ -462,7 +452,7 @@ def _axis_index_typing(*, axis_name: Any) -> Any:
 
 axis_index_p = collective("axis_index", _axis_index_typing, _axis_index_batch)
 axis_index_p.jvp, axis_index_p.transpose = None, None
-axis_index_p.between = lambda exchange, n, *, axis_name: exchange(None, "place")
+axis_index_p.between = lambda exchanges, n, *, axis_name: exchanges.place()
 
 
 def axis_index(axis_name: Any) -> Array:

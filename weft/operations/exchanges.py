@@ -119,11 +119,11 @@ all_gather_p.linear, all_gather_p.transpose = ALL, _all_gather_transpose
 
 
 def _all_gather_between(
-    exchange: Any, n: int, x: Any, *, all_gather_dimension: int, axis_index_groups: Any, tiled: bool, **params: Any
+    exchanges: Any, n: int, x: Any, *, all_gather_dimension: int, axis_index_groups: Any, tiled: bool, **params: Any
 ) -> Any:
     if axis_index_groups is not None:
         return NotImplemented
-    stacked = at(exchange(x, "gather"), 0, all_gather_dimension)
+    stacked = at(exchanges.gather(x), 0, all_gather_dimension)
     return _merge_dims(stacked, all_gather_dimension) if tiled else stacked
 
 
@@ -260,13 +260,13 @@ reduce_scatter_p = collective("reduce_scatter", _scattered, _reduce_scatter_batc
 
 
 def _reduce_scatter_between(
-    exchange: Any, n: int, x: Any, *, scatter_dimension: int, axis_index_groups: Any, tiled: bool, **params: Any
+    exchanges: Any, n: int, x: Any, *, scatter_dimension: int, axis_index_groups: Any, tiled: bool, **params: Any
 ) -> Any:
     if axis_index_groups is not None:
         return NotImplemented
     rest = get_aval(x).shape[scatter_dimension] // n
     rows = at(_split_dim(x, scatter_dimension, (n, rest)), scatter_dimension, 0)
-    total = reductions.reduce_sum(exchange(rows, "to_all"), (0,))
+    total = exchanges.scatter(rows)
     return total if tiled else shape.squeeze(total, (scatter_dimension,))
 
 
@@ -388,8 +388,8 @@ def _ppermute_transpose(ct: Any, x: Any, *, axis_name: Any, perm: Any) -> tuple[
 
 ppermute_p = collective("ppermute", lambda x, **params: x, _ppermute_batch)
 ppermute_p.linear, ppermute_p.transpose = ALL, _ppermute_transpose
-ppermute_p.between = lambda exchange, n, x, *, axis_name, perm: exchange(
-    x, "permute", pairs=[(source % n, target % n) for source, target in perm]
+ppermute_p.between = lambda exchanges, n, x, *, axis_name, perm: exchanges.permute(
+    x, [(source % n, target % n) for source, target in perm]
 )
 
 
@@ -516,12 +516,12 @@ all_to_all_p.linear, all_to_all_p.transpose = ALL, _all_to_all_transpose
 
 
 def _all_to_all_between(
-    exchange: Any, n: int, x: Any, *, split_axis: int, concat_axis: int, axis_index_groups: Any, **params: Any
+    exchanges: Any, n: int, x: Any, *, split_axis: int, concat_axis: int, axis_index_groups: Any, **params: Any
 ) -> Any:
     if axis_index_groups is not None:
         return NotImplemented
     rest = get_aval(x).shape[split_axis] // n
-    rows = exchange(at(_split_dim(x, split_axis, (n, rest)), split_axis, 0), "to_all")
+    rows = exchanges.to_all(at(_split_dim(x, split_axis, (n, rest)), split_axis, 0))
     return _merge_dims(at(rows, 0, concat_axis), concat_axis)
 
 
