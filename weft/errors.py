@@ -13,6 +13,8 @@ import threading
 import warnings
 from typing import Any
 
+from weft._base import own_files
+
 
 class _Given(threading.local):
     """Warnings that weft gave on this thread."""
@@ -23,10 +25,13 @@ class _Given(threading.local):
 _given = _Given()
 
 
-def warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
-    """Warn the user; as ``warnings.warn``, and counted, since a program whose tracing warned is traced every time."""
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the user about the innermost line outside weft.
+
+    Warnings are counted, since a program whose tracing warned is traced every time.
+    """
     _given.count += 1
-    warnings.warn(message, category, stacklevel + 1)
+    warnings.warn(message, category, own_files.depth_of_user())
 
 
 def warnings_given() -> int:
@@ -60,6 +65,14 @@ class OutOfMemoryError(MemoryError, JaxRuntimeError):
     """An array, a result or the temporaries of a program do not fit into memory or ``WEFT_MEMORY_LIMIT``.
 
     The text begins with ``RESOURCE_EXHAUSTED``, as JAX's, and names the program, what was asked for, and the limit.
+    """
+
+
+class DistributedError(JaxRuntimeError):
+    """Processes that run one program do not stand at the same place: they differ, are missing, or have ended.
+
+    The text names the ranks, and what each of them was about to do. After it no exchange between processes is
+    possible in this job. If it is not caught, the job ends.
     """
 
 
@@ -337,6 +350,7 @@ class KeyReuseError(JAXTypeError):
 
 __all__ = [
     "ConcretizationTypeError",
+    "DistributedError",
     "InconclusiveDimensionOperation",
     "InternalError",
     "JAXIndexError",

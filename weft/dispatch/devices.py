@@ -19,9 +19,9 @@ from typing import Any
 
 from weft import config, runtime
 from weft._base import lazy
-from weft._base.record import NamedTuple
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
 from weft.core.shardings import Sharding, SingleDeviceSharding, check_memory
+from weft.distributed import processes
 
 __all__ = ["UNCONSTRAINED", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
 
@@ -158,47 +158,30 @@ def check_backend(backend: Any) -> None:
 _cpus: list[Device] = []
 
 
-class Processes(NamedTuple):
-    """The processes that run the program together: the number of this one, and how many devices each has."""
-
-    rank: int = 0
-    counts: tuple[int, ...] = ()  # empty: this process alone
-
-
-class _Joined:
-    """What this process knows of the others."""
-
-    processes = Processes()
-
-
-def join(rank: int, counts: Sequence[int]) -> None:
-    """Make this process one of several: ``rank`` is its number, ``counts`` how many devices each has.
-
-    RuntimeError once devices were asked for, which then have their numbers.
-    """
+def check_unused() -> None:
+    """RuntimeError once devices were asked for, which then have their numbers: other processes come before that."""
     if _cpus:
         raise RuntimeError(
             "[distributed] weft.distributed.initialize() has to be called before anything asks for devices, such as "
             "weft.devices() or a computation with shardings: call it right after `import weft`"
         )
-    _Joined.processes = Processes(rank, tuple(counts))
-    CPU.id = sum(counts[:rank])
-    CPU.process_index = CPU.host_id = CPU.task_id = rank
 
 
-def leave() -> None:
-    """Be alone again; devices keep their numbers."""
-    _Joined.processes = Processes()
+def join() -> None:
+    """Make this process's devices some of those of all processes of the job."""
+    job = processes.job()
+    CPU.id = sum(job.local_device_counts[: job.rank])
+    CPU.process_index = CPU.host_id = CPU.task_id = job.rank
 
 
 def many_processes() -> bool:
     """Whether there are others."""
-    return len(_Joined.processes.counts) > 1
+    return processes.size() > 1
 
 
 def spans_processes(place: int) -> bool:
     """Whether a place is a sharding over devices of several processes."""
-    return place > HOST << 1 and len(_Joined.processes.counts) > 1 and not sharding_at(place).is_fully_addressable
+    return place > HOST << 1 and processes.size() > 1 and not sharding_at(place).is_fully_addressable
 
 
 def cpu_devices() -> list[Device]:
@@ -212,9 +195,9 @@ def cpu_devices() -> list[Device]:
 
 
 def _made() -> list[Device]:
-    rank, counts = _Joined.processes
-    found: list[Device] = []
-    for process, count in enumerate(counts or (cpu_count(),)):
+    job = processes.job()
+    rank, found = job.rank, list[Device]()
+    for process, count in enumerate(job.local_device_counts or (cpu_count(),)):
         for local in range(count):
             mine = process == rank
             found.append(CPU if mine and not local else CpuDevice(len(found), local, process, mine))
@@ -376,16 +359,16 @@ def local_device_count(backend: str | None = None) -> int:
 def process_index(backend: str | None = None) -> int:
     """The number of this process among those that run the program together."""
     check_backend(backend)
-    return _Joined.processes.rank
+    return processes.rank()
 
 
 def process_count(backend: str | None = None) -> int:
     """How many processes run the program together."""
     check_backend(backend)
-    return len(_Joined.processes.counts) or 1
+    return processes.size()
 
 
 def process_indices(backend: str | None = None) -> list[int]:
     """The numbers of all processes."""
     check_backend(backend)
-    return list(range(process_count()))
+    return list(range(processes.size()))

@@ -40,7 +40,6 @@ def ignore_compiler_options(options: Any) -> None:
             f"[jit] compiler_options are those of XLA, which weft has not: {sorted(options)} have no effect "
             "(this is said once)",
             UserWarning,
-            stacklevel=3,
         )
 
 

@@ -7,6 +7,7 @@ processes make the same calls in the same order.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +54,9 @@ def bind(trace: Any, donated: tuple[bool, ...], keep_unused: bool, ins: Any, out
 def _of_blocks(closed: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int], name: str) -> ClosedJaxpr:
     """The program of this process's blocks, whose arguments and results are at these places."""
     shardings = [[_across(place) for place in each] for each in (ins, outs)]
+    transport = lazy.submodule("weft.distributed.transport").current()
+    if transport is not None:
+        transport.participants.add(threading.get_ident())
     meshes = [s.mesh for s in (*shardings[0], *shardings[1]) if s is not None]
     other = next((mesh for mesh in meshes if mesh.shape_tuple != meshes[0].shape_tuple or _differ(mesh, meshes[0])), None)
     if other is not None:
@@ -211,7 +215,7 @@ def check_same_value(array: Any, name: str) -> None:
     values = lazy.shards.whole_values(array)
     digest = lazy.hashlib.sha256(f"{array.aval}".encode())
     digest.update(np.ascontiguousarray(values).view(np.uint8).reshape(-1).data if values.size else b"")
-    found = transport.allgather(digest.digest())
+    found = transport.allgather(digest.digest(), name)
     other = next((rank for rank, each in enumerate(found) if each != found[0]), None)
     if other is not None:
         raise ValueError(
