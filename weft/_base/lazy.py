@@ -61,7 +61,7 @@ OPTIONAL = {
     "scipy": "SciPy is needed here (windows of scipy.signal by name, sparse.linalg.spsolve, the references of "
     "WEFT_CHECK=1) and is not installed: pip install scipy",
     "matplotlib": "matplotlib is needed for pictures and is not installed: pip install 'weft[plot]'",
-    "mpi4py": "several processes find each other through MPI, by mpi4py, which is not installed: pip install 'weft[mpi]'",
+    "mpi4py": "processes find each other through MPI, by mpi4py, which is not installed: pip install 'weft[mpi]'",
     "sklearn": "the data of the demo come with scikit-learn, which is not installed: pip install 'weft[demo]'",
 }
 
