@@ -47,7 +47,7 @@ class _Order:
         self.under_way: dict[Any, None] = {}  # equations
 
     def without_waiting(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Put down the steps that need nothing that is on its way; gives those that do, and what needs their results."""
+        """Put down the steps that need nothing that is on its way; gives the others, and what needs their results."""
         arriving = {self._base(v) for eqn in self.under_way for v in eqn.outvars}
         left: list[Entry] = []
         left_effect = False  # whether a step with an effect waits: all later ones then wait too
