@@ -61,9 +61,9 @@ class _Order:
                 left_effect = left_effect or has_effect
                 continue
             self.made.append(entry)
-            if _is_waited_for(step):
+            if _is_waited_for(step.equation):
                 self.under_way[step.equation] = None
-                arriving.update([self._base(v) for v in step.equation.outvars])
+                arriving.update(writes)
         return left
 
     def finish(self, equation: JaxprEqn) -> None:
@@ -91,13 +91,10 @@ class _Order:
         return bases[0], bases[1]
 
 
-def _is_waited_for(step: Step) -> bool:
-    equation = step.equation
-    return (
-        equation is not None
-        and isinstance(equation.primitive.kind, kinds.Exchange)
-        and equation.params["way"] != "place"
-    )
+def _is_waited_for(equation: JaxprEqn | None) -> bool:
+    if equation is None or not isinstance(equation.primitive.kind, kinds.Exchange):
+        return False
+    return equation.params["way"] != "place"  # which is known
 
 
 def instruction(equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict[Any, int]) -> list[Instruction]:

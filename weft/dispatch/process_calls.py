@@ -193,10 +193,11 @@ def evaluate(
 def resharded(array: Any, sharding: NamedSharding) -> Any:
     """An array across processes, lying otherwise."""
     own = devices.sharding_at(array.place)
+    assert isinstance(own, NamedSharding)
     if sharding.is_equivalent_to(own, array.ndim):
         return of_block(block_of(array), array.aval, sharding)
     jit = lazy.submodule("weft.dispatch.jit").jit
-    if isinstance(own, NamedSharding) and own.mesh == sharding.mesh:
+    if own.mesh == sharding.mesh:
         return jit(_same, out_shardings=sharding)(array)
     if not own.is_fully_replicated:
         array = jit(_same, out_shardings=NamedSharding(own.mesh, PartitionSpec()))(array)

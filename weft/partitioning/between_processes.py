@@ -44,7 +44,7 @@ def program_of_process(
         [_spec(sharding, variable.aval.ndim) for sharding, variable in zip(each, variables, strict=True)]
         for each, variables in ((ins, closed.jaxpr.invars), (outs, closed.jaxpr.outvars))
     ]
-    made = programs.partition(explicit.erased(closed), grid.outer, *specs)
+    made = programs.partition(explicit.erased(closed), grid.outer, specs[0], specs[1])
     return made._replace(local=_agreeing(exchanged(made.local, grid, itertools.count(1)), grid, name))
 
 
