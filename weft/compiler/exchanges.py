@@ -97,6 +97,21 @@ def _is_waited_for(equation: JaxprEqn | None) -> bool:
     return equation.params["way"] != "place"  # which is known
 
 
+def with_overlap(instructions: Sequence[Any]) -> list[Any]:
+    """The instructions of a plan, in which each exchange says whether anything is computed meanwhile."""
+    made = list(instructions)
+    begun: dict[int, int] = {}
+    for at, entry in enumerate(made):
+        if isinstance(entry, Exchange):
+            begun[entry.number] = at
+        elif isinstance(entry, ExchangeDone):
+            first = begun[entry.number]
+            between = made[first + 1 : at]
+            if not all(isinstance(each, (Exchange, ExchangeDone)) for each in between):
+                made[first] = made[first]._replace(meanwhile=True)
+    return made
+
+
 def instruction(equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict[Any, int]) -> list[Instruction]:
     """The instruction of one half; ``numbers`` are those of the exchanges of the plan."""
     kind = equation.primitive.kind
