@@ -88,7 +88,7 @@ class Poller {
       });
       if (flights_.empty()) continue;
       lock.unlock();
-      std::this_thread::sleep_for(std::chrono::microseconds(30));
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
       lock.lock();
     }
   }
