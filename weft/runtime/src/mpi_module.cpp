@@ -101,19 +101,19 @@ PyObject* operation_wait(PyObject* object, PyObject* args) {
   mpi::Waited waited;
   for (bool done = self->operation == nullptr; !done;) {
     std::optional<Failure> failure;
-    Py_BEGIN_ALLOW_THREADS
+    PyThreadState* state = PyEval_SaveThread();
     try {
       done = mpi::wait_part(*self->operation, what, 0.05, limit_s, &waited);
     } catch (const Failure& error) {
       mpi::break_off(error.what());
       failure = error;
     }
-    Py_END_ALLOW_THREADS
+    in_python<PyEval_RestoreThread>(state);
     if (failure) {
       set_failure(*failure);
       return nullptr;
     }
-    if (!done && PyErr_CheckSignals() < 0) {
+    if (!done && in_python<PyErr_CheckSignals>() < 0) {
       mpi::break_off(std::string("a wait was interrupted in ") + what);
       return nullptr;
     }
@@ -294,7 +294,7 @@ struct Common {
 };
 
 bool read_ranks(PyObject* sequence, std::vector<int>* ranks) {
-  Ref fast = steal(PySequence_Fast(sequence, "ranks are a sequence of ints"));
+  Ref fast = steal(in_python<PySequence_Fast>(sequence, "ranks are a sequence of ints"));
   if (!fast) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
     long rank = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast.get(), i));
