@@ -36,8 +36,10 @@ def devices(me: int) -> None:
     assert [device.process_index for device in weft.devices()] == [0, 1]
     assert weft.local_devices() == [weft.devices()[me]] and weft.local_devices(1 - me) == [weft.devices()[1 - me]]
     assert weft.device_count() == 2 and weft.local_device_count() == 1
+    assert jnp.ones(2).devices() == set(weft.local_devices()) and jnp.ones(2).is_fully_addressable
     raises(ValueError, "Unknown process_index 7", lambda: weft.local_devices(7))
-    raises(ValueError, "belongs to another process", lambda: weft.device_put(X, weft.devices()[1 - me]))
+    raises(ValueError, f"belongs to process {1 - me}", lambda: weft.device_put(X, weft.devices()[1 - me]))
+    raises(ValueError, f"belongs to process {1 - me}", lambda: weft.jit(jnp.sin, device=weft.devices()[1 - me])(X))
 
 
 def made(me: int, mesh: Any) -> None:
