@@ -129,6 +129,8 @@ def instruction(equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict
 
 def _words(equation: JaxprEqn) -> str:
     """What is waited for: the collective, its operand and the user's line."""
+    if equation.params["way"] == "agree":
+        return f"the start of {equation.params['words']}"
     types = " ".join([v.aval.str_short() for v in equation.invars])
     where = source_info.summarize(equation.source)
     return " ".join(filter(None, [equation.params["name"], types and f"of {types}", where and f"at {where}"]))

@@ -140,7 +140,7 @@ def check_local(device: Device) -> None:
     if not device.is_local:
         raise ValueError(
             f"{device} belongs to process {device.process_index}, and this is process {processes.rank()}: what is on "
-            "one device is on one of weft.local_devices(). On devices of several processes arrays lie by a NamedSharding"
+            "one device is on one of weft.local_devices(). On devices of several processes arrays lie by NamedSharding"
         )
 
 
