@@ -50,18 +50,18 @@ class _Order:
         """Put down the steps that need nothing that is on its way; gives the others, and what needs their results."""
         arriving = {self._base(v) for eqn in self.under_way for v in eqn.outvars}
         left: list[Entry] = []
-        left_effect = False  # whether a step with an effect waits: all later ones then wait too
+        left_effect = False  # whether a step with an effect (no exchange) waits: all later ones then wait too
         for entry in entries:
             step, low = entry
             reads, writes = self._reads_and_writes(step, low)
-            has_effect = step.equation is not None and bool(step.equation.effects)
+            has_effect = step.equation is not None and bool(step.equation.effects) and not _is_exchange(step.equation)
             if not arriving.isdisjoint((*reads, *writes)) or (has_effect and left_effect):
                 arriving.update(writes)
                 left.append(entry)
                 left_effect = left_effect or has_effect
                 continue
             self.made.append(entry)
-            if _is_waited_for(step.equation):
+            if _is_exchange(step.equation) and step.equation.params["way"] != "place":  # which is known at once
                 self.under_way[step.equation] = None
                 arriving.update(writes)
         return left
@@ -91,10 +91,8 @@ class _Order:
         return bases[0], bases[1]
 
 
-def _is_waited_for(equation: JaxprEqn | None) -> bool:
-    if equation is None or not isinstance(equation.primitive.kind, kinds.Exchange):
-        return False
-    return equation.params["way"] != "place"  # which is known
+def _is_exchange(equation: JaxprEqn | None) -> bool:
+    return equation is not None and isinstance(equation.primitive.kind, kinds.Exchange)
 
 
 def with_overlap(instructions: Sequence[Any]) -> list[Any]:
