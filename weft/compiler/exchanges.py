@@ -61,7 +61,7 @@ class _Order:
                 left_effect = left_effect or has_effect
                 continue
             self.made.append(entry)
-            if _is_exchange(step.equation) and step.equation.params["way"] != "place":  # which is known at once
+            if step.equation is not None and _is_waited_for(step.equation):
                 self.under_way[step.equation] = None
                 arriving.update(writes)
         return left
@@ -93,6 +93,11 @@ class _Order:
 
 def _is_exchange(equation: JaxprEqn | None) -> bool:
     return equation is not None and isinstance(equation.primitive.kind, kinds.Exchange)
+
+
+def _is_waited_for(equation: JaxprEqn) -> bool:
+    """Whether it is an exchange, other than of what this process knows."""
+    return _is_exchange(equation) and equation.params["way"] != "place"
 
 
 def with_overlap(instructions: Sequence[Any]) -> list[Any]:
