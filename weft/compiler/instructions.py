@@ -229,8 +229,8 @@ class SameOutput(NamedTuple):
 
 
 Instruction = (
-    Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Guard | Exchange
-    | ExchangeDone
+    Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Guard
+    | Exchange | ExchangeDone
 )  # fmt: skip
 Output = NewOutput | DonatedOutput | InputOutput | SameOutput
 INSTRUCTIONS = (
