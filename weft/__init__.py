@@ -24,6 +24,7 @@ from weft._base.api import (
 )
 from weft._base.array import Array, live_arrays
 from weft.core import trace
+from weft.core.check_scopes import checks
 from weft.dispatch import executables, persistent
 from weft.dispatch import jit as jit_module
 from weft.dispatch.jit import jit

@@ -29,6 +29,8 @@ _DOT_PRECISIONS = (
 
 WARN_SECONDS = 10.0  # after which a wait for other processes says whom it waits for
 _GUARDS = (None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")
+CHECKS = ("index", "nan", "overflow")
+_SEQUENCES = (tuple, list, set, frozenset)
 _GENERATORS = ("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 
 
@@ -80,6 +82,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("num_cpu_devices", -1, int, "virtual devices of the CPU, -1 for as many as XLA_FLAGS says, else one"),
     _option("no_tracing", False, bool, "raise where a function would be traced"),
     # weft's own
+    _option("checks", "", str, "guards in compiled programs: index, nan, overflow by commas, or all", in_key=True),
     _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
     _option("fast", False, bool, "allow rewrites that change the last bits", in_key=True),
     _option("show", "", str, "stages to print, a comma-separated list of words"),
@@ -195,6 +198,7 @@ _tokens: dict[tuple[Any, ...], int] = {}
 _interned: list[tuple[Any, ...]] = []  # the values of each token
 execution_watched = False  # whether no_execution was ever set
 keys_watched = False  # whether debug_key_reuse was ever set
+checks_watched = False  # whether checks was ever set, also for one function
 _version = 0  # grows with every process-wide change, so that threads make their tokens anew
 _lock = threading.RLock()
 
@@ -228,6 +232,8 @@ def _checked(name: str, value: Any) -> Any:
         lazy.submodule("weft.dispatch.devices").check_count(value)
     if name == "no_execution" and value:
         globals()["execution_watched"] = True
+    if name == "checks" and value:
+        globals()["checks_watched"] = True
     if name == "debug_key_reuse" and value:
         globals()["keys_watched"] = True
     if option is None:
@@ -258,9 +264,27 @@ def _check_platforms(value: Any) -> None:
             lazy.submodule("weft.dispatch.devices").check_backend(platform.strip())
 
 
+def check_words(value: Any) -> str:
+    """The words of the option ``checks`` in one order, by commas; from text, a bool or a sequence of words."""
+    if value is None or isinstance(value, bool):
+        return ",".join(CHECKS) if value else ""
+    words = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, _SEQUENCES) else None
+    if words is None:
+        raise TypeError(f"[config] checks takes words of {list(CHECKS)}, got {value!r}")
+    asked = {word.strip() if isinstance(word, str) else word for word in words} - {"", "off"}
+    if "all" in asked:
+        asked = asked - {"all"} | set(CHECKS)
+    unknown = [word for word in asked if word not in CHECKS]
+    if unknown:
+        raise ValueError(f"[config] checks: {unknown[0]!r} is not one of {[*CHECKS, 'all']}")
+    return ",".join([word for word in CHECKS if word in asked])
+
+
 def _of_kind(option: Option, value: Any) -> Any:
     """``value`` in the type of ``option``, if it is one of its choices."""
     name = option.name
+    if name == "checks":
+        return check_words(value)
     if option.choices is not None and value not in option.choices:
         legal = [choice for choice in option.choices if choice is not None]
         none_or = "None or " if None in option.choices else ""

@@ -76,6 +76,42 @@ class DistributedError(JaxRuntimeError):
     """
 
 
+class CheckError(Exception):
+    """What a guard of a program found (``jit(f, checks=...)``, ``weft.checks``): a bad index, value or integer.
+
+    ``check``: "index", "nan" or "overflow". ``primitive``: the name of the operation. ``index``: the element of its
+    result, or of the indices. ``operands``: the values of the operands there. ``line``: the user's file, line and
+    function. ``backward``: whether the gradient of that line was computed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        check: str = "",
+        primitive: str = "",
+        index: tuple[int, ...] = (),
+        operands: tuple[object, ...] = (),
+        line: str = "",
+        backward: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.check, self.primitive, self.index = check, primitive, index
+        self.operands, self.line, self.backward = operands, line, backward
+
+
+class IndexCheckError(CheckError, IndexError):
+    """An index is out of bounds, where without the check it would be moved inside, or its window left out."""
+
+
+class NanCheckError(CheckError, FloatingPointError):
+    """An operation made a NaN from operands that are none."""
+
+
+class OverflowCheckError(CheckError, OverflowError):
+    """An integer does not fit in its dtype, or an operation made an infinity from finite operands."""
+
+
 class JaxprTypeError(TypeError):
     """A jaxpr violates the typing, scoping or single-assignment rules (see ``core.check``)."""
 
@@ -349,17 +385,21 @@ class KeyReuseError(JAXTypeError):
 
 
 __all__ = [
+    "CheckError",
     "ConcretizationTypeError",
     "DistributedError",
     "InconclusiveDimensionOperation",
+    "IndexCheckError",
     "InternalError",
     "JAXIndexError",
     "JAXTypeError",
     "JaxRuntimeError",
     "JaxprTypeError",
     "KeyReuseError",
+    "NanCheckError",
     "NonConcreteBooleanIndexError",
     "OutOfMemoryError",
+    "OverflowCheckError",
     "ShardingTypeError",
     "TracerArrayConversionError",
     "TracerBoolConversionError",

@@ -13,7 +13,10 @@ from typing import Any
 
 import weft
 import weft.numpy as wnp
+from weft import lax
 from weft.experimental import topologies
+from weft.sharding import AxisType, NamedSharding
+from weft.sharding import PartitionSpec as P
 from weft.tour import programs
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -52,13 +55,36 @@ def of_the_examples() -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     yield "transformer: loss and gradient", weft.value_and_grad(text["loss"]), (parameters, characters)
 
 
+def over_meshes(machine: Any) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+    """Programs for all devices of the machine: the batch along x, the weights along y; and one of messages."""
+    sizes = (len(machine.devices) // 2, 2)
+    mesh = topologies.make_mesh(machine, sizes, ("x", "y")).update(axis_types=(AxisType.Auto,) * 2)
+
+    def lying(shape: tuple[int, ...], *spec: Any) -> Any:
+        return weft.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(mesh, P(*spec)))
+
+    def loss(w: Any, v: Any, x: Any) -> Any:
+        return (wnp.tanh(wnp.tanh(x @ w) @ v) ** 2).mean()
+
+    operands = lying((256, 512), None, "y"), lying((512, 128), "y"), lying((64, 256), "x")
+    yield "mesh: loss and gradient", weft.value_and_grad(loss, (0, 1)), operands
+
+    def messages(x: Any) -> Any:
+        x = lax.ppermute(lax.all_to_all(x, "y", 1, 0, tiled=True), "x", [(0, 1), (1, 0)])
+        return lax.psum(x, "x") + lax.axis_index("y"), lax.psum_scatter(x, "y", tiled=True), lax.all_gather(x, "x")
+
+    specs = P(None, "y"), P(("x", "y")), P(None, ("x", "y"))
+    mapped = weft.shard_map(messages, mesh=mesh, in_specs=P("x", "y"), out_specs=specs, check_vma=False)
+    yield "mesh: messages", mapped, (lying((64, 256), "x", "y"),)
+
+
 def compile_all(topology: str) -> int:
     """Compile every program; the number of those that the compiler refused."""
     machine = topologies.get_topology_desc(topology)
     version = " ".join(machine.platform_version.split())
     print(f"{topology}: {len(machine.devices)} x {machine.devices[0].device_kind}, {version}")
     refused = 0
-    for name, function, arguments in (*of_the_tour(), *of_the_examples()):
+    for name, function, arguments in (*of_the_tour(), *of_the_examples(), *over_meshes(machine)):
         try:
             compiled = weft.jit(function).lower(*arguments).compile(topology=machine)
         except (weft.errors.JaxRuntimeError, NotImplementedError) as error:

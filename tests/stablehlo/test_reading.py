@@ -12,6 +12,7 @@ import pytest
 
 import weft
 import weft.extend.core as core
+from tests.stablehlo import running
 from weft import config
 from weft.stablehlo import parser, reader
 
@@ -94,6 +95,53 @@ def test_damaged_text_is_a_value_error() -> None:
             reader.program(damage)
 
 
+def sharded_text() -> tuple[str, np.ndarray]:
+    """A program of shards of eight devices, after a constraint, as text in short form."""
+    mesh = weft.sharding.AbstractMesh((4, 2), ("x", 'y"z'))
+    spec = weft.P("x", 'y"z')
+
+    def messages(x: Any) -> Any:
+        x = weft.lax.ppermute(weft.lax.psum_scatter(x, 'y"z', tiled=True), "x", [(0, 1), (1, 2), (2, 3), (3, 0)])
+        return weft.lax.pmax(x, "x") + weft.lax.axis_index("x"), weft.lax.all_gather(x, ("x", 'y"z'), tiled=True)
+
+    outs = weft.P("x", 'y"z'), weft.P(None, ("x", 'y"z'))
+    mapped = weft.shard_map(messages, mesh=mesh, in_specs=spec, out_specs=outs, check_vma=False)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    placed = weft.NamedSharding(weft.make_mesh((1,), ("d",)), weft.P("d"))
+    assert "sdy.sharding =" in weft.jit(lambda x: x, in_shardings=placed).lower(x).as_text()
+    return weft.jit(lambda x: mapped(x * 2)).lower(x).as_text(), x
+
+
+def test_programs_of_shards_are_read_from_text() -> None:
+    text, x = sharded_text()
+    assert "num_partitions = 8" in text and "sdy.manual_computation" in text
+    closed = reader.program(text)
+    assert closed.eqns[-1].primitive.name == "shard_map"
+    assert reader.program(text.replace('"y\\"z"', '"other"')).eqns[-1].params["mesh"].axis_names == ("x", "other")
+    whole = weft.jit(core.jaxpr_as_fun(closed))(x)
+    for one, other in zip(results(text, x), whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for old, new, match in [
+        ("replica_groups = dense<[[0, 1]", "replica_groups = dense<[[0, 3]", "along no axes of"),
+        ('<[<@mesh, [{"x"}', '<[<@mesh, [{"x":(1)2}', "over parts of axes"),
+        ("]>, sym_name", "], device_ids=[1, 0]>, sym_name", "devices in another order"),
+    ]:
+        with pytest.raises(NotImplementedError, match=match):
+            reader.program(text.replace(old, new))
+    alone = re.sub(r'"sdy.manual_computation".*?\^bb0\((%\d+): .*?:\n', "", text, flags=re.DOTALL)
+    with pytest.raises(ValueError, match=r"\[stablehlo\]"):
+        reader.program(alone)
+
+
+def test_damaged_programs_of_shards_are_value_errors() -> None:
+    text, _ = sharded_text()
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        place = rng.integers(len(text))
+        with contextlib.suppress(ValueError, NotImplementedError):
+            reader.program(text[:place] + text[place + 5 :])
+
+
 def test_a_scatter_subtracts_in_one_order_only() -> None:
     x, y = np.arange(4, dtype=np.float32), np.ones(1, np.float32)
 
@@ -109,6 +157,37 @@ def test_a_scatter_subtracts_in_one_order_only() -> None:
     for names, expected in ((f"({region[1]}, {region[2]})", -2), (swapped, 2)):
         changed = added.replace(region[0], f'"stablehlo.subtract"{names}')
         assert results(changed, x, 3 * y)[0].tolist() == [0, expected, 2, 3]
+
+
+def test_scatters_of_several_arrays_at_once() -> None:
+    """By jaxlib too: sums in one array, and the larger elements of the other."""
+
+    def text(second: str) -> str:
+        kinds = {"x": "tensor<4xf32>", "n": "tensor<4xi32>", "i": "tensor<2x1xi32>", "u": "tensor<2xf32>"}
+        kinds["v"] = "tensor<2xi32>"
+        numbers = "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1"
+        region = f"""^bb0(%a: tensor<f32>, %b: tensor<i32>, %c: tensor<f32>, %d: tensor<i32>):
+          %4 = "stablehlo.add"(%a, %c) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+          %5 = {second}
+          "stablehlo.return"(%4, %5) : (tensor<f32>, tensor<i32>) -> ()"""
+        operands = "%x, %n, %i, %u, %v"
+        given = f"scatter_dimension_numbers = #stablehlo.scatter<{numbers}>"
+        return f"""module {{ func.func public @main({", ".join(f"%{k}: {t}" for k, t in kinds.items())})
+          -> ({kinds["x"]}, {kinds["n"]}) {{
+          %3:2 = "stablehlo.scatter"({operands}) <{{{given}, indices_are_sorted = false, unique_indices = false}}> ({{
+          {region}
+          }}) : ({", ".join(kinds.values())}) -> ({kinds["x"]}, {kinds["n"]})
+          func.return %3#0, %3#1 : {kinds["x"]}, {kinds["n"]}
+          }} }}"""
+
+    module = text('"stablehlo.maximum"(%b, %d) : (tensor<i32>, tensor<i32>) -> tensor<i32>')
+    integers = [np.array(rows, np.int32) for rows in ([0, 1, 2, 3], [[1], [3]], [7, 2])]
+    operands = (np.ones(4, np.float32), *integers[:2], np.array([5, 6], np.float32), integers[2])
+    for found in (results(module, *operands), running.run(module, operands)):
+        assert [x.tolist() for x in found] == [[1, 6, 1, 7], [0, 7, 2, 3]]
+    mixed = text('"stablehlo.convert"(%4) : (tensor<f32>) -> tensor<i32>')
+    with pytest.raises(NotImplementedError, match="several arrays whose elements are mixed"):
+        results(mixed, *operands)
 
 
 def test_scatters_by_functions_and_approximate_choices_of_jax() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.codegen import instances
+from weft.codegen import guards, instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
@@ -129,4 +129,6 @@ def updated(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Posit
     for step in s.steps:
         for copy in tile:
             copy.values[step.out] = instances.apply(step, copy)
+    if s.guard is not None:
+        guards.write(parent, s.guard, tile, place.pointers[s.guard.operand], at_once=True)
     parent.store(ir.Store(s.operand, s.new), tile, place)

@@ -133,6 +133,8 @@ class LaneWriter(RoutineWriter):
         """Write a statement; uniform values are computed once."""
         if isinstance(s, routine.Read | routine.Write):
             lanes = self.program.operands[s.operand].lanes
+        elif isinstance(s, routine.Guard):
+            lanes = self.type(s.value).lanes
         else:
             lanes = isinstance(s, routine.Repeat | routine.Choose) or self.type(_outs(s)[0]).lanes
         if lanes:

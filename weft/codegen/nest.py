@@ -19,6 +19,7 @@ from weft._base.target import Target
 from weft.codegen import (
     collapsed_loops,
     columns,
+    guards,
     indexed,
     mixed_radix,
     nontemporal_stores,
@@ -70,6 +71,7 @@ class NestWriter:
             if dim.role == "parallel" and nest.vector is not None and d > nest.vector
         ]
         self.moving = uniform.moving(nest)
+        self.kept_guards = guards.kept(nest, self.reduced)
         self.places = uniform.places(nest, self.inner)
 
     def text(self, symbol: str = "k") -> str:
@@ -250,6 +252,9 @@ class NestWriter:
                 self.load(statement, copies, place)
             elif isinstance(statement, ir.Store):
                 self.store(statement, copies, place)
+            elif isinstance(statement, ir.Guard):
+                at_once = id(statement) not in self.kept_guards
+                guards.write(self, statement, copies, place.pointers[statement.operand], at_once)
             elif isinstance(statement, ir.LoadAt):
                 indexed.load_at(self, statement, copies, place)
             elif isinstance(statement, ir.Update):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.target import Target
+from weft.codegen import guards
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import typed
 from weft.codegen.lanes import Lanes, V
@@ -274,7 +275,11 @@ class RoutineWriter:
 
     # run-time offsets
 
-    def offset(self, starts: Sequence[tuple[int, Any, Any]]) -> str:
+    def guard(self, s: routine.Guard) -> None:
+        for piece in self.values[s.value].pieces:
+            guards.tell(piece.part.lanes, piece.part, self.pointers[-1])
+
+    def offset(self, starts: Sequence[tuple[int, Any, Any]], guarded: bool) -> str:
         """The sum of the clamped starts times their strides (numbers, or names of i64), as i64."""
         writer, total = self.writer, "0"
         for value, most, stride in starts:
@@ -284,8 +289,12 @@ class RoutineWriter:
             if start.element != "i64":
                 text = writer.op(f"{'zext' if unsigned else 'sext'} {start.element} {text} to i64")
             minimum, maximum = ("umin", "umax") if unsigned else ("smin", "smax")
+            given = text
             text = writer.call(f"llvm.{minimum}.i64", "i64", [("i64", text), ("i64", str(most))])
             text = writer.call(f"llvm.{maximum}.i64", "i64", [("i64", text), ("i64", "0")])
+            if guarded:
+                one = Lanes(writer, 1)
+                guards.tell(one, V(one, "i1", writer.op(f"icmp ne i64 {given}, {text}")), self.pointers[-1])
             total = writer.index("add", total, writer.index("mul", text, str(stride)))
         return total
 
@@ -308,7 +317,7 @@ class RoutineWriter:
         if s.value is None:
             sizes = self.extents
             starts = [(start, sizes[most], 1 if stride is None else sizes[stride]) for start, most, stride in s.starts]
-        base = writer.element(whole(kind.dtype), base, self.offset(starts))
+        base = writer.element(whole(kind.dtype), base, self.offset(starts, s.guarded))
         self.values[s.out] = self.loaded(kind, base, s.offsets)
 
     def loaded(self, kind: routine.Type, base: str, offsets: tuple[int, ...]) -> Array:
@@ -325,7 +334,7 @@ class RoutineWriter:
     def update(self, s: routine.Update) -> None:
         kind, writer, update = self.type(s.out), self.writer, self.values[s.update]
         buffer = self.spilled(self.values[s.value])
-        base = writer.element(whole(kind.dtype), buffer, self.offset(s.starts))
+        base = writer.element(whole(kind.dtype), buffer, self.offset(s.starts, s.guarded))
         if s.offsets == tuple(range(update.size)):
             self.scope.store(update, base)
         else:
@@ -449,6 +458,7 @@ _STATEMENTS = {
     routine.Update: "update",
     routine.Repeat: "repeat",
     routine.Choose: "choose",
+    routine.Guard: "guard",
 }
 
 

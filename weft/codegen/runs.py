@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.codegen import instances
+from weft.codegen import guards, instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Position
 from weft.codegen.lanes import V
@@ -111,6 +111,8 @@ class _Run:
         point.values[s.old] = self._value(writer.phi(self.element, (text, before), (read, found)))
         for step in s.steps:
             point.values[step.out] = instances.apply(step, point)
+        if s.guard is not None:
+            guards.write(parent, s.guard, [point], self.place.pointers[s.guard.operand], at_once=True)
         new = point.emit.settle(point.values[s.new]).part.text
         ended = writer.block
         writer.branch(done)

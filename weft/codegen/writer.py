@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft._base.record import Record
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
 # Attributes of functions that LLVM need not optimise: they compile in two thirds of the time, to equally fast code,
@@ -20,12 +23,36 @@ _HELD_NAMES = re.compile(r"(%c\d+)")
 HELD = 14  # constants that are kept in registers throughout; more would leave loops with too few registers
 
 
+class Kept(Record, frozen=False):
+    """A value that a loop keeps: its names at the start of an iteration and now, and what is done with the last one."""
+
+    first: str
+    now: str
+    type: str
+    initial: str
+    finish: Callable[[str], None]
+
+
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
     __slots__ = (
-        "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "literals",
-        "prepared", "scalar", "spills", "splats", "streams",
+        "_count",
+        "avx512",
+        "block",
+        "cold_branches",
+        "declarations",
+        "entry",
+        "functions",
+        "held",
+        "lines",
+        "literals",
+        "open_loops",
+        "prepared",
+        "scalar",
+        "spills",
+        "splats",
+        "streams",
     )  # fmt: skip
 
     def __init__(self, avx512: bool = False, scalar: bool = False) -> None:
@@ -44,6 +71,7 @@ class Writer:
         self.streams = False  # whether there are non-temporal stores
         self.spills = False  # whether there are rare blocks, which may call
         self._count = 0
+        self.open_loops: list[dict[Any, Kept] | None] = []  # what each loop being written keeps, the innermost last
 
     def name(self) -> str:
         self._count += 1
@@ -186,19 +214,41 @@ class Writer:
         at = len(self.lines)
         index = self.name()
         values = [self.name() for _ in carried]
+        self.open_loops.append({})
         following = body(index, values)
+        kept = (self.open_loops.pop() or {}).values()
         latch = self.block
         next_index = self.op(f"add nsw i64 {index}, {step}")
         self.branch_if(self.compare_index("slt", next_index, high), head, done)
         phis = [f"{index} = phi i64 [ {low}, %{before} ], [ {next_index}, %{latch} ]"]
         for (type_, initial), value, new in zip(carried, values, following, strict=True):
             phis.append(f"{value} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]")
+        for one in kept:
+            phis.append(f"{one.first} = phi {one.type} [ {one.initial}, %{before} ], [ {one.now}, %{latch} ]")
         self.lines[at:at] = phis
         self.label(done)
-        return [
+        results = [
             self.phi(type_, (initial, before), (new, latch))
             for (type_, initial), new in zip(carried, following, strict=True)
         ]
+        ends = [self.phi(one.type, (one.initial, before), (one.now, latch)) for one in kept]
+        for one, end in zip(kept, ends, strict=True):
+            one.finish(end)
+        return results
+
+    def keep(self, key: Any, type_: str, initial: str, finish: Callable[[str], None]) -> Kept | None:
+        """A value of the innermost loop being written, kept from iteration to iteration; None outside, and in a branch.
+
+        It starts with ``initial``; ``now`` is the value in this iteration, which may be set to another. After the loop
+        ``finish`` is called with the last one. Only code that runs in every iteration may change it.
+        """
+        found = self.open_loops[-1] if self.open_loops else None
+        if found is None:
+            return None
+        if key not in found:
+            first = self.name()
+            found[key] = Kept(first, first, type_, initial, finish)
+        return found[key]
 
     def repeat(self, high: str, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]) -> None:
         """A loop that runs at least once, and while the first carried value is below ``high``.
@@ -261,7 +311,9 @@ class Writer:
         fast, self.spills = self.block, self.spills or rare
         self.branch_if(condition, slow, join, cold=rare)
         self.label(slow)
+        self.open_loops.append(None)
         values = cold()
+        self.open_loops.pop()
         end = self.block
         self.branch(join)
         self.label(join)

@@ -22,6 +22,8 @@ Entry = tuple[Step, Lowered | None]
 
 def boundary_fusion(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
     """The same program with fewer steps; extents decide."""
+    if kernels.guards is not None:  # each kernel has a guard of its own
+        return kernels, list(lowered)
     computed = {v for step in kernels.steps if step.kernel is None for v in step.equation.outvars}
     kept: list[Entry] = []
     for entry in zip(kernels.steps, lowered, strict=True):

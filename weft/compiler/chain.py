@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.codegen import kernel_chains
-from weft.compiler.instructions import DonatedOutput
+from weft.compiler import guards
+from weft.compiler.instructions import DonatedOutput, Guard
 from weft.compiler.link import nanoseconds
 from weft.compiler.steps import Chain, Plan, Run
 from weft.loops import ir
@@ -34,12 +35,12 @@ def chain(planned: Plan) -> Plan:
     if not any(map(_is_scatter, kinds_of.values())):
         return planned
     made: list[Any] = []
-    runs: list[Run] = []
+    runs: list[Any] = []
     for entry in [*planned.instructions, None]:
-        if isinstance(entry, Run):
+        if isinstance(entry, Run) or (isinstance(entry, Guard) and runs):
             runs.append(entry)
             continue
-        made += _joined(planned, runs)
+        made += guards.in_order(runs, lambda found: _joined(planned, found))
         made.append(entry)
         runs = []
     return planned.replace(instructions=made[:-1])

@@ -14,7 +14,7 @@ import numpy as np
 from weft import config, core, runtime
 from weft._base import lazy
 from weft.compiler import pipeline
-from weft.core import avals, explicit, kinds
+from weft.core import avals, check_scopes, explicit, kinds, source_info
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
 from weft.dispatch import device_programs, devices, placement
@@ -111,6 +111,8 @@ def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> 
     If parameters contain jaxprs it is found only by the fingerprint of its program, in ``compile_jaxpr``: such jaxprs
     are often new objects in each evaluation, so that a key with them would not be found again.
     """
+    if config.checks_watched and check_scopes.apply_now():
+        return _checked_program(primitive, avals, params)
     key = ((primitive, avals, *params.items()), (), config.x64_enabled())  # a ProgramKey, in a tenth of the time
     try:
         found = PROGRAMS.find(key)
@@ -121,6 +123,22 @@ def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> 
             found = _resized(primitive, avals, params)
         else:
             found = _compile(primitive, avals, params)
+        if not jaxprs_in_params(params):
+            PROGRAMS.add(key, found)
+    return found
+
+
+def _checked_program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> pipeline.Program:
+    """The program of an operation with the guards that the option and the open scopes ask for."""
+    marks = check_scopes.marks(source_info.capture())
+    what = (config.x64_enabled(), config.read("checks"), marks)
+    key = ((primitive, avals, *params.items()), ("checked",), what)
+    try:
+        found = PROGRAMS.find(key)
+    except TypeError:  # an unhashable parameter
+        return _compile(primitive, avals, params)
+    if found is None:
+        found = _compile(primitive, avals, params)
         if not jaxprs_in_params(params):
             PROGRAMS.add(key, found)
     return found
@@ -172,6 +190,7 @@ def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) ->
     out, effects = primitive.typed(tuple(avals), params)
     invars = [Var(aval) for aval in avals]
     outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
-    equation = JaxprEqn(invars, outvars, primitive, params, effects)
+    source = (check_scopes.EAGER, 0, check_scopes.marks(source_info.capture())) if check_scopes.apply_now() else None
+    equation = JaxprEqn(invars, outvars, primitive, params, effects, source)
     closed = ClosedJaxpr(Jaxpr((), invars, outvars, [equation], effects), ())
     return closed, primitive.name

@@ -13,7 +13,7 @@ from types import CodeType
 
 from weft.compiler import expansions, unrolled_loops
 from weft.compiler.lower_prng_keys import lower_prng_keys
-from weft.core import kinds
+from weft.core import check_scopes, kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, joined_effects
 from weft.core.rewrite import Splicer
 from weft.effects import user_primitives
@@ -41,6 +41,8 @@ def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         caller = inner.jaxpr.memoize("traced_at", _traced_at)
         # a function of weft's own is traced once for all its callers: its equations belong to the line of this call
         is_own = caller is not None and caller.co_name != params.get("name")
+        if is_own and eqn.source is not None and check_scopes.is_used():
+            return splicer.splice(check_scopes.placed(inner, eqn.source), eqn.invars)
         return splicer.splice(inner, eqn.invars, eqn.source if is_own else None)
     if isinstance(kind, kinds.Opaque):
         return splicer.splice(_lowered(eqn), eqn.invars, eqn.source)
@@ -49,7 +51,7 @@ def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
     if isinstance(kind, kinds.Effect):
         return eqn.outvars if kind.admit is not None and not kind.admit(params) else None
     if isinstance(kind, kinds.Resolve):
-        return splicer.splice(_resolved(eqn, kind), eqn.invars, eqn.source)
+        return splicer.splice(_resolved(eqn, kind), eqn.invars, check_scopes.inside(eqn.source))
     if isinstance(kind, kinds.Loop):
         parts = kind.parts(params)
         if parts.trips != 0:

@@ -42,6 +42,7 @@ class Offset(NamedTuple):
 
     number: int
     terms: tuple[tuple[int, int, str, int, int], ...]
+    word: Place | None = None  # the byte that is set to 1 if a start was clamped
 
 
 class Gemm(NamedTuple):
@@ -160,6 +161,18 @@ class Branch(NamedTuple):
     results: tuple[Sized, ...]
 
 
+class Guard(NamedTuple):
+    """A Python callable on whole arrays, called if the byte ``word`` is not 0 or a scanned array has a bad element.
+
+    ``scans``: place, number of words, their bytes; an element is bad whose bits, without the sign, are at least these.
+    """
+
+    callable: Callable[..., Any]
+    operands: tuple[Typed, ...]
+    word: Place | None
+    scans: tuple[tuple[Place, int, int, int], ...]
+
+
 class NewOutput(NamedTuple):
     """A result in a new buffer."""
 
@@ -189,9 +202,11 @@ class SameOutput(NamedTuple):
     aval: Any
 
 
-Instruction = Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch
+Instruction = (
+    Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Guard
+)
 Output = NewOutput | DonatedOutput | InputOutput | SameOutput
-INSTRUCTIONS = (Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch)
+INSTRUCTIONS = (Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch, Guard)
 OUTPUTS = (NewOutput, DonatedOutput, InputOutput, SameOutput)
 runtime.install_instructions(INSTRUCTIONS, OUTPUTS)
 

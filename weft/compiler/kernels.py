@@ -43,6 +43,7 @@ class Kernels(Record):
     steps: tuple[Step, ...]
     aliases: dict[Any, Any]
     sizes: Sizes
+    guards: Any = None  # where kernels tell what their tests found (``compiler.guards``)
 
     def describe(self) -> str:
         lines = []

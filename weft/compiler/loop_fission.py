@@ -16,7 +16,7 @@ from weft._base.record import Record
 from weft.batching.vmap import vmap
 from weft.compiler import expansions
 from weft.control import scan
-from weft.core import kinds
+from weft.core import check_scopes, kinds
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
 from weft.core.rewrite import Splicer
@@ -39,7 +39,9 @@ def loop_fission(closed: ClosedJaxpr, simplified: Callable[[ClosedJaxpr], Closed
         function = _divided(eqn.primitive.kind.parts(eqn.params), simplified)
         if function is None:
             return None
-        return splicer.splice(expansions.traced(function, [v.aval for v in eqn.invars]), eqn.invars, eqn.source)
+        return splicer.splice(
+            expansions.traced(function, [v.aval for v in eqn.invars]), eqn.invars, check_scopes.of_steps(eqn.source)
+        )
 
     return Splicer(closed, rule, (kinds.Loop,)).run()
 

@@ -170,6 +170,9 @@ def _collect_homes() -> None:
             variable = f"{primitive.name}_p"
             if any(names.get(variable) is primitive for names in modules.values()):
                 _homes[id(primitive.kind)] = primitive.kind, f"primitive {primitive.name}"
+                wraps = getattr(primitive.kind, "wraps", None)
+                if wraps is not None:
+                    _homes[id(wraps)] = wraps, f"overflow of {primitive.name}"
     for module, names in modules.items():
         if module.startswith("weft.loops"):
             for variable, value in list(names.items()):

@@ -28,6 +28,7 @@ from weft.compiler import (
     chain,
     copied_results,
     fuse,
+    guards,
     instructions,
     link,
     other_sizes,
@@ -39,7 +40,7 @@ from weft.compiler import (
 from weft.compiler.cache import BUILDER
 from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
-from weft.core import explicit, store
+from weft.core import check_scopes, explicit, store
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
@@ -217,6 +218,8 @@ def compile_jaxpr(
     ``anew``: compile even what was compiled before, for a report that shows the lines of this program.
     """
     closed = explicit.erased(closed)
+    if check_scopes.asked(closed):
+        closed, anew = check_scopes.spread(closed), True  # a program found by its content may have other lines
     copied = copied_results.copied_results(closed.jaxpr, shares)
     if anew:
         return compile_new(closed, name, donated, copied).with_consts(closed)
@@ -242,6 +245,8 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr)
     simplified.jaxpr.forget("index")  # the program is cached, without facts that only its compilation needs
     kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
+    if check_scopes.asked(simplified):
+        kernels = guards.attached(kernels, stages.name)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
     return Forms(simplified, *stages.run("boundary_fusion", boundary_fusion.boundary_fusion, kernels, lowered))
@@ -292,13 +297,16 @@ def check_sizes(closed: ClosedJaxpr) -> None:
 
 def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
     """Every kernel as statements over its own axes."""
-    return [lower.lower(step.kernel, kernels.sizes) if step.kernel else None for step in kernels.steps]
+    return [
+        lower.lower(step.kernel, kernels.sizes, guards.guarded(kernels, number)) if step.kernel else None
+        for number, step in enumerate(kernels.steps)
+    ]
 
 
 def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
     alone = kernels.steps[0].kernel if len(drafts) == 1 else None
-    sized = alone is not None and all(map(other_sizes.is_general, alone.equations))
+    sized = alone is not None and kernels.guards is None and all(map(other_sizes.is_general, alone.equations))
     return [
         schedule.schedule(step.kernel, draft, lanes, sized) if step.kernel and draft else None
         for step, draft in zip(kernels.steps, drafts, strict=True)

@@ -20,6 +20,7 @@ from weft._base.record import Record
 from weft.compiler import contraction, libraries, sort_lowering
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
+from weft.compiler.guards import PlannedGuards
 from weft.compiler.in_place import in_place
 from weft.compiler.instructions import (
     Callback,
@@ -146,6 +147,10 @@ class Planner:
         self.dynamic: dict[Any, tuple[int, int]] = {}
         self.epilogues = epilogues(kernels.steps, lowered, jaxpr.outvars, self.base)
         self.products = {kernel: (product, form) for product, (kernel, form) in self.epilogues.items()}
+        self.stored: set[Any] = set()  # what is computed into memory, aliases left out
+        self.guards = None if kernels.guards is None else PlannedGuards(self)
+        self.outputs: list[Output] = []
+        self.number = 0  # the step whose instructions are made
 
     def base(self, variable: Any) -> Any:
         aliases = self.kernels.aliases
@@ -155,14 +160,20 @@ class Planner:
 
     def run(self) -> Plan:
         self._lifetimes()
-        outputs = self._assign_outputs()
+        outputs = self.outputs = self._assign_outputs()
         for number, step in enumerate(self.kernels.steps):
             self._reuse(number, step)
         if self.donated:
             self._donate(outputs)
         temps, arena = self._pack()
+        if self.guards is not None:
+            self.instructions.append(self.guards.clear())
+            self.origins += [0] * (len(self.instructions) - len(self.origins))
         for number, step in enumerate(self.kernels.steps):
+            self.number = number
             self._instruct(number, step)
+            if self.guards is not None:
+                self.instructions += self.guards.after(number)
             self.origins += [number] * (len(self.instructions) - len(self.origins))
         return Plan(len(self.inputs), outputs, temps, arena, [*self.instructions, *self.repeated])
 
@@ -183,8 +194,14 @@ class Planner:
         return reads, writes
 
     def _lifetimes(self) -> None:
-        for number, step in enumerate(self.kernels.steps):
-            reads, writes = self._reads_and_writes(number, step)
+        accesses = [self._reads_and_writes(number, step) for number, step in enumerate(self.kernels.steps)]
+        self.stored.update([self.base(v) for _, writes in accesses for v in writes])
+        if self.guards is not None:
+            words = self.guards.words.variable
+            self.buffers[words] = _Buffer(words.aval.nbytes, 0, len(accesses))
+            for number, (reads, _) in enumerate(accesses):
+                reads += self.guards.reads(number)
+        for number, (reads, writes) in enumerate(accesses):
             if number in self.epilogues:  # the epilogue runs with the product
                 number = self.epilogues[number][0]
             for variable in writes:
@@ -245,7 +262,7 @@ class Planner:
             base = self.base(source)
             if base in self.buffers and self._reads_first(low, base):
                 self._join(base, self.base(target), number)
-        if step.copies:
+        if step.copies or self.guards is not None:  # a search reads the operands after the kernel
             return
         for index, binding in enumerate(low.operands):
             if binding.role != "out":
@@ -316,6 +333,8 @@ class Planner:
         if step.copies:  # the runtime skips a copy onto itself
             is_target = [(self.base(a), self.base(b)) for a, b in step.copies] == [(source, target)]
             return is_target and self._reads_first(low, source)
+        if self.guards is not None:
+            return False
         return len(writes) == 1 and all(in_place(low, writes[0], read, self.base) for read in reads)
 
     def _reads_first(self, low: Lowered, array: Any) -> bool:
@@ -413,6 +432,8 @@ class Planner:
             stride *= extent
         for start, step, extent, size in zip(starts_of(equation), reversed(strides), array.shape, sizes, strict=True):
             most = extent - size
+            if type(start) is Literal and self.guards is not None and not 0 <= int(start.val) <= most:
+                self.instructions.append(Fill(self.guards.word(self.number), 1, 1))
             if type(start) is Literal:
                 constant += min(max(int(start.val), 0), most) * step
             elif most:
@@ -421,7 +442,8 @@ class Planner:
         dyn = -1
         if entries:
             dyn = sum(1 for found, _ in self.dynamic.values() if found >= 0)
-            self.instructions.append(Offset(dyn, tuple(entries)))
+            word = None if self.guards is None else self.guards.word(self.number)
+            self.instructions.append(Offset(dyn, tuple(entries), word))
         self.dynamic[equation] = (dyn, constant)
         return dyn, constant
 
@@ -434,6 +456,8 @@ class Planner:
             return
         if isinstance(kind, kinds.Routine):
             places = tuple([(self.place(v), v.aval.nbytes) for v in (*equation.invars, *equation.outvars)])
+            if equation.params["lowered"].routine.guarded and self.guards is not None:
+                places += ((self.guards.word(self.number), 1),)
             self.instructions.append(Native(equation.params["lowered"], places))
             return
         if isinstance(kind, (kinds.Loop, kinds.Branch)):

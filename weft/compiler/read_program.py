@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.compiler.instructions import INSTRUCTIONS, OUTPUTS, Branch, Callback, Gemm, Instruction, Kernel, Loop, Routine
+from weft.compiler.instructions import (
+    INSTRUCTIONS,
+    OUTPUTS,
+    Branch,
+    Callback,
+    Gemm,
+    Guard,
+    Instruction,
+    Kernel,
+    Loop,
+    Routine,
+)
 
 
 class ProgramReader:
@@ -38,7 +49,7 @@ class ProgramReader:
     def _instruction(self, number: int, *fields: Any) -> Instruction:
         """An instruction with the kernels and programs that its numbers stand for."""
         kind = INSTRUCTIONS[number]
-        if kind is Callback:
+        if kind is Callback or kind is Guard:
             raise ValueError("it calls Python")
         made = kind(*fields)
         if isinstance(made, Kernel | Routine):

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft import operations as lax
 from weft.compiler import expansions
-from weft.core import kinds
+from weft.core import check_scopes, kinds
 from weft.core.eval import jaxpr_as_fun
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
 from weft.core.rewrite import Splicer
@@ -42,7 +42,9 @@ def unrolled_loops(closed: ClosedJaxpr, simplified: Callable[[ClosedJaxpr], Clos
         function = _steps(eqn.primitive.kind.parts(eqn.params), simplified)
         if function is None:
             return None
-        return splicer.splice(expansions.traced(function, [v.aval for v in eqn.invars]), eqn.invars, eqn.source)
+        return splicer.splice(
+            expansions.traced(function, [v.aval for v in eqn.invars]), eqn.invars, check_scopes.of_steps(eqn.source)
+        )
 
     return Splicer(closed, rule, (kinds.Loop,)).run()
 

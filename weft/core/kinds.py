@@ -30,6 +30,7 @@ class Elementwise(Record):
     reference: Callable[..., Any]  # reference(*numpy_arrays, **params) -> numpy array
     cost: float = 1.0  # estimate of vector instructions per vector of lanes; guides fusion and threading
     chooses: bool = False  # selects between two operands by its first operand, a boolean
+    wraps: Any = None  # an Elementwise on the same operands: whether the exact integer does not fit in the result
     waits: bool = False  # occupies one execution unit for long (roots): some vectors are computed without that unit
 
 
@@ -141,7 +142,8 @@ class Reduction(Record):
     ``nan_wins``: the result is NaN if an element is, and otherwise ``combine`` is max or min.
     ``forms``: other ways to compute the same outputs.
     ``combiner``: how the outputs of parts of the elements give the output of all ("sum", "max", "min", or "again": by
-    the same reduction); None if they do not.
+    the same reduction); None if they do not. ``wraps``: NumPy's ufunc of the combination, if integers may leave their
+    dtype by it; the same reduction in float64 then says so.
     """
 
     axes: Callable[[Params], tuple[int, ...]]
@@ -156,6 +158,7 @@ class Reduction(Record):
     nan_wins: bool = False
     forms: LoopForms = LoopForms()
     combiner: str | None = None
+    wraps: Any = None
 
 
 class Cumulative(Record):

@@ -18,7 +18,7 @@ from weft.core import avals as avals_module
 from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tracer import Tracer
-from weft.dispatch import executables, identity, jit_calls, portable, signature, struct, trace_cache
+from weft.dispatch import devices, executables, identity, jit_calls, portable, signature, struct, trace_cache
 from weft.dispatch import jit as jit_module
 
 FORMS = ("jaxpr", "kernel", "loops", "llvm", "asm", "plan")
@@ -61,7 +61,7 @@ class Arguments(NamedTuple):
     donated: tuple[bool, ...]
     paths: Callable[[], list[str]]
     place: Any  # where it runs: see ``JitState.place``
-    target: Any = None  # a device that is described and not here, which the types of arguments name: ``topologies``
+    targets: tuple[Any, ...] = ()  # devices that are described and not here, which arguments name: ``topologies``
 
 
 class MemoryAnalysis(dict[str, int]):
@@ -131,12 +131,18 @@ class Stage:
     def _stablehlo(self, debug_info: bool = False) -> str:
         trace = self._arguments.trace
         paths = (trace.closed.debug_info and trace.closed.debug_info.result_paths) or ()
-        attributes = [f'jax.result_info = "{path}"' for path in paths]
+        attributes = [f'jax.result_info = "result{path}"' for path in paths]
         if len(attributes) != len(trace.closed.out_avals):
             attributes = []
         return lazy.stablehlo.module_text(
-            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes
-        )
+            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes,
+            shardings=self.shardings(),
+        )  # fmt: skip
+
+    def shardings(self) -> Any:
+        """How arguments and results lie on several devices: ``lowered_shardings.LoweredShardings``."""
+        arguments = self._arguments
+        return lazy.submodule("weft.dispatch.lowered_shardings").of_trace(arguments.trace, arguments.place)
 
     def _program(self) -> Any:
         arguments = self._arguments
@@ -199,12 +205,12 @@ class Lowered(Stage):
         """
         executables.ignore_compiler_options(compiler_options)
         arguments = self._arguments
-        if topology is not None or arguments.target is not None:
+        if topology is not None or arguments.targets:
             topologies = lazy.submodule("weft.dispatch.topologies")
-            device = topologies.target_of(arguments.target if topology is None else topology)
-            if isinstance(device, topologies.TopologyDevice):
-                return topologies.compile_for(arguments, device)
-            arguments = arguments._replace(place=device.number << 1 | 1)
+            targets = arguments.targets if topology is None else topologies.targets_of(topology)
+            if isinstance(targets[0], topologies.TopologyDevice):
+                return topologies.compile_for(arguments, targets, self.shardings())
+            arguments = arguments._replace(place=targets[0].number << 1 | 1)
         return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated, arguments.place))
 
 
@@ -418,22 +424,26 @@ def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
     trace = state.trace(prepared)
     names = jit_calls.debug_info(state.function, prepared, [None])
     paths = functools.partial(_paths, names)
-    donated, target = state.donated(prepared), _described_device(prepared.leaves)
-    described = target is None and any(getattr(leaf, "sharding", None) is not None for leaf in prepared.leaves)
-    place = lazy.sharded_calls.of_call(state, prepared) if described else state.place(prepared)
-    return Traced(Arguments(state, trace, prepared.in_tree, prepared.avals, donated, paths, place, target))
+    donated = state.donated(prepared)
+    described = any(getattr(leaf, "sharding", None) is not None for leaf in prepared.leaves)
+    targets = _described_devices(state, prepared.leaves, trace)
+    place: Any = 0
+    if len(targets) > 1 or (described and not targets):
+        place = lazy.sharded_calls.of_call(state, prepared)
+    elif not targets:
+        place = state.place(prepared)
+    return Traced(Arguments(state, trace, prepared.in_tree, prepared.avals, donated, paths, place, targets))
 
 
-def _described_device(leaves: Sequence[Any]) -> Any:
-    """The device of a topology that the types of arguments name in their shardings, if any."""
+def _described_devices(state: jit_calls.JitState, leaves: Sequence[Any], trace: Any) -> tuple[Any, ...]:
+    """The devices of a topology that arguments, ``jit`` or the program name in their shardings, if any."""
     shardings = [leaf.sharding for leaf in leaves if isinstance(leaf, struct.ShapeDtypeStruct)]
-    named = {device for sharding in shardings if sharding is not None for device in sharding.device_set}
-    described = {device for device in named if hasattr(device, "topology")}
-    if not described:
-        return None
-    if len(named) > 1:
-        raise NotImplementedError(f"[lower] programs for several devices of a topology: {sorted(named, key=str)}")
-    return described.pop()
+    if state.options.shardings is not None:
+        shardings += state.options.shardings.named()
+    if trace.closed is not None and executables.names_shardings(trace.closed.jaxpr):
+        shardings += lazy.sharded_calls.constraints(trace.closed.jaxpr)
+    named = [sharding for sharding in shardings if sharding is not None and lazy.sharded_calls.has_devices(sharding)]
+    return next((tuple(sharding.device_list) for sharding in named if devices.is_described(sharding)), ())
 
 
 def _paths(names: Any) -> list[str]:

@@ -18,11 +18,15 @@ class Flags(NamedTuple):
     idle: bool  # nothing may be executed
     tracked: bool  # no random key may be used twice
     logged: bool  # every compilation is told
+    guarded: bool = False  # programs have guards
 
     @property
     def plain(self) -> bool:
         """Whether a call with arguments of a new size may be answered without looking at it closely."""
-        return not (self.disabled or self.checked or self.idle or self.tracked or self.logged) and self.guard is None
+        return (
+            not (self.disabled or self.checked or self.idle or self.tracked or self.logged or self.guarded)
+            and self.guard is None
+        )
 
 
 _known: dict[int, Flags] = {}
@@ -42,5 +46,6 @@ def flags(token: int) -> Flags:
             config.read("no_execution"),
             key_reuse.enabled(),
             config.read("log_compiles"),
+            bool(config.read("checks")),
         )
     return found

@@ -150,7 +150,7 @@ def with_constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple
 
 def _compile(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, ...]) -> DeviceProgram:
     start = time.perf_counter()
-    text = written_for(closed, device, name, donated)
+    text, _ = written_for(closed, device, name, donated)
     written = time.perf_counter()
     program = DeviceProgram(name, closed, text, device)
     program.native = compiled_by_plugin(text.encode(), device)
@@ -159,12 +159,19 @@ def _compile(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, .
     return program
 
 
-def written_for(closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, ...]) -> str:
-    """The program as StableHLO; NotImplementedError, which names the device, for what has no form there."""
+def written_for(
+    closed: ClosedJaxpr, device: Any, name: str, donated: tuple[bool, ...], shardings: Any = None
+) -> tuple[str, int]:
+    """The program as StableHLO, and for how many devices; NotImplementedError, which names the device, without a form.
+
+    ``shardings``: how arguments and results lie (``lowered_shardings``), for a program that may be for several devices.
+    """
     attributes = ["jax.buffer_donor = true" if given else "" for given in donated]
     try:
         writer = lazy.submodule("weft.stablehlo")
-        return writer.module_text(closed, module_name=f"jit_{name}", argument_attributes=attributes)
+        return writer.text_and_count(
+            closed, module_name=f"jit_{name}", argument_attributes=attributes, shardings=shardings
+        )
     except NotImplementedError as error:
         raise NotImplementedError(
             f"[jit] {name} cannot run on {device}: {error}. Move that operation out of jit, or run the function on the "
@@ -195,15 +202,19 @@ def compiled_by_plugin(text: bytes, device: Any) -> Any:
     return made
 
 
-def compile_options(device: Any) -> bytes:
-    """A serialized ``CompileOptionsProto`` of OpenXLA for one device.
+def compile_options(*listed: Any) -> bytes:
+    """A serialized ``CompileOptionsProto`` of OpenXLA for devices, each of which has a part of every value.
 
     Field 3 has the options of the build: 4 and 5 are the numbers of replicas and partitions, 9 the devices (1 replica,
-    1 computation, the list of ids). Field 7 maps names of other options to values.
+    n computations, the list of ids of each). For several devices 6 and 19 ask for the program of one to be made of the
+    whole one, by Shardy. Field 7 maps names of other options to values.
     """
-    ids = _bytes_field(1, _varint(device.id))
-    assignment = _number_field(1, 1) + _number_field(2, 1) + _bytes_field(3, ids)
-    build = _bytes_field(3, _number_field(4, 1) + _number_field(5, 1) + _bytes_field(9, assignment))
+    device, count = listed[0], len(listed)
+    ids = b"".join([_bytes_field(3, _bytes_field(1, _varint(each.id))) for each in listed])
+    assignment = _number_field(1, 1) + _number_field(2, count) + ids
+    parts = _number_field(4, 1) + _number_field(5, count) + (_number_field(6, 1) if count > 1 else b"")
+    shardy = _number_field(19, 1) if count > 1 else b""
+    build = _bytes_field(3, parts + _bytes_field(9, assignment) + shardy)
     backend = device.client  # None for a device that is only described
     if (device.platform if backend is None else backend.native.platform) != "cpu":
         return build

@@ -92,20 +92,37 @@ def _new_number(sharding: Sharding) -> int:
         return found
 
 
-def number_of(sharding: Sharding) -> int:
-    """The number of a sharding."""
+def number_of(sharding: Sharding, described: bool = False) -> int:
+    """The number of a sharding; ``described``: also of one over devices that are not here, on which nothing will lie.
+
+    RuntimeError, NotImplementedError or ValueError where no array can lie so.
+    """
     found = _numbers.get(sharding)
-    if found is not None:
+    if found is not None and (described or not is_described(sharding)):
         return found
     if isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind == "device":
         return sharding.device_list[0].number
     devices = sharding.device_list
     if not all(device.platform == "cpu" for device in devices):
-        if len(devices) == 1:
+        if described and is_described(sharding):
+            return _new_number(sharding)
+        if len(devices) == 1 or is_described(sharding):
             return devices[0].number
         raise NotImplementedError(f"[sharding] arrays over several devices of a plugin: {sharding}")
     check_memory(sharding)
     return _new_number(sharding)
+
+
+def is_described(sharding: Sharding) -> bool:
+    """Whether a sharding names devices that are described and not here (``topologies``)."""
+    return any(hasattr(device, "topology") for device in sharding.device_list)
+
+
+def check_here(places: Sequence[int]) -> None:
+    """RuntimeError if something would lie on devices that are only described."""
+    for place in places:
+        if is_described(sharding_at(place)):
+            sharding_at(place).device_list[0].number  # noqa: B018 - which raises
 
 
 def mesh_like(mesh: Any) -> Any:
@@ -134,9 +151,9 @@ def is_remote(place: int) -> bool:
     return 1 < place < HOST << 1
 
 
-def place_on(target: Device | Sharding) -> int:
-    """The place of what is committed to a device or a sharding."""
-    return (target.number if isinstance(target, Device) else number_of(target)) << 1 | 1
+def place_on(target: Device | Sharding, described: bool = False) -> int:
+    """The place of what is committed to a device or a sharding; ``described`` as in ``number_of``."""
+    return (target.number if isinstance(target, Device) else number_of(target, described)) << 1 | 1
 
 
 CPU = Device()

@@ -118,12 +118,17 @@ def parameters(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Pa
 def where_results_lie(trace: Trace, place: Any) -> Any:
     """The place of all results of a call that runs at ``place``, or a tuple with that of each."""
     if type(place) is not int or names_shardings(trace.closed.jaxpr):
-        return lazy.sharded_calls.places_of_results(trace, place)
+        places = lazy.sharded_calls.places_of_results(trace, place)
+        devices.check_here(places if type(places) is tuple else (places,))
+        return places
     return place
 
 
 def names_shardings(jaxpr: Any) -> bool:
-    """Whether equations of a program name shardings, or ask for those of values."""
+    """Whether equations of a program name shardings, ask for those of values, or call exported functions."""
+    exported = sys.modules.get("weft.dispatch.exported_values")
+    if exported is not None and exported.counts(jaxpr):
+        return True
     if "weft.dispatch.shardings" in sys.modules and lazy.sharded_calls.constraints(jaxpr):
         return True
     shown = sys.modules.get("weft.dispatch.shown_shardings")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from weft import runtime
+from weft import config, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.dispatch import devices, executables, signature, trace_cache
@@ -50,12 +50,15 @@ def jit(
     inline: bool = False,
     compiler_options: Any = None,
     donate: str | None = None,
+    checks: Any = None,
 ) -> Any:
     """Compile ``fun`` at its first call for each structure, shape and dtype of its arguments.
 
     ``static_argnums`` / ``static_argnames`` are part of the cache key by value and must be hashable; each is inferred
     from the other. Donated arguments may not be used after the call. ``donate="require"``: ValueError when it is
-    compiled if their memory cannot be reused. Without ``fun``, gives a decorator.
+    compiled if their memory cannot be reused. ``checks``: any of "index", "nan" and "overflow", guards that raise a
+    ``CheckError`` with the operation, the element, its operands and the line; None: as the option ``checks`` says.
+    Without ``fun``, gives a decorator.
 
     >>> @weft.jit
     ... def norm(x):
@@ -70,6 +73,7 @@ def jit(
             jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums, donate=donate,
             static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
             keep_unused=keep_unused, inline=inline, device=device, backend=backend, compiler_options=compiler_options,
+            checks=checks,
         )  # fmt: skip
     flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
     if flags & _NO_FUNCTION or type(fun) is staticmethod or not callable(fun):
@@ -81,9 +85,10 @@ def jit(
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
         roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
     required = donate is not None and _is_required(donate, roles)
-    is_plain = roles is signature.NO_ROLES and not keep_unused and not place and lying is None
+    words = None if checks is None else config.check_words(checks)
+    is_plain = roles is signature.NO_ROLES and not keep_unused and not place and lying is None and words is None
     plain = INLINED if inline else PLAIN
-    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place, lying, required)
+    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place, lying, required, words)
     state = JitState(fun, options)
     jitted = _native(state, roles)
     jitted.__dict__ = _attributes(fun, state)
@@ -253,7 +258,7 @@ def _rebuild(function: Any, options: Options) -> Any:
     return jit(
         function, static_argnums=roles.static_argnums or None, static_argnames=roles.static_argnames or None,
         donate_argnums=roles.donate_argnums or None, donate_argnames=roles.donate_argnames or None,
-        keep_unused=options.keep_unused, inline=options.inline,
+        keep_unused=options.keep_unused, inline=options.inline, checks=options.checks,
         device=devices.device_at(options.place) if options.place else None,
         in_shardings=options.shardings.ins if options.shardings else _UNSPECIFIED,
         out_shardings=options.shardings.outs if options.shardings else _UNSPECIFIED,

@@ -18,7 +18,7 @@ from typing import Any
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import source_info, tracebacks
+from weft.core import check_scopes, source_info, tracebacks
 from weft.core import trace as tracing
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import TraceKey, trace_key
@@ -58,6 +58,7 @@ class Options(NamedTuple):
     place: int = 0  # where it runs, if the user says so (``devices``)
     shardings: Any = None  # in_shardings and out_shardings, if given: ``sharded_calls.Given``
     required: bool = False  # whether all donations must be used
+    checks: str | None = None  # the guards of its programs, whatever the option says
 
 
 UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()  # an option not given
@@ -139,6 +140,9 @@ class JitState:
         If a native ``caller`` is given, which runs and keeps the program itself, gives the entry alone, unless the
         budget has already dropped it.
         """
+        if self.options.checks is not None and config.read("checks") != self.options.checks:
+            with check_scopes.checks(self.options.checks):
+                return self.slow(args, kwargs, caller)
         current = tracing.state.trace
         try:
             if current is not tracing.EVAL:
@@ -339,6 +343,9 @@ class JitState:
 
     def trace(self, prepared: Prepared) -> Trace:
         """The trace of the function for these arguments: from the caches, or by running the function."""
+        if self.options.checks is not None and config.read("checks") != self.options.checks:
+            with check_scopes.checks(self.options.checks):
+                return self.trace(prepared)
         sought = self.seek(prepared)
         trace = sought.trace
         return self._trace_unknown(prepared, sought) if trace is None or trace.closed is None else trace
@@ -512,6 +519,9 @@ class JitState:
 
     def compiled(self, trace: Trace, donated: tuple[bool, ...], place: Any = 0) -> executables.Compiled:
         """Machine code for a trace at a place (see ``place``), made at its first use."""
+        if self.options.checks is not None and config.read("checks") != self.options.checks:
+            with check_scopes.checks(self.options.checks):
+                return self.compiled(trace, donated, place)
         keep = self.options.keep_unused
         code = (donated if any(donated) else (), keep, place) if place else (donated if any(donated) else (), keep)
         found = trace.calls.get(code)

@@ -24,6 +24,7 @@ MOST_CAPTURED_BYTES = 1 << 20  # takes a millisecond to read
 _TRACED = (
     "check",
     "check_tracer_leaks",
+    "checks",
     "debug_infs",
     "debug_key_reuse",
     "debug_nans",

@@ -20,7 +20,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
-from weft.dispatch import devices, jit_calls, placement, resharding, shardings, signature
+from weft.dispatch import devices, exported_values, jit_calls, placement, resharding, shardings, signature
 from weft.dispatch.function_names import function_name
 from weft.dispatch.struct import ShapeDtypeStruct
 
@@ -45,6 +45,10 @@ class Given:
         )
         self._key = tuple([(tuple(leaves), tree) for leaves, tree in parts])
         self._hash = hash(self._key)
+
+    def named(self) -> list[Sharding]:
+        """The shardings among what was given."""
+        return [leaf for leaves, _ in self._key for leaf in leaves if isinstance(leaf, Sharding)]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Given) and self._key == other._key
@@ -88,9 +92,9 @@ def _place_of(x: Any) -> int:
     if type(x) is runtime.Array:
         return x.place if x.place & 1 else 0
     sharding = getattr(x, "sharding", None) if isinstance(x, ShapeDtypeStruct) else None
-    if sharding is None or not _has_devices(shardings.concrete(sharding, "jit")):
+    if sharding is None or not has_devices(shardings.concrete(sharding, "jit")):
         return 0
-    return devices.place_on(shardings.concrete(sharding, "jit"))
+    return devices.place_on(shardings.concrete(sharding, "jit"), described=True)
 
 
 def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
@@ -108,7 +112,7 @@ def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
                 f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: "
                 f"{sharding},\narg sharding: {devices.sharding_at(places[at])} for arg type: {text}"
             )
-        places[at] = devices.place_on(sharding)
+        places[at] = devices.place_on(sharding, described=True)
     return Lying(tuple(places), _out_tree(given))
 
 
@@ -171,7 +175,7 @@ def constrained_arguments(state: Any, prepared: Any) -> list[Any]:
 
 def constrained_results(given: Given, trace: Any, outs: Sequence[Any]) -> list[Any]:
     """The results of a call that is recorded in another program, lying as ``out_shardings`` says."""
-    wanted = _given_results(trace, Lying((), _out_tree(given)))
+    wanted = given_results(trace, Lying((), _out_tree(given)))
     return [shardings.constrained(out, sharding) for out, sharding in zip(outs, wanted, strict=True)]
 
 
@@ -189,9 +193,12 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
         return place  # type: ignore[return-value] - one device
     ins, outs, named = known
     everything = [sharding for sharding in (*ins, *outs, *named) if sharding is not None]
-    _check_devices(trace, ins, outs, named)
+    check_devices(trace, ins, outs, named)
     if not everything:
         return 0
+    device = everything[0].device_list[0]
+    if len(everything[0].device_list) == 1 and not devices.is_described(everything[0]) and device.platform != "cpu":
+        return device.number << 1 | 1  # the program of one device of a plugin says nothing of shardings
     if _mesh_of(everything) is None:
         _tell(trace.closed.jaxpr, lambda variable: everything[0])
     mesh = next((s.mesh for s in everything if isinstance(s, NamedSharding)), None)
@@ -204,22 +211,25 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
         found = _propagated(trace.closed, given[0], mesh, given[1])
         wanted = [known or other for known, other in zip(wanted, found, strict=True)]
     whole = NamedSharding(mesh, PartitionSpec())
-    return tuple([devices.place_on(sharding or whole) for sharding in wanted])
+    return tuple([devices.place_on(sharding or whole, described=True) for sharding in wanted])
 
 
 def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Sharding | None], _Lies] | None:
     """What is said of arguments, results and values inside; None if nothing lies on several devices."""
-    named = constraints(trace.closed.jaxpr)
+    jaxpr = trace.closed.jaxpr
+    named, called = constraints(jaxpr), exported_values.counts(jaxpr)
     if isinstance(place, Lying):
         lying = place
-    elif named:
+    elif named or called:
         lying = Lying((place if place & 1 else 0,) * len(trace.closed.jaxpr.invars))
     else:
         return None
     ins = [devices.sharding_at(each) if each else None for each in lying.places]
-    said = _said(trace.closed.jaxpr)
-    outs = [given or own for given, own in zip(_given_results(trace, lying), said, strict=True)]
-    return ins, outs, named
+    given, said = given_results(trace, lying), _said(jaxpr)
+    if called:
+        listed = exported_values.checked(jaxpr, (*ins, *given, *named))
+        said = [exported_values.on_devices(sharding, listed) for sharding in said]
+    return ins, [one or own for one, own in zip(given, said, strict=True)], named
 
 
 def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
@@ -273,7 +283,7 @@ def _tell(jaxpr: Jaxpr, sharding_of: Callable[[Any], Sharding]) -> None:
         sys.modules["weft.dispatch.shown_shardings"].tell(jaxpr, sharding_of)
 
 
-def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
+def given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
     if lying.outs is UNSPECIFIED:
         return [None] * len(trace.out_avals)
     found = shardings.spread(lying.outs.tree, trace.out_tree, "pjit", "out_shardings", "the function's result")
@@ -282,7 +292,7 @@ def _given_results(trace: Any, lying: Lying) -> list[Sharding | None]:
     return found
 
 
-def _check_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
+def check_devices(trace: Any, ins: _Lies, outs: _Lies, named: _Lies) -> None:
     """ValueError if a program would run on several sets of devices."""
     lists = [sharding.device_list for sharding in (*ins, *outs, *named) if sharding is not None]
     if any(each != lists[0] for each in lists):
@@ -321,7 +331,7 @@ def _find_constraints(jaxpr: Jaxpr) -> tuple[Sharding, ...]:
             found += [sharding for sharding in eqn.primitive.result_shardings(eqn.params) if sharding is not None]
     for inner in subjaxprs(jaxpr):
         found += constraints(inner)
-    return tuple(dict.fromkeys([s for s in found if _has_devices(s)]))
+    return tuple(dict.fromkeys([s for s in found if has_devices(s)]))
 
 
 def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
@@ -330,6 +340,8 @@ def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
     for eqn in jaxpr.eqns:
         if eqn.primitive.result_shardings is not None:
             said = list(eqn.primitive.result_shardings(eqn.params))
+        elif eqn.primitive is exported_values.exported_value_p:
+            said = [eqn.params["sharding"]]
         else:
             held = eqn.params.get("jaxpr") if eqn.primitive.linearize is not None else None
             said = _said(held.jaxpr) if isinstance(held, ClosedJaxpr) else []
@@ -337,7 +349,8 @@ def _said(jaxpr: Jaxpr) -> list[Sharding | None]:
     return [known.get(atom) if isinstance(atom, Var) else None for atom in jaxpr.outvars]
 
 
-def _has_devices(sharding: Sharding) -> bool:
+def has_devices(sharding: Sharding) -> bool:
+    """Whether a sharding is over devices, not over an abstract mesh."""
     return not isinstance(sharding, NamedSharding) or hasattr(sharding.mesh, "flat_devices")
 
 

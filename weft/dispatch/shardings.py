@@ -133,7 +133,10 @@ def _same_type(x: Any, **params: Any) -> Any:
 
 
 def _eager(params: dict[str, Any]) -> Any:
-    return lambda x: _constrain(x, params["sharding"])
+    sharding = params["sharding"]
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
+        return lambda x: x  # of a program that was read: it names no devices
+    return lambda x: _constrain(x, sharding)
 
 
 def axes_asked(sharding: Any) -> Any:

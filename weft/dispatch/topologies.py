@@ -13,10 +13,24 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from weft._base import lazy
 from weft.core.jaxpr import ClosedJaxpr
-from weft.dispatch import ahead_of_time, device_programs, devices, executables, placement, shardings
+from weft.dispatch import (
+    ahead_of_time,
+    device_programs,
+    devices,
+    executables,
+    lowered_shardings,
+    placement,
+    shardings,
+)
+from weft.dispatch.lowered_shardings import LoweredShardings
 
+_LOADED_BY_PLUGIN = (
+    "weft runs programs on one device of a plugin; serialize() gives what the plugin loads where the devices are"
+)
 _DEFAULT_PLATFORM = "tpu"  # whose machines have names; JAX takes it too
 
 
@@ -128,14 +142,14 @@ def make_mesh(
 # -- programs ---------------------------------------------------------------------------------------------------------
 
 
-def target_of(topology: Any) -> devices.Device:
-    """The device that ``compile(topology=...)`` means: the first of a name, a description, or a device itself."""
+def targets_of(topology: Any) -> list[devices.Device]:
+    """The devices that ``compile(topology=...)`` means: those of a name or a description, or a device itself."""
     if isinstance(topology, str):
         topology = get_topology_desc(topology)
     if isinstance(topology, TopologyDescription):
-        return topology.devices[0]
+        return topology.devices
     if isinstance(topology, devices.Device):
-        return topology
+        return [topology]
     raise TypeError(
         "[compile] a topology is a name such as 'v5e:2x2', what weft.experimental.topologies.get_topology_desc gives, "
         f"or a device of that, got {topology!r}"
@@ -143,9 +157,10 @@ def target_of(topology: Any) -> devices.Device:
 
 
 class TopologyProgram(device_programs.DeviceProgram):
-    """A program compiled for a device that is elsewhere."""
+    """A program compiled for devices that are elsewhere; ``device`` is the first of them."""
 
     device: TopologyDevice
+    count = 1
 
     @property
     def platform_version(self) -> str:
@@ -172,37 +187,87 @@ class TopologyCompiled(ahead_of_time.Compiled):
     def recompiled(self) -> ahead_of_time.Compiled:
         return self
 
+    def save(self, path: Any) -> None:
+        """Write the program to a file, as others. NotImplementedError for one that runs on several devices."""
+        program = self._compiled.program
+        if program.count > 1:
+            raise NotImplementedError(
+                f"[save] {self.fun_name} was compiled for {program.count} devices: {_LOADED_BY_PLUGIN}"
+            )
+        super().save(path)
+
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """RuntimeError: the device is not here."""
-        device = self._compiled.program.device
+        program = self._compiled.program
+        where = f"{program.device}" if program.count == 1 else f"{program.count} devices of {program.device.topology}"
+        way = "write it to a file with save(path), and load that where such a device is, with weft.load(path)"
         raise RuntimeError(
-            f"[compile] {self.fun_name} was compiled for {device}, which is not here, and cannot be called: write it "
-            "to a file with save(path), and load that where such a device is, with weft.load(path)"
+            f"[compile] {self.fun_name} was compiled for {where}, which {'is' if program.count == 1 else 'are'} not "
+            f"here, and cannot be called: {way if program.count == 1 else _LOADED_BY_PLUGIN}"
         )
 
     __call__ = call
 
 
-def compile_for(arguments: ahead_of_time.Arguments, device: TopologyDevice) -> TopologyCompiled:
-    """The traced function, compiled for a device of a topology."""
-    trace = arguments.trace
+def compile_for(
+    arguments: ahead_of_time.Arguments, targets: Sequence[TopologyDevice], lies: LoweredShardings
+) -> TopologyCompiled:
+    """The traced function, compiled for the first of these devices, or, if it names a mesh, for as many as that has.
+
+    ValueError if there are fewer; NotImplementedError if it came from the cache on disk without its program.
+    """
+    trace, donated = arguments.trace, arguments.donated
     if trace.closed is None:
         raise NotImplementedError(f"[compile] {trace.name} came from the cache on disk without its program")
-    parts = executables.parameters(trace, arguments.donated, arguments.state.options.keep_unused)
-    placement.check_target(parts.closed.jaxpr, device, trace.name)
-    program = _compile(parts.closed, device, trace.name, parts.flags)
-    bound = executables.Compiled(program, parts.kept, parts.donated, (*program.consts, *parts.hidden), None)
-    return TopologyCompiled(arguments, bound)
-
-
-def _compile(closed: ClosedJaxpr, device: TopologyDevice, name: str, donated: tuple[bool, ...]) -> TopologyProgram:
-    start = time.perf_counter()
-    closed, consts = device_programs.with_constants_as_arguments(closed)
-    text = device_programs.written_for(closed, device, name, (False,) * len(consts) + donated)
+    parts = executables.parameters(trace, donated, arguments.state.options.keep_unused)
+    if not lies.n_devices:
+        placement.check_target(parts.closed.jaxpr, targets[0], trace.name)
+    closed, consts = device_programs.with_constants_as_arguments(parts.closed)
+    hidden = len(closed.jaxpr.invars) - len(parts.kept)
+    donations = (False,) * len(consts) + parts.flags
+    start, device = time.perf_counter(), targets[0]
+    if not lies.n_devices:
+        lies = _over_described(closed, targets, trace, donations, lies)
+    made = lowered_shardings.of_parameters(lies, trace, arguments.place, parts.kept, hidden)
+    text, count = device_programs.written_for(closed, device, trace.name, donations, made)
+    _check_count(trace.name, targets, count)
     written = time.perf_counter()
-    program = TopologyProgram(name, closed, text, device)
-    options = device_programs.compile_options(device)
-    program.native = device.topology.native.compile(text.encode(), options)
-    program.consts = device_programs.arrays_of(consts)
+    program = TopologyProgram(trace.name, closed, text, device)
+    program.count, program.consts = count, device_programs.arrays_of(consts)
+    program.native = device.topology.native.compile(text.encode(), device_programs.compile_options(*targets[:count]))
     program.milliseconds = {"stablehlo": (written - start) * 1e3, "plugin": (time.perf_counter() - written) * 1e3}
-    return program
+    places: Any = 0
+    if lies.mesh is not None:
+        places = lowered_shardings.lying(made.outs, lies.mesh).places
+        arguments = arguments._replace(place=lowered_shardings.lying(lies.ins, lies.mesh))
+    values = (*program.consts, *parts.hidden)
+    return TopologyCompiled(arguments, executables.Compiled(program, parts.kept, parts.donated, values, None, places))
+
+
+def _check_count(name: str, targets: Sequence[TopologyDevice], count: int) -> None:
+    if count > len(targets):
+        raise ValueError(
+            f"[compile] {name} is for {count} devices, and {targets[0].topology} has {len(targets)}: choose a larger "
+            "one"
+        )
+
+
+def _over_described(
+    closed: ClosedJaxpr,
+    targets: Sequence[TopologyDevice],
+    trace: Any,
+    donations: tuple[bool, ...],
+    lies: LoweredShardings,
+) -> LoweredShardings:
+    """The shardings of a program that names abstract meshes alone: arguments and results are whole on each device."""
+    _, count = device_programs.written_for(
+        closed, targets[0], trace.name, donations, LoweredShardings((), (), is_for_host=False)
+    )
+    _check_count(trace.name, targets, count)
+    if count == 1:
+        return lies
+    array = np.empty(count, object)
+    array[:] = targets[:count]
+    mesh = shardings.Mesh(array, ("devices",))
+    whole = shardings.NamedSharding(mesh, shardings.PartitionSpec())
+    return LoweredShardings((whole,) * len(lies.ins), (whole,) * len(lies.outs), mesh)

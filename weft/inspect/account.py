@@ -86,7 +86,7 @@ _WHAT = {
     steps.Run: "kernel", steps.Chain: "chain", steps.FusedEpilogue: "product", steps.Native: "loop",
     instructions.Gemm: "product", instructions.Copy: "copy", instructions.CopyRows: "copy",
     instructions.Fill: "fill", instructions.Sort: "sort", instructions.Library: "library",
-    instructions.Callback: "callback", instructions.Offset: "offset",
+    instructions.Callback: "callback", instructions.Offset: "offset", instructions.Guard: "guard",
 }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def _by_first_use(setup: Sequence[ir.Statement], phases: Sequence[Phase]) -> lis
 def _outs(statement: ir.Statement) -> tuple[int, ...]:
     if isinstance(statement, ir.Scan):
         return statement.outs
-    if isinstance(statement, ir.Store | ir.RowStore | ir.Update):
+    if isinstance(statement, ir.Store | ir.RowStore | ir.Update | ir.Guard):
         return ()
     return (statement.out,)
 
@@ -79,6 +79,8 @@ def _renumbered(s: ir.Statement, numbers: dict[int, int], slots: dict[int, int])
         return ir.Load(new(s.out), s.operand)
     if isinstance(s, ir.Store):
         return ir.Store(s.operand, new(s.value))
+    if isinstance(s, ir.Guard):
+        return ir.Guard(s.operand, new(s.value), s.fails)
     if isinstance(s, ir.Param):
         return ir.Param(new(s.out), slots.setdefault(s.index, len(slots)), s.dtype)
     if isinstance(s, ir.IndexOf):
@@ -97,7 +99,9 @@ def _renumbered(s: ir.Statement, numbers: dict[int, int], slots: dict[int, int])
     offset, inside = new(s.offset), None if s.inside is None else new(s.inside)
     old = new(s.old)
     steps = tuple([_step(step, new) for step in s.steps])
-    return ir.Update(s.operand, offset, inside, old, steps, new(s.new))
+    made = new(s.new)
+    guard = None if s.guard is None else s.guard.replace(value=made)
+    return ir.Update(s.operand, offset, inside, old, steps, made, guard)
 
 
 def _step(step: ir.Apply, new: Any) -> ir.Apply:

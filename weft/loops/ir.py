@@ -7,7 +7,7 @@ Grammar (everything a compiled function may do):
     edges     once per row:             for every index of the parallel dimensions before the one with the lanes
     phases    once per parallel point:  before (statements), then a loop over the reduced dimensions that runs body
                                         and feeds reductions, whose results the next phase may use
-    statement Load | Store | LoadAt | Update | RowLoad | RowStore | Param | IndexOf | Apply | Scan
+    statement Load | Store | LoadAt | Update | RowLoad | RowStore | Param | IndexOf | Apply | Scan | Guard
 
 A nest contains no sizes: extents, run-time strides and scalar literals are parameters, so that one machine code works
 for every shape. Values are numbered; each is defined once, before its uses. Index arithmetic is int64, in elements. A
@@ -100,7 +100,8 @@ class Update(Record):
 
     This is the only statement that may write an element twice: along reduced dimensions in order of the index; points
     along parallel dimensions never write the same element. ``steps`` compute the value ``new`` and may use ``old``.
-    Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds.
+    Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds. ``guard``: a
+    test of ``new`` where it is written.
     """
 
     operand: int
@@ -109,6 +110,20 @@ class Update(Record):
     old: int
     steps: tuple[Apply, ...]
     new: int
+    guard: Guard | None = None
+
+
+class Guard(Record):
+    """operand = 1 (a byte, the same at all points) if ``value`` fails a test at any point; else nothing is written.
+
+    ``fails``: a boolean if it is "true"; a float or complex number if it is "nan", or not "finite" (or, at times, if
+    it is infinite where only NaN is asked for). The operand has role "in" and no strides: points and threads may all
+    write it, and all write the same.
+    """
+
+    operand: int
+    value: int
+    fails: Literal["true", "nan", "finite"] = "true"
 
 
 class RowStore(Record):
@@ -162,14 +177,14 @@ class Scan(Record):
     dtypes: tuple[np.dtype, ...]
 
 
-Statement = Load | Store | LoadAt | Update | RowStore | RowLoad | Param | IndexOf | Apply | Scan
+Statement = Load | Store | LoadAt | Update | RowStore | RowLoad | Param | IndexOf | Apply | Scan | Guard
 
 
 def arguments(statement: Statement) -> tuple[int, ...]:
     """The values a statement uses."""
     if isinstance(statement, Apply | Scan):
         return statement.args
-    if isinstance(statement, Store | RowStore):
+    if isinstance(statement, Store | RowStore | Guard):
         return (statement.value,)
     if isinstance(statement, LoadAt):
         return (statement.offset,) if statement.inside is None else (statement.offset, statement.inside)
@@ -216,7 +231,7 @@ class Phase(Record):
 
 def operands(statements: Iterable[Statement]) -> list[int]:
     """The operands that statements access."""
-    return sorted({s.operand for s in statements if isinstance(s, Load | Store | LoadAt | Update)})
+    return sorted({s.operand for s in statements if isinstance(s, Load | Store | LoadAt | Update | Guard)})
 
 
 def used(phase: Phase) -> set[int]:
@@ -281,7 +296,7 @@ class Nest(Record, labels=("name",)):
             return False
         if any(operand.strides[-1] not in (0, 1) for operand in self.operands):
             return False
-        return all(isinstance(s, Load | Store | Param | Apply) for s in self.statements())
+        return all(isinstance(s, Load | Store | Param | Apply | Guard) for s in self.statements())
 
     def uses_digits(self, operand: int) -> bool:
         """Whether an operand's address depends on the digits."""

@@ -224,6 +224,7 @@ def _elementwise(low: _Lanes, equation: JaxprEqn, kind: kinds.Elementwise, args:
     made = low.value(out.dtype, math.prod(shape), depth)
     params = tuple(sorted(equation.params.items()))
     low.append(routine.Map(made, equation.primitive.name, kind, params, tuple(stretched)), depth)
+    low.guard(equation, stretched, math.prod(shape))
     low.work += kind.cost * math.prod(shape)
     low.for_all += 0.0 if for_each else kind.cost * math.prod(shape)
     return [made]

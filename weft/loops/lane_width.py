@@ -27,7 +27,7 @@ def lanes(nest: ir.Nest, target: Target, transposed: Sequence[int] = ()) -> int:
     if nest.digits:
         return nest.width
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
-    simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in statements)
+    simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.Guard) for s in statements)
     side_by_side = all(o.strides[nest.vector] != ir.RUNTIME for k, o in enumerate(nest.operands) if k not in transposed)
     if not (target.avx512 and simple and side_by_side):
         return nest.width
@@ -60,7 +60,7 @@ def _reducing(nest: ir.Nest, target: Target) -> int:
     computed = any(isinstance(s, ir.Apply) for s in body) or any(o.dtype == elements.BOOL for o in loads)
     if not (along or computed):  # tiles of columns already have a suitable width
         return nest.width
-    simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in body)
+    simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.Guard) for s in body)
     if not (target.avx512 and simple) or nest.rows or nest.digits or nest.short is not None:
         return nest.width
     if any(operand.strides[nest.vector] == ir.RUNTIME for operand in loads):

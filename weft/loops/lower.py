@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import index_maps, kinds
+from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
-from weft.loops import assembled, indexed, ir, kernel, printer
+from weft.loops import assembled, guards, indexed, ir, kernel, printer
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import Access, Kernel, Node
@@ -63,9 +63,9 @@ class Draft(Record, frozen=False):
         return printer.draft_text(self)
 
 
-def lower(source: Kernel, sizes: Sizes) -> Draft:
-    """A kernel as statements over its own axes; ``schedule`` makes a nest of them."""
-    draft = _Lowering(source, sizes).draft()
+def lower(source: Kernel, sizes: Sizes, guarded: guards.Guarded | None = None) -> Draft:
+    """A kernel as statements over its own axes; ``schedule`` makes a nest of them. ``guarded``: with guards."""
+    draft = _Lowering(source, sizes, guarded).draft()
     make_canonical(draft)
     return draft
 
@@ -78,7 +78,7 @@ def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 class _Lowering:
     """The state while one kernel is lowered."""
 
-    def __init__(self, source: Kernel, sizes: Sizes) -> None:
+    def __init__(self, source: Kernel, sizes: Sizes, guarded: guards.Guarded | None = None) -> None:
         self.kernel, self.sizes = source, sizes
         self.reduced = frozenset(source.reduced)
         self.body_axes = self.reduced or frozenset([axis.key for axis in source.axes])
@@ -94,6 +94,7 @@ class _Lowering:
         self.scalar_index: dict[Any, int] = {}
         self.result = Draft([], [], [], [], [], set())
         self.indexed = indexed.Writer(self._number, self._scalar)
+        self.guards = None if guarded is None else guards.Writer(guarded, self._number)
         extents = {axis.key: axis.extent for axis in source.axes}
         self.assembled = assembled.Reader(self.indexed, extents, self.result.indexed)
 
@@ -109,6 +110,8 @@ class _Lowering:
                 self._emit_store(output)
             else:
                 self._emit_update(output, output.places)
+        if self.guards is not None:
+            self.guards.finish(self.result, OperandDraft)
         return self.result
 
     # where each statement runs
@@ -306,7 +309,11 @@ class _Lowering:
             args = tuple([self._value(operand, phase) for operand in operands])
             out = self._number()
             params = nest_params(equation.params)
-            self._bucket(node, phase).append(ir.Apply(out, equation.primitive.name, kind, params, args, dtype))
+            bucket = self._bucket(node, phase)
+            bucket.append(ir.Apply(out, equation.primitive.name, kind, params, args, dtype))
+            test = None if self.guards is None else guards.wraps_at(equation)
+            if self.guards is not None and test is not None and check_scopes.wants_integers(equation):
+                self.guards.add(bucket, self.guards.apply(bucket, "wraps", test, args, params))
             return out
 
         self._once_or_kept(node, dtype, apply)
@@ -340,9 +347,13 @@ class _Lowering:
             values = [self._value(component, phase) for component in components]
             bucket = self._bucket(max(components, key=self._depth, default=node), phase)
             offset = self.indexed.offset(bucket, places, values, dtypes)
-            if fill is None or not components:
+            tested = self.guards is not None and self.guards.wants(equation, "index")
+            if not components or (fill is None and not tested):
                 return offset, None
-            return offset, self.indexed.inside(bucket, places, values, dtypes)
+            inside = self.indexed.inside(bucket, places, values, dtypes)
+            if tested and self.guards is not None:
+                self.guards.outside(bucket, inside)
+            return offset, None if fill is None else inside
 
         found: dict[int, tuple[int, int | None]] = {}  # a row's address is computed once for all phases
 
@@ -367,11 +378,17 @@ class _Lowering:
         operand = self._operand(array, output.access, "out", None)
         bucket = self.result.phases[0][1]
         found, clips = indexed.Places(array, windows, equation.invars[2]), kind.clips(equation.params)
-        inside = None if clips else self.indexed.inside(bucket, found, values, dtypes)
+        tested = self.guards is not None and self.guards.wants(equation, "index") and bool(values)
+        inside = None if clips and not tested else self.indexed.inside(bucket, found, values, dtypes)
+        if tested and self.guards is not None and inside is not None:
+            self.guards.outside(bucket, inside)
+        inside = None if clips else inside
         offset = self.indexed.offset(bucket, found, values, dtypes, clips)
         old = self._number()
         steps, result = self.indexed.combination(kind.update(equation.params), old, new)
         bucket.append(ir.Update(operand, offset, inside, old, steps, result))
+        if self.guards is not None:
+            self.guards.updated(bucket, array.aval.dtype, self._words() | self.guards.guarded.wanted(equation))
 
     def _emit_index(self, equation: JaxprEqn, kind: kinds.Generate, node: Node, phase: int) -> int:
         dtype = np.dtype(equation.outvars[0].aval.dtype)
@@ -411,6 +428,23 @@ class _Lowering:
         self.result.phases[phase][2].append(
             ir.Reduce(outs, name, kind, params, args, index, accumulators, dtypes, tree)
         )
+        if self.guards is not None and guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
+            self._guard_sum(self.result.phases[phase][2][-1], phase)
+
+    def _guard_sum(self, exact: ir.Reduce, phase: int) -> None:
+        """The same reduction of the values in float64, whose result shows whether the integers left their dtype."""
+        assert self.guards is not None
+        wide, total, real = self._number(), self._number(), guards.FLOAT64
+        self.result.phases[phase][1].append(ir.Apply(wide, "float64", guards.AS_FLOAT64, (), exact.args, real))
+        identity = float(exact.accumulators[0][1])
+        self.result.phases[phase][2].append(
+            ir.Reduce(
+                (total,), exact.name, exact.kind, exact.params, (wide,), None, ((real, identity),), (real,), exact.tree
+            )
+        )
+        block = self.result.phases[phase + 1][0]
+        params = (("dtype", exact.dtypes[0]),)
+        self.guards.add(block, self.guards.apply(block, "leaves", guards.LEAVES, (total,), params))
 
     def _emit_scan(self, equation: JaxprEqn, kind: kinds.Cumulative, node: Node) -> None:
         args = tuple([self._value(operand, 0) for operand in self.kernel.nodes[node]])
@@ -442,4 +476,13 @@ class _Lowering:
         value = self._value(node, phase)
         operand = self._operand(output.target, output.access, "out", output.starts)
         before, body, _ = self.result.phases[phase]
-        (body if self._is_body(node) or not self.reduced else before).append(ir.Store(operand, value))
+        block = body if self._is_body(node) or not self.reduced else before
+        block.append(ir.Store(operand, value))
+        if self.guards is not None:
+            self.guards.stored(block, value, node.atom.aval.dtype, self._words())
+
+    def _words(self) -> frozenset[str]:
+        """The checks of what the kernel computes."""
+        assert self.guards is not None
+        made = [e for e in self.kernel.equations if guards.may_make(e.primitive.kind)]
+        return frozenset().union(*[self.guards.guarded.wanted(equation) for equation in made])

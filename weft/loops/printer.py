@@ -88,10 +88,14 @@ def _statement(operands: Sequence[Any], s: ir.Statement) -> str:
         case ir.LoadAt(out, operand, offset, inside):
             given = "" if inside is None else f" if v{inside}"
             return f"v{out} = load {operands[operand].role}{operand} at v{offset}{given}"
-        case ir.Update(operand, offset, inside, old, steps, new):
+        case ir.Update(operand, offset, inside, old, steps, new, guard):
             given = "" if inside is None else f" if v{inside}"
             inner = "".join(f"{_statement(operands, step)}; " for step in steps)
-            return f"update {operands[operand].role}{operand} at v{offset}{given}: v{old} -> {inner}v{new}"
+            tested = "" if guard is None else f"; {_statement(operands, guard)}"
+            return f"update {operands[operand].role}{operand} at v{offset}{given}: v{old} -> {inner}v{new}{tested}"
+        case ir.Guard(operand, value, fails):
+            test = {"true": "", "nan": " is nan", "finite": " is not finite"}[fails]
+            return f"guard {operands[operand].role}{operand} if v{value}{test}"
         case ir.RowStore(row, value):
             return f"store row{row} = v{value}"
         case ir.RowLoad(out, row):

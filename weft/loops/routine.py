@@ -6,7 +6,7 @@ in row-major order, and moving its elements costs a shuffle at most. Loops and b
     routine    operands (memory), a block
     block      arguments, statements, results
     statement  Constant | Param | Pick | Spread | Map | Fold | Running | Product | Read | Write | Slice | Update |
-               Repeat | Choose
+               Repeat | Choose | Guard
 
 Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its block
 or an enclosing one. Semantics are those of the primitives: integers wrap, half precisions are rounded after every
@@ -152,6 +152,7 @@ class Slice(Record):
     operand: int | None
     offsets: tuple[int, ...]
     starts: tuple[tuple[int, int, int | None], ...]  # (value, most, stride)
+    guarded: bool = False  # a start that is clamped sets the byte of the last operand
 
 
 class Update(Record):
@@ -162,6 +163,13 @@ class Update(Record):
     update: int
     offsets: tuple[int, ...]
     starts: tuple[tuple[int, int, int], ...]
+    guarded: bool = False
+
+
+class Guard(Record):
+    """Sets the byte of the last operand if any element of ``value``, booleans, is true."""
+
+    value: int
 
 
 class Repeat(Record):
@@ -201,6 +209,7 @@ class Routine(
     block: Block
     scalar: bool = False  # each element has its own register, instead of vectors
     lanes: bool = False  # it runs once for each lane; size 0 is their number (see loops.lanes)
+    guarded: bool = False  # the last operand is the byte of its guards
     cost: float = 0.0  # estimated instructions of one run of the innermost body
     name: str = "routine"
 

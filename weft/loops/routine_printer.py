@@ -50,6 +50,8 @@ def _typed(program: routine.Routine, numbers: Sequence[int]) -> str:
 def _statement(program: routine.Routine, s: Any) -> list[str]:
     if isinstance(s, routine.Write):
         return [f"write operand {s.operand}{' row' if s.row else ''} v{s.value}"]
+    if isinstance(s, routine.Guard):
+        return [f"guard if v{s.value}"]
     outs = s.outs if hasattr(s, "outs") else (s.out,)
     left = f"{_typed(program, outs)} = "
     if isinstance(s, routine.Repeat):

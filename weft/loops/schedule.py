@@ -297,7 +297,7 @@ def _fills(found: Thresholds, gathered: Sequence[int]) -> bool:
 
 
 def _is_plain(phase: Any) -> bool:
-    simple = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf)
+    simple = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.Guard)
     return all(isinstance(s, simple) or _reads_inside(s) for s in (*phase[0], *phase[1]))
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import index_maps, kinds
+from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import IndexMap, Piece
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
-from weft.loops import routine
+from weft.loops import guards, routine
 from weft.loops.routine import Block, Type
 
 LARGEST = 256  # elements of one value
@@ -72,6 +72,7 @@ class Lowering:
         self.moved = 0  # elements that are shuffled
         self.single = 0.0  # instructions that vectors would save
         self.scalars: list[Any] = []
+        self.guarded = False  # whether there are guards
         self.constants: dict[tuple[bytes, np.dtype], int] = {}
 
     # the whole
@@ -91,13 +92,15 @@ class Lowering:
         results = self.repeat(parts, captured, state, rows, ys)
         for operand, value in zip(outs, results, strict=True):
             self.append(routine.Write(operand, value, False), 0)
+        if self.guarded:
+            self.operands.append(routine.Operand(np.dtype(np.uint8), "out", 0))
         block = Block((), tuple(self.blocks[0]), ())
         if self.work > MOST_WORK:
             raise TooLarge(f"about {self.work:.0f} instructions")
         return routine.Routine(
             tuple(self.types), tuple(self.operands), len(self.trips), len(self.extents),
             tuple([np.dtype(scalar.dtype) for scalar in self.scalars]), block,
-            self.is_scalar(), cost=max(self.work, 1.0), name=name,
+            self.is_scalar(), guarded=self.guarded, cost=max(self.work, 1.0), name=name,
         )  # fmt: skip
 
     def is_scalar(self) -> bool:
@@ -142,6 +145,23 @@ class Lowering:
 
     def append(self, statement: Any, depth: int) -> None:
         self.blocks[depth].append(statement)
+
+    def guard(self, equation: JaxprEqn, args: Sequence[int], size: int) -> None:
+        """Test an equation for integer overflow, if that is asked for."""
+        test = guards.wraps_at(equation)
+        if test is None or not check_scopes.wants_integers(equation):
+            return
+        depth, params = self.depth_of(args), tuple(sorted(equation.params.items()))
+        made = self.value(np.bool_, size, depth)
+        self.append(routine.Map(made, "wraps", test, params, tuple(args)), depth)
+        self.append(routine.Guard(made), depth)
+        self.guarded = True
+
+    def guards_index(self, equation: JaxprEqn) -> bool:
+        """Whether the starts of an equation are to be tested."""
+        asked = "index" in check_scopes.wanted(equation)
+        self.guarded = self.guarded or asked
+        return asked
 
     def pieces(self, size: int) -> int:
         return -(-size // VECTOR)
@@ -350,7 +370,7 @@ class Lowering:
         made = self.value(out.dtype, out.size, depth)
         self.work += 4.0 * self.pieces(out.size) + 4.0
         value, operand = (None, source.operand) if memory else (source, None)
-        self.append(routine.Slice(made, value, operand, offsets, starts), depth)
+        self.append(routine.Slice(made, value, operand, offsets, starts, self.guards_index(equation)), depth)
         return made
 
 
@@ -364,6 +384,7 @@ def _elementwise(low: Lowering, equation: JaxprEqn, kind: kinds.Elementwise, arg
     made = low.value(out.dtype, out.size, depth)
     params = tuple(sorted(equation.params.items()))
     low.append(routine.Map(made, equation.primitive.name, kind, params, tuple(args)), depth)
+    low.guard(equation, args, out.size)
     low.work += kind.cost * low.pieces(out.size)
     low.single += kind.cost * (out.size - low.pieces(out.size))
     return [made]
@@ -435,6 +456,8 @@ def fold(
     low: Lowering, equation: JaxprEqn, kind: kinds.Reduction, args: list[int], axes: list[int], shape: tuple[int, ...]
 ) -> Sequence[int]:
     """The statement of a reduction whose operands have that shape."""
+    if guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
+        raise TooLarge("a sum of integers that is to be checked")
     avals = [atom.aval for atom in equation.invars]
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     first = len(axes) - 1
@@ -512,7 +535,7 @@ def _update(low: Lowering, equation: JaxprEqn, kind: kinds.DynamicUpdateSlice, a
     offsets = np.arange(math.prod(shape)).reshape(shape)[tuple(slice(n) for n in region)].ravel().tolist()
     depth = low.depth_of([array, update, *(start for start, _, _ in starts)])
     out = low.value(low.types[array].dtype, low.types[array].size, depth)
-    low.append(routine.Update(out, array, update, tuple(offsets), starts), depth)
+    low.append(routine.Update(out, array, update, tuple(offsets), starts, low.guards_index(equation)), depth)
     low.work += 6.0 * low.pieces(low.types[array].size)
     return [out]
 

@@ -32,7 +32,7 @@ def halves(nest: ir.Nest, model: Model, lanes: int) -> Halves | None:
     if any(dim.role != "parallel" for dim in nest.dims) or nest.vector != len(nest.dims) - 1:
         return None
     statements = [*phase.before, *phase.body]
-    simple = [s for s in statements if isinstance(s, ir.Apply | ir.Load | ir.Store)]
+    simple = [s for s in statements if isinstance(s, ir.Apply | ir.Load | ir.Store | ir.Guard)]
     total = _cost(statements, model)
     if total < model.pipelined or len(simple) < len(statements):
         return None
@@ -44,14 +44,18 @@ def halves(nest: ir.Nest, model: Model, lanes: int) -> Halves | None:
     rest = {s.out for s in applied} - first
     now = {n for s in applied if s.out in first for n in s.args}
     later = {n for s in applied if s.out in rest for n in s.args}
-    later |= {s.value for s in simple if isinstance(s, ir.Store)}
+    later |= {s.value for s in simple if isinstance(s, ir.Store | ir.Guard)}
 
     def half(computed: set[int], used: set[int], stores: bool) -> tuple[ir.Statement, ...]:
         """Statements in the order of the body. Both halves load what both use, which is cheaper than carrying it."""
         return tuple(
             s
             for s in simple
-            if (stores if isinstance(s, ir.Store) else s.out in (used if isinstance(s, ir.Load) else computed))
+            if (
+                stores
+                if isinstance(s, ir.Store | ir.Guard)
+                else s.out in (used if isinstance(s, ir.Load) else computed)
+            )
         )
 
     return Halves(half(first, now, False), half(rest, later, True), tuple(s for s in applied if s.out in first & later))

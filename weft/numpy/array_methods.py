@@ -367,6 +367,8 @@ def _is_unwatched() -> bool:
     """Whether nothing looks at the results of operations, and those of the CPU's arrays are on the CPU."""
     if config.keys_watched and config.read("debug_key_reuse"):
         return False
+    if config.read("checks"):
+        return False
     return not lazy.submodule("weft.effects.number_checks").enabled() and devices.default_place() == 0
 
 

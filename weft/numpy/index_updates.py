@@ -18,6 +18,7 @@ import numpy as np
 from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base import lazy
+from weft.core import check_scopes
 from weft.dispatch import devices
 from weft.numpy import (
     arithmetic,
@@ -171,6 +172,14 @@ def _update(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> 
     """The array of ``ref`` with ``values`` combined into it by ``op``."""
     if "inplace" in options:
         return _update_in_place(op, ref, values, dict(options))
+    if options.get("mode") is not None and check_scopes.is_used():
+        with check_scopes.as_given(options["mode"]):
+            return _combined(op, ref, values, options)
+    return _combined(op, ref, values, options)
+
+
+def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
+    """``_update``, where its equations are marked."""
     x, idx = ref.array, ref.index
     values = promotion.unwrapped(values)
     whole: tuple[Any, ...] = ()

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
+from weft.core import check_scopes
 from weft.core.interruptible import interruptible
 from weft.numpy import basic_indexing, gather_indexing, index_items, promotion
 
@@ -182,7 +183,8 @@ def get(
         "indices_are_sorted": indices_are_sorted,
         "unique_indices": unique_indices,
     }
-    return _gathered(x, items, options, wrap_negative_indices)
+    with check_scopes.as_given(mode):
+        return _gathered(x, items, options, wrap_negative_indices)
 
 
 def _gathered(x: Any, items: list[Any], options: dict[str, Any], wrap: bool) -> Any:

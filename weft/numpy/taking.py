@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft.core import check_scopes
 from weft.core.interruptible import interruptible
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -60,15 +61,16 @@ def take(
         raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
     if mode not in (None, "fill", "wrap", "clip"):
         raise ValueError(f"Invalid mode '{mode}' for np.take")
-    return _take(
-        a,
-        indices,
-        axis=axis,
-        mode=mode,
-        unique_indices=unique_indices,
-        indices_are_sorted=indices_are_sorted,
-        fill_value=fill_value,
-    )
+    with check_scopes.as_given(mode):
+        return _take(
+            a,
+            indices,
+            axis=axis,
+            mode=mode,
+            unique_indices=unique_indices,
+            indices_are_sorted=indices_are_sorted,
+            fill_value=fill_value,
+        )
 
 
 @functools.partial(jit, static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
@@ -161,7 +163,8 @@ def take_along_axis(
         indices = lax.select_n(negative, promotion.as_array(indices), wrapped)
     if parsed is lax.GatherScatterMode.ONE_HOT:
         return _selected_along(arr, indices, place)
-    return _gather_along(arr, indices, place, parsed, fill_value)
+    with check_scopes.as_given(mode):
+        return _gather_along(arr, indices, place, parsed, fill_value)
 
 
 def _selected_along(arr: Any, indices: Any, place: int) -> Any:

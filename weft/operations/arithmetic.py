@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, along, is_undefined
-from weft.operations import complex_math, references, settings
+from weft.operations import complex_math, overflow, references, settings
 from weft.operations.elementwise import (
     ANY,
     COMPLEX,
@@ -87,6 +87,7 @@ neg_p = elementwise(
     transpose=lambda ct, x: (neg(ct),),
     reference=widen_reference(np.negative),
     native_half=True,
+    wraps=overflow.NEGATION,
 )
 
 
@@ -112,6 +113,7 @@ add_p = elementwise(
     jvp=_add_jvp,
     transpose=lambda ct, x, y: (ct, ct),
     reference=np.add,
+    wraps=overflow.SUM,
 )
 
 
@@ -142,6 +144,7 @@ sub_p = elementwise(
     jvp=_sub_jvp,
     transpose=_sub_transpose,
     reference=np.subtract,
+    wraps=overflow.DIFFERENCE,
 )
 
 
@@ -190,6 +193,7 @@ mul_p = elementwise(
     reference=_mul_reference,
     result=_mul_result,
     hide=("out_dtype",),
+    wraps=overflow.PRODUCT,
 )
 
 
@@ -219,6 +223,7 @@ div_p = elementwise(
     transpose=lambda ct, x, y: (div(ct, y), None),
     reference=references.trunc_div,
     cost=4.0,
+    wraps=overflow.QUOTIENT,
 )
 
 
@@ -353,6 +358,7 @@ abs_p = elementwise(
     reference=widen_reference(np.abs),
     result=real_part_dtype,
     native_half=True,
+    wraps=overflow.MAGNITUDE,
 )
 
 

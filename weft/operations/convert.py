@@ -15,7 +15,7 @@ from weft import core, dtypes, errors, runtime
 from weft.core import kinds, printer
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_differentiable, is_undefined
-from weft.operations import key_words, mapped, references
+from weft.operations import key_words, mapped, overflow, references
 from weft.operations.arithmetic import is_complex, neg, real_part_dtype
 from weft.operations.elementwise import (
     BOOL,
@@ -103,6 +103,7 @@ convert_element_type_p = elementwise(
     typing=_convert_typing,
     native_half=True,
     hide=("sharding",),
+    wraps=overflow.CONVERSION,
 )
 
 

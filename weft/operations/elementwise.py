@@ -196,6 +196,7 @@ def elementwise(
     cost: float = 1.0,
     chooses: bool = False,
     waits: bool = False,
+    wraps: kinds.Elementwise | None = None,
     native_half: bool = False,
     hide: tuple[str, ...] = (),
 ) -> core.Primitive:
@@ -205,7 +206,7 @@ def elementwise(
     The derivative is stated once (see ``core.primitive``): ``partials[i](out, *operands, **params)`` is d out / d
     operand i, None for zero; ``linear`` names operands in which the operation is linear; ``jvp`` is a rule, or None if
     there is no derivative. ``transpose`` is for linear operations. None of these need to handle 0-d operands, which the
-    kind does. ``result`` maps operand dtypes to the output's. ``chooses`` and ``waits`` are fields of the kind.
+    kind does. ``result`` maps operand dtypes to the output's. ``chooses``, ``waits``, ``wraps`` are fields of the kind.
     ``hide`` names parameters that are not printed while they are None.
     """
     kind = kinds.Elementwise(
@@ -214,6 +215,7 @@ def elementwise(
         cost=cost,
         chooses=chooses,
         waits=waits,
+        wraps=wraps,
     )
     primitive = core.Primitive(name, kind=kind)
     primitive.def_abstract_eval(typing or elementwise_typing(name, accepts, result))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, runtime
-from weft.core import kinds
+from weft.core import check_scopes, kinds
 from weft.core.primitive import taken_whole
 from weft.operations import key_words, mapped
 from weft.operations.elementwise import INTEGER, category
@@ -300,13 +300,14 @@ def gather(
         fill_value = None
     elif fill_value is None:
         fill_value = default_fill(core.get_aval(operand).dtype)
-    return gather_p.bind(
-        operand,
-        start_indices,
-        dimension_numbers=dimension_numbers,
-        slice_sizes=canonical_shape("gather", slice_sizes),
-        indices_are_sorted=bool(indices_are_sorted),
-        unique_indices=bool(unique_indices),
-        mode=parsed,
-        fill_value=fill_value,
-    )
+    with check_scopes.as_given(mode if isinstance(mode, str) else None):
+        return gather_p.bind(
+            operand,
+            start_indices,
+            dimension_numbers=dimension_numbers,
+            slice_sizes=canonical_shape("gather", slice_sizes),
+            indices_are_sorted=bool(indices_are_sorted),
+            unique_indices=bool(unique_indices),
+            mode=parsed,
+            fill_value=fill_value,
+        )

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import core, runtime
 from weft.core.tangents import Zero, along, is_undefined
-from weft.operations import key_words, mapped, references
+from weft.operations import key_words, mapped, overflow, references
 from weft.operations.elementwise import (
     ANY,
     ANYTHING,
@@ -236,6 +236,7 @@ shift_left_p = elementwise(
     scalar=lambda emit, x, y: emit.shift_left(x, y),
     partials=(None, None),
     reference=references.shift_left,
+    wraps=overflow.SHIFT,
 )
 
 

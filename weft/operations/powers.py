@@ -11,7 +11,7 @@ import numpy as np
 
 from weft import runtime
 from weft.core.tangents import along
-from weft.operations import complex_math, references
+from weft.operations import complex_math, overflow, references
 from weft.operations.arithmetic import by_parts, is_complex, mul, real_part_dtype, sub
 from weft.operations.elementwise import (
     COMPLEX,
@@ -38,6 +38,7 @@ square_p = elementwise(
     scalar=by_parts(lambda emit, x: emit.mul(x, x), complex_math.square),
     partials=(lambda out, x: mul(constant(x, 2), x),),
     reference=np.square,
+    wraps=overflow.SQUARE,
 )
 
 
@@ -76,6 +77,7 @@ integer_pow_p = elementwise(
     reference=references.integer_pow,
     typing=_integer_pow_typing,
     cost=2.0,
+    wraps=overflow.POWER,
 )
 
 

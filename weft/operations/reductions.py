@@ -162,11 +162,12 @@ def reduction(
     nan_wins: bool = False,
     of_words: Callable[[np.dtype], kinds.Reduction | None] | None = None,
     combiner: str = "again",
+    wraps: Any = None,
 ) -> core.Primitive:
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
     ``partial(tangent, out, operand, axes)`` is the tangent of the result, None if it has none; ``absorbing(dtype)`` the
-    integer that no further combination changes; ``of_words`` as in ``LoopForms``.
+    integer that no further combination changes; ``of_words`` as in ``LoopForms``; ``wraps`` as in the kind.
     """
 
     def accumulators(avals: Any, params: Params) -> Any:
@@ -186,6 +187,7 @@ def reduction(
             nan_wins=nan_wins,
             forms=LoopForms(of_words=of_words),
             combiner=combiner,
+            wraps=wraps,
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -209,6 +211,7 @@ reduce_sum_p = reduction(
     identity=lambda dtype: 0,
     combine=add_values,
     reference=lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype),
+    wraps=np.add,
     partial=lambda t, out, x, axes: reduce_sum(t, axes),
 )
 
@@ -256,6 +259,7 @@ reduce_prod_p = reduction(
     identity=lambda dtype: 1,
     combine=mul_values,
     reference=lambda x, axes: np.prod(x, axis=axes, dtype=x.dtype),
+    wraps=np.multiply,
     partial=_reduce_prod_push,
 )
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, runtime
-from weft.core import kinds
+from weft.core import check_scopes, kinds
 from weft.core.weak_table import WeakTable
 from weft.operations import arithmetic, key_words, mapped, shape
 from weft.operations.gather import (
@@ -223,17 +223,18 @@ def _scatter(
     if combine is not None:
         dtype = core.get_aval(operand).dtype
         jaxpr = combination(combine, runtime.ShapedArray((), dtype))
-    return primitive.bind(
-        operand,
-        scatter_indices,
-        updates,
-        dimension_numbers=dimension_numbers,
-        indices_are_sorted=bool(indices_are_sorted),
-        unique_indices=bool(unique_indices),
-        mode=GatherScatterMode.from_any(mode),
-        update_jaxpr=jaxpr,
-        update_consts=(),
-    )
+    with check_scopes.as_given(mode if isinstance(mode, str) else None):
+        return primitive.bind(
+            operand,
+            scatter_indices,
+            updates,
+            dimension_numbers=dimension_numbers,
+            indices_are_sorted=bool(indices_are_sorted),
+            unique_indices=bool(unique_indices),
+            mode=GatherScatterMode.from_any(mode),
+            update_jaxpr=jaxpr,
+            update_consts=(),
+        )
 
 
 # ---- public functions
@@ -365,14 +366,15 @@ def scatter_apply(
     jaxpr = _computation(func, runtime.ShapedArray((), dtype))
     zero, sizes = np.zeros((), dtype)[()], canonical_shape("scatter_apply", update_shape)
     updates = shape.broadcast_in_dim(zero, sizes, ()) if sizes else zero
-    return scatter_p.bind(
-        operand,
-        scatter_indices,
-        updates,
-        dimension_numbers=dimension_numbers,
-        indices_are_sorted=bool(indices_are_sorted),
-        unique_indices=bool(unique_indices),
-        mode=GatherScatterMode.from_any(mode),
-        update_jaxpr=jaxpr,
-        update_consts=(),
-    )
+    with check_scopes.as_given(mode if isinstance(mode, str) else None):
+        return scatter_p.bind(
+            operand,
+            scatter_indices,
+            updates,
+            dimension_numbers=dimension_numbers,
+            indices_are_sorted=bool(indices_are_sorted),
+            unique_indices=bool(unique_indices),
+            mode=GatherScatterMode.from_any(mode),
+            update_jaxpr=jaxpr,
+            update_consts=(),
+        )

@@ -85,7 +85,8 @@ def propagated(
             known.results.append(found)
     for eqn in program.constraints:
         variable, asked = eqn.outvars[0], eqn.primitive.kind.constraint(eqn.params)
-        if asked is not None:  # dimensions that it does not name, and the words of keys, are not cut
+        if asked is not None and all(axis in sizes for axes in asked for axis in axes or ()):  # else: another mesh's
+            # dimensions that it does not name, and the words of keys, are not cut
             known.set(variable, (*asked, *[()] * (len(variable.aval.shape) - len(asked))))
     for variable, spec in (values or {}).items():
         if spec is not None:

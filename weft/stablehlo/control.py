@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn
-from weft.stablehlo import types
+from weft.stablehlo import collectives, types
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 def call(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
-    """A call of a function of the module."""
-    inner = eqn.primitive.kind.inline(eqn.params)
+    """A call of a function of the module; a program of shards, where the module is for several devices."""
+    kind = eqn.primitive.kind
+    if kind.shards is not None and writer.module.meshes is not None and eqn.params["mesh"].size > 1:
+        return collectives.manual(writer, eqn, operands, kind.shards(eqn.params))
+    inner = kind.inline(eqn.params)
     if inner is None:
         raise NotImplementedError(f"[stablehlo] {eqn.primitive.name} cannot be exported yet")
     if writer.text.sizes:  # a function would not know the sizes

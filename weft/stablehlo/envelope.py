@@ -16,8 +16,9 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
+from weft.core import explicit
 from weft.dispatch import struct, symbolic_dims
-from weft.stablehlo import flat_tables
+from weft.stablehlo import envelope_shardings, flat_tables
 from weft.stablehlo.exported import DisabledSafetyCheck, Exported
 from weft.stablehlo.flat_tables import Numbers, Scalar, Table, View
 
@@ -107,7 +108,6 @@ def _exported_table(exported: Exported, vjp_order: int) -> Table:
     ins, outs = exported.in_avals, exported.out_avals
     unique = list(dict.fromkeys([_key(aval) for aval in (*ins, *outs)]))
     places = {key: place for place, key in enumerate(unique)}
-    unspecified = Table({0: Scalar(0, "b")})
     slots = {
         0: Scalar(VERSION, "H"),
         1: exported.fun_name,
@@ -115,8 +115,6 @@ def _exported_table(exported: Exported, vjp_order: int) -> Table:
         3: [_aval(_key(aval)) for aval in ins],
         4: _tree(exported.out_tree),
         5: [_aval(_key(aval)) for aval in outs],
-        7: [unspecified for _ in ins],
-        8: [unspecified for _ in outs],
         9: list(exported.platforms),
         10: [],
         11: [],
@@ -128,12 +126,9 @@ def _exported_table(exported: Exported, vjp_order: int) -> Table:
         17: _exported_table(exported.vjp(), vjp_order - 1) if vjp_order > 0 else None,
         18: Scalar(exported.nr_devices, "I"),
         19: [_aval(key) for key in unique],
-        20: [],
-        21: [],
         22: Numbers([places[_key(aval)] for aval in ins], "I"),
         23: Numbers([places[_key(aval)] for aval in outs], "I"),
-        24: Numbers([0] * len(ins), "I"),
-        25: Numbers([0] * len(outs), "I"),
+        **envelope_shardings.slots(exported._in_named_shardings, exported._out_named_shardings),
     }
     return Table(slots)
 
@@ -229,6 +224,8 @@ def _read_exported(view: View) -> Exported:
     if in_tree is None or out_tree is None or not view.has(13):
         raise ValueError(DAMAGED)
     vjp = view.table(17)
+    in_shardings, out_shardings = envelope_shardings.read(view)
+    ins, outs = _with_types(ins, in_shardings), _with_types(outs, out_shardings)
     return Exported(
         fun_name=view.string(1),
         in_tree=_read_tree(in_tree, ins),
@@ -243,7 +240,20 @@ def _read_exported(view: View) -> Exported:
         module_kept_var_idx=view.numbers(15, "H"),
         uses_global_constants=bool(view.number(16, "B")),
         get_vjp=None if vjp is None else lambda _: _checked(vjp),
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
     )
+
+
+def _with_types(avals: tuple[Any, ...], shardings: Sequence[Any]) -> tuple[Any, ...]:
+    """Types that say how values lie along explicit axes."""
+    if not shardings:
+        return avals
+    pairs = zip(avals, shardings, strict=True)
+    return tuple([
+        explicit.sharded(aval, sharding) if isinstance(aval, runtime.ShapedArray) and sharding is not None else aval
+        for aval, sharding in pairs
+    ])  # fmt: skip
 
 
 def _read_aval(view: View) -> Any:

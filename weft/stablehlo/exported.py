@@ -15,14 +15,17 @@ from weft.autodiff.derivatives import vjp as vjp_of
 from weft.core import avals as avals_module
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from weft.core.shardings import IndivisibleError, NamedSharding
 from weft.core.tangents import tangent_aval
+from weft.dispatch import exported_values, struct, symbolic_dims
 from weft.dispatch import jit as jit_module
-from weft.dispatch import struct, symbolic_dims
 from weft.dispatch.ahead_of_time import tree_differences
+from weft.dispatch.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
-from weft.stablehlo import module, open_extents, portable
+from weft.stablehlo import module, open_extents, portable, shardy
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
+MEMORY = "device"  # the memory that shardings name
 PLATFORM = "cpu"  # what compiled programs of weft run on
 
 
@@ -68,8 +71,7 @@ class Exported:
 
     Arguments and results are flat in ``in_avals`` and ``out_avals``; ``in_tree`` is the structure of ``(args, kwargs)``
     and ``out_tree`` that of the result. ``mlir_module()`` is the text, ``mlir_module_serialized`` the portable artifact
-    (written by jaxlib, when it is first read). The other fields have JAX's names and meanings; there are no effects
-    and no shardings.
+    (written by jaxlib, when it is first read). The other fields have JAX's names and meanings; there are no effects.
     """
 
     ordered_effects: tuple[Any, ...] = ()
@@ -94,6 +96,8 @@ class Exported:
         artifact: bytes | None = None,
         program: ClosedJaxpr | None = None,
         get_vjp: Callable[[Exported], Exported] | None = None,
+        in_shardings: Sequence[NamedSharding | None] | None = None,
+        out_shardings: Sequence[NamedSharding | None] | None = None,
     ) -> None:
         self.fun_name = fun_name
         self.in_tree, self.in_avals = in_tree, in_avals
@@ -105,8 +109,10 @@ class Exported:
         kept = tuple(range(len(in_avals))) if module_kept_var_idx is None else module_kept_var_idx
         self.module_kept_var_idx = kept
         self.uses_global_constants = uses_global_constants
-        self.in_shardings_hlo = self._in_named_shardings = (None,) * len(in_avals)
-        self.out_shardings_hlo = self._out_named_shardings = (None,) * len(out_avals)
+        self.in_shardings_hlo, self.out_shardings_hlo = (None,) * len(in_avals), (None,) * len(out_avals)
+        self._in_named_shardings = tuple(in_shardings or (None,) * len(in_avals))
+        self._out_named_shardings = tuple(out_shardings or (None,) * len(out_avals))
+        self.lies: LoweredShardings | None = None  # with the devices of this process, where it was exported here
         self.trace: Callable[..., ClosedJaxpr] | None = None  # the program for shapes of arguments
         self.keeps_keys = program is not None  # whether the program has keys where the module has their words
         self._text, self._artifact, self._get_vjp = text, artifact, get_vjp
@@ -131,12 +137,20 @@ class Exported:
         return self._text if serialized else module.Module(self._text)
 
     def in_shardings_jax(self, mesh: Any) -> Sequence[Any]:
-        """None for each argument: weft's programs say nothing of shardings."""
-        return self._in_named_shardings
+        """The sharding of each argument, over a mesh of devices; None where nothing was said.
+
+        ValueError unless the mesh has the axes of the one that the function was exported for.
+
+        >>> mesh = weft.make_mesh((1,), ("x",))
+        >>> f = weft.jit(jnp.sin, in_shardings=weft.NamedSharding(mesh, weft.P("x")))
+        >>> weft.export.export(f)(jnp.ones(4)).in_shardings_jax(mesh)
+        (NamedSharding(mesh=Mesh('x': 1, axis_types=(Explicit,)), spec=P('x',), memory_kind=device),)
+        """
+        return tuple([_over(sharding, mesh) for sharding in self._in_named_shardings])
 
     def out_shardings_jax(self, mesh: Any) -> Sequence[Any]:
-        """None for each result."""
-        return self._out_named_shardings
+        """The sharding of each result, as ``in_shardings_jax``."""
+        return tuple([_over(sharding, mesh) for sharding in self._out_named_shardings])
 
     def has_vjp(self) -> bool:
         return self._get_vjp is not None
@@ -167,6 +181,15 @@ class Exported:
             reader = lazy.submodule("weft.stablehlo.reader")
             self._programs[key] = reader.program(self.mlir_module(), platforms=self.platforms, shapes=key)
         return self._programs[key]
+
+
+def _over(sharding: NamedSharding | None, mesh: Any) -> NamedSharding | None:
+    if sharding is None:
+        return None
+    own = sharding.mesh
+    if (own.axis_sizes, own.axis_names, own.axis_types) != (mesh.axis_sizes, mesh.axis_names, mesh.axis_types):
+        raise ValueError(f"NamedSharding new mesh {mesh} does not match the mesh used for export {own}.")
+    return sharding.update(mesh=mesh)
 
 
 def _is_open(avals: Sequence[Any]) -> bool:
@@ -212,9 +235,9 @@ def closed_export(
     traced: Any, in_avals: Sequence[Any], platforms: tuple[str, ...], checks: Sequence[DisabledSafetyCheck]
 ) -> Exported:
     """A traced function, exported; ``in_avals`` are the types of its arguments as they were given."""
-    closed, name = traced.jaxpr, traced.fun_name
+    closed = traced.jaxpr
     ins, outs = (tuple([x.strip_weak_type() for x in types]) for types in (in_avals, closed.out_avals))
-    found = exported(module.on_words(closed), name, traced.in_tree, (ins, outs), traced.out_tree, platforms, checks)
+    found = exported(module.on_words(closed), traced, (ins, outs), platforms, checks)
     found._programs[None] = closed
     return found
 
@@ -230,7 +253,13 @@ def open_export(
         args, kwargs = runtime.tree_unflatten(tree, list(specs))
         return fun_jit.trace(*args, **kwargs)
 
-    traces = [trace([symbolic_dims.placed(leaf, sizes) for leaf in leaves]) for sizes in points]
+    try:
+        traces = [trace([symbolic_dims.placed(leaf, sizes) for leaf in leaves]) for sizes in points]
+    except IndivisibleError as error:
+        raise InconclusiveDimensionOperation(
+            f"[export] an unknown size need not be a multiple of the number of devices along which it is cut: export "
+            f"for a multiple of it, such as 8*b ({error})"
+        ) from None
     if any(other.out_tree != traces[0].out_tree for other in traces):
         raise InconclusiveDimensionOperation("[export] the structure of the result depends on an unknown size")
     fit = open_extents.Fit(names, points)
@@ -239,8 +268,7 @@ def open_export(
         tuple([fit.aval(row).strip_weak_type() for row in zip(*avals, strict=True)])
         for avals in ([t.jaxpr.in_avals for t in traces], [t.jaxpr.out_avals for t in traces])
     )
-    first = traces[0]
-    found = exported(closed, first.fun_name, first.in_tree, (ins, outs), first.out_tree, platforms, checks)
+    found = exported(closed, traces[0], (ins, outs), platforms, checks)
 
     def at(shapes: tuple[tuple[int, ...], ...]) -> ClosedJaxpr:
         dtypes_ = [aval.dtype for aval in found.in_avals]
@@ -252,29 +280,40 @@ def open_export(
 
 def exported(
     closed: ClosedJaxpr,
-    name: str,
-    in_tree: Any,
+    traced: Any,
     interface: tuple[tuple[Any, ...], tuple[Any, ...]],
-    out_tree: Any,
     platforms: tuple[str, ...],
     checks: Sequence[DisabledSafetyCheck],
 ) -> Exported:
-    """A program (``on_words``) as an exported function, with the types that its arguments and results have."""
-    in_avals, out_avals = interface
-    text = module.module_text(closed, module_name=f"jit_{name}", platforms=platforms, interface=interface)
-    return Exported(
+    """A traced program (``on_words``) as an exported function, with the types that its arguments and results have."""
+    name, lies = traced.fun_name, traced.shardings()
+    text, count = module.text_and_count(
+        closed, module_name=f"jit_{name}", platforms=platforms, interface=interface, shardings=lies
+    )
+    found = Exported(
         fun_name=name,
-        in_tree=in_tree,
-        in_avals=in_avals,
-        out_tree=out_tree,
-        out_avals=out_avals,
+        in_tree=traced.in_tree,
+        in_avals=interface[0],
+        out_tree=traced.out_tree,
+        out_avals=interface[1],
         platforms=platforms,
         disabled_safety_checks=checks,
-        uses_global_constants=len(platforms) > 1 or _is_open(in_avals),
+        nr_devices=count,
+        uses_global_constants=len(platforms) > 1 or _is_open(interface[0]),
         text=text,
         program=closed,
         get_vjp=exported_vjp,
+        in_shardings=_without_devices(lies.ins),
+        out_shardings=_without_devices(lies.outs),
     )
+    found.lies = lies
+    return found
+
+
+def _without_devices(shardings: Sequence[NamedSharding | None]) -> list[NamedSharding | None]:
+    return [
+        s if s is None else s.update(mesh=s.mesh.abstract_mesh, memory_kind=s.memory_kind or MEMORY) for s in shardings
+    ]
 
 
 def exported_vjp(primal: Exported) -> Exported:
@@ -288,13 +327,22 @@ def exported_vjp(primal: Exported) -> Exported:
         return tuple(pull(list(values[count:])))
 
     function.__name__ = f"{primal.fun_name}_vjp"
+    jitted = jit_module.jit(function, **_lying_alike(primal))
     avals = (*primal.in_avals, *cotangents)
     specs = [struct.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     if symbolic_dims.names_in(specs):
         tree = runtime.tree_flatten((tuple(specs), {}))[1]
-        return open_export(jit_module.jit(function), specs, tree, primal.platforms, primal.disabled_safety_checks)
-    traced = jit_module.jit(function).trace(*specs)
+        return open_export(jitted, specs, tree, primal.platforms, primal.disabled_safety_checks)
+    traced = jitted.trace(*specs)
     return closed_export(traced, avals, primal.platforms, primal.disabled_safety_checks)
+
+
+def _lying_alike(primal: Exported) -> dict[str, Any]:
+    """The shardings of cotangents are those of the values."""
+    lies = primal.lies
+    if lies is None or not any((*lies.ins, *lies.outs)):
+        return {}
+    return {"in_shardings": (*lies.ins, *lies.outs), "out_shardings": lies.ins}
 
 
 def _tangent(aval: Any) -> Any:
@@ -400,11 +448,13 @@ def _flat(exported: Exported) -> Callable[..., Any]:
 
     def run(*leaves: Any) -> tuple[Any, ...]:
         values = [_typed(leaf, aval) for leaf, aval in zip(leaves, in_avals, strict=True)]
+        values = _lying(values, exported, exported._in_named_shardings, False)
         if not exported.keeps_keys:
             values = [values[place] for place in exported.module_kept_var_idx]
         program = exported.program(tuple([avals_module.get_aval(x).shape for x in values]))
         with config.context("enable_x64", True):  # the types are those of the program
             outs = eval_jaxpr(program.jaxpr.memoize("typed_literals", _typed_literals), program.consts, *values)
+        outs = _lying(outs, exported, exported._out_named_shardings, True)
         return tuple([_result(x, aval) for x, aval in zip(outs, exported.out_avals, strict=True)])
 
     run.__name__ = exported.fun_name
@@ -425,6 +475,16 @@ def _flat(exported: Exported) -> Callable[..., Any]:
 
     function.defvjp(forward, backward)
     return function
+
+
+def _lying(values: Sequence[Any], exported: Exported, shardings: Sequence[Any], is_result: bool) -> list[Any]:
+    """Arguments or results that lie as was exported, on as many devices."""
+    if exported.nr_devices == 1:
+        return list(values)
+    return [
+        exported_values.exported_value(x, exported, s if shardy.says_something(s) else None, is_result=is_result)
+        for x, s in zip(values, shardings, strict=True)
+    ]
 
 
 def _typed(leaf: Any, aval: Any) -> Any:

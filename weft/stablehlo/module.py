@@ -22,24 +22,26 @@ from weft.control.branches import platform_place
 from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.ref_types import uses_refs
+from weft.dispatch.lowered_shardings import LoweredShardings
 from weft.effects import user_primitives
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import (
+    collectives,
     control,
     decompositions,
     elementwise,
+    lapack,
     movement,
     portable,
     products,
     reductions,
+    shardy,
     sorting,
     types,
 )
 from weft.stablehlo.text import Tensor, Text
 
 WHICH_PLATFORM = '%platform: tensor<i32> {jax.global_constant = "_platform_index"}'
-COUNTS = "mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32"
-
 Interface = tuple[Sequence[Any], Sequence[Any]]  # the types of arguments and of results
 Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
 
@@ -54,13 +56,15 @@ def module_text(
     result_attributes: Sequence[str] = (),
     platforms: Sequence[str] = ("cpu",),
     interface: Interface | None = None,
+    shardings: LoweredShardings | None = None,
 ) -> str:
     """The text of one module, whose public function ``name`` is the program.
 
     ``argument_attributes`` and ``result_attributes`` are added to arguments and results, as MLIR writes them. With
     ``debug_info`` operations carry the user's lines. A module for several ``platforms`` takes a number first, which of
     them it runs on. ``interface``: the types of arguments and results before ``on_words``, of a program that has been
-    through it. Raises NotImplementedError, with the user's line, where the program calls Python.
+    through it. ``shardings``: how arguments and results lie; without it the module is for one device, and says nothing
+    of shardings. Raises NotImplementedError, with the user's line, where the program calls Python.
 
     >>> print(weft.stablehlo.module_text(weft.make_jaxpr(lambda x: x + 1)(np.float32(1))))
     module @jit_main attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
@@ -71,16 +75,52 @@ def module_text(
       }
     }
     """
-    module = ModuleWriter(debug_info, tuple(platforms))
+    return text_and_count(
+        closed, name, module_name=module_name, debug_info=debug_info, argument_attributes=argument_attributes,
+        result_attributes=result_attributes, platforms=platforms, interface=interface, shardings=shardings,
+    )[0]  # fmt: skip
+
+
+def text_and_count(
+    closed: ClosedJaxpr,
+    name: str = "main",
+    *,
+    module_name: str = "jit_main",
+    debug_info: bool = False,
+    argument_attributes: Sequence[str] = (),
+    result_attributes: Sequence[str] = (),
+    platforms: Sequence[str] = ("cpu",),
+    interface: Interface | None = None,
+    shardings: LoweredShardings | None = None,
+) -> tuple[str, int]:
+    """``module_text``, and for how many devices it is."""
+    module = ModuleWriter(debug_info, tuple(platforms), shardings)
     program = on_words(closed) if interface is None else closed
     shown = interface or (closed.in_avals, closed.out_avals)
     module.reserve(name)
+    if module.meshes is not None and shardings is not None and any((*shardings.ins, *shardings.outs)):
+        lies = shardings.ins, shardings.outs
+        argument_attributes, result_attributes = [
+            _joined(given, module.meshes.attributes(lie, [aval.ndim for aval in avals]))
+            for given, lie, avals in zip(
+                (argument_attributes, result_attributes), lies, (program.in_avals, program.out_avals), strict=True
+            )
+        ]
     text = module.function(program, name, "public", argument_attributes, result_attributes, shown)
     if len(module.platforms) > 1:
         text = text.replace("(", f"({WHICH_PLATFORM}{', ' if program.in_avals else ''}", 1)
     is_open = any(map(types.is_open, [n for aval in closed.in_avals for n in aval.shape]))
-    counts = f"jax.uses_shape_polymorphism = true, {COUNTS}" if is_open else COUNTS
-    return f"module @{symbol(module_name)} attributes {{{counts}}} {{\n" + "".join([text, *module.functions]) + "}\n"
+    meshes, count = (module.meshes.text(), module.meshes.count) if module.meshes is not None else ("", 1)
+    count = count or 1
+    counts = f"mhlo.num_partitions = {count} : i32, mhlo.num_replicas = 1 : i32"
+    counts = f"jax.uses_shape_polymorphism = true, {counts}" if is_open else counts
+    opening = f"module @{symbol(module_name)} attributes {{{counts}}} {{\n{meshes}"
+    return "".join([opening, text, *module.functions, "}\n"]), count
+
+
+def _joined(given: Sequence[str], more: Sequence[str]) -> list[str]:
+    """The attributes of arguments (none are given, or one for each), and others of each."""
+    return [", ".join(filter(None, pair)) for pair in zip(given or [""] * len(more), more, strict=True)]
 
 
 def on_words(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -114,11 +154,21 @@ def symbol(name: str) -> str:
 
 
 class ModuleWriter:
-    """The functions of a module; a program that is called twice is one function."""
+    """The functions of a module; a program that is called twice is one function.
 
-    def __init__(self, debug_info: bool, platforms: tuple[str, ...] = ("cpu",)) -> None:
+    ``calls_lapack``: what StableHLO has no form for may call LAPACK, which compilers for the CPU bring.
+    ``meshes``: those that shardings name; None for a module that says nothing of shardings. ``by_hand``: where what is
+    being written is part of a program of shards.
+    """
+
+    def __init__(
+        self, debug_info: bool, platforms: tuple[str, ...] = ("cpu",), shardings: LoweredShardings | None = None
+    ) -> None:
         self.functions: list[str] = []
         self.platforms = platforms
+        self.meshes = None if shardings is None else shardy.Meshes(shardings.n_devices)
+        self.by_hand: collectives.ByHand | None = None
+        self.calls_lapack = shardings is not None and shardings.is_for_host and platforms == ("cpu",)
         self.debug_info = debug_info
         self._names: set[str] = set()
         self._known: dict[Any, tuple[str, Any]] = {}
@@ -134,7 +184,7 @@ class ModuleWriter:
 
     def called(self, closed: ClosedJaxpr, name: str) -> str:
         """The symbol of the function of a program."""
-        key = (id(closed.jaxpr), *map(id, closed.consts))
+        key = (self.by_hand, id(closed.jaxpr), *map(id, closed.consts))
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = (self.reserve(name), closed)  # kept, so that ids stay its own
@@ -233,9 +283,24 @@ class FunctionWriter:
             outer = text.where
             if self.module.debug_info:
                 text.where = location(eqn) or outer
-            env.update(zip(eqn.outvars, self.equation(eqn, [read(x) for x in eqn.invars]), strict=True))
+            found = self.constrained(eqn, self.equation(eqn, [read(x) for x in eqn.invars]))
+            env.update(zip(eqn.outvars, found, strict=True))
             text.where = outer
         return [read(x) for x in jaxpr.outvars]
+
+    def constrained(self, eqn: JaxprEqn, results: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The results of an equation, lying as it asks, or as their types say."""
+        meshes, here = self.module.meshes, self.module.by_hand
+        if meshes is None:
+            return results
+        asked = shardy.ASKED.get(eqn.primitive.name)
+        shardings = asked(eqn.params) if asked else [getattr(v.aval, "explicit_sharding", None) for v in eqn.outvars]
+        found = list(results)
+        for place, (x, sharding) in enumerate(zip(results, shardings, strict=True)):
+            if shardy.says_something(sharding) and not (here and here.axes.issuperset(here.mesh.axis_names)):
+                given = f"sharding = {meshes.sharding(sharding, x.ndim)}"
+                found[place] = self.text.ops("sharding_constraint", [x], [(x.shape, x.dtype)], given, dialect="sdy")[0]
+        return found
 
     def shaped(self, x: Tensor, aval: Any) -> Tensor:
         """The tangent of an integer in its other form: booleans of its shape outside, no elements inside."""
@@ -343,7 +408,10 @@ def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor])
         return [writer.text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in results]
     function = decompositions.program(eqn.primitive.name, eqn.params, operands[0].ndim)
     if function is None:
-        raise not_written(eqn)
+        call = lapack.find(eqn) if writer.module.calls_lapack and not writer.text.sizes else None
+        if call is None:
+            raise not_written(eqn)
+        return call(writer.text, eqn, operands[0])
     avals = [v.aval for v in eqn.invars]
     found = writer.program(on_words(expansions.traced(function, avals)), operands)
     return [writer.text.convert(x, dtype) for x, (_, dtype) in zip(found, results, strict=True)]
@@ -398,4 +466,5 @@ NAMED: dict[str, Writer] = {
     "platform_index": platform_index,
     "rng_uniform": rng_uniform,
     "split": movement.split,
+    **collectives.COLLECTIVES,
 }

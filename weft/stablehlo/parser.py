@@ -40,6 +40,18 @@ class Operation(NamedTuple):
     types: list[Type]  # of the results
 
 
+class Module(NamedTuple):
+    """The functions and meshes of a module by name, and on how many devices it runs.
+
+    ``lies``: for each function the texts of the attributes of its arguments and of its results.
+    """
+
+    functions: dict[str, Block]
+    meshes: dict[str, str]
+    lies: dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]
+    n_devices: int
+
+
 _SPACE = re.compile(r"(?:\s|//[^\n]*)*")
 _RESULT = re.compile(r"(%[\w.$-]+)(?::(\d+))?")
 _VALUE = re.compile(r"%[\w.$#-]+")
@@ -54,6 +66,7 @@ class Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.place = 0
+        self._lies: dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]] = {}
 
     def fail(self, wanted: str) -> Exception:
         line = self.text.count("\n", 0, self.place) + 1
@@ -130,15 +143,26 @@ class Parser:
             self.place += 1
         return tensor_type(self.text[start : self.place])
 
-    def types(self) -> list[Type]:
-        """``(a, b)``, or one type."""
+    def types(self, given: list[dict[str, str]] | None = None) -> list[Type]:
+        """``(a, b)``, or one type; the attributes of each are added to ``given``."""
         if not self.at("("):
             return [self.type()]
         found = []
         while not self.at(")"):
             found.append(self.type())
-            if self.at("{"):
-                self.attributes("}")
+            attributes = self.attributes("}") if self.at("{") else {}
+            if given is not None:
+                given.append(attributes)
+            self.at(",")
+        return found
+
+    def dictionaries(self) -> list[dict[str, str]]:
+        """``[{a = 1}, {}]``."""
+        found = []
+        self.take("[")
+        while not self.at("]"):
+            self.take("{")
+            found.append(self.attributes("}"))
             self.at(",")
         return found
 
@@ -201,14 +225,15 @@ class Parser:
             operations.append(self._statement())
         return Block(arguments, operations)
 
-    def _arguments(self) -> list[tuple[str, Type]]:
+    def _arguments(self, given: list[dict[str, str]] | None = None) -> list[tuple[str, Type]]:
         found = []
         while not self.at(")"):
             name = self.match(_VALUE, "an argument")[0]
             self.take(":")
             found.append((name, self.type()))
-            if self.at("{"):
-                self.attributes("}")
+            attributes = self.attributes("}") if self.at("{") else {}
+            if given is not None:
+                given.append(attributes)
             self._location()
             self.at(",")
         return found
@@ -232,31 +257,63 @@ class Parser:
         visibility = "public" if self.at("public") else "private" if self.at("private") else "public"
         name = self.match(re.compile(r"@([\w.$-]+)"), "the name of a function")[1]
         self.take("(")
-        arguments = self._arguments()
+        ins: list[dict[str, str]] = []
+        outs: list[dict[str, str]] = []
+        arguments = self._arguments(ins)
         if self.at("->"):
-            self.types()
+            self.types(outs)
         if self.at("attributes"):
             self.take("{")
             self.attributes("}")
         self.take("{")
         block = self.block()
+        self._lies[name] = ins, outs
         given = {"sym_name": f'"{name}"', "sym_visibility": f'"{visibility}"'}
         return Operation("func.func", [], [], given, [Block(arguments, block.operations)], [])
 
-    def module(self) -> dict[str, Block]:
-        """The functions of a module by name."""
+    def module(self) -> Module:
+        """The whole text."""
+        attributes: dict[str, str] = {}
         if self.at("module"):
             if self.at("@"):
                 self.match(re.compile(r"[\w.$-]+"), "the name of a module")
             if self.at("attributes"):
                 self.take("{")
-                self.attributes("}")
+                attributes = self.attributes("}")
             self.take("{")
             operations = self.block().operations
         else:
-            operations = self.operation().regions[0].operations
-        functions = [op for op in operations if op.name == "func.func"]
-        return {op.attributes["sym_name"].strip('"'): op.regions[0] for op in functions}
+            whole = self.operation()
+            operations, attributes = whole.regions[0].operations, whole.attributes
+        functions, meshes = {}, {}
+        for op in operations:
+            name = op.attributes.get("sym_name", "").strip('"')
+            if op.name == "func.func":
+                functions[name] = op.regions[0]
+                if name not in self._lies:
+                    listed = [op.attributes.get(word, "[]") for word in ("arg_attrs", "res_attrs")]
+                    self._lies[name] = Parser(listed[0]).dictionaries(), Parser(listed[1]).dictionaries()
+            elif op.name == "sdy.mesh":
+                meshes[name] = op.attributes["mesh"]
+        return Module(functions, meshes, self._lies, integer(attributes.get("mhlo.num_partitions"), 1))
+
+
+def needed(block: Block, name: str) -> set[str]:
+    """The values of a block, and of those around it, from which a value is made, with itself."""
+    made = {result: op for op in block.operations for result in op.results}
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        each = waiting.pop().partition("#")[0]
+        if each not in found:
+            found.add(each)
+            waiting += made[each].operands if each in made else []
+    return found
+
+
+def reached(block: Block, name: str) -> set[str]:
+    """The arguments of a block from which a value is made."""
+    return needed(block, name) & {argument for argument, _ in block.arguments}
 
 
 def tensor_type(text: str) -> Type:

@@ -33,17 +33,29 @@ def serialized(text: str, version: str | None = None) -> bytes:
     if version is None:
         requirement = stablehlo.StablehloCompatibilityRequirement.WEEK_12
         version = stablehlo.get_version_from_compatibility_requirement(requirement)
-    return stablehlo.serialize_portable_artifact_str(text.encode(), version)
+    if "sdy." not in text:
+        return stablehlo.serialize_portable_artifact_str(text.encode(), version)
+    ir, extension = lazy.submodule("jaxlib.mlir.ir"), lazy.submodule("jaxlib.mlir._mlir_libs._jax_mlir_ext")
+    registry = ir.DialectRegistry()
+    extension.register_dialects(registry)
+    context = _context()
+    context.append_dialect_registry(registry)
+    with context:  # operations and attributes of Shardy are kept as they are, beside those of the artifact
+        return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, True)
 
 
 def text_of(artifact: bytes) -> str:
     """The text, in generic form, of the module of an artifact."""
-    stablehlo, ir = dialect(), lazy.submodule("jaxlib.mlir.ir")
-    context = ir.Context()
-    context.allow_unregistered_dialects = True
+    stablehlo, context = dialect(), _context()
     with context:
-        stablehlo.register_dialect(context)
-        for name in ("chlo", "sdy"):  # JAX's files hold operations and attributes of these
-            lazy.submodule(f"jaxlib.mlir.dialects.{name}").register_dialect(context)
         module = stablehlo.deserialize_portable_artifact(context, artifact)
         return module.operation.get_asm(print_generic_op_form=True, large_elements_limit=None)
+
+
+def _context() -> Any:
+    """What MLIR needs to know of weft's texts and of JAX's files."""
+    context = lazy.submodule("jaxlib.mlir.ir").Context()
+    context.allow_unregistered_dialects = True
+    for name in ("stablehlo", "chlo", "sdy"):
+        lazy.submodule(f"jaxlib.mlir.dialects.{name}").register_dialect(context)
+    return context

@@ -80,6 +80,33 @@ def svd(letters: Letters, types: Sequence[Any], a: Any) -> list[Any]:
     return [a, values, u, vt, _info(types)]
 
 
+def eig(letters: Letters, types: Sequence[Any], a: Any) -> list[Any]:
+    """geev, which has the parts of eigenvalues of real matrices apart."""
+    left, right = [letters[f"compute_{side}"] == "V" for side in ("left", "right")]
+    w, *sides = lax.linalg.eig(a, compute_left_eigenvectors=left, compute_right_eigenvectors=right)
+    found = iter(sides)
+    vectors = [
+        next(found) if is_there else lax.full(shape, 0, dtype)
+        for is_there, (shape, dtype) in zip((left, right), types[-3:-1], strict=True)
+    ]
+    values = [w] if avals.get_aval(a).dtype.kind == "c" else [lax.real(w), lax.imag(w)]
+    return [*values, *vectors, _info(types)]
+
+
+def schur(letters: Letters, types: Sequence[Any], a: Any) -> list[Any]:
+    """gees without a choice of eigenvalues, which are NaN here: they are on the diagonal."""
+    if letters["sort"] != "N":
+        raise NotImplementedError("[stablehlo] the Schur form with chosen eigenvalues first is not read")
+    vectors = letters["mode"] == "V"
+    found = lax.linalg.schur(a, compute_schur_vectors=vectors)
+    values = [lax.full(shape, np.nan, dtype) for shape, dtype in types[2:-2]]
+    return [found[0], found[1] if vectors else a, *values, _info(types[:-1]), _info(types)]
+
+
+def tridiagonal(letters: Letters, types: Sequence[Any], a: Any) -> list[Any]:
+    return [*lax.linalg.tridiagonal(a, lower=letters["uplo"] == "L"), _info(types)]
+
+
 ROUTINES: dict[str, Callable[..., Any]] = {
     "potrf": cholesky,
     "trsm": triangular_solve,
@@ -90,4 +117,8 @@ ROUTINES: dict[str, Callable[..., Any]] = {
     "syevd": eigh,
     "heevd": eigh,
     "gesdd": svd,
+    "geev": eig,
+    "gees": schur,
+    "sytrd": tridiagonal,
+    "hetrd": tridiagonal,
 }

@@ -14,7 +14,7 @@ from weft import lax, runtime
 from weft.core import avals
 from weft.core.primitive import registry
 from weft.core.trace import eval_context, trace_to_jaxpr
-from weft.stablehlo import known_extents, parser, read_lapack
+from weft.stablehlo import known_extents, parser, read_lapack, read_shards
 
 Reader = Callable[..., Any]
 
@@ -43,6 +43,7 @@ def _function(name: str) -> Reader:
 
 READERS: dict[str, Reader] = {f"stablehlo.{theirs}": _function(ours) for theirs, ours in ELEMENTWISE.items()}
 READERS |= known_extents.DYNAMIC
+READERS |= read_shards.READERS
 READERS |= {f"chlo.{theirs}": _function(ours) for theirs, ours in CLIENT.items()}
 
 
@@ -217,9 +218,19 @@ SCATTERS = {
 
 
 @reads("scatter")
-def scatter(site: Any, x: Any, indices: Any, updates: Any, *more: Any) -> Any:
-    if more:
-        raise NotImplementedError("[stablehlo] a scatter of several arrays at once: write one for each")
+def scatter(site: Any, *operands: Any) -> Any:
+    """Of several arrays at once each by itself, if each result of the region is made of elements of one array."""
+    count = len(operands) // 2
+    arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+    if count == 1:
+        return _scattered(site, arrays[0], indices, updates[0])
+    return [
+        _scattered(site.of_one(place, count), x, indices, update)
+        for place, (x, update) in enumerate(zip(arrays, updates, strict=True))
+    ]
+
+
+def _scattered(site: Any, x: Any, indices: Any, updates: Any) -> Any:
     field = functools.partial(parser.field, site.attribute("scatter_dimension_numbers"))
     numbers = lax.ScatterDimensionNumbers(
         field("update_window_dims"),
@@ -308,13 +319,10 @@ def reduce_window(site: Any, *operands: Any) -> Any:
 def _order(site: Any) -> tuple[int, bool]:
     """The number of keys of a comparator, and whether it sorts downward."""
     block = site.operation.regions[0]
-    made = {name: op for op in block.operations for name in op.results}
     arguments = [name for name, _ in block.arguments]
 
     def reached(name: str) -> set[str]:
-        if name in arguments:
-            return {name}
-        return set().union(*[reached(operand) for operand in made[name].operands]) if name in made else set()
+        return parser.reached(block, name)
 
     used = reached(block.operations[-1].operands[0])
     keys = len({arguments.index(name) // 2 for name in used})
@@ -452,7 +460,7 @@ def triangular_solve(site: Any, a: Any, b: Any) -> Any:
 
 @reads("func.call")
 def call(site: Any, *operands: Any) -> Any:
-    name = site.attribute("callee").lstrip("@")
+    name = site.attribute("callee").lstrip("@").strip('"')
     if not name.startswith("weft."):
         return site.called(name)(*operands)
     primitive, *params = [word for word in name.split(".")[1:] if not word.isdigit()]
@@ -523,12 +531,7 @@ def select_and_scatter(site: Any, x: Any, source: Any, start: Any) -> Any:
     )
 
 
-@reads("sdy.sharding_constraint", "sdy.reshard")
-def sharded(site: Any, x: Any) -> Any:
-    return x
-
-
-IDENTITIES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "SPMDShardToFullShape")
+IDENTITIES = ("Sharding", "annotate_device_placement", "xla.sdy.FuncResultSharding")
 
 
 @reads("custom_call")

@@ -6,6 +6,7 @@ shapes that a module leaves open are known where it is read. How an operation is
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ import numpy as np
 from weft import config, runtime
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.trace import trace_to_jaxpr
-from weft.stablehlo import known_extents, read_operations
-from weft.stablehlo.parser import Block, Operation, Parser
+from weft.stablehlo import known_extents, parser, read_operations, read_shards
+from weft.stablehlo.parser import Block, Module, Operation, Parser
 
 Environment = dict[str, Any]
 COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ["add", "multiply", "minimum", "maximum", "and", "or", "xor"])
@@ -46,7 +47,8 @@ def program(
 
 
 def _program(text: str, name: str, platforms: Sequence[str], shapes: Sequence[tuple[int, ...]] | None) -> ClosedJaxpr:
-    functions = Parser(text).module()
+    module = Parser(text).module()
+    functions = module.functions
     if name not in functions:
         raise ValueError(f"[stablehlo] the module has no function {name!r}; it has {', '.join(functions)}")
     main = functions[name]
@@ -61,19 +63,38 @@ def _program(text: str, name: str, platforms: Sequence[str], shapes: Sequence[tu
         if len(shape) != len(expected) or any(m not in (n, None) for m, n in zip(expected, shape, strict=True)):
             raise ValueError(f"[stablehlo] the argument {argument} has the shape {expected}, got {tuple(shape)}")
         avals.append(runtime.ShapedArray(tuple(shape), dtype))
-    reading = Reading(functions)
+    reading = Reading(module)
+    ins, outs = [[reading.sharding(given) for given in each] for each in module.lies[name]]
+
+    def run(*values: Any) -> list[Any]:
+        results = reading.run(main, [*fixed, *_constrained(values, ins[len(fixed) :])], {})
+        return _constrained(results, outs)
+
     with config.context("enable_x64", True):  # the types are those of the text
-        closed = trace_to_jaxpr(lambda *values: reading.run(main, [*fixed, *values], {}), avals)[0]
+        closed = trace_to_jaxpr(run, avals)[0]
     # arrays keep 64 bits also where the option is off, NumPy's do not
     pairs = zip(closed.jaxpr.constvars, closed.consts, strict=True)
     return closed.replace(consts=[runtime.array_from_numpy(np.array(c, v.aval.dtype), v.aval) for v, c in pairs])
 
 
-class Reading:
-    """The functions of a module, run by name."""
+def _constrained(values: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """Arguments or results that lie as the attributes of a function say."""
+    return [read_shards.constrained(x, sharding) for x, sharding in itertools.zip_longest(values, given[: len(values)])]
 
-    def __init__(self, functions: dict[str, Block]) -> None:
-        self.functions = functions
+
+class Reading:
+    """The functions of a module, run by name; ``by_hand``: the program of a shard in which an operation stands."""
+
+    def __init__(self, module: Module) -> None:
+        self.functions = module.functions
+        self.meshes = {name: read_shards.mesh_of(text) for name, text in module.meshes.items()}
+        self.n_devices = module.n_devices
+        self.by_hand: read_shards.ByHand | None = None
+
+    def sharding(self, attributes: dict[str, str]) -> Any:
+        """How an argument or result lies; None if nothing is said."""
+        found = read_shards.shardings_of(attributes.get("sdy.sharding", ""), self.meshes)
+        return found[0] if found else None
 
     def run(self, block: Block, values: Sequence[Any], outer: Environment) -> list[Any]:
         """The results of a block on these arguments; regions see the values around them."""
@@ -122,12 +143,27 @@ class Site:
         block = self.reading.functions[name]
         return lambda *values: self.reading.run(block, values, {})
 
+    def of_one(self, place: int, count: int) -> Site:
+        """The same for one of several arrays: its region combines their elements by themselves.
+
+        NotImplementedError if what it makes of one array's elements depends on another's.
+        """
+        block = self.operation.regions[0]
+        own = [block.arguments[place], block.arguments[count + place]]
+        result = block.operations[-1].operands[place]
+        if not parser.reached(block, result) <= {name for name, _ in own}:
+            raise NotImplementedError(f"[stablehlo] {self.operation.name} of several arrays whose elements are mixed")
+        made = parser.needed(block, result)
+        kept = [op for op in block.operations[:-1] if set(op.results) & made]
+        region = Block(own, [*kept, block.operations[-1]._replace(operands=[result])])
+        return Site(self.reading, self.operation._replace(regions=[region]), self.env)
+
     def single(self, number: int = 0) -> str:
         """The name of the one operation by which a region combines its arguments in order; '' if it is no such region.
 
         ``second`` says that it returns its second argument.
         """
-        block = self.operation.regions[number]
+        block = _without_constraints(self.operation.regions[number])
         names = [name for name, _ in block.arguments]
         if len(names) == 2 and len(block.operations) == 1 and block.operations[0].operands == [names[1]]:
             return "second"
@@ -136,3 +172,18 @@ class Site:
         operation = block.operations[0]
         in_order = operation.operands == names or (operation.operands == names[::-1] and operation.name in COMMUTATIVE)
         return operation.name if in_order and block.operations[1].operands == operation.results else ""
+
+
+def _without_constraints(block: Block) -> Block:
+    """The block without statements of how values lie."""
+    if not any(op.name == "sdy.sharding_constraint" for op in block.operations):
+        return block
+    same: dict[str, str] = {}
+    kept = []
+    for op in block.operations:
+        operands = [same.get(name, name) for name in op.operands]
+        if op.name == "sdy.sharding_constraint":
+            same[op.results[0]] = operands[0]
+        else:
+            kept.append(op._replace(operands=operands))
+    return Block(block.arguments, kept)

@@ -66,7 +66,10 @@ def _combiner(text: Text, dtypes: Sequence[np.dtype], combine: Combine) -> str:
 
 
 def cumulative(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
-    """By halving (Blelloch 1990): pairs are combined, scanned, and combined with the elements between them."""
+    """By halving (Blelloch 1990): pairs are combined, scanned, and combined with the elements between them.
+
+    Where the extent has no value, by doubling, in a loop.
+    """
     text, kind, params = writer.text, eqn.primitive.kind, eqn.params
     axis, avals = kind.axis(params), [v.aval for v in eqn.invars]
     shape = operands[0].shape
@@ -84,7 +87,8 @@ def cumulative(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) ->
     def combine(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
         return list(kind.combine(TensorEmit(text, left[0].shape), left, right, **params))
 
-    found = turned(_scanned(text, turned(values), axis, combine))
+    scanned = _doubled if types.is_open(shape[axis]) else _scanned
+    found = turned(scanned(text, turned(values), axis, combine))
     found = kind.finish(emit, found, **params)
     return [emit.convert(x, v.aval.dtype) for x, v in zip(found, eqn.outvars, strict=True)]
 
@@ -103,6 +107,41 @@ def _scanned(text: Text, xs: list[Tensor], axis: int, combine: Any) -> list[Tens
         later = combine(before, [text.cut(x, axis, 2, count, 2) for x in xs])
         even = [text.concatenate([a, b], axis) for a, b in zip(even, later, strict=True)]
     return [_interleaved(text, a, b, axis) for a, b in zip(even, odd, strict=True)]
+
+
+def _doubled(text: Text, xs: list[Tensor], axis: int, combine: Any) -> list[Tensor]:
+    """Every element is combined with the one before it, then with the one two places before it, four, and so on."""
+    shape = xs[0].shape
+    carried: list[Type] = [((), types.INT32), *[(x.shape, x.dtype) for x in xs]]
+
+    def going(shift: Tensor, *_: Tensor) -> list[Tensor]:
+        return [text.compare("lt", shift, text.extent(shape[axis]))]
+
+    def turn(shift: Tensor, *values: Tensor) -> list[Tensor]:
+        places = text.iota((shape[axis],), types.INT32, 0)
+        before = text.op("subtract", [places, text.broadcast(shift, places.shape, ())], places.shape, types.INT32)
+        made = combine([_rows(text, x, axis, before) for x in values], list(values))
+        has = text.compare("ge", before, text.constant(0, before.shape, types.INT32))
+        which = text.broadcast(has, shape, (axis,))
+        chosen = [text.select(which, new, old) for new, old in zip(made, values, strict=True)]
+        # shift + shift would do, but XLA of 2026 aborts where the counter of a loop is added to itself
+        return [text.op("multiply", [shift, text.constant(2, (), types.INT32)], (), types.INT32), *chosen]
+
+    regions = [text.region(carried, going), text.region(carried, turn)]
+    return text.ops("while", [text.constant(1, (), types.INT32), *xs], carried, "", regions)[1:]
+
+
+def _rows(text: Text, x: Tensor, axis: int, places: Tensor) -> Tensor:
+    """``x[..., places, ...]``, places before the first taken as the first."""
+    others = [d for d in range(x.ndim) if d != axis]
+    numbers = f"offset_dims = {types.listed(others)}, " if others else ""
+    numbers += f"collapsed_slice_dims = [{axis}], start_index_map = [{axis}], index_vector_dim = 1"
+    given = f"dimension_numbers = #stablehlo.gather<{numbers}>, indices_are_sorted = false"
+    indices = text.reshape(places, (*places.shape, 1))
+    sizes = [1 if d == axis else n for d, n in enumerate(x.shape)]
+    if any(map(types.is_open, sizes)):
+        return text.op("dynamic_gather", [x, indices, text.vector(sizes)], x.shape, x.dtype, given)
+    return text.op("gather", [x, indices], x.shape, x.dtype, f"{given}, slice_sizes = {types.array(sizes)}")
 
 
 def _interleaved(text: Text, even: Tensor, odd: Tensor, axis: int) -> Tensor:

@@ -71,14 +71,16 @@ class Text:
         attributes: str = "",
         regions: Sequence[str] = (),
         dialect: str = "stablehlo",
+        discardable: str = "",
     ) -> list[Tensor]:
-        """Write an operation and return its results."""
+        """Write an operation and return its results; ``discardable``: attributes that are not the operation's own."""
         listed = ", ".join([x.name for x in operands])
         inputs = ", ".join([x.type for x in operands])
         outputs = ", ".join([types.tensor(*result) for result in results])
         inner = f" ({', '.join(regions)})" if regions else ""
         given = f" <{{{attributes}}}>" if attributes else ""
-        end = f'"{dialect}.{name}"({listed}){given}{inner} : ({inputs}) -> '
+        more = f" {{{discardable}}}" if discardable else ""
+        end = f'"{dialect}.{name}"({listed}){given}{inner}{more} : ({inputs}) -> '
         end += outputs if len(results) == 1 else f"({outputs})"
         if not results:
             self.lines.append(end + self.where)
@@ -122,13 +124,15 @@ class Text:
             return self.constant(np.asarray(extents, np.int32), (len(extents),), types.INT32)
         return self.concatenate([self.reshape(self.extent(n), (1,)) for n in extents], 0)
 
-    def region(self, arguments: Sequence[Type], body: Callable[..., Sequence[Tensor]]) -> str:
-        """A region that returns what ``body`` makes of its arguments."""
+    def region(
+        self, arguments: Sequence[Type], body: Callable[..., Sequence[Tensor]], dialect: str = "stablehlo"
+    ) -> str:
+        """A region that returns what ``body`` makes of its arguments, by the return of a dialect."""
         outer, constants = self.lines, self._constants
         self.lines, self._constants = [], {}
         values = [self.fresh(*argument) for argument in arguments]
         results = body(*values)
-        self.ops("return", results, ())
+        self.ops("return", results, (), dialect=dialect)
         header = ", ".join([f"{x.name}: {x.type}" for x in values])
         lines = [f"^bb0({header}):" if values else "^bb0:", *self.lines]
         self.lines, self._constants = outer, constants

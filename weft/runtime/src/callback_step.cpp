@@ -1,11 +1,15 @@
 // Python functions on whole arrays, as a step of a plan.
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <limits>
 
 #include "array.h"
 #include "fields.h"
 #include "host_copy.h"
 #include "numpy_api.h"
 #include "plan.h"
+#include "pool.h"
 #include "stream.h"
 
 namespace weft {
@@ -13,6 +17,8 @@ namespace {
 
 // lower bound of the time a Python function takes per byte: large arguments make the program asynchronous
 constexpr double kPythonByteNs = 0.25;
+// time in which a guard looks at one byte of a result
+constexpr double kScanByteNs = 0.04;
 
 struct TypedPlace {
   Place place;
@@ -32,7 +38,7 @@ PyArray_Descr* descr_of(const ShapedArray* aval) {  // owned
 }
 
 // A Python callable on whole arrays. Runs with the GIL held, whichever thread it is on.
-class PythonStep final : public Step {
+class PythonStep : public Step {
  public:
   ~PythonStep() override {
     Py_XDECREF(callable);
@@ -60,6 +66,7 @@ class PythonStep final : public Step {
     return ok ? Status::ok : ended ? Status::cancelled : Status::python_error;
   }
   bool is_python() const override { return true; }
+  bool has_callbacks() const override { return true; }
   double cost_ns() const override { return cost; }
   int traverse(visitproc visit, void* arg) const override {
     Py_VISIT(callable);
@@ -151,6 +158,100 @@ class PythonStep final : public Step {
   }
 };
 
+// Words of floats, bad where the bits without the sign are at least `least`.
+struct Scan {
+  Place place;
+  int64_t count;
+  int width;  // bytes of a word
+  uint64_t least;
+};
+
+#if defined(__x86_64__)
+#define WEFT_AVX2 __attribute__((target("avx2")))
+#else
+#define WEFT_AVX2
+#endif
+
+// T: a signed integer, so that processors have the comparison.
+template <class T>
+__attribute__((always_inline)) inline bool any_bad(const char* data, int64_t count, T least) {
+  constexpr T kMagnitude = std::numeric_limits<T>::max();
+  constexpr int64_t kBlock = 4096;
+  for (int64_t start = 0; start < count; start += kBlock) {
+    T bad = 0;
+    const int64_t stop = std::min(count, start + kBlock);
+    for (int64_t i = start; i < stop; ++i) {
+      T word;
+      std::memcpy(&word, data + i * int64_t(sizeof(T)), sizeof(T));
+      bad |= T((word & kMagnitude) >= least ? -1 : 0);
+    }
+    if (bad != 0) return true;
+  }
+  return false;
+}
+
+__attribute__((always_inline)) inline bool any_bad_of(const char* data, int64_t count, int width, uint64_t least) {
+  if (width == 2) return any_bad<int16_t>(data, count, int16_t(least));
+  if (width == 4) return any_bad<int32_t>(data, count, int32_t(least));
+  return any_bad<int64_t>(data, count, int64_t(least));
+}
+
+WEFT_AVX2 bool any_bad_wide(const char* data, int64_t count, int width, uint64_t least) {
+  return any_bad_of(data, count, width, least);
+}
+
+bool any_bad_plain(const char* data, int64_t count, int width, uint64_t least) {
+  return any_bad_of(data, count, width, least);
+}
+
+bool looks_bad(const char* data, int64_t count, int width, uint64_t least) {
+#if defined(__x86_64__)
+  static const bool wide = __builtin_cpu_supports("avx2") != 0;
+  if (wide) return any_bad_wide(data, count, width, least);
+#endif
+  return any_bad_plain(data, count, width, least);
+}
+
+struct ScanJob {
+  const char* data;
+  int width;
+  uint64_t least;
+  std::atomic<bool> bad{false};
+};
+
+void scan_chunk(void* context, int64_t low, int64_t high) {
+  ScanJob* job = static_cast<ScanJob*>(context);
+  const char* data = job->data + low * job->width;
+  if (looks_bad(data, high - low, job->width, job->least)) job->bad.store(true, std::memory_order_relaxed);
+}
+
+// A Python callable that runs only if a kernel has set the byte `word`, or if a scanned result is bad.
+class GuardStep final : public PythonStep {
+ public:
+  Status run(Frame& frame) const override {
+    return told(frame) || scanned(frame) ? PythonStep::run(frame) : Status::ok;
+  }
+  bool has_callbacks() const override { return false; }
+  double cost_ns() const override { return guard_ns; }
+
+  Place word{-1, -1, 0};  // slot -1: none
+  std::vector<Scan> scans;
+  double guard_ns = 2;
+
+ private:
+  bool told(const Frame& frame) const { return word.slot >= 0 && *word.address(frame) != 0; }
+  bool scanned(const Frame& frame) const {
+    for (const Scan& scan : scans) {
+      ScanJob job{scan.place.address(frame), scan.width, scan.least};
+      const double cost = double(scan.count * scan.width) * kScanByteNs;
+      if (pool_worth(cost)) pool_run(scan_chunk, &job, scan.count, 4096, cost);
+      else scan_chunk(&job, 0, scan.count);
+      if (job.bad.load(std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+};
+
 bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<TypedPlace>* out) {
   Ref items = steal(in_python<PySequence_Fast>(sequence, "[executable] places must be a sequence"));
   if (!items) return false;
@@ -174,6 +275,40 @@ std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& plac
   if (!read_typed(in.get(), places, &step->in) || !read_typed(out.get(), places, &step->out)) return nullptr;
   for (const auto* side : {&step->in, &step->out})
     for (const TypedPlace& typed : *side) step->cost += double(typed.aval->nbytes) * kPythonByteNs;
+  return step;
+}
+
+std::unique_ptr<Step> make_guard_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref callable = fields.object("callable"), in = fields.object("operands");
+  Ref word = fields.object("word"), scans = fields.tuple("scans");
+  if (!fields.ok()) return nullptr;
+  auto step = std::make_unique<GuardStep>();
+  step->callable = callable.release();
+  if (!read_typed(in.get(), places, &step->in)) return nullptr;
+  if (word.get() != Py_None && !places.place(word.get(), 1, &step->word)) return nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(scans.get()); ++i) {
+    Scan scan{};
+    PyObject* place;
+    long long count;
+    unsigned long long least;
+    PyObject* item = PyTuple_GET_ITEM(scans.get(), i);
+    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OLiK", &place, &count, &scan.width, &least) || count < 0 ||
+        (scan.width != 2 && scan.width != 4 && scan.width != 8)) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[executable] a scan is (place, count, width, least)");
+      return nullptr;
+    }
+    scan.count = count;
+    scan.least = least;
+    int64_t bytes;
+    if (__builtin_mul_overflow(scan.count, int64_t(scan.width), &bytes)) {
+      PyErr_SetString(PyExc_ValueError, "[executable] a scan is too long");
+      return nullptr;
+    }
+    if (!places.place(place, bytes, &scan.place)) return nullptr;
+    step->guard_ns += double(bytes) * kScanByteNs;
+    step->scans.push_back(scan);
+  }
   return step;
 }
 

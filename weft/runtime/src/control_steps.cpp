@@ -170,6 +170,9 @@ class LoopStep final : public Step {
     return once * (has_cond() ? kUnknownTrips : double(trips));
   }
   bool is_python() const override { return body.plan().has_python || (has_cond() && cond.plan().has_python); }
+  bool has_callbacks() const override {
+    return body.plan().has_callbacks || (has_cond() && cond.plan().has_callbacks);
+  }
   bool is_unbounded() const override {
     return has_cond() || body.plan().unbounded;
   }
@@ -248,7 +251,9 @@ class LoopStep final : public Step {
     Status status = Status::ok;
     SignalWatch watch;
     const ExpectedJobs expected(has_cond() ? 0 : trips);
+    Iteration iteration;
     for (int64_t trip = 0; status == Status::ok; ++trip) {
+      iteration.index = reverse ? trips - 1 - trip : trip;
       if (has_cond()) {
         bool goes_on;
         status = ask(frame, test, now, memory.at(result), &goes_on);
@@ -393,6 +398,11 @@ class BranchStep final : public Step {
   bool is_python() const override {
     for (const Nested& nested : branches)
       if (nested.plan().has_python) return true;
+    return false;
+  }
+  bool has_callbacks() const override {
+    for (const Nested& nested : branches)
+      if (nested.plan().has_callbacks) return true;
     return false;
   }
   bool is_unbounded() const override {

@@ -235,8 +235,10 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
     at_once = ready == 1 && plan.cost_ns <= kInlineNs;
     if (at_once && !plan.has_python) return run_with_buffers<true>(plan, operands, donated, outputs, true);
   }
-  // Python steps keep their order: they run here only if none can be waiting on the stream.
-  bool on_stream = stream_enabled() && (!at_once || !stream_idle());
+  // Callbacks keep their order: they run here only if none can be waiting on the stream. A program with guards runs
+  // here, so that the call raises what they find.
+  bool guarded = plan.has_python && !plan.has_callbacks;
+  bool on_stream = stream_enabled() && !guarded && (!at_once || !stream_idle());
   return run_held(executable, operands, donated, outputs, on_stream);
 }
 

@@ -16,7 +16,7 @@ bool plan_error(const char* format, long long a = 0, long long b = 0) {
 }
 
 // The classes given to install_instructions, in the order of the enums; never released.
-enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kOpcodes };
+enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kGuard, kOpcodes };
 PyTypeObject* g_instructions[kOpcodes];
 PyTypeObject* g_outputs[4];  // by OutputKind
 
@@ -87,6 +87,7 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
     case kLoop: return make_loop_step(instruction, places);
     case kRoutine: return make_routine_step(instruction, places);
     case kBranch: return make_branch_step(instruction, places);
+    case kGuard: return make_guard_step(instruction, places);
   }
   PyErr_Format(PyExc_ValueError, "[executable] %R is not an instruction", instruction);
   return nullptr;
@@ -110,7 +111,11 @@ PyObject* install_instructions(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* iterations(PyObject*, PyObject*) { return loop_iterations(); }
+
 PyMethodDef g_methods[] = {
+    {"loop_iterations", iterations, METH_NOARGS,
+     "loop_iterations() -> the iterations of the loops that a program runs on this thread, the outermost first."},
     {"install_instructions", install_instructions, METH_VARARGS,
      "install_instructions(instructions, outputs): the classes of a plan's records, in the order of plan.cpp."},
     {nullptr, nullptr, 0, nullptr},
@@ -131,6 +136,20 @@ bool read_in_avals(PyObject* in_avals, Plan* plan) {
 }
 
 }  // namespace
+
+thread_local Iteration* Iteration::innermost = nullptr;
+
+PyObject* loop_iterations() {
+  std::vector<int64_t> found;
+  for (const Iteration* at = Iteration::innermost; at != nullptr; at = at->outer) found.insert(found.begin(), at->index);
+  Ref tuple = steal(PyTuple_New(Py_ssize_t(found.size())));
+  for (size_t i = 0; tuple && i < found.size(); ++i) {
+    PyObject* index = PyLong_FromLongLong(found[i]);
+    if (index == nullptr) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), Py_ssize_t(i), index);
+  }
+  return tuple.release();
+}
 
 Plan::~Plan() {
   for (ShapedArray* aval : in_avals) Py_DECREF(aval);
@@ -234,6 +253,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
     plan->cost_ns += step->cost_ns();
     plan->n_kernels += step->is_kernel();
     plan->has_python = plan->has_python || step->is_python();
+    plan->has_callbacks = plan->has_callbacks || step->has_callbacks();
     plan->unbounded = plan->unbounded || step->is_unbounded();
     if (!plan->steps.empty() && plan->steps.back()->absorb(*step)) continue;
     plan->steps.push_back(std::move(step));

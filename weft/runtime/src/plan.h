@@ -56,6 +56,8 @@ class Step {
   // Whether the following step, `next`, is this one with other operands and has become part of it.
   virtual bool absorb(const Step& next) { return false; }
   virtual bool is_python() const { return false; }
+  // Whether it calls a user's function, whose order among other calls matters; a guard that calls Python does not.
+  virtual bool has_callbacks() const { return false; }
   // The programs that the step runs, by number; nullptr where there are no more.
   virtual struct Executable* inner_program(size_t number) const { return nullptr; }
   virtual bool is_unbounded() const { return false; }  // cost_ns is a guess: it may run for any length of time
@@ -85,6 +87,7 @@ struct Plan {
   double cost_ns = 0;
   int64_t n_kernels = 0;
   bool has_python = false;
+  bool has_callbacks = false;
   bool unbounded = false;
   std::string name;  // of the program
   struct DeviceProgram* device_program = nullptr;  // owned: of a plugin, which runs it instead of steps
@@ -97,6 +100,20 @@ struct Plan {
 // Owned plan, or nullptr with a Python error set. See Executable for the arguments.
 std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps, Py_ssize_t arena_bytes,
                                        PyObject* instructions, PyObject* in_avals);
+
+// The index of the iteration that a loop is in, and the loop around it on this thread.
+struct Iteration {
+  Iteration() : outer(innermost) { innermost = this; }
+  ~Iteration() { innermost = outer; }
+  Iteration(const Iteration&) = delete;
+  Iteration& operator=(const Iteration&) = delete;
+  int64_t index = 0;
+  Iteration* const outer;
+  static thread_local Iteration* innermost;
+};
+
+// The iterations of the loops that run on this thread, the outermost first: a tuple of ints (new reference).
+PyObject* loop_iterations();
 
 // Reads the fields of one instruction, and checks places against slot sizes. Methods return false with an error set.
 class PlaceReader {
@@ -126,6 +143,7 @@ std::unique_ptr<Step> make_copy_step(PyObject* record, const PlaceReader& places
 std::unique_ptr<Step> make_copy_rows_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_fill_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_guard_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places);

@@ -241,34 +241,38 @@ class OffsetStep final : public Step {
 
   Status run(Frame& frame) const override {
     int64_t sum = 0;
-    for (const Term& term : terms) sum += clamped(term, term.place.address(frame)) * term.stride;
+    bool moved = false;
+    for (const Term& term : terms) sum += clamped(term, term.place.address(frame), &moved) * term.stride;
+    if (moved && word.slot >= 0) *word.address(frame) = 1;
     frame.dynamic[id] = sum;
     return Status::ok;
   }
 
   int32_t id = 0;
   std::vector<Term> terms;
+  Place word{-1, -1, 0};  // the byte that is set if an index was clamped; slot -1: none
 
  private:
   template <class T>
-  static int64_t clamp(const char* address, int64_t largest) {
+  static int64_t clamp(const char* address, int64_t largest, bool* moved) {
     T value;
     std::memcpy(&value, address, sizeof(T));
-    if (value < T(0)) return 0;
-    return uint64_t(value) > uint64_t(largest) ? largest : int64_t(value);
+    if (value >= T(0) && uint64_t(value) <= uint64_t(largest)) return int64_t(value);
+    *moved = true;
+    return value < T(0) ? 0 : largest;
   }
-  static int64_t clamped(const Term& term, const char* address) {
+  static int64_t clamped(const Term& term, const char* address, bool* moved) {
     switch (term.dtype) {
-      case 'b': return clamp<int8_t>(address, term.largest);
-      case 'h': return clamp<int16_t>(address, term.largest);
-      case 'i': return clamp<int32_t>(address, term.largest);
+      case 'b': return clamp<int8_t>(address, term.largest, moved);
+      case 'h': return clamp<int16_t>(address, term.largest, moved);
+      case 'i': return clamp<int32_t>(address, term.largest, moved);
       case 'l':
-      case 'q': return clamp<int64_t>(address, term.largest);
+      case 'q': return clamp<int64_t>(address, term.largest, moved);
       case 'B':
-      case '?': return clamp<uint8_t>(address, term.largest);
-      case 'H': return clamp<uint16_t>(address, term.largest);
-      case 'I': return clamp<uint32_t>(address, term.largest);
-      default: return clamp<uint64_t>(address, term.largest);
+      case '?': return clamp<uint8_t>(address, term.largest, moved);
+      case 'H': return clamp<uint16_t>(address, term.largest, moved);
+      case 'I': return clamp<uint32_t>(address, term.largest, moved);
+      default: return clamp<uint64_t>(address, term.largest, moved);
     }
   }
 };
@@ -387,8 +391,9 @@ std::unique_ptr<Step> make_offset_step(PyObject* record, PlaceReader& places) {
   Fields fields(record);
   auto step = std::make_unique<OffsetStep>();
   int64_t number = fields.integer("number");
-  Ref read = fields.tuple("terms");
+  Ref read = fields.tuple("terms"), word = fields.object("word");
   if (!fields.ok()) return nullptr;
+  if (word.get() != Py_None && !places.place(word.get(), 1, &step->word)) return nullptr;
   PyObject* terms = read.get();
   if (number < 0 || number > 1'000'000) {
     invalid("[executable] a dynamic offset has a wrong number");

@@ -1,0 +1,208 @@
+"""Guards of compiled programs: which steps get one, and what the runtime calls if it finds something.
+
+A kernel tells in a byte of its own whether one of its tests held (``loops.guards``); results of products and library
+calls, and of loops in registers, are scanned after the call. If there is something, a ``Search`` gets the operands,
+which the plan keeps until then, and raises (``fault_search``).
+
+    kernel sub_log x -> y; product y w -> z   ->   words = 0; kernel sub_log x -> y, words[0]; guard words[0] x
+                                                   product y w -> z; guard scan z, of y w
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import config, runtime
+from weft._base.record import NamedTuple
+from weft.compiler import fault_search
+from weft.compiler.instructions import DonatedOutput, Fill, Guard, Place
+from weft.core import check_scopes, kinds
+from weft.core.jaxpr import DropVar, JaxprEqn, Literal, Var
+from weft.loops.guards import Guarded
+
+if TYPE_CHECKING:
+    from weft.compiler.kernels import Kernels, Step
+    from weft.compiler.plan import Planner
+
+_EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+_SCANNED = (kinds.Contraction, kinds.StridedContraction, kinds.External, kinds.Routine)
+
+
+class Words(NamedTuple):
+    """The bytes in which the kernels of a program tell what they found, one for each step."""
+
+    variable: Var
+    name: str  # of the program
+
+
+def attached(kernels: Kernels, name: str) -> Kernels:
+    """A fused program whose steps get guards."""
+    words = Var(runtime.ShapedArray((max(len(kernels.steps), 1),), np.dtype(np.uint8), False))
+    return kernels.replace(guards=Words(words, name))
+
+
+def guarded(kernels: Kernels, number: int) -> Guarded | None:
+    """Where the kernel of a step tells what its tests found."""
+    words = kernels.guards
+    return None if words is None else Guarded(words.variable, number, check_scopes.wanted)
+
+
+class Region(NamedTuple):
+    """The equations that a step computes, and the variables in memory that they read and write."""
+
+    equations: tuple[JaxprEqn, ...]
+    read: tuple[Var, ...]
+    written: tuple[Var, ...]
+
+
+class PlannedGuards:
+    """The guards of one plan."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.words: Words = planner.kernels.guards
+        self.order = {id(equation): n for n, equation in enumerate(planner.jaxpr.eqns)}
+        self.makers = {out: equation for equation in planner.jaxpr.eqns for out in equation.outvars}
+        self._regions: dict[int, Region | None] = {}
+
+    def clear(self) -> Fill:
+        """Nothing has been found yet."""
+        variable = self.words.variable
+        return Fill(self.planner.place(variable), variable.aval.nbytes, 0)
+
+    def word(self, number: int) -> Place:
+        """The byte of a step."""
+        return self.planner.place(self.words.variable, number)
+
+    def region(self, number: int) -> Region | None:
+        """What the guard of a step looks at; None if it has none."""
+        if number not in self._regions:
+            self._regions[number] = self._region(number)
+        return self._regions[number]
+
+    def _region(self, number: int) -> Region | None:
+        planner = self.planner
+        step = planner.kernels.steps[number]
+        if step.kernel is None:
+            kind = step.equation.primitive.kind
+            scanned = isinstance(kind, _SCANNED) and getattr(kind, "ordering", None) is None
+            equations = [step.equation] if scanned and number not in planner.epilogues else []
+        else:
+            outputs = step.kernel.outputs
+            moved = [o.places.equation if o.places else o.starts for o in outputs]
+            equations = [*step.kernel.equations, *step.kernel.dynamic.values(), *[e for e in moved if e is not None]]
+            if number in planner.products:
+                equations.append(planner.kernels.steps[planner.products[number][0]].equation)
+        if not any(_words(equation) for equation in equations):
+            return None
+        return self._closed(equations, step)
+
+    def _closed(self, equations: Sequence[JaxprEqn], step: Step) -> Region:
+        """The equations with those that give what is not in memory, and what they read."""
+        found = {id(equation): equation for equation in equations}
+        stack, read = list(equations), {}
+        made = {out for equation in equations for out in equation.outvars}
+        while stack:
+            for atom in stack.pop().invars:
+                if type(atom) is Literal or atom in made:
+                    continue
+                if self._is_in_memory(atom) or atom not in self.makers:
+                    read[atom] = None
+                    continue
+                maker = self.makers[atom]
+                if id(maker) not in found:
+                    found[id(maker)] = maker
+                    made.update(maker.outvars)
+                    stack.append(maker)
+        ordered = sorted(found.values(), key=lambda equation: self.order.get(id(equation), -1))
+        wanted: Iterable[Any] = step.equation.outvars if step.kernel is None else self._stored(step)
+        written = [v for v in wanted if type(v) is not Literal and not isinstance(v, DropVar) and v in made]
+        read = {v: None for v in read if not isinstance(v, Literal)}
+        return Region(tuple(ordered), tuple(read), tuple(dict.fromkeys(written)))
+
+    def _stored(self, step: Step) -> list[Any]:
+        assert step.kernel is not None
+        return [o.places.equation.outvars[0] if o.places else o.node.atom for o in step.kernel.outputs]
+
+    def _is_in_memory(self, variable: Any) -> bool:
+        base = self.planner.base(variable)
+        return base in self.planner.inputs or base in self.planner.stored
+
+    def reads(self, number: int) -> tuple[Var, ...]:
+        """What the search of a step reads besides what the step does."""
+        region = self.region(number)
+        return () if region is None else region.read
+
+    def after(self, number: int) -> list[Guard]:
+        """The guard of a step, as instructions that follow it."""
+        region, planner = self.region(number), self.planner
+        if region is None:
+            return []
+        step = planner.kernels.steps[number]
+        stored = [v for v in region.written if self._is_in_memory(v)]
+        over = {slot for v in stored for slot in self._same_memory(self.planner.slot(v))}  # overwritten, in place
+        given = [v for v in region.read if self.planner.slot(v) not in over]
+        read = [v for v in dict.fromkeys([*given, *stored]) if self._can_be_shown(v)]
+        operands = tuple([(*planner.place(v)[:2], v.aval) for v in read])
+        search = fault_search.Search(
+            self.words.name, config.read("checks"), region.equations, tuple(read), region.written
+        )
+        if step.kernel is not None:
+            return [Guard(search, operands, self.word(number), ())]
+        words = _words(step.equation)
+        scans = [self._scan(v, words) for v in region.written]
+        found = tuple([scan for scan in scans if scan is not None])
+        told = (
+            isinstance(step.equation.primitive.kind, kinds.Routine) and step.equation.params["lowered"].routine.guarded
+        )
+        word = self.word(number) if told else None
+        return [Guard(search, operands, word, found)] if found or told else []
+
+    def _same_memory(self, slot: int) -> list[int]:
+        """The slots of the memory of one: that of a result may be that of a donated input."""
+        position = slot - len(self.planner.inputs)
+        found = self.planner.outputs[position] if 0 <= position < len(self.planner.outputs) else None
+        return [slot, found.source] if isinstance(found, DonatedOutput) else [slot]
+
+    def _can_be_shown(self, variable: Var) -> bool:
+        return isinstance(variable.aval.dtype, np.dtype)
+
+    def _scan(self, variable: Var, words: frozenset[str]) -> tuple[Place, int, int, int] | None:
+        """How a result is looked through; None if it cannot hold what is looked for."""
+        dtype = np.dtype(variable.aval.dtype)
+        part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+        exponent = _EXPONENTS.get(part.name)
+        if exponent is None or not words & {"nan", "overflow"} or not variable.aval.size:
+            return None
+        least = exponent if "overflow" in words else exponent + 1
+        return self.planner.place(variable), variable.aval.nbytes // part.itemsize, part.itemsize, least
+
+
+def _words(equation: JaxprEqn) -> frozenset[str]:
+    """The checks of an equation, and of those inside of a loop in registers."""
+    found = check_scopes.wanted(equation)
+    if isinstance(equation.primitive.kind, kinds.Routine):
+        parts = equation.params["parts"]
+        programs = [parts.body, *([] if parts.cond is None else [parts.cond])]
+        found = found.union(*[_words(inner) for closed in programs for inner in closed.jaxpr.eqns])
+    return found
+
+
+def in_order(entries: Sequence[Any], joined: Callable[[Sequence[Any]], list[Any]]) -> list[Any]:
+    """Kernels that ``joined`` has fused, each followed by the guards that stood behind its parts."""
+    behind: dict[int, list[Guard]] = {}
+    runs: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, Guard):
+            behind.setdefault(id(runs[-1]), []).append(entry)
+        else:
+            runs.append(entry)
+    made: list[Any] = []
+    for entry in joined(runs):
+        made.append(entry)
+        for part in getattr(entry, "runs", (entry,)):
+            made += behind.get(id(part), [])
+    return made
