@@ -107,10 +107,12 @@ INERT: dict[str, Any] = {
     "check_static_indices": False, "check_vma": True, "compilation_cache_check_contents": False,
     "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
     "compiler_detailed_logging_min_ops": 10, "compiler_enable_remat_pass": True,
-    "cpu_enable_async_dispatch": True, "custom_vjp3": False,
+    "cpu_collectives_implementation": "gloo",  # processes talk through MPI
+    "cpu_enable_async_dispatch": True, "custom_vjp3": False, "distributed_debug": False,
     "debug_log_modules": "", "disable_bwd_checks": False, "disable_most_optimizations": False,
     "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "", "eager_constant_folding": False,
     "embedded_constants_max_bytes": -1, "enable_compilation_cache": True, "enable_pgle": False,
+    "enable_preemption_service": True,
     "exec_time_optimization_effort": 0.0, "explicit_x64_dtypes": "warn",
     "hlo_source_file_canonicalization_regex": None,
     "include_debug_info_in_dumps": True, "include_full_tracebacks_in_locations": True,
@@ -128,13 +130,13 @@ INERT: dict[str, Any] = {
 
 # JAX's options for what weft does not have (other devices, several processes, Pallas, export): setting one raises.
 _ABSENT_NAMES = """
-    backend_target bcoo_cusparse_lowering check_proxy_envs cpu_collectives_implementation
-    cpu_get_global_topology_timeout_minutes cpu_get_local_topology_timeout_minutes
+    backend_target bcoo_cusparse_lowering check_proxy_envs cpu_get_global_topology_timeout_minutes
+    cpu_get_local_topology_timeout_minutes
     cross_host_transfer_socket_address cross_host_transfer_timeout_seconds
     cross_host_transfer_transfer_size cross_host_transport_addresses cuda_visible_devices
-    debug_leaked_clients_on_clear_backends disallow_mesh_context_manager distributed_debug
-    enable_preemption_service enable_recoverability error_checking_behavior_divide
-    error_checking_behavior_nan error_checking_behavior_oob experimental_unsafe_xla_runtime_errors
+    debug_leaked_clients_on_clear_backends disallow_mesh_context_manager enable_recoverability
+    error_checking_behavior_divide error_checking_behavior_nan error_checking_behavior_oob
+    experimental_unsafe_xla_runtime_errors
     export_calling_convention_version export_ignore_forward_compatibility
     force_dcn_cross_host_transfers jax2tf_associative_scan_reductions
     jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo

@@ -11,11 +11,12 @@ import atexit
 import os
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
 from weft import errors, runtime
-from weft.distributed.joining import Joined
+from weft.distributed.joining import FORWARDING_SECONDS, Joined
 from weft.distributed.transport import Transport
 
 _INTERRUPTED = 130  # the exit status of a program that Ctrl-C ended
@@ -52,6 +53,7 @@ class _Member:
                 stream.flush()
         who = f"rank {self.transport.rank} of {self.transport.size}"
         os.write(2, f"[weft] {who} ends the job, since its error above was not caught\n".encode())
+        time.sleep(FORWARDING_SECONDS)
         if not runtime.mpi_lost():  # else MPI_Abort would end this process with status 0 (Open MPI 5.0)
             self.joined.mpi.COMM_WORLD.Abort(status)
         os._exit(status)

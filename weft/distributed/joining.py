@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
+import os
 import platform
 import sys
 import time
@@ -16,6 +18,7 @@ from weft.distributed.environment import Launch
 from weft.distributed.transport import Transport
 
 _POLL_SECONDS = 0.002
+FORWARDING_SECONDS = 0.2  # the launcher reads what a process printed; MPICH's drops what it has not read at an abort
 _PIECE_BYTES = 1 << 30  # of one message: MPI counts in ints
 
 
@@ -59,6 +62,7 @@ def _start(mpi: Any, timeout_s: float) -> None:
             said = f"[weft] weft.distributed.initialize has waited {waited:.0f} s for other processes of the job"
             print(said, file=sys.stderr, flush=True)
         if waited > timeout_s:
+            atexit.register(_end_unjoined)
             raise errors.DistributedError(
                 f"[distributed] not all processes of the job called weft.distributed.initialize within {timeout_s} s "
                 "(initialization_timeout)"
@@ -66,6 +70,15 @@ def _start(mpi: Any, timeout_s: float) -> None:
         time.sleep(_POLL_SECONDS)
     if found[0] != 0:
         raise errors.DistributedError(f"[distributed] MPI_Init_thread failed with code {found[0]}")
+
+
+def _end_unjoined() -> None:
+    """The program ends while a thread is inside of MPI_Init, which nothing can stop: MPI must not be torn down."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    time.sleep(FORWARDING_SECONDS)
+    os._exit(1)
 
 
 def _check_threads(mpi: Any) -> None:

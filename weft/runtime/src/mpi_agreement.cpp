@@ -47,6 +47,8 @@ std::string difference(const Note& mine, int peer, const Note& theirs) {
   if (mine.fingerprint == theirs.fingerprint && mine.number != theirs.number)
     text = "ranks " + me + " and " + other + " have launched different numbers of programs: " +
            std::to_string(mine.number) + " and " + std::to_string(theirs.number);
+  if (mine.text() == theirs.text() && mine.fingerprint != theirs.fingerprint)
+    text += ", which differ in shapes, dtypes, static arguments or captured values";
   return text + "\n  " + place(rank(), mine) + "\n  " + place(peer, theirs) +
          "\nall ranks run the same programs in the same order, on the same shapes; look for what depends on "
          "process_index, on files, time, random seeds or the order of sets";
