@@ -27,6 +27,7 @@ _DOT_PRECISIONS = (
 )  # fmt: skip
 
 
+WARN_SECONDS = 10.0  # after which a wait for other processes says whom it waits for
 _GUARDS = (None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")
 CHECKS = ("index", "nan", "overflow")
 _SEQUENCES = (tuple, list, set, frozenset)
@@ -96,6 +97,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("cache_programs", True, bool, "whole programs are kept on disk too, and run without being traced"),
     _option("cache_dir", "", str, "folder of the cache on disk, empty for the platform's cache folder"),
     _option("cache_disk_bytes", 256 << 20, int, "bytes kept on disk"),
+    _option("collective_timeout", 600, int, "seconds after which a wait for other processes raises, 0 for never"),
 ))  # fmt: skip
 
 # JAX's options without a meaning here: accepted, remembered and given back, so that programs which set them run.
@@ -105,10 +107,12 @@ INERT: dict[str, Any] = {
     "check_static_indices": False, "check_vma": True, "compilation_cache_check_contents": False,
     "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
     "compiler_detailed_logging_min_ops": 10, "compiler_enable_remat_pass": True,
-    "cpu_enable_async_dispatch": True, "custom_vjp3": False,
+    "cpu_collectives_implementation": "gloo",  # processes talk through MPI
+    "cpu_enable_async_dispatch": True, "custom_vjp3": False, "distributed_debug": False,
     "debug_log_modules": "", "disable_bwd_checks": False, "disable_most_optimizations": False,
     "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "", "eager_constant_folding": False,
     "embedded_constants_max_bytes": -1, "enable_compilation_cache": True, "enable_pgle": False,
+    "enable_preemption_service": True,
     "exec_time_optimization_effort": 0.0, "explicit_x64_dtypes": "warn",
     "hlo_source_file_canonicalization_regex": None,
     "include_debug_info_in_dumps": True, "include_full_tracebacks_in_locations": True,
@@ -126,13 +130,13 @@ INERT: dict[str, Any] = {
 
 # JAX's options for what weft does not have (other devices, several processes, Pallas, export): setting one raises.
 _ABSENT_NAMES = """
-    backend_target bcoo_cusparse_lowering check_proxy_envs cpu_collectives_implementation
-    cpu_get_global_topology_timeout_minutes cpu_get_local_topology_timeout_minutes
+    backend_target bcoo_cusparse_lowering check_proxy_envs cpu_get_global_topology_timeout_minutes
+    cpu_get_local_topology_timeout_minutes
     cross_host_transfer_socket_address cross_host_transfer_timeout_seconds
     cross_host_transfer_transfer_size cross_host_transport_addresses cuda_visible_devices
-    debug_leaked_clients_on_clear_backends disallow_mesh_context_manager distributed_debug
-    enable_preemption_service enable_recoverability error_checking_behavior_divide
-    error_checking_behavior_nan error_checking_behavior_oob experimental_unsafe_xla_runtime_errors
+    debug_leaked_clients_on_clear_backends disallow_mesh_context_manager enable_recoverability
+    error_checking_behavior_divide error_checking_behavior_nan error_checking_behavior_oob
+    experimental_unsafe_xla_runtime_errors
     export_calling_convention_version export_ignore_forward_compatibility
     force_dcn_cross_host_transfers jax2tf_associative_scan_reductions
     jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo
@@ -291,6 +295,8 @@ def _of_kind(option: Option, value: Any) -> Any:
         raise TypeError(f"[config] {name} takes an int, got {value!r}")
     if name == "num_threads" and not 0 <= value <= 256:
         raise ValueError(f"[config] num_threads is between 0 and 256, got {value}")
+    if name == "collective_timeout" and value < 0:
+        raise ValueError(f"[config] collective_timeout is 0 or a number of seconds, got {value}")
     if option.kind is str and not isinstance(value, str):
         raise TypeError(f"[config] {name} takes a str, got {value!r}")
     return value
@@ -413,6 +419,8 @@ def update(name: str, value: Any) -> None:
         _install_default_token()
         if short == "num_threads":
             runtime.Pool.set_threads(checked or _STARTING_THREADS)
+        if short == "collective_timeout":
+            runtime.mpi_set_limits(WARN_SECONDS, checked)
     _install_token()
 
 
@@ -478,8 +486,8 @@ def choose_mesh(state: MeshState) -> None:
 def context(name: str, value: Any) -> Any:
     """A context manager (and decorator) under which option ``name`` has ``value`` on the current thread."""
     short = _canonical(name)
-    if short == "num_threads":
-        raise ValueError("[config] num_threads holds for the process; set it with weft.config.update")
+    if short in ("num_threads", "collective_timeout"):
+        raise ValueError(f"[config] {short} holds for the process; set it with weft.config.update")
     return _overlaid(short, _checked(short, value))
 
 

@@ -68,6 +68,14 @@ class OutOfMemoryError(MemoryError, JaxRuntimeError):
     """
 
 
+class DistributedError(JaxRuntimeError):
+    """Processes that run one program do not stand at the same place: they differ, are missing, or have ended.
+
+    The text names the ranks, and what each of them was about to do. After it no exchange between processes is
+    possible in this job. If it is not caught, the job ends.
+    """
+
+
 class CheckError(Exception):
     """What a guard of a program found (``jit(f, checks=...)``, ``weft.checks``): a bad index, value or integer.
 
@@ -379,6 +387,7 @@ class KeyReuseError(JAXTypeError):
 __all__ = [
     "CheckError",
     "ConcretizationTypeError",
+    "DistributedError",
     "InconclusiveDimensionOperation",
     "IndexCheckError",
     "InternalError",

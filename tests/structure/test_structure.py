@@ -40,6 +40,7 @@ RUNGS: dict[str, int] = {
     "weft.tree_util": 1,
     "weft._base.target": 1,
     "weft.core": 2,
+    "weft.distributed": 3,
     "weft.operations": 3,
     "weft.autodiff": 4,  # these five know each other, module by module
     "weft.batching": 4,
@@ -88,7 +89,7 @@ COMPILER_BASE |= {
 }
 COMPILER_USERS = {"weft.inspect", "weft.stages", "weft._base.api", "weft"}
 
-ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "sklearn"}
+ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "mpi4py", "sklearn"}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base"}
 
 

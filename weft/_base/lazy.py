@@ -31,10 +31,13 @@ MODULES = {
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
     "llvmlite_utils": "llvmlite.utils",
+    "mpi": "mpi4py.MPI",
+    "mpi4py": "mpi4py",
     "matplotlib_figure": "matplotlib.figure",
     "opt_einsum": "opt_einsum",
     "out_shardings": "weft.dispatch.out_shardings",
     "plugins": "weft.dispatch.plugins",
+    "process_calls": "weft.dispatch.process_calls",
     "ref_calls": "weft.dispatch.ref_calls",
     "rich": "rich",
     "rich_console": "rich.console",
@@ -58,6 +61,7 @@ OPTIONAL = {
     "scipy": "SciPy is needed here (windows of scipy.signal by name, sparse.linalg.spsolve, the references of "
     "WEFT_CHECK=1) and is not installed: pip install scipy",
     "matplotlib": "matplotlib is needed for pictures and is not installed: pip install 'weft[plot]'",
+    "mpi4py": "processes find each other through MPI, by mpi4py, which is not installed: pip install 'weft[mpi]'",
     "sklearn": "the data of the demo come with scikit-learn, which is not installed: pip install 'weft[demo]'",
 }
 

@@ -43,6 +43,11 @@ def ignore_compiler_options(options: Any) -> None:
         )
 
 
+def compiled_program(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Any:
+    """Machine code of a program."""
+    return _hooks["compile"](closed, name=name, donated=donated)
+
+
 class Compiled(NamedTuple):
     """A trace in machine code, as ``dispatch.ahead_of_time`` and the native entry need it."""
 
@@ -163,10 +168,19 @@ def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> 
     outs = compiled.program.executable.run(operands, donated, compiled.place)
     for index, aval in enumerate(trace.out_avals):
         if type(outs[index]) is runtime.Array and outs[index].aval is not aval:  # compiled for another weak type
-            outs[index] = runtime.array_alias(outs[index], aval)
+            outs[index] = typed(outs[index], aval)
     if trace.closed is not None and number_checks.enabled():
         number_checks.check(outs, trace.closed, leaves, f"jit({trace.name})")
     return runtime.tree_unflatten(trace.out_tree, outs)
+
+
+def typed(result: Any, aval: Any) -> Any:
+    """A result with the type that it has for the user: its own, or that of an array across processes."""
+    if result.aval is aval:
+        return result
+    if result.aval.nbytes == aval.nbytes:
+        return runtime.array_alias(result, aval)
+    return runtime.array_with_block(aval, result, result.place)
 
 
 def _operand(leaf: Any, aval: Any) -> Any:
