@@ -31,8 +31,6 @@ from weft.dispatch.jit import jit
 if TYPE_CHECKING:
     import weft.inspect as inspection
     from weft import tree, tree_util
-    from weft.autodiff.checkpoint import checkpoint
-    from weft.autodiff.checkpoint import checkpoint as remat
     from weft.autodiff.custom_jvp import custom_jvp
     from weft.autodiff.custom_vjp import closure_convert, custom_gradient, custom_vjp
     from weft.autodiff.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
@@ -41,6 +39,8 @@ if TYPE_CHECKING:
     from weft.batching.pmap import pmap
     from weft.batching.shard_map import shard_map, smap
     from weft.batching.vmap import vmap
+    from weft.checkpoints.remat import checkpoint
+    from weft.checkpoints.remat import checkpoint as remat
     from weft.compiler.saved import load
     from weft.dispatch.calls import named_call, named_scope
     from weft.dispatch.devices import (
@@ -108,9 +108,8 @@ float0 = dtypes.float0
 
 # Modules that are loaded when first named, so that importing weft stays light.
 _SUBMODULES = frozenset((
-    "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "core", "custom_batching", "custom_derivatives",
-    "debug",
-    "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
+    "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "checkpoints", "core", "custom_batching",
+    "custom_derivatives", "debug", "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
     "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt", "profiler", "random", "ref", "scipy",
     "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
@@ -121,7 +120,7 @@ _NAMES = lazy.Names(
     {
         "effects.callbacks": "pure_callback",
         "dispatch.calls": "named_call named_scope",
-        "autodiff.checkpoint": "checkpoint remat",
+        "checkpoints.remat": "checkpoint remat",
         "autodiff.custom_jvp": "custom_jvp",
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",

@@ -45,6 +45,7 @@ RUNGS: dict[str, int] = {
     "weft.control": 4,
     "weft.dispatch": 4,
     "weft.effects": 4,
+    "weft.distributed": 5,
     "weft._base.array": 6,
     "weft.numpy": 7,
     "weft.random": 8,
@@ -57,6 +58,7 @@ RUNGS: dict[str, int] = {
     "weft.debug": 10,
     "weft._base.debugger": 10,
     "weft.experimental": 10,
+    "weft.checkpoints": 10,
     "weft.inspect": 10,
     "weft.stages": 10,
     "weft._base.api": 10,
@@ -79,7 +81,7 @@ COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "w
 COMPILER_BASE |= {"weft._base.private_files", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.core"}
 COMPILER_USERS = {"weft.inspect", "weft.stages", "weft._base.api", "weft"}
 
-ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "sklearn"}
+ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "sklearn", "tensorstore"}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base"}
 
 

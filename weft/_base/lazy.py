@@ -51,6 +51,7 @@ MODULES = {
     "sharded_calls": "weft.dispatch.sharded_calls",
     "shards": "weft.dispatch.shards",
     "sklearn_datasets": "sklearn.datasets",
+    "tensorstore": "tensorstore",
 }
 
 # Packages that weft runs without, and what is said where one is needed.
@@ -58,6 +59,7 @@ OPTIONAL = {
     "scipy": "SciPy is needed here (windows of scipy.signal by name, sparse.linalg.spsolve, the references of "
     "WEFT_CHECK=1) and is not installed: pip install scipy",
     "matplotlib": "matplotlib is needed for pictures and is not installed: pip install 'weft[plot]'",
+    "tensorstore": "checkpoints are kept by tensorstore, which is not installed: pip install 'weft[checkpoint]'",
     "sklearn": "the data of the demo come with scikit-learn, which is not installed: pip install 'weft[demo]'",
 }
 
