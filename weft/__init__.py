@@ -109,9 +109,9 @@ float0 = dtypes.float0
 # Modules that are loaded when first named, so that importing weft stays light.
 _SUBMODULES = frozenset((
     "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "checkpoints", "core", "custom_batching",
-    "custom_derivatives", "debug", "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
-    "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt", "profiler", "random", "ref", "scipy",
-    "sharding", "stages", "test_util", "tree", "tree_util", "typing",
+    "custom_derivatives", "debug", "distributed", "dlpack", "example_libraries", "experimental", "export", "extend",
+    "ffi", "flatten_util", "image", "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt",
+    "profiler", "random", "ref", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
 
 # Names whose modules are loaded when one of them is first used; the imports above say the same to type checkers.

@@ -1,8 +1,8 @@
 """Kills a program while it saves, and looks at what is left: ``python checkpoint_kills.py [--kills 60] [--seed 0]``.
 
 The program saves states one after the other, alternately with steps and without, in the foreground and background;
-in state n every number is n. It is killed at a time drawn by seed. What is restored then has to be one state, whole: the
-last that the program said was saved, or a later one. A new program goes on from there.
+in state n every number is n. It is killed at a time drawn by seed. What is restored then has to be one state, whole:
+the last that the program said was saved, or the next. A new program goes on from there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-import weft
 import weft.numpy as jnp
 from weft import checkpoint
 
@@ -93,9 +92,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder)
     seconds = time.perf_counter() - begin
-    print(
-        f"{options.kills} kills, {first} states saved, each whole ({seconds:.0f} s; {left} folders of arrays at the end)"
-    )
+    print(f"{options.kills} kills, {first} states saved, what was left always whole; {left} folders, {seconds:.0f} s")
 
 
 if __name__ == "__main__":

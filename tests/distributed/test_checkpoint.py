@@ -156,7 +156,7 @@ def test_templates_that_differ_name_the_leaf(tmp_path: Path) -> None:
     assert checkpoint.restore(tmp_path, {"b": good["b"]}, partial=True)["b"][1] == 1
     with pytest.raises(ValueError, match="shardings is no prefix"):
         checkpoint.restore(tmp_path, shardings={"a": None})
-    with pytest.raises(ValueError, match="shardings are weft.sharding.Sharding or devices, got 'x'"):
+    with pytest.raises(ValueError, match=r"shardings are weft\.sharding.Sharding or devices, got 'x'"):
         checkpoint.restore(tmp_path, shardings="x")
 
 
@@ -457,9 +457,9 @@ def test_on_eight_virtual_devices() -> None:
 
 
 def test_killed_saves_leave_a_whole_checkpoint() -> None:
-    done = in_a_process(str(Path(__file__).with_name("checkpoint_kills.py")), "--kills", "6")
+    done = in_a_process(str(Path(__file__).with_name("checkpoint_kills.py")), "--kills", "4")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].startswith("6 kills"), done.stdout
+    assert done.stdout.splitlines()[-1].startswith("4 kills"), done.stdout
 
 
 def test_without_tensorstore_the_extra_is_named(tmp_path: Path) -> None:
