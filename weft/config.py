@@ -27,6 +27,7 @@ _DOT_PRECISIONS = (
 )  # fmt: skip
 
 
+WARN_SECONDS = 10.0  # after which a wait for other processes says whom it waits for
 _GUARDS = (None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")
 _GENERATORS = ("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 
@@ -93,6 +94,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("cache_programs", True, bool, "whole programs are kept on disk too, and run without being traced"),
     _option("cache_dir", "", str, "folder of the cache on disk, empty for the platform's cache folder"),
     _option("cache_disk_bytes", 256 << 20, int, "bytes kept on disk"),
+    _option("collective_timeout", 600, int, "seconds after which a wait for other processes raises, 0 for never"),
 ))  # fmt: skip
 
 # JAX's options without a meaning here: accepted, remembered and given back, so that programs which set them run.
@@ -267,6 +269,8 @@ def _of_kind(option: Option, value: Any) -> Any:
         raise TypeError(f"[config] {name} takes an int, got {value!r}")
     if name == "num_threads" and not 0 <= value <= 256:
         raise ValueError(f"[config] num_threads is between 0 and 256, got {value}")
+    if name == "collective_timeout" and value < 0:
+        raise ValueError(f"[config] collective_timeout is 0 or a number of seconds, got {value}")
     if option.kind is str and not isinstance(value, str):
         raise TypeError(f"[config] {name} takes a str, got {value!r}")
     return value
@@ -389,6 +393,8 @@ def update(name: str, value: Any) -> None:
         _install_default_token()
         if short == "num_threads":
             runtime.Pool.set_threads(checked or _STARTING_THREADS)
+        if short == "collective_timeout":
+            runtime.mpi_set_limits(WARN_SECONDS, checked)
     _install_token()
 
 
@@ -454,8 +460,8 @@ def choose_mesh(state: MeshState) -> None:
 def context(name: str, value: Any) -> Any:
     """A context manager (and decorator) under which option ``name`` has ``value`` on the current thread."""
     short = _canonical(name)
-    if short == "num_threads":
-        raise ValueError("[config] num_threads holds for the process; set it with weft.config.update")
+    if short in ("num_threads", "collective_timeout"):
+        raise ValueError(f"[config] {short} holds for the process; set it with weft.config.update")
     return _overlaid(short, _checked(short, value))
 
 

@@ -63,6 +63,14 @@ class OutOfMemoryError(MemoryError, JaxRuntimeError):
     """
 
 
+class DistributedError(JaxRuntimeError):
+    """Processes that run one program do not stand at the same place: they differ, are missing, or have ended.
+
+    The text names the ranks, and what each of them was about to do. After it no exchange between processes is
+    possible in this job. If it is not caught, the job ends.
+    """
+
+
 class JaxprTypeError(TypeError):
     """A jaxpr violates the typing, scoping or single-assignment rules (see ``core.check``)."""
 
@@ -337,6 +345,7 @@ class KeyReuseError(JAXTypeError):
 
 __all__ = [
     "ConcretizationTypeError",
+    "DistributedError",
     "InconclusiveDimensionOperation",
     "InternalError",
     "JAXIndexError",

@@ -1,4 +1,4 @@
-"""The ``weft`` command: ``weft run``, ``tour``, ``inspect``, ``cache``, ``devices``, ``env``."""
+"""The ``weft`` command: ``weft run``, ``launch``, ``tour``, ``inspect``, ``cache``, ``devices``, ``env``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"weft {weft.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("run", help="run an unmodified JAX program on weft: weft run script.py args, -m module")
+    commands.add_parser("launch", help="run a script on several processes: weft launch -n 4 script.py args, -m module")
     tour = commands.add_parser("tour", help="see weft at work on this machine (under a minute), and write tour.html")
     tour.add_argument("--platform", help="where it runs: a platform that `weft devices` lists (default: the CPU)")
     tour.add_argument("--output", type=Path, default=Path("tour.html"), help="where the report goes")
@@ -75,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["run"]:
         lazy.submodule("weft.run").run(words[1:])  # what follows is Python's command line, and not parsed here
+    if words[:1] == ["launch"]:
+        return lazy.submodule("weft.distributed.launcher").run(words[1:])
     parser = _parser()
     given: list[str] = []
     if words[:1] == ["inspect"] and "--" in words:

@@ -21,6 +21,7 @@ from weft import config, runtime
 from weft._base import lazy
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
 from weft.core.shardings import Sharding, SingleDeviceSharding, check_memory
+from weft.distributed import processes
 
 __all__ = ["UNCONSTRAINED", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
 
@@ -321,16 +322,16 @@ def local_device_count(backend: str | None = None) -> int:
 def process_index(backend: str | None = None) -> int:
     """The number of this process among those that run the program together."""
     check_backend(backend)
-    return 0
+    return processes.rank()
 
 
 def process_count(backend: str | None = None) -> int:
     """How many processes run the program together."""
     check_backend(backend)
-    return 1
+    return processes.size()
 
 
 def process_indices(backend: str | None = None) -> list[int]:
     """The numbers of all processes."""
     check_backend(backend)
-    return [0]
+    return list(range(processes.size()))

@@ -47,6 +47,7 @@ int register_replay(PyObject* module);   // call_key, user_position
 int register_gemm_choice(PyObject* module);  // bfloat16_products
 int register_llvm_switches(PyObject* module);  // llvm_emit
 int register_pjrt(PyObject* module);    // PjrtPlugin, PjrtClient, PjrtProgram, arrays on other devices
+int register_mpi(PyObject* module);     // MpiOperation, messages and collectives between processes
 int register_lapack(PyObject* module);  // set_lapack_finder, lapack_threads
 
 }  // namespace weft
