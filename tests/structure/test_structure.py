@@ -81,7 +81,7 @@ COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "w
 COMPILER_BASE |= {"weft._base.private_files", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.core"}
 COMPILER_USERS = {"weft.inspect", "weft.stages", "weft._base.api", "weft"}
 
-ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "sklearn", "tensorstore"}
+ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "mpi4py", "sklearn", "tensorstore"}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base"}
 
 
