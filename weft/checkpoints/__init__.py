@@ -9,8 +9,22 @@ attributes, and names of this module.
 
 from __future__ import annotations
 
-from weft.checkpoints.folders import CheckpointError
-from weft.checkpoints.restoring import latest_step, restore, shapes, steps
-from weft.checkpoints.saving import Save, save
+from typing import TYPE_CHECKING
 
-__all__ = ["CheckpointError", "Save", "latest_step", "restore", "save", "shapes", "steps"]
+from weft._base import lazy
+
+if TYPE_CHECKING:
+    from weft.checkpoints.folders import CheckpointError
+    from weft.checkpoints.restoring import latest_step, restore, shapes, steps
+    from weft.checkpoints.saving import Save, save
+
+_NAMES = lazy.Names(
+    "weft.checkpoints",
+    {
+        "checkpoints.folders": "CheckpointError",
+        "checkpoints.restoring": "latest_step restore shapes steps",
+        "checkpoints.saving": "Save save",
+    },
+    submodules="folders leaves manifest remat restoring saving stores",
+)
+__getattr__ = _NAMES.find

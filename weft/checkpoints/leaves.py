@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from weft import dtypes, runtime
+from weft._base import lazy
 from weft._base.record import Record
 from weft.checkpoints.folders import CheckpointError
 from weft.core import avals
@@ -25,7 +26,6 @@ from weft.core.ref_types import is_ref
 from weft.core.shardings import Sharding
 from weft.core.tracer import Tracer
 from weft.dispatch.struct import ShapeDtypeStruct
-from weft.random import keys
 
 # Dtypes that zarr knows; elements of the others, which have one byte, are stored as these bytes.
 _IN_ZARR = frozenset(
@@ -67,6 +67,11 @@ class Source(Record):
     store: Store
     index: tuple[slice, ...]
     values: np.ndarray
+
+
+def random_keys() -> Any:
+    """What makes and describes random keys; ``weft.checkpoint`` without ``save`` does not load it."""
+    return lazy.submodule("weft.random.keys")
 
 
 # -- what a leaf is ---------------------------------------------------------------------------------------------------
@@ -119,7 +124,7 @@ def _of_array(array: Any, where: str, number: int) -> dict[str, Any]:
         return found
     shape, dtype = array.shape, array.dtype
     if dtypes.is_extended(dtype):
-        impl = keys.key_impl(array)
+        impl = random_keys().key_impl(array)
         if not isinstance(impl, str):
             raise TypeError(f"[save] {where} has random keys of a generator of your own: save random.key_data of them")
         words = avals.physical_aval(array.aval)
@@ -308,6 +313,6 @@ def dtype_of(saved: dict[str, Any], where: str) -> Any:
     if saved["dtype"] == "float0":
         return dtypes.float0
     try:
-        return keys.resolve_impl(saved["dtype"]) if saved["kind"] == "key" else dtypes.as_dtype(saved["dtype"])
+        return random_keys().resolve_impl(saved["dtype"]) if saved["kind"] == "key" else dtypes.as_dtype(saved["dtype"])
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"[restore] {where} has dtype {saved['dtype']}, which is unknown here") from error

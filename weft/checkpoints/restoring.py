@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, random, runtime
+from weft import dtypes, runtime
 from weft.checkpoints import folders, leaves, manifest, stores
 from weft.checkpoints.folders import CheckpointError
 from weft.core import avals
@@ -85,7 +85,7 @@ def _shape(saved: dict[str, Any]) -> Any:
     if saved["kind"] == "python":
         return leaves.python_value(saved)
     dtype = leaves.dtype_of(saved, saved["path"])
-    dtype = random.key_dtype(dtype) if saved["kind"] == "key" else dtype
+    dtype = leaves.random_keys().key_dtype(dtype) if saved["kind"] == "key" else dtype
     return struct.ShapeDtypeStruct(saved["shape"], dtype, weak_type=saved.get("weak", False))
 
 
@@ -272,7 +272,9 @@ def _value(each: leaves.Wanted, parts: list[Any]) -> Any:
 
 def _without_elements(saved: dict[str, Any], shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     if saved["kind"] == "key":
-        return np.zeros(avals.physical_aval(runtime.ShapedArray(shape, random.key_dtype(dtype))).shape, np.uint32)
+        return np.zeros(
+            avals.physical_aval(runtime.ShapedArray(shape, leaves.random_keys().key_dtype(dtype))).shape, np.uint32
+        )
     return np.zeros(shape, dtype)
 
 
@@ -287,7 +289,7 @@ def _weak(saved: dict[str, Any], like: Any) -> bool:
 def _array(values: np.ndarray, saved: dict[str, Any], shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
     """An Array on the memory that was read into, if it is aligned."""
     if saved["kind"] == "key":
-        return avals.from_numpy(values, runtime.ShapedArray(shape, random.key_dtype(dtype)))
+        return avals.from_numpy(values, runtime.ShapedArray(shape, leaves.random_keys().key_dtype(dtype)))
     aval = runtime.ShapedArray(shape, dtype, _weak(saved, like))
     try:
         return runtime.array_from_numpy(values, aval, copy=False)
@@ -322,4 +324,4 @@ def _over_processes(each: leaves.Wanted, shape: tuple[int, ...], dtype: Any, par
     array = shards.make_array_from_callback(
         words, each.sharding, lambda index: read[_key(index[: len(shape)], shape)], np.dtype(np.uint32)
     )
-    return random.wrap_key_data(array, impl=dtype)
+    return leaves.random_keys().wrap_key_data(array, impl=dtype)
