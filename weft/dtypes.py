@@ -140,7 +140,7 @@ def narrows(dtype: np.dtype) -> bool:
     return dtype in _NARROW and not config.x64_enabled()
 
 
-def check_user_dtype(dtype: Any, fun_name: str, stacklevel: int = 3) -> Any:
+def check_user_dtype(dtype: Any, fun_name: str) -> Any:
     """The dtype a user asked for in ``fun_name``: checked, and narrowed with a warning if it is not available."""
     if dtype is None or isinstance(dtype, ExtendedDType):
         return dtype
@@ -161,7 +161,6 @@ def check_user_dtype(dtype: Any, fun_name: str, stacklevel: int = 3) -> Any:
         f"Explicitly requested dtype {found.name} requested in {fun_name} is not available, and will be truncated to "
         f"dtype {narrow.name}. To enable more dtypes, set the jax_enable_x64 configuration option or the "
         "WEFT_ENABLE_X64 shell environment variable.",
-        stacklevel=stacklevel,
     )
     return narrow
 

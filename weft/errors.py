@@ -13,6 +13,8 @@ import threading
 import warnings
 from typing import Any
 
+from weft._base import own_files
+
 
 class _Given(threading.local):
     """Warnings that weft gave on this thread."""
@@ -23,10 +25,13 @@ class _Given(threading.local):
 _given = _Given()
 
 
-def warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
-    """Warn the user; as ``warnings.warn``, and counted, since a program whose tracing warned is traced every time."""
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the user about the innermost line outside weft.
+
+    Warnings are counted, since a program whose tracing warned is traced every time.
+    """
     _given.count += 1
-    warnings.warn(message, category, stacklevel + 1)
+    warnings.warn(message, category, own_files.depth_of_user())
 
 
 def warnings_given() -> int:

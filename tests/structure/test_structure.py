@@ -28,6 +28,7 @@ MAX_FUNCTION_LINES = 60
 RUNGS: dict[str, int] = {
     "weft._base.collector": 0,
     "weft._base.lazy": 0,
+    "weft._base.own_files": 0,
     "weft._base.private_files": 0,
     "weft._base.record": 0,
     "weft.runtime": 0,
@@ -78,7 +79,15 @@ COMPILER_MAY: dict[str, set[str]] = {
     "weft.stablehlo": {"weft.codegen", "weft.compiler", "weft.operations", "weft.lax", "weft.stablehlo", *ROOMS},
 }
 COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "weft._base.collector"}
-COMPILER_BASE |= {"weft._base.private_files", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.core"}
+COMPILER_BASE |= {
+    "weft._base.own_files",
+    "weft._base.private_files",
+    "weft.runtime",
+    "weft.errors",
+    "weft.config",
+    "weft.dtypes",
+    "weft.core",
+}
 COMPILER_USERS = {"weft.inspect", "weft.stages", "weft._base.api", "weft"}
 
 ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "mpi4py", "sklearn", "tensorstore"}

@@ -75,8 +75,10 @@ def live_arrays(platform: str | None = None) -> list[Any]:
 
 def _repr(array: Any) -> str:
     """JAX's text: values, shape where they do not show it, dtype, weak type."""
-    if dtypes.is_extended(array.dtype):
+    if dtypes.is_extended(array.dtype) and _has_values(array):
         return f"Array({array.shape}, dtype={array.dtype.name}) overlaying:\n{avals.key_words(array)}"
+    if not _has_values(array):
+        return f"Array(shape={array.shape}, dtype={array.dtype.name})"
     suffix = f"dtype={array.dtype.name}" + (", weak_type=True" if array.weak_type else "")
     values = np.asarray(array)
     if values.size == 0:
@@ -89,12 +91,17 @@ def _repr(array: Any) -> str:
     return f"Array({text}{separator}{suffix})"
 
 
+def _has_values(array: Any) -> bool:
+    """Whether this process has all elements of an array."""
+    return not devices.spans_processes(array.place) or not runtime.array_is_part(array)
+
+
 def _str(array: Any) -> str:
-    return _repr(array) if dtypes.is_extended(array.dtype) else str(np.asarray(array))
+    return _repr(array) if dtypes.is_extended(array.dtype) or not _has_values(array) else str(np.asarray(array))
 
 
 def _format(array: Any, spec: str) -> str:
-    if dtypes.is_extended(array.dtype):
+    if dtypes.is_extended(array.dtype) or not _has_values(array):
         return format(_repr(array), spec)
     values = np.asarray(array)
     return format(values[()] if values.ndim == 0 else values, spec)
@@ -286,6 +293,11 @@ def _shards(array: Any) -> list[Any]:
     return lazy.shards.shards_of(array)
 
 
+def _global_shards(array: Any) -> list[Any]:
+    """The parts of the array by device, also those of other processes."""
+    return lazy.shards.global_shards_of(array)
+
+
 def _addressable_data(array: Any, index: int) -> Any:
     """The part of the array on the ``index``-th device of this process."""
     return lazy.shards.addressable_data(array, index)
@@ -323,7 +335,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 _PROPERTIES: dict[str, Callable[..., Any]] = {
-    "device": _device, "sharding": _sharding, "addressable_shards": _shards, "global_shards": _shards,
+    "device": _device, "sharding": _sharding, "addressable_shards": _shards, "global_shards": _global_shards,
     "committed": _committed, "is_fully_addressable": _is_fully_addressable,
     "is_fully_replicated": _is_fully_replicated,
 }  # fmt: skip

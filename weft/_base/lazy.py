@@ -37,6 +37,7 @@ MODULES = {
     "opt_einsum": "opt_einsum",
     "out_shardings": "weft.dispatch.out_shardings",
     "plugins": "weft.dispatch.plugins",
+    "process_calls": "weft.dispatch.process_calls",
     "ref_calls": "weft.dispatch.ref_calls",
     "rich": "rich",
     "rich_console": "rich.console",

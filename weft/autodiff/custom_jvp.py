@@ -14,7 +14,6 @@ import functools
 import inspect
 import operator
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from weft.core.avals import get_aval, long_text
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.ref_types import CustomCallPrimitive, is_ref
 from weft.core.tangents import Zero
+from weft.core.weak_table import WeakTable
 from weft.dispatch import calls, flat_functions
 from weft.dispatch import jit as jit_module
 from weft.operations import linear
@@ -184,7 +184,7 @@ class custom_jvp:
         own = module.startswith("weft.") and not module.startswith("weft.tour.")
         self._programs: dict[Any, Any] | None = {} if own and not self.nondiff_argnums else None
         if self._programs is not None:
-            _remembering.add(self)
+            _remembering.set(self, self._programs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -274,14 +274,13 @@ class custom_jvp:
         return program, captured, out_tree
 
 
-_remembering: weakref.WeakSet[custom_jvp] = weakref.WeakSet()
+_remembering: WeakTable[dict[Any, Any]] = WeakTable()
 
 
 def forget() -> None:
     """Drop the traces of weft's own functions (part of ``weft.clear_caches``), which refer to dropped jaxprs."""
-    for function in _remembering:
-        if function._programs is not None:
-            function._programs.clear()
+    for programs in _remembering.values():
+        programs.clear()
 
 
 jit_module.on_clear_caches(forget)

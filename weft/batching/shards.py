@@ -12,11 +12,12 @@ Where each device has a process of its own, the program runs as it is on the sha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.batching.batch_trace import map_flat
 from weft.core import axis_names, explicit, kinds, varying
@@ -135,8 +136,17 @@ def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
     return params["jaxpr"].memoize(key, lambda jaxpr: _on_whole(**params))
 
 
-def _shards(params: dict[str, Any]) -> kinds.Shards:
-    """The program of one device, where each has a process of its own."""
+def _shards(params: dict[str, Any], sizes: Mapping[Any, int]) -> kinds.Shards | None:
+    """The program of one device, where each has a process of its own, or of a block; None for a mesh of other axes."""
+    mesh = params["mesh"]
+    if params["newly_manual_axes"] != frozenset(sizes) or set(mesh.axis_names) != set(sizes):
+        return None
+    if any(mesh.shape[name] != sizes[name] for name in sizes):
+        if any(mesh.shape[name] % sizes[name] for name in sizes):
+            return None
+        key: Any = ("block", mesh, tuple(sizes.items()), params["in_specs"], params["out_specs"])
+        process_shards = lazy.submodule("weft.batching.process_shards")
+        return params["jaxpr"].memoize(key, lambda _: process_shards.of_process(params, sizes))
     jaxpr = plain_program(params["jaxpr"])
     pairs = (jaxpr.invars, params["in_specs"]), (jaxpr.outvars, params["out_specs"])
     ins, outs = (

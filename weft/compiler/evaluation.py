@@ -47,6 +47,10 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     if config.keys_watched and key_reuse.enabled():
         use = key_reuse.use_operation(primitive, params, args)
     place = devices.place_of_call(args)
+    if devices.many_processes() and (primitive.result_shardings is not None or lazy.process_calls.is_across(args)):
+        found = _across_processes(primitive, args, avals, params)
+        if found is not None:
+            return found if primitive.multiple_results else found[0]
     if devices.is_remote(place):
         program = _program_on(primitive, avals, params, place)
     else:
@@ -65,6 +69,17 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     if use is not None:
         use.done(results)
     return results if primitive.multiple_results else results[0]
+
+
+def _across_processes(primitive: Any, args: Sequence[Any], avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """The results of an operation on arrays of which this process has parts; None if there are none."""
+    arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
+    out = primitive.typed(avals, params)[0] if explicit.is_used() else None
+
+    def make() -> tuple[ClosedJaxpr, str]:
+        return _as_program(primitive, avals, params)
+
+    return lazy.process_calls.evaluate(primitive, arrays, avals, params, make, out)
 
 
 def _retyped(results: Sequence[Any], primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> list[Any]:

@@ -160,6 +160,31 @@ class Branch(NamedTuple):
     results: tuple[Sized, ...]
 
 
+class Exchange(NamedTuple):
+    """Starts an exchange between processes; ``me`` is the place of this one among ``ranks``."""
+
+    number: int  # in its plan
+    way: str  # see weft/partitioning/exchange.py; agree: all processes run the same program
+    tag: int
+    ranks: tuple[int, ...]
+    me: int
+    operand: tuple[Sized, ...]  # one or none
+    result: tuple[Sized, ...]  # likewise
+    dtype: str = ""
+    combiner: str = "sum"
+    source: int = -1  # of permute: whose value comes here, -1: nobody's
+    destinations: tuple[int, ...] = ()
+    fingerprint: int = 0  # of agree
+    words: str = ""
+
+
+class ExchangeDone(NamedTuple):
+    """Waits for an exchange."""
+
+    number: int
+    what: str
+
+
 class NewOutput(NamedTuple):
     """A result in a new buffer."""
 
@@ -189,9 +214,14 @@ class SameOutput(NamedTuple):
     aval: Any
 
 
-Instruction = Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch
+Instruction = (
+    Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Exchange
+    | ExchangeDone
+)  # fmt: skip
 Output = NewOutput | DonatedOutput | InputOutput | SameOutput
-INSTRUCTIONS = (Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch)
+INSTRUCTIONS = (
+    Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch, Exchange, ExchangeDone,
+)  # fmt: skip
 OUTPUTS = (NewOutput, DonatedOutput, InputOutput, SameOutput)
 runtime.install_instructions(INSTRUCTIONS, OUTPUTS)
 

@@ -27,6 +27,7 @@ from weft.compiler import (
     cache,
     chain,
     copied_results,
+    exchanges,
     fuse,
     instructions,
     link,
@@ -39,7 +40,7 @@ from weft.compiler import (
 from weft.compiler.cache import BUILDER
 from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
-from weft.core import explicit, store
+from weft.core import explicit, kinds, store
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
@@ -260,6 +261,8 @@ def compile_new(
     constvars = simplified.jaxpr.constvars
     n_own = len(closed.consts)  # the program is cached for other constants of the same types
     program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
+    if any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
+        kernels, lowered = stages.run("exchanges", exchanges.apart, kernels, lowered)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied)
     planned = stages.run("chain", chain.chain, planned)
     program.compiled = stages.run("codegen", _codegen, program, planned)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.compiler import contraction, libraries, sort_lowering
+from weft.compiler import contraction, exchanges, libraries, sort_lowering
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.in_place import in_place
@@ -144,6 +144,7 @@ class Planner:
         self.origins: list[int] = []  # the step of each instruction, for reports
         self.repeated: list[Any] = []  # copies of results that are results a second time
         self.dynamic: dict[Any, tuple[int, int]] = {}
+        self.exchanges: dict[Any, int] = {}  # their numbers
         self.epilogues = epilogues(kernels.steps, lowered, jaxpr.outvars, self.base)
         self.products = {kernel: (product, form) for product, (kernel, form) in self.epilogues.items()}
 
@@ -438,6 +439,9 @@ class Planner:
             return
         if isinstance(kind, (kinds.Loop, kinds.Branch)):
             self.instructions.append(self._control(equation, kind))
+            return
+        if isinstance(kind, (kinds.Exchange, kinds.ExchangeDone)):
+            self.instructions += exchanges.instruction(equation, self.place, self.exchanges)
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")

@@ -20,7 +20,7 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Index
 
 _IN_MEMORY = (
-    kinds.Contraction, kinds.StridedContraction, kinds.External, kinds.Assemble, kinds.DynamicUpdateSlice,
+    kinds.Contraction, kinds.StridedContraction, kinds.External, kinds.Exchange, kinds.Assemble, kinds.DynamicUpdateSlice,
     kinds.Cumulative, kinds.Reshape, kinds.Reduction, kinds.Loop, kinds.Branch,
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ from weft import dtypes, runtime
 from weft._base import target
 from weft._base.record import NamedTuple
 from weft.compiler import cache, disk, link, pipeline
-from weft.compiler.instructions import INSTRUCTIONS, OUTPUTS, Callback, Gemm, Instruction
+from weft.compiler.instructions import INSTRUCTIONS, OUTPUTS, Callback, Exchange, Gemm, Instruction
 from weft.compiler.read_program import ProgramReader
 from weft.core.cache_keys import disk_key
 from weft.dispatch import portable
@@ -204,6 +204,8 @@ def _numbered(entry: Instruction) -> tuple[Any, ...]:
     """An instruction as plain data: the number of its class, and its fields."""
     if isinstance(entry, Callback):
         raise Refusal("it calls Python")
+    if isinstance(entry, Exchange):
+        raise Refusal("it exchanges messages with other processes")
     if isinstance(entry, Gemm) and entry.epilogue is not None:
         entry = entry._replace(epilogue=_numbered(entry.epilogue))
     return (INSTRUCTIONS.index(type(entry)), *entry)

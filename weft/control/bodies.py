@@ -10,7 +10,7 @@ The same function object traced for the same types gives the same program object
 
 from __future__ import annotations
 
-import weakref
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,11 +20,12 @@ from weft.core import avals as avals_module
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
+from weft.core.weak_table import WeakTable
 from weft.dispatch import calls, function_names, signature
 
 Adapter = Callable[[Callable[..., Any]], Callable[..., Any]]
 _BODIES_BOUND = 256  # traces cached per function
-_bodies: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
+_bodies: WeakTable[dict[Any, Body]] = WeakTable()
 
 
 class Body(Record):
@@ -55,10 +56,11 @@ def trace_body(
     With ``adapt``, ``adapt(function)`` is traced instead; the trace is still cached for the user's function.
     """
     key = (in_tree, tuple(in_avals), purpose, adapt, runtime.get_config_token())
-    try:
-        known = _bodies.setdefault(function, {})
-    except TypeError:  # not weakly referable
-        return _trace(function, in_tree, in_avals, purpose, adapt)
+    known = _bodies.get(function)
+    if known is None:
+        known = {}
+        with contextlib.suppress(TypeError):  # not weakly referable: traced anew each time
+            _bodies.set(function, known)
     found = known.get(key)
     if found is None:
         found = _trace(function, in_tree, in_avals, purpose, adapt)

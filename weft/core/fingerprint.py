@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import itertools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,8 +19,9 @@ from weft import dtypes
 from weft._base import lazy
 from weft.core import kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
+from weft.core.weak_table import WeakTable
 
-_SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}  # address -> (the object, its number)
+_SERIALS: WeakTable[int] = WeakTable()
 _next_serial = itertools.count()
 
 
@@ -138,21 +138,12 @@ def _by_content(value: Any) -> str | None:
 
 def serial(value: Any) -> int:
     """The serial number of an object. Numbers are never used again."""
-    key = id(value)
-    known = _SERIALS.get(key)
-    if known is not None and known[0]() is value:
-        return known[1]
-    number = next(_next_serial)
-    with contextlib.suppress(TypeError):  # an object without weak references gets a new number each time
-        _SERIALS[key] = (weakref.ref(value, lambda _, key=key, number=number: _forget(key, number)), number)
+    number = _SERIALS.get(value)
+    if number is None:
+        number = next(_next_serial)
+        with contextlib.suppress(TypeError):  # an object without weak references gets a new number each time
+            _SERIALS.set(value, number)
     return number
-
-
-def _forget(key: int, number: int, serials: dict[int, Any] = _SERIALS) -> None:
-    """Drop a dead object's number, unless its address has passed to another object."""
-    known = serials.get(key)
-    if known is not None and known[1] == number:
-        del serials[key]
 
 
 def literal_bits(literal: Literal) -> str:

@@ -7,7 +7,7 @@ belong to the primitive itself (``core.primitive``); a kind holds only what lowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -246,6 +246,19 @@ class External(Record):
     batch: Callable[[Avals, Params], int] | None = None
 
 
+class Exchange(Record):
+    """Values that processes send each other: two instructions, which start the messages and wait for them.
+
+    ``message(rank, **params)``: what the process of this number does, as fields of the instruction.
+    """
+
+    message: Callable[..., dict[str, Any]]
+
+
+class ExchangeDone(Record):
+    """The second half of an exchange: operands are those of the first, and its result."""
+
+
 class Identity(Record):
     """Nothing to compute: output i is operand i (stop_gradient, optimization_barrier, copy).
 
@@ -334,27 +347,31 @@ class Opaque(Record):
 class Shards(Record):
     """A program of the shards of one device: for each operand and result the axes that each dimension is cut along.
 
-    ``axes``: all axes of the mesh along which devices run it. It has no constants.
+    ``axes``: all axes of the mesh along which devices run it. ``consts``: the values of its constvars.
     """
 
     program: Any
     axes: frozenset[Any]
     in_specs: tuple[Any, ...]
     out_specs: tuple[Any, ...]
+    consts: tuple[Any, ...] = ()
 
 
 class Higher(Record):
     """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None.
 
-    ``shards(params)``: the program that each device of a mesh runs instead, if the user wrote one.
+    ``shards(params, sizes)``: the program that each device of a mesh runs instead, if the user wrote one; for a block of
+    several devices where ``sizes`` has fewer parts along an axis than the mesh.
     """
 
     inline: Callable[[Params], Any]
-    shards: Callable[[Params], Shards] | None = None
+    shards: Callable[[Params, Mapping[Any, int]], Shards | None] | None = None
 
 
 Kind = (
     Elementwise
+    | Exchange
+    | ExchangeDone
     | View
     | Reshape
     | Assemble

@@ -96,6 +96,8 @@ class Primitive:
     result_shardings: Callable[[dict[str, Any]], Sequence[Any]] | None = None
     inside: Callable[[dict[str, Any]], Any] = staticmethod(lambda params: contextlib.nullcontext())
     types_shardings = False  # True if the abstract evaluation says how results lie on explicit mesh axes
+    # A collective where its axes lie between processes: see ``partitioning.between_processes``
+    between: Callable[..., Any] | None = None
     # JAX's words for what no primitive of weft's has
     ref_primitive = skip_canonicalization = ref_allocating = False
 

@@ -8,7 +8,6 @@ the open name scopes: a tuple, no traceback and no line number. ``SourceInfo`` t
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,11 +15,9 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 
 from weft import runtime
+from weft._base.own_files import is_internal
+from weft._base.own_files import known as _is_internal
 from weft._base.record import NamedTuple
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TOUR = os.path.join(_PACKAGE, "tour") + os.sep  # a program of a user that is shipped with weft
-_is_internal: dict[str, bool] = {}
 
 Captured = tuple[CodeType, int, tuple[str, ...]]
 in_place_required = False  # whether any equation of this process carries ``dispatch.in_place.SCOPE``
@@ -35,26 +32,6 @@ class _Scopes(threading.local):
 
 
 _scopes = _Scopes()
-
-
-def is_internal(filename: str) -> bool:
-    """Whether a file belongs to weft itself (or is registered as such)."""
-    known = _is_internal.get(filename)
-    if known is None:
-        own = filename.startswith((_PACKAGE, "<frozen")) and not filename.startswith(_TOUR)
-        known = own or _STDLIB_GLUE.get(filename, False) or filename.startswith(tuple(_excluded))
-        _is_internal[filename] = known
-    return known
-
-
-def exclude(path: str) -> None:
-    """Take files whose names begin with ``path`` for a library's, so that positions are those of its callers."""
-    _excluded.append(path)
-    _is_internal.clear()
-
-
-_excluded: list[str] = []
-_STDLIB_GLUE = {os.path.join(os.path.dirname(os.__file__), name): True for name in ("contextlib.py", "functools.py")}
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:

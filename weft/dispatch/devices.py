@@ -61,10 +61,11 @@ class Device:
 
 
 class CpuDevice(Device):
-    """A virtual device of the CPU other than the first."""
+    """A virtual device of the CPU other than the first of this process."""
 
-    def __init__(self, index: int) -> None:
-        self.id = self.local_hardware_id = index
+    def __init__(self, index: int, local: int, process: int, is_local: bool) -> None:
+        self.id, self.local_hardware_id, self.is_local = index, local, is_local
+        self.process_index = self.host_id = self.task_id = process
         self.number = _new_number(SingleDeviceSharding(self))
 
 
@@ -157,19 +158,54 @@ def check_backend(backend: Any) -> None:
 _cpus: list[Device] = []
 
 
+def check_unused() -> None:
+    """RuntimeError once devices were asked for, which then have their numbers: other processes come before that."""
+    if _cpus:
+        raise RuntimeError(
+            "[distributed] weft.distributed.initialize() has to be called before anything asks for devices, such as "
+            "weft.devices() or a computation with shardings: call it right after `import weft`"
+        )
+
+
+def join() -> None:
+    """Make this process's devices some of those of all processes of the job."""
+    job = processes.job()
+    CPU.id = sum(job.local_device_counts[: job.rank])
+    CPU.process_index = CPU.host_id = CPU.task_id = job.rank
+
+
+def many_processes() -> bool:
+    """Whether there are others."""
+    return processes.size() > 1
+
+
+def spans_processes(place: int) -> bool:
+    """Whether a place is a sharding over devices of several processes."""
+    return place > HOST << 1 and processes.size() > 1 and not sharding_at(place).is_fully_addressable
+
+
 def cpu_devices() -> list[Device]:
     """The devices of the CPU, made when first asked for; from then on their number is fixed."""
     if not _cpus:
-        count = _count()
-        made = [CPU, *[CpuDevice(index) for index in range(1, count)]]
+        made = _made()
         with _lock:
             if not _cpus:
                 _cpus.extend(made)
     return _cpus
 
 
-def _count() -> int:
-    """How many there are: the option, else JAX's environment variable, else what XLA_FLAGS says."""
+def _made() -> list[Device]:
+    job = processes.job()
+    rank, found = job.rank, list[Device]()
+    for process, count in enumerate(job.local_device_counts or (cpu_count(),)):
+        for local in range(count):
+            mine = process == rank
+            found.append(CPU if mine and not local else CpuDevice(len(found), local, process, mine))
+    return found
+
+
+def cpu_count() -> int:
+    """How many this process has: the option, else JAX's environment variable, else what XLA_FLAGS says."""
     count = config.read("num_cpu_devices")
     if count < 0:
         text = os.environ.get("JAX_NUM_CPU_DEVICES", "-1")
@@ -188,7 +224,7 @@ def check_count(count: Any) -> None:
     """Accept a number of devices as long as no device was asked for."""
     if count != -1 and not 1 <= count <= _MOST_DEVICES:
         raise ValueError(f"[config] num_cpu_devices is between 1 and {_MOST_DEVICES} (or -1), got {count}")
-    if _cpus and count != len(_cpus):
+    if _cpus and count != len([device for device in _cpus if device.is_local]):
         raise RuntimeError(
             "jax_num_cpu_devices config should be updated before backends are initialized i.e. before any JAX "
             f"operation is executed. This process has {len(_cpus)} already: set it immediately after `import weft`"
@@ -292,10 +328,11 @@ def local_devices(
     process_index: int | None = None, backend: str | None = None, host_id: int | None = None
 ) -> list[Device]:
     """The devices of this process."""
+    asked = host_id if process_index is None else process_index
+    if asked is not None and asked not in process_indices(backend):
+        raise ValueError(f"Unknown process_index {asked}")
     found = devices(backend)
-    if (process_index or host_id or 0) != 0:
-        raise ValueError(f"Unknown process_index {process_index or host_id}")
-    return [device for device in found if device.is_local]
+    return [device for device in found if (device.is_local if asked is None else device.process_index == asked)]
 
 
 def default_backend() -> str:

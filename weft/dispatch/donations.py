@@ -7,10 +7,10 @@ names it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from weft import errors
 from weft._base import lazy
 from weft.dispatch import signature
 
@@ -49,10 +49,7 @@ def usable(avals: Sequence[Any], donated: Sequence[bool], out_avals: Sequence[An
     left = [aval for aval, given, takes in zip(avals, donated, takers, strict=True) if given and not takes]
     if left:
         types = ", ".join(aval.strip_weak_type().str_short(short_dtypes=False) for aval in left)
-        warnings.warn(
-            f"Some donated buffers were not usable: {types}. No result has their size, so they stay valid.",
-            stacklevel=2,
-        )
+        errors.warn(f"Some donated buffers were not usable: {types}. No result has their size, so they stay valid.")
     return tuple(takers)
 
 

@@ -40,8 +40,12 @@ def ignore_compiler_options(options: Any) -> None:
             f"[jit] compiler_options are those of XLA, which weft has not: {sorted(options)} have no effect "
             "(this is said once)",
             UserWarning,
-            stacklevel=3,
         )
+
+
+def compiled_program(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Any:
+    """Machine code of a program."""
+    return _hooks["compile"](closed, name=name, donated=donated)
 
 
 class Compiled(NamedTuple):
@@ -159,10 +163,19 @@ def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> 
     outs = compiled.program.executable.run(operands, donated, compiled.place)
     for index, aval in enumerate(trace.out_avals):
         if type(outs[index]) is runtime.Array and outs[index].aval is not aval:  # compiled for another weak type
-            outs[index] = runtime.array_alias(outs[index], aval)
+            outs[index] = typed(outs[index], aval)
     if trace.closed is not None and number_checks.enabled():
         number_checks.check(outs, trace.closed, leaves, f"jit({trace.name})")
     return runtime.tree_unflatten(trace.out_tree, outs)
+
+
+def typed(result: Any, aval: Any) -> Any:
+    """A result with the type that it has for the user: its own, or that of an array of which this process has a part."""
+    if result.aval is aval:
+        return result
+    if result.aval.nbytes == aval.nbytes:
+        return runtime.array_alias(result, aval)
+    return runtime.array_with_block(aval, result, result.place)
 
 
 def _operand(leaf: Any, aval: Any) -> Any:

@@ -517,7 +517,11 @@ class JitState:
         found = trace.calls.get(code)
         if found is None:
             where = executables.where_results_lie(trace, place)
-            found = trace.calls[code] = executables.bind(trace, donated, keep, self.is_own(), where)
+            if devices.many_processes() and lazy.process_calls.crosses(place, where):
+                found = lazy.process_calls.bind(trace, donated, keep, place, where)
+            else:
+                found = executables.bind(trace, donated, keep, self.is_own(), where)
+            trace.calls[code] = found
             self._count(found.program, trace.name)
         if self.options.required:
             lazy.donations.check_used(trace, donated, found)

@@ -180,6 +180,8 @@ def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> A
         check_fits("device_put args", target, np.shape(leaf))
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
         return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(target,), srcs=(None,))
+    if devices.many_processes() and target is not None and not _is_here(target):
+        return _put_across(leaf, target, donate)
     if isinstance(leaf, runtime.Array):
         place = leaf.place if target is None else devices.place_on(target)
         check_fits("device_put args", target, leaf.shape)
@@ -198,6 +200,35 @@ def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> A
     if target is None:
         return devices.at_default(made)
     return _typed(runtime.array_to_place(made, devices.place_on(target)), target)
+
+
+def _is_here(target: Any) -> bool:
+    """Whether a device, or all those of a sharding, belong to this process."""
+    return target.is_local if isinstance(target, devices.Device) else target.is_fully_addressable
+
+
+def _put_across(leaf: Any, target: Any, donate: bool) -> Any:
+    """A value on devices of several processes: each takes its part of the same value."""
+    if not isinstance(target, NamedSharding):
+        raise ValueError(
+            f"[device_put] {target} belongs to another process, which alone can put arrays there: use a sharding over "
+            "devices of this process or of all"
+        )
+    if not isinstance(leaf, runtime.Array):
+        try:
+            aval = avals.get_aval(leaf)
+        except TypeError as error:
+            raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from error
+        leaf = signature.to_array(leaf, aval)
+    check_fits("device_put args", target, leaf.shape)
+    if devices.spans_processes(leaf.place):
+        made = lazy.process_calls.resharded(leaf, target)
+    else:
+        lazy.process_calls.check_same_value(leaf, "device_put")
+        made = lazy.process_calls.part_of_whole(leaf, target)
+    if donate:
+        leaf.delete()
+    return _typed(made, target)
 
 
 def _typed(array: Any, target: Any) -> Any:

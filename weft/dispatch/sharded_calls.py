@@ -102,6 +102,8 @@ def _given(state: Any, prepared: Any, given: Given) -> int | Lying:
         if sharding is None:
             continue
         placement.check_fits(f"pjit arguments with pytree key path {word}", sharding, np.shape(leaf))
+        if devices.many_processes():
+            lazy.process_calls.check_leaf(leaf, sharding, word)
         if places[at] and not sharding.is_equivalent_to(devices.sharding_at(places[at]), np.ndim(leaf)):
             text = prepared.avals[at].str_short(short_dtypes=False)
             raise ValueError(
@@ -202,6 +204,9 @@ def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
     if None in wanted or _inspects(trace.closed.jaxpr):
         given = [[s if isinstance(s, NamedSharding) else None for s in each] for each in (ins, wanted)]
         found = _propagated(trace.closed, given[0], mesh, given[1])
+        if devices.many_processes():
+            ranks = [aval.ndim for aval in trace.out_avals]
+            found = [lazy.process_calls.regular(each, ndim) for each, ndim in zip(found, ranks, strict=True)]
         wanted = [known or other for known, other in zip(wanted, found, strict=True)]
     whole = NamedSharding(mesh, PartitionSpec())
     return tuple([devices.place_on(sharding or whole) for sharding in wanted])

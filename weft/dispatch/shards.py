@@ -1,6 +1,6 @@
 """Shards: the parts of an array that devices have, and arrays made of parts.
 
-In one process one buffer has the whole array. A shard's ``data`` is an Array on the shard's device: a view of that
+In one process one buffer has the whole array, of several each has a block. A shard's ``data`` is an Array on the shard's device: a view of that
 buffer where the part lies in one piece, else a copy, made when it is asked for.
 """
 
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes, runtime
-from weft.core import avals, explicit
+from weft._base import lazy
+from weft.core import avals, explicit, process_grids
 from weft.core.shardings import Index, Sharding
 from weft.dispatch import devices, placement
 
@@ -79,20 +80,37 @@ def shards_of(array: Any) -> list[Shard]:
         return [Shard(sharding.device_list[0], sharding, array.shape, array, 0)]
     replicas = replica_ids(sharding, array.shape)
     indices = sharding.addressable_devices_indices_map(array.shape)
+    across = devices.spans_processes(array.place)
+    block = process_grids.block_index(sharding, array.shape) if across else None
+    held = lazy.process_calls.block_of(array) if across else array
     return [
-        Shard(device, sharding, array.shape, _part(array, index, device), replicas[device])
+        Shard(device, sharding, array.shape, _part(held, index, block, device), replicas[device])
         for device, index in indices.items()
     ]
 
 
-def _part(array: Any, index: Index, device: Any) -> Callable[[], Any]:
-    return lambda: part_on(array, index, device)
+def global_shards_of(array: Any) -> list[Shard]:
+    """The parts of an array on the devices of all processes; those of others have no data."""
+    sharding = devices.sharding_at(array.place)
+    if sharding.is_fully_addressable:
+        return shards_of(array)
+    mine = {shard.device: shard for shard in shards_of(array)}
+    replicas = replica_ids(sharding, array.shape)
+    return [
+        mine.get(device) or Shard(device, sharding, array.shape, None, replica) for device, replica in replicas.items()
+    ]
+
+
+def _part(array: Any, index: Index, block: Index | None, device: Any) -> Callable[[], Any]:
+    """``array`` has the elements ``block`` (None: all) of the one whose part ``index`` is asked for."""
+    mine = index if block is None else process_grids.within_block(index, block)
+    return lambda: part_on(array, mine, device)
 
 
 def part_on(array: Any, index: Index, device: Any) -> Any:
     """Some elements of an array as an Array on a device: on the same memory if they lie in one piece."""
     place = devices.place_on(device)
-    if all(part == slice(None) for part in index):
+    if all(part in (slice(None), slice(0, extent)) for part, extent in zip(index, array.shape, strict=True)):
         whole = (
             array if array.aval.explicit_sharding is None else runtime.array_alias(array, explicit.plain(array.aval))
         )
@@ -140,12 +158,36 @@ def _check_part(shape: Sequence[int], part: Sequence[int], sharding: Sharding, d
 
 def _joined(shape: tuple[int, ...], sharding: Sharding, parts: dict[Any, Any], dtype: Any) -> Any:
     """The array whose part on each device is given (as NumPy arrays)."""
+    if not parts:
+        raise NotImplementedError(f"an array of which this process has no part, {sharding}")
     first = next(iter(parts.values()))
-    whole = np.empty(shape, first.dtype if dtype is None else dtype)
+    across = not sharding.is_fully_addressable
+    block = process_grids.block_index(sharding, shape) if across else None
+    held = np.empty(process_grids.block_shape(sharding, shape) if across else shape, first.dtype if dtype is None else dtype)
     for device, index in sharding.addressable_devices_indices_map(shape).items():
-        _check_part(shape, parts[device].shape, sharding, whole.dtype)
-        whole[index] = parts[device]
-    return placement.device_put(whole, sharding)
+        _check_part(shape, parts[device].shape, sharding, held.dtype)
+        held[index if block is None else process_grids.within_block(index, block)] = parts[device]
+    return placement.device_put(held, sharding) if block is None else of_block(held, shape, sharding)
+
+
+def of_block(values: np.ndarray, shape: Sequence[int], sharding: Sharding) -> Any:
+    """The array of ``shape`` across processes, of which this process has these values (not copied)."""
+    held = array_of(values, runtime.ShapedArray(tuple(shape), values.dtype))
+    return lazy.process_calls.of_block(held, runtime.ShapedArray(tuple(shape), held.dtype), sharding)
+
+
+def array_of(values: np.ndarray, like: Any) -> Any:
+    """NumPy values (of keys: their words) as an Array with the dtype of ``like``."""
+    shape = values.shape[: len(like.shape)]
+    aval = runtime.ShapedArray(shape, like.dtype, like.weak_type)
+    if dtypes.is_extended(like.dtype):
+        return avals.from_numpy(np.ascontiguousarray(values), aval)
+    return runtime.array_from_numpy(np.ascontiguousarray(values), aval)
+
+
+def whole_values(array: Any) -> np.ndarray:
+    """The elements of an array of which this process has all; of keys their words."""
+    return avals.key_words(array) if dtypes.is_extended(array.dtype) else np.asarray(array)
 
 
 def make_array_from_callback(
@@ -188,6 +230,8 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     Array([0, 1, 2], dtype=int32)
     """
     sharding = _check_sharding("make_array_from_process_local_data", sharding)
+    if not sharding.is_fully_addressable:
+        return _from_local_data(sharding, np.asarray(local_data), global_shape)
     shape = tuple(np.shape(local_data))
     if global_shape is not None and tuple(global_shape) != shape:
         raise ValueError(
@@ -195,6 +239,31 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
             f"equal to local_data.shape. Got global_shape={tuple(global_shape)} and local_data.shape={shape}."
         )
     return placement.device_put(local_data, sharding)
+
+
+def _from_local_data(sharding: Sharding, data: np.ndarray, global_shape: Any) -> Any:
+    """The array of which this process has ``data``: its block, or along some dimensions all of the array."""
+    data = data.astype(dtypes.canonicalize_dtype(data.dtype), copy=False)
+    if global_shape is None:
+        outer = process_grids.grid_of(sharding.mesh).outer  # type: ignore[attr-defined] - one across processes has a mesh
+        spec = process_grids.block_spec(sharding, data.ndim)
+        counts = [math.prod([outer[name] for name in names]) for names in spec]
+        global_shape = tuple([extent * count for extent, count in zip(data.shape, counts, strict=True)])
+    shape = tuple(global_shape)
+    sharding.check_shape(shape)
+    wanted = process_grids.block_shape(sharding, shape)
+    bad = len(shape) != data.ndim or any(
+        have not in (block, whole) for have, block, whole in zip(data.shape, wanted, shape, strict=True)
+    )
+    if bad:
+        raise ValueError(
+            f"[make_array_from_process_local_data] this process has a part of shape {wanted} of an array of shape "
+            f"{shape} that lies as {sharding}; the local data has shape {data.shape}. Each dimension has the extent of "
+            "that part, or that of the whole array"
+        )
+    index = process_grids.block_index(sharding, shape)
+    rows = zip(data.shape, wanted, index, strict=True)
+    return of_block(data[tuple([slice(None) if have == block else part for have, block, part in rows])], shape, sharding)
 
 
 def make_array_from_single_device_arrays(
@@ -215,7 +284,7 @@ def make_array_from_single_device_arrays(
         )
     _check_devices(sharding, arrays)
     if dtypes.is_extended(arrays[0].dtype):
-        if len(arrays) > 1:
+        if len(arrays) > 1 or not sharding.is_fully_addressable:
             raise NotImplementedError("[make_array_from_single_device_arrays] of random keys on several devices")
         return placement.device_put(arrays[0], sharding)
     parts = {devices.device_at(x.place): np.asarray(x) for x in arrays}

@@ -192,9 +192,11 @@ def _structure(key: TraceKey) -> Any:
 records: dict[int, FunctionRecord] = {}
 
 
+@runtime.finalizer
 def _forget_function(record: FunctionRecord, records: Any = records, remove: Any = TRACES.remove) -> None:
     """As ``retire``; its globals are defaults, since at exit the names of this module may be gone."""
-    records.pop(record.number, None)
+    if records.get(record.number) is record:
+        records.pop(record.number, None)
     for key in list(record.keys):
         remove(key)
 
@@ -246,7 +248,7 @@ def share(who: Identity, key: TraceKey, trace: Trace) -> None:
         def dropped(_: Any, key: TraceKey = key, remove: Callable[..., Any] = TRACES.remove) -> None:
             remove(key)
 
-        TRACES.add(key, Outline(trace, who, dropped))
+        TRACES.add(key, Outline(trace, who, runtime.finalizer(dropped)))
 
 
 def _inner_constants(jaxpr: Jaxpr) -> bool:

@@ -123,11 +123,13 @@ def _check_local_devices(local_device_ids: int | Sequence[int] | None) -> None:
 
 
 def _local_devices() -> int:
-    return len(lazy.submodule("weft.dispatch.devices").cpu_devices())
+    return lazy.submodule("weft.dispatch.devices").cpu_count()
 
 
 def _join(launch: Launch | None, timeout_s: float) -> None:
     """Start the transport, and tell each other what every process has."""
+    devices = lazy.submodule("weft.dispatch.devices")
+    devices.check_unused()
     made, joined = joining.join(launch, timeout_s)
     endings.install(made, joined)
     mine = json.dumps({"devices": _local_devices(), "host": os.uname().nodename})
@@ -141,4 +143,5 @@ def _join(launch: Launch | None, timeout_s: float) -> None:
             tuple(fact["host"] for fact in facts),
         )
     )
+    devices.join()
     transport.set_current(made)

@@ -145,6 +145,7 @@ class Transport:
 
     def start_together(self, what: str, fingerprint: int = 0) -> None:
         """Agree that all ranks are at the same collective of the host: ``what``, and what else must be equal."""
+        runtime.stream_drain()  # programs launched before exchange messages before
         self.agree(self.next_number(), zlib.crc32(what.encode()) ^ fingerprint, what, users_line())
 
     def allgather(self, data: bytes, what: str = "allgather") -> list[bytes]:

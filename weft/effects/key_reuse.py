@@ -10,7 +10,6 @@ body of a loop is followed twice, as though it ran twice. Outside of ``jit`` an 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.avals import get_aval
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from weft.core.weak_table import WeakTable
 
 Numbers = np.ndarray
 """The number of each element of an array of keys."""
@@ -37,8 +37,8 @@ _MOVES: dict[str, Callable[[Numbers, Any], Numbers]] = {
 }
 _HANDED_ON = {"copy", "device_put", "stop_gradient", "optimization_barrier", "name"}
 _enabled: dict[int, bool] = {}
-_consumed: dict[int, tuple[weakref.ref[Any], Numbers]] = {}
-"""What is consumed of the Arrays of keys that were used, by their id."""
+_consumed: WeakTable[Numbers] = WeakTable()
+"""What is consumed of the Arrays of keys that were used."""
 
 
 def enabled() -> bool:
@@ -109,8 +109,7 @@ def _is_key(aval: Any) -> bool:
 
 def _remember(array: Any, consumed: Numbers) -> None:
     if consumed.any():
-        at = id(array)
-        _consumed[at] = (weakref.ref(array, lambda _: _consumed.pop(at, None)), consumed)
+        _consumed.set(array, consumed)
 
 
 def _slices(params: Any) -> tuple[slice, ...]:
@@ -164,9 +163,9 @@ class _Keys:
             return self.known[id(value)][1]
         numbers = self.new(value)
         self.known[id(value)] = value, numbers
-        known = _consumed.get(id(value))
-        if numbers is not None and known is not None and known[0]() is value:
-            self.used[numbers] |= known[1]
+        known = _consumed.get(value)
+        if numbers is not None and known is not None:
+            self.used[numbers] |= known
         return numbers
 
     def consumed(self, numbers: Numbers) -> Numbers:

@@ -18,12 +18,12 @@ In the newer form (``transformation2``) it is a function ``gen(f, *static, *args
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from weft import config
 from weft.core.jaxpr import DebugInfo
+from weft.core.weak_table import WeakTable
 from weft.dispatch.function_names import source_of
 
 
@@ -250,11 +250,14 @@ def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[
 
 def cache(call: Callable[..., Any], *, explain: Any = None) -> Callable[..., Any]:
     """``call(fun, *args)``, remembered by the function, its transformations, the arguments and weft's options."""
-    caches: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+    caches: WeakTable[dict[Any, Any]] = WeakTable()
 
     @functools.wraps(call)
     def remembered(fun: WrappedFun, *args: Any) -> Any:
-        known = caches.setdefault(fun.f, {})
+        known = caches.get(fun.f)
+        if known is None:
+            known = {}
+            caches.set(fun.f, known)
         key = (fun.transforms, fun.params, fun.in_type, args, config.token())
         found = known.get(key)
         if found is not None:
@@ -266,7 +269,7 @@ def cache(call: Callable[..., Any], *, explain: Any = None) -> Callable[..., Any
         return result
 
     remembered.cache_clear = caches.clear  # type: ignore[attr-defined] - as functools.cache does
-    remembered.evict_function = lambda f: caches.pop(f, None)  # type: ignore[attr-defined]
+    remembered.evict_function = caches.pop  # type: ignore[attr-defined]
     return remembered
 
 

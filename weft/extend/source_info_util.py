@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from weft._base import own_files
 from weft.core import source_info
 from weft.core.source_info import NameStack, SourceInfo
 
@@ -36,7 +37,7 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
 
 def register_exclusion(path: str) -> None:
     """Take files whose name begins with ``path`` for a library's: positions of operations are those of its callers."""
-    source_info.exclude(path)
+    own_files.exclude(path)
 
 
 class set_name_stack(contextlib.ContextDecorator):

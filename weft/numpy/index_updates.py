@@ -285,7 +285,6 @@ def _check_types(x: Any, values: Any) -> None:
         f"jax_numpy_dtype_promotion={config.read('numpy_dtype_promotion')}. In future JAX releases this will result in "
         "an error.",
         FutureWarning,
-        stacklevel=promotion.depth_of_user(),
     )
 
 

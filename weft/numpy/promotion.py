@@ -11,16 +11,13 @@ anything else is converted by an equation. Operands that already agree are hande
 from __future__ import annotations
 
 import functools
-import sys
-import warnings
 from typing import Any
 
 import numpy as np
 
-from weft import config, core, dtypes, runtime
+from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.record import NamedTuple
-from weft.core import source_info
 from weft.core.budget import BUDGET
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -280,19 +277,10 @@ def _check_rank_promotion(name: str, shapes: list[tuple[int, ...]]) -> None:
             f"Operands could not be broadcast together for {name} on shapes {listed} and with the config option "
             "numpy_rank_promotion='raise'. Add axes with weft.numpy.expand_dims, or set the option to 'allow'."
         )
-    warnings.warn(
+    errors.warn(
         f"Following NumPy automatic rank promotion for {name} on shapes {listed}. Set the numpy_rank_promotion config "
-        "option to 'allow' to disable this warning.",
-        stacklevel=depth_of_user(),
+        "option to 'allow' to disable this warning."
     )
-
-
-def depth_of_user() -> int:
-    """The ``stacklevel``, for the caller, of the innermost frame outside weft."""
-    frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and source_info.is_internal(frame.f_code.co_filename):
-        frame, depth = frame.f_back, depth + 1
-    return depth
 
 
 def promote_shapes(*args: Any, name: str | None = None) -> tuple[Any, ...]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft import core
+from weft import core, errors
 from weft import operations as lax
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -30,11 +29,7 @@ jit = jit_module.jit
 def _warn_of_others(name: str, a: Any) -> None:
     """A warning for what is no array and is measured as NumPy does: None and text have no extents."""
     if not isinstance(a, list | tuple) and not promotion.is_arraylike(a):
-        warnings.warn(
-            f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
+        errors.warn(f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0.", DeprecationWarning)
 
 
 def shape(a: Any) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import operator
 import re
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -161,7 +160,7 @@ def _check_ranks(arrays: Sequence[Any], ins: Sequence[CoreDims], signature: str 
     )
     if mode == "raise":
         raise ValueError(text)
-    warnings.warn(text, stacklevel=3)
+    errors.warn(text)
 
 
 def _mapped(

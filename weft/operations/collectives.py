@@ -186,7 +186,20 @@ def _reducer(name: str, reduce: Callable[..., Any], of_equal: Callable[[Any, int
         return out, None if mine else dim - sum([isinstance(a, int) and a < dim for a in moved])
 
     primitive = collective(name, _reduced, batch, expand)
+    primitive.between = _reduced_between(reduce, name.removeprefix("p"))
     return primitive
+
+
+def _reduced_between(reduce: Callable[..., Any], combiner: str) -> Callable[..., Any]:
+    """A reduction across processes, in their order."""
+
+    def between(exchanges: Any, n: int, x: Any, *, axes: tuple[Any, ...], axis_index_groups: Any) -> Any:
+        if axis_index_groups is not None:
+            return NotImplemented
+        positions = tuple([axis for axis in axes if isinstance(axis, int)])
+        return exchanges.reduce(reduce(x, positions) if positions else x, combiner)
+
+    return between
 
 
 def times(x: Any, count: int) -> Any:
@@ -439,6 +452,7 @@ def _axis_index_typing(*, axis_name: Any) -> Any:
 
 axis_index_p = collective("axis_index", _axis_index_typing, _axis_index_batch)
 axis_index_p.jvp, axis_index_p.transpose = None, None
+axis_index_p.between = lambda exchanges, n, *, axis_name: exchanges.place()
 
 
 def axis_index(axis_name: Any) -> Array:
@@ -474,11 +488,15 @@ def _pbroadcast_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_na
     names = axis_names.as_tuple(axis_name)
     if axis.name is None or axis.name not in names:
         return pbroadcast_p.bind(x, axis_name=axis_name, source=source), dim
-    if len(names) > 1:
-        raise NotImplementedError(f"[pbroadcast] over several named axes, {names}: name one at a time")
-    if not 0 <= source < axis.size:
-        raise ValueError(f"[pbroadcast] source {source} is not an index of the axis {axis.name!r}, of size {axis.size}")
-    return (x if dim is None else shape.index_in_dim(x, source, dim, keepdims=False)), None
+    if not 0 <= source < extent(names):
+        raise ValueError(f"[pbroadcast] source {source} is not an index of the axis {axis_name!r}, of size {extent(names)}")
+    others, inner = axis_names.without(names, axis.name), extent(names[names.index(axis.name) + 1 :])
+    digit = source // inner % axis.size
+    mine = x if dim is None else shape.index_in_dim(x, digit, dim, keepdims=False)
+    if others:
+        rest = source // (inner * axis.size) * inner + source % inner
+        mine = pbroadcast_p.bind(mine, axis_name=others, source=rest)
+    return mine, None
 
 
 pbroadcast_p = collective("pbroadcast", lambda x, **params: x, _pbroadcast_batch)

@@ -151,9 +151,7 @@ def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) 
     if is_array and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return operand
     if category(aval.dtype) in COMPLEX and category(new_dtype) not in COMPLEX:
-        errors.warn(
-            "Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning, stacklevel=3
-        )
+        errors.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
     return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=weak_type, sharding=None)
 
 

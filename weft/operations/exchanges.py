@@ -118,6 +118,18 @@ all_gather_p = collective("all_gather", _gathered, _all_gather_batch)
 all_gather_p.linear, all_gather_p.transpose = ALL, _all_gather_transpose
 
 
+def _all_gather_between(
+    exchanges: Any, n: int, x: Any, *, all_gather_dimension: int, axis_index_groups: Any, tiled: bool, **params: Any
+) -> Any:
+    if axis_index_groups is not None:
+        return NotImplemented
+    stacked = at(exchanges.gather(x), 0, all_gather_dimension)
+    return _merge_dims(stacked, all_gather_dimension) if tiled else stacked
+
+
+all_gather_p.between = _all_gather_between
+
+
 def _invariant_batch(axis: Axis, values: list[Any], dims: list[Dim], **params: Any) -> Any:
     names = params["axis_name"]
     if axis.name is not None and axis.name in names:
@@ -245,6 +257,20 @@ def _reduce_scatter_transpose(ct: Any, x: Any, *, scatter_dimension: int, axis_s
 
 
 reduce_scatter_p = collective("reduce_scatter", _scattered, _reduce_scatter_batch)
+
+
+def _reduce_scatter_between(
+    exchanges: Any, n: int, x: Any, *, scatter_dimension: int, axis_index_groups: Any, tiled: bool, **params: Any
+) -> Any:
+    if axis_index_groups is not None:
+        return NotImplemented
+    rest = get_aval(x).shape[scatter_dimension] // n
+    rows = at(_split_dim(x, scatter_dimension, (n, rest)), scatter_dimension, 0)
+    total = exchanges.scatter(rows)
+    return total if tiled else shape.squeeze(total, (scatter_dimension,))
+
+
+reduce_scatter_p.between = _reduce_scatter_between
 reduce_scatter_p.linear, reduce_scatter_p.transpose = ALL, _reduce_scatter_transpose
 
 
@@ -362,6 +388,9 @@ def _ppermute_transpose(ct: Any, x: Any, *, axis_name: Any, perm: Any) -> tuple[
 
 ppermute_p = collective("ppermute", lambda x, **params: x, _ppermute_batch)
 ppermute_p.linear, ppermute_p.transpose = ALL, _ppermute_transpose
+ppermute_p.between = lambda exchanges, n, x, *, axis_name, perm: exchanges.permute(
+    x, [(source % n, target % n) for source, target in perm]
+)
 
 
 def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
@@ -484,6 +513,19 @@ def _all_to_all_transpose(ct: Any, x: Any, *, split_axis: int, concat_axis: int,
 
 all_to_all_p = collective("all_to_all", _exchanged, _all_to_all_batch)
 all_to_all_p.linear, all_to_all_p.transpose = ALL, _all_to_all_transpose
+
+
+def _all_to_all_between(
+    exchanges: Any, n: int, x: Any, *, split_axis: int, concat_axis: int, axis_index_groups: Any, **params: Any
+) -> Any:
+    if axis_index_groups is not None:
+        return NotImplemented
+    rest = get_aval(x).shape[split_axis] // n
+    rows = exchanges.to_all(at(_split_dim(x, split_axis, (n, rest)), split_axis, 0))
+    return _merge_dims(at(rows, 0, concat_axis), concat_axis)
+
+
+all_to_all_p.between = _all_to_all_between
 
 
 def all_to_all(

@@ -7,8 +7,8 @@ numbers are XLA's (openxla.org/xla/operation_semantics#scatter).
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import core, runtime
 from weft.core import kinds
+from weft.core.weak_table import WeakTable
 from weft.operations import arithmetic, key_words, mapped, shape
 from weft.operations.gather import (
     check_batching,
@@ -311,15 +312,16 @@ scatter_max = _combining(
 )  # fmt: skip
 
 
-_computations: weakref.WeakKeyDictionary[Any, dict[Any, core.Jaxpr]] = weakref.WeakKeyDictionary()
+_computations: WeakTable[dict[Any, core.Jaxpr]] = WeakTable()
 
 
 def _computation(function: Callable[[Any], Any], aval: Any) -> core.Jaxpr:
     """The jaxpr of ``function(old)`` on scalars, with an unused update; one object for each function and dtype."""
-    try:
-        known = _computations.setdefault(function, {})
-    except TypeError:  # not weakly referable or not hashable
+    known = _computations.get(function)
+    if known is None:
         known = {}
+        with contextlib.suppress(TypeError):  # not weakly referable: traced anew each time
+            _computations.set(function, known)
     found = known.get(aval)
     if found is not None:
         return found

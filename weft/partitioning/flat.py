@@ -5,7 +5,7 @@ Compound operations that have factors (a convolution) stay as they are, others b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.compiler import dead_code, inline, lower_prng_keys
@@ -16,15 +16,15 @@ from weft.core.rewrite import Splicer
 _ASKED = (*inline.INLINED, kinds.Branch)
 
 
-def flat(closed: ClosedJaxpr, axes: Collection[Any] = ()) -> ClosedJaxpr:
+def flat(closed: ClosedJaxpr, sizes: Mapping[Any, int] | None = None) -> ClosedJaxpr:
     """The same program, flat; no jaxpr inside it is shared by two equations.
 
-    Programs of shards along all of these axes, which the user wrote, stay as they are.
+    Programs of shards along all axes of a mesh, ``sizes`` its parts along each, which the user wrote, stay as they are.
     """
-    return _flat(lower_prng_keys.lower_prng_keys(closed), set(), frozenset(axes))
+    return _flat(lower_prng_keys.lower_prng_keys(closed), set(), sizes or {})
 
 
-def _flat(closed: ClosedJaxpr, seen: set[int], axes: frozenset[Any]) -> ClosedJaxpr:
+def _flat(closed: ClosedJaxpr, seen: set[int], axes: Mapping[Any, int]) -> ClosedJaxpr:
     if id(closed.jaxpr) in seen:
         closed = ClosedJaxpr(rewrite.rewrite(closed.jaxpr, lambda builder, eqn, operands: None), closed.consts)
     seen.add(id(closed.jaxpr))
@@ -42,13 +42,12 @@ def _flat(closed: ClosedJaxpr, seen: set[int], axes: frozenset[Any]) -> ClosedJa
     return dead_code.dead_code(Splicer(closed, rule, _ASKED).run())
 
 
-def shards_of(eqn: JaxprEqn, axes: Collection[Any]) -> kinds.Shards | None:
-    """The program of shards that the user wrote for all of these axes."""
+def shards_of(eqn: JaxprEqn, sizes: Mapping[Any, int]) -> kinds.Shards | None:
+    """The program of shards that the user wrote for all axes of a mesh with these parts."""
     kind = eqn.primitive.kind
     if not isinstance(kind, kinds.Higher) or kind.shards is None:
         return None
-    found = kind.shards(eqn.params)
-    return found if found.axes == frozenset(axes) else None
+    return kind.shards(eqn.params, sizes)
 
 
 def _stays(eqn: JaxprEqn, kind: kinds.Kind) -> bool:

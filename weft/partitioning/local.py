@@ -63,6 +63,8 @@ class Local:
         self.lies: dict[Any, Spec] = {}  # how the values made so far lie
         self.choices: dict[Any, Choice] = {}
         self.resharded: dict[Any, Atom] = {}
+        self.constvars: list[Var] = []  # of programs of shards
+        self.consts: list[Any] = []
 
     def jaxpr(self, old: Jaxpr, out_specs: Sequence[Spec]) -> Jaxpr:
         """The local program of ``old``, whose results are to lie as ``out_specs``."""
@@ -79,7 +81,7 @@ class Local:
             self.read(atom, spec, "a result of the program") for atom, spec in zip(old.outvars, out_specs, strict=True)
         ]
         eqns = builder.eqns
-        return Jaxpr(constvars, invars, outvars, eqns, joined_effects(eqns), old.debug_info)
+        return Jaxpr([*constvars, *self.constvars], invars, outvars, eqns, joined_effects(eqns), old.debug_info)
 
     def _input(self, variable: Var) -> Var:
         spec = self.lies[variable] = self.known.of(variable)
@@ -230,7 +232,10 @@ class Local:
             for i, (v, spec) in enumerate(zip(eqn.invars, shards.in_specs, strict=True))
         ]
         builder = self.builder
-        builder.write(eqn.outvars, builder.inline(shards.program, atoms))
+        captured = [Var(v.aval) for v in shards.program.constvars]
+        self.constvars += captured
+        self.consts += shards.consts
+        builder.write(eqn.outvars, builder.inline(shards.program, [*captured, *atoms]))
         builder.source = eqn.source
         for variable, spec in zip(eqn.outvars, shards.out_specs, strict=True):
             self.lies[variable] = spec
@@ -287,7 +292,8 @@ class Local:
         for variable, spec in zip(closed.jaxpr.invars, in_specs, strict=True):
             self.known.specs[variable] = spec
         made = Local(self.making)
-        return ClosedJaxpr(made.jaxpr(closed.jaxpr, out_specs), closed.consts)
+        jaxpr = made.jaxpr(closed.jaxpr, out_specs)
+        return ClosedJaxpr(jaxpr, [*closed.consts, *made.consts])
 
 
 def _reason_of_operand(eqn: JaxprEqn, place: int, lies: Spec, wanted: Spec) -> str:

@@ -99,8 +99,10 @@ def local_program(program: Program, known: Known) -> Partitioned:
     old, making = program.closed.jaxpr, Making(program, known)
     out_specs = [known.of(v) if given is None else given for v, given in zip(old.outvars, known.results, strict=True)]
     with axis_names.bound(tuple(known.sizes.items())):
-        jaxpr = Local(making).jaxpr(old, out_specs)
+        made = Local(making)
+        jaxpr = made.jaxpr(old, out_specs)
+    consts = [*program.closed.consts, *made.consts]
     return Partitioned(
-        program.closed, ClosedJaxpr(jaxpr, program.closed.consts), tuple(map(known.of, old.invars)), tuple(out_specs),
+        program.closed, ClosedJaxpr(jaxpr, consts), tuple(map(known.of, old.invars)), tuple(out_specs),
         known.sizes, known, making.moved, making.is_exact,
     )  # fmt: skip

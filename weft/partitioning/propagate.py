@@ -11,7 +11,7 @@ the larger one wins, since it would cost more to move; in a tie the one that com
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
@@ -43,13 +43,13 @@ class Program(NamedTuple):
     nodes: list[_Node]
     constraints: list[JaxprEqn]
     equal: dict[Any, Any]  # equal factors are one object
-    axes: frozenset[Any]
+    sizes: Sizes
     asked: dict[Any, Spec]  # what programs of shards ask of their operands (by a variable in their place) and results
 
 
-def analysed(closed: ClosedJaxpr, axes: Collection[Any] = ()) -> Program:
-    """The factors of a flat program; ``axes`` are those of the mesh."""
-    program = Program(closed, {}, [], [], {}, frozenset(axes), {})
+def analysed(closed: ClosedJaxpr, sizes: Sizes | None = None) -> Program:
+    """The factors of a flat program; ``sizes`` are those of the axes of the mesh."""
+    program = Program(closed, {}, [], [], {}, sizes or {}, {})
     _analyse(closed.jaxpr, program)
     return program
 
@@ -81,7 +81,7 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
 
 def _analyse_shards(eqn: JaxprEqn, program: Program) -> bool:
     """Operands and results lie as the user's program of shards says."""
-    shards = shards_of(eqn, program.axes)
+    shards = shards_of(eqn, program.sizes)
     if shards is None:
         return False
     program.asked.update(zip(eqn.outvars, shards.out_specs, strict=True))

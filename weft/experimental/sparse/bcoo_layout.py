@@ -6,12 +6,12 @@ bcoo_fromdense f32[2,3] -> data f32[nse], indices i32[nse,2]   bcoo_todense: one
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from weft import errors
 from weft import numpy as jnp
 from weft import operations as lax
 from weft.experimental.sparse.bcoo import BCOO
@@ -256,7 +256,7 @@ def bcoo_update_layout(
         if on_inefficient == "error":
             raise SparseEfficiencyError(text)
         if on_inefficient == "warn":
-            warnings.warn(text, SparseEfficiencyWarning, stacklevel=2)
+            errors.warn(text, SparseEfficiencyWarning)
     if n_dense < mat.n_dense:
         mat = _dense_to_sparse(mat, mat.n_dense - n_dense)
     if n_batch < mat.n_batch:

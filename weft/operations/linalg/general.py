@@ -10,13 +10,12 @@ scales every eigenvector to length 1 and a real largest component, which the der
 from __future__ import annotations
 
 import enum
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft import core
+from weft import core, errors
 from weft._base import lazy
 from weft.operations.later import ops
 from weft.operations.linalg import matrices
@@ -164,10 +163,8 @@ def eig(
     [-1.0, 1.0]
     """
     if use_magma is not None:
-        warnings.warn(
-            "use_magma is deprecated, please use implementation=EigImplementation.MAGMA instead.",
-            DeprecationWarning,
-            stacklevel=2,
+        errors.warn(
+            "use_magma is deprecated, please use implementation=EigImplementation.MAGMA instead.", DeprecationWarning
         )
         implementation = EigImplementation.MAGMA if use_magma else EigImplementation.LAPACK
     return list(

@@ -85,7 +85,7 @@ PyObject* block_until_ready(PyObject* self, PyObject*) {
 // The address stays valid as long as this Array (or another holder of the buffer) exists and is not deleted.
 PyObject* unsafe_buffer_pointer(PyObject* self, PyObject*) {
   if (as_array(self)->remote != nullptr) {
-    PyErr_SetString(PyExc_NotImplementedError, "[unsafe_buffer_pointer] of an Array on the device of a plugin");
+    PyErr_SetString(PyExc_NotImplementedError, "[unsafe_buffer_pointer] of an Array on the device of a plugin or across processes");
     return nullptr;
   }
   Buffer* buffer = array_ready_buffer(as_array(self));
@@ -479,6 +479,8 @@ Array* array_allocate(ShapedArray* aval, const char* who, const char* what) {
 }
 
 PyObject* set_deleted_error(const Array* array) {
+  if (array->remote != nullptr && array->remote->block != nullptr)
+    return PyErr_Format(PyExc_RuntimeError, "%R, which lies across processes, was given to a program of one", array->aval);
   if (array->remote != nullptr) {
     PyErr_Format(PyExc_RuntimeError, "%R, on %s, was given to a program of the CPU", array->aval,
                  plugin_devices()[array->place >> 1]->name.c_str());

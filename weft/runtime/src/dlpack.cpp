@@ -145,7 +145,7 @@ bool wants_versioned(PyObject* max_version, bool* fine) {
 
 // Where an array's memory is; type 0: on a device for which DLPack has no number.
 DLDevice device_of(const Array* array) {
-  if (array->remote == nullptr) return {kCpu, 0};
+  if (array->remote == nullptr || array->remote->block != nullptr) return {kCpu, 0};
   const PluginDevice& device = *plugin_devices()[array->remote->number];
   return {device.memory_type, device.memory_id};
 }
@@ -222,7 +222,7 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   auto* array = reinterpret_cast<Array*>(self);
   DLDevice asked;
   if (!fine || copies < 0 || !asked_device(device, array, &asked)) return nullptr;
-  if (array->remote != nullptr && !copies && asked.type == device_of(array).type) {
+  if (array->remote != nullptr && array->remote->block == nullptr && !copies && asked.type == device_of(array).type) {
     PyObject* capsule = on_device_memory(array, versioned, asked);
     if (capsule != nullptr || PyErr_Occurred()) return capsule;
   }

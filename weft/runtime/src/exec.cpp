@@ -248,7 +248,10 @@ int executable_check_input(const Executable* executable, int32_t i, const Array*
   }
   if (plan.in_avals.empty()) return 0;
   int64_t nbytes = plan.in_avals[size_t(i)]->nbytes;
-  if (array->remote != nullptr ? array->aval->nbytes == nbytes : array->buffer->nbytes >= nbytes) return 0;
+  if (array->remote == nullptr ? array->buffer->nbytes >= nbytes
+      : array->remote->block != nullptr ? array->remote->block->nbytes >= nbytes
+                                        : array->aval->nbytes == nbytes)
+    return 0;
   Ref given = steal(aval_text(array->aval, true)), wanted = steal(aval_text(plan.in_avals[size_t(i)], true));
   if (given && wanted)
     PyErr_Format(PyExc_TypeError, "[%U] input %d is %U, but the program was compiled for %U", executable->name, int(i),
@@ -378,7 +381,8 @@ class Fetched {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs); ++i) {
       PyObject* item = PyTuple_GET_ITEM(inputs, i);
       if (!is_array(item) || reinterpret_cast<Array*>(item)->remote == nullptr) continue;
-      Buffer* buffer = array_ready_buffer(reinterpret_cast<Array*>(item));
+      Buffer* block = reinterpret_cast<Array*>(item)->remote->block;
+      Buffer* buffer = block != nullptr ? block : array_ready_buffer(reinterpret_cast<Array*>(item));
       if (buffer == nullptr) return false;
       copies_.emplace_back(int32_t(i), buffer_retain(buffer));
     }

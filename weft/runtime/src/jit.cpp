@@ -28,6 +28,8 @@ JitFunction* g_latest = nullptr;       // the list of those that are alive; guar
 // ---- results ----
 
 PyObject* result_at(uint32_t place, ShapedArray* aval, Buffer* output) {
+  if (aval->nbytes > output->nbytes)  // of an array that lies across processes (checked by CacheEntry)
+    return reinterpret_cast<PyObject*>(array_new_with_block(aval, output, place));
   PyObject* made = result_new(aval, output);
   if (place != 0 && made != nullptr && is_array(made)) reinterpret_cast<Array*>(made)->place = place;
   return made;

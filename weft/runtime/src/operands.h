@@ -9,6 +9,7 @@
 #include "jit.h"
 #include "module.h"
 #include "numpy_api.h"
+#include "pjrt.h"
 
 namespace weft {
 
@@ -147,7 +148,13 @@ class Operands {
       const Leaf& leaf = leaves[entry->order[i - n_consts]];
       if (leaf.kind == LeafKind::array) {
         Array* array = reinterpret_cast<Array*>(leaf.object);
-        if (array->remote != nullptr && !fetch(array, signature, i)) return -1;
+        if (array->remote != nullptr && array->remote->block != nullptr) {
+          if (executable_check_input(cached->executable, int32_t(i), array) < 0) return -1;
+          operands_[i] = {array->remote->block->data, buffer_retain(array->remote->block)};
+          owned_.push_back(array->remote->block);
+        } else if (array->remote != nullptr && !fetch(array, signature, i)) {
+          return -1;
+        }
       }
       if (leaf.kind < LeafKind::ndarray) continue;
       signature.retain();

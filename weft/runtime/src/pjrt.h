@@ -70,9 +70,11 @@ PluginDevice* device_of_place(uint32_t place);
 bool refuse_after_fork();
 bool is_forked_child();
 
-// The memory of an Array on a device. Counted by hand, with the GIL held.
+// The memory of an Array on a device, or the part that this process has of an Array that lies across processes (then
+// there is no device). Counted by hand, with the GIL held.
 struct Remote {
   int references = 1;
+  Buffer* block = nullptr;  // owned: the elements that this process has; then nothing below is used
   uint32_t number;  // of the device
   bool ready = false;
   bool lent = false;               // its memory is somebody else's: never donated
@@ -88,6 +90,9 @@ inline Remote* remote_retain(Remote* remote) {
 
 // Owned Remote for a device's buffer (stolen).
 Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle);
+
+// Owned Array of which this process has a part, or nullptr with an error set. Borrows aval, steals block.
+Array* array_new_with_block(ShapedArray* aval, Buffer* block, uint32_t place);
 
 // Owned Array. Borrows aval, steals remote (also when it fails).
 Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place);

@@ -64,8 +64,21 @@ void release_after(const Plugin& plugin, pjrt::Event* event, Buffer* buffer) {
   pjrt_destroy_event(plugin, event);
 }
 
+// For an array of which this process has a part.
+PyObject* set_elsewhere_error(ShapedArray* aval) {
+  Ref text = steal(aval_text(aval, true));
+  if (text)
+    PyErr_Format(PyExc_RuntimeError,
+                 "Fetching the value of an Array (%U) that spans devices of other processes is not possible: this process "
+                 "has a part of it. Read x.addressable_shards, or gather it on all processes by "
+                 "weft.experimental.multihost_utils.process_allgather(x, tiled=True).",
+                 text.get());
+  return nullptr;
+}
+
 // Starts the copy to the host, unless there is one; 0, or -1 with an error set.
 int start_copy(Remote* remote, ShapedArray* aval) {
+  if (remote->block != nullptr) return set_elsewhere_error(aval), -1;
   if (remote->host != nullptr) return 0;
   if (refuse_after_fork()) return -1;
   const PluginDevice& device = device_of(remote);
@@ -175,10 +188,47 @@ PyObject* array_to_place(PyObject*, PyObject* args) {
   return reinterpret_cast<PyObject*>(moved);
 }
 
+PyObject* array_with_block(PyObject*, PyObject* args) {
+  PyObject *aval, *object;
+  unsigned int place;
+  Array* block;
+  if (!PyArg_ParseTuple(args, "O!OI:array_with_block", ShapedArrayType, &aval, &object, &place) ||
+      !read_array(object, &block))
+    return nullptr;
+  auto* shaped = reinterpret_cast<ShapedArray*>(aval);
+  if (block->remote != nullptr || block->buffer == nullptr || place < kHostPlaces || block->aval->nbytes >= shaped->nbytes) {
+    PyErr_Format(PyExc_ValueError, "[array_with_block] %R at place %u has no such part %R", aval, place, block->aval);
+    return nullptr;
+  }
+  return reinterpret_cast<PyObject*>(array_new_with_block(shaped, buffer_retain(block->buffer), place));
+}
+
+PyObject* array_block(PyObject*, PyObject* args) {
+  PyObject *object, *aval;
+  Array* array;
+  if (!PyArg_ParseTuple(args, "OO!:array_block", &object, ShapedArrayType, &aval) || !read_array(object, &array))
+    return nullptr;
+  if (array_is_deleted(array)) return set_deleted_error(array);
+  auto* shaped = reinterpret_cast<ShapedArray*>(aval);
+  Buffer* buffer = array->remote == nullptr ? array->buffer : array->remote->block;
+  if (buffer == nullptr || (array->remote == nullptr ? array->aval->nbytes : buffer->nbytes) != shaped->nbytes) {
+    PyErr_Format(PyExc_ValueError, "[array_block] %R has no part %R in this process", array->aval, aval);
+    return nullptr;
+  }
+  return reinterpret_cast<PyObject*>(array_new(shaped, buffer_retain(buffer)));
+}
+
+PyObject* array_is_part(PyObject*, PyObject* object) {
+  Array* array;
+  if (!read_array(object, &array)) return nullptr;
+  return PyBool_FromLong(array->remote != nullptr && array->remote->block != nullptr);
+}
+
 PyObject* copy_to_host_async(PyObject*, PyObject* object) {
   Array* array;
   if (!read_array(object, &array)) return nullptr;
-  if (array->remote != nullptr && start_copy(array->remote, array->aval) < 0) return nullptr;
+  if (array->remote != nullptr && array->remote->block == nullptr && start_copy(array->remote, array->aval) < 0)
+    return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -215,6 +265,11 @@ PyObject* set_types(PyObject*, PyObject* pairs) {
 PyMethodDef kFunctions[] = {
     {"array_to_place", entry_point<array_to_place>, METH_VARARGS,
      "array_to_place(array, place) -> Array there: twice the device's number, plus 1 for a committed one."},
+    {"array_with_block", entry_point<array_with_block>, METH_VARARGS,
+     "array_with_block(aval, block, place) -> Array that lies across processes; `block` is what this one has of it."},
+    {"array_block", entry_point<array_block>, METH_VARARGS,
+     "array_block(array, aval) -> Array of type aval on the memory that this process has of the array."},
+    {"array_is_part", entry_point<array_is_part>, METH_O, "Whether this process has a part of an Array, not all of it."},
     {"copy_to_host_async", entry_point<copy_to_host_async>, METH_O, "Starts the copy of an Array to the host."},
     {"committed_place", entry_point<committed_place>, METH_O,
      "committed_place(leaves) -> the place of the committed Arrays, 0 for none; -1 if they disagree."},
@@ -256,6 +311,11 @@ Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle) {
 
 void remote_release(Remote* remote) {
   if (--remote->references > 0) return;
+  if (remote->block != nullptr) {
+    buffer_release(remote->block);
+    delete remote;
+    return;
+  }
   if (is_forked_child()) {  // the plugin's locks may be held by threads that are not here: its memory stays
     delete remote;
     return;
@@ -268,6 +328,12 @@ void remote_release(Remote* remote) {
   pjrt::Error* error = pjrt_call(plugin, Function::buffer_destroy, args);
   if (error != nullptr) report_pjrt_error(plugin, error, "release of memory");
   delete remote;
+}
+
+Array* array_new_with_block(ShapedArray* aval, Buffer* block, uint32_t place) {
+  auto* remote = new Remote;
+  remote->block = block;
+  return array_new_remote(aval, remote, place);
 }
 
 Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place) {
@@ -318,8 +384,9 @@ Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, B
 }
 
 Remote* remote_of_array(uint32_t number, Array* array) {
-  if (array->remote != nullptr && array->remote->number == number) return remote_retain(array->remote);
-  if (array->remote != nullptr) {
+  if (array->remote != nullptr && array->remote->block == nullptr && array->remote->number == number)
+    return remote_retain(array->remote);
+  if (array->remote != nullptr && array->remote->block == nullptr) {
     Remote* copy = copy_within_client(number, array->remote);
     if (copy != nullptr || PyErr_Occurred()) return copy;
   }
@@ -345,6 +412,7 @@ Buffer* array_absent_buffer(Array* array) {
 }
 
 int remote_is_ready(Remote* remote) {
+  if (remote->block != nullptr) return buffer_is_ready(remote->block);
   if (remote->ready) return 1;
   if (refuse_after_fork()) return -1;
   pjrt::Event* event = ready_event(remote);
@@ -359,6 +427,12 @@ int remote_is_ready(Remote* remote) {
 }
 
 int remote_block(Remote* remote) {
+  if (remote->block != nullptr) {
+    Buffer* block = buffer_retain(remote->block);  // the array may be deleted meanwhile
+    int status = buffer_wait(block);
+    buffer_release(block);
+    return status;
+  }
   if (remote->ready) return 0;
   if (refuse_after_fork()) return -1;
   pjrt::Event* event = ready_event(remote);

@@ -16,7 +16,8 @@ bool plan_error(const char* format, long long a = 0, long long b = 0) {
 }
 
 // The classes given to install_instructions, in the order of the enums; never released.
-enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kOpcodes };
+enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kExchange, kDone,
+              kOpcodes };
 PyTypeObject* g_instructions[kOpcodes];
 PyTypeObject* g_outputs[4];  // by OutputKind
 
@@ -87,6 +88,8 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
     case kLoop: return make_loop_step(instruction, places);
     case kRoutine: return make_routine_step(instruction, places);
     case kBranch: return make_branch_step(instruction, places);
+    case kExchange: return make_exchange_step(instruction, places);
+    case kDone: return make_done_step(instruction, places);
   }
   PyErr_Format(PyExc_ValueError, "[executable] %R is not an instruction", instruction);
   return nullptr;

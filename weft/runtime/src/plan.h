@@ -11,6 +11,7 @@
 
 #include "aval.h"
 #include "buffer.h"
+#include "exchange_step.h"
 #include "kernel.h"
 
 namespace weft {
@@ -28,6 +29,7 @@ struct Frame {
   PyObject* error_traceback = nullptr;  // owned, or nullptr
   uint64_t number = 0;                  // of the stream's task, for cancellation; 0: none
   bool in_callback = false;  // the task called Python, and Python runs this
+  std::unique_ptr<Flights> flights = nullptr;  // exchanges on their way
 };
 
 struct Place {
@@ -131,6 +133,8 @@ std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& plac
 std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_sort_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_done_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places);
 
 }  // namespace weft

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 
 import weft.numpy as jnp
+from weft import errors
 from weft import operations as lax
 from weft.autodiff import implicit
 from weft.batching.vmap import vmap
@@ -30,11 +30,10 @@ def of_vectors(name: str, a: Any, b: Any) -> bool:
         return True
     old = len(of_a) == len(of_b) + 1 and of_a[-1] == of_b[-1]
     if old:
-        warnings.warn(
+        errors.warn(
             f"weft.scipy.linalg.{name}: batched 1D solves with b.ndim > 1 are deprecated, and in the future will be "
             f"treated as a batched 2D solve. Use {name}(a, b[..., None]).squeeze(-1) to avoid this warning.",
             category=FutureWarning,
-            stacklevel=3,
         )
     return old
 

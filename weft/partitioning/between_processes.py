@@ -1,0 +1,151 @@
+"""The program of one process: collectives along mesh axes between processes become exchanges.
+
+In: a program of blocks, made by ``local`` for a mesh with one device in each process, whose collectives name axes of the
+mesh. Out: the same, with equations of ``exchange`` and arithmetic on what they bring. A collective is what ``vmap`` makes
+of it, with the values of all processes stacked along a new dimension: so both give the same bits::
+
+    b = psum[axes=('x',)] a:f32[4]    ->    c:f32[2,4] = exchange[way=gather groups=((0, 1),)] a; b = reduce_sum[axes=(0,)] c
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft._base import lazy
+from weft.batching.batch_trace import map_flat
+from weft.core import axis_names, explicit, kinds, process_grids
+from weft.core.avals import get_aval
+from weft.core.axis_names import Axis
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, joined_effects
+from weft.core.process_grids import Grid
+from weft.core.rewrite import Splicer
+from weft.core.trace import trace_to_jaxpr
+from weft.dispatch import devices
+from weft.operations import arithmetic, shape
+from weft.operations.index import dynamic_index_in_dim
+from weft.partitioning import programs
+from weft.partitioning.exchange import EXCHANGE, Exchanges, agree
+
+
+def program_of_process(
+    closed: ClosedJaxpr, mesh: Any, ins: Sequence[Any], outs: Sequence[Any], name: str
+) -> programs.Partitioned:
+    """The program that this process runs on its blocks; ``ins`` and ``outs`` are the shardings, None for whole values."""
+    grid = process_grids.grid_of(mesh)
+    specs = [
+        [_spec(sharding, variable.aval.ndim) for sharding, variable in zip(each, variables, strict=True)]
+        for each, variables in ((ins, closed.jaxpr.invars), (outs, closed.jaxpr.outvars))
+    ]
+    made = programs.partition(explicit.erased(closed), grid.outer, *specs)
+    return made._replace(local=_agreeing(exchanged(made.local, grid, itertools.count(1)), grid, name))
+
+
+def _agreeing(closed: ClosedJaxpr, grid: Grid, name: str) -> ClosedJaxpr:
+    """A program that first makes sure that all processes run it; the same if nothing in it is exchanged."""
+    if EXCHANGE not in closed.effects or grid.ranks.size != devices.process_count():
+        return closed
+    jaxpr = closed.jaxpr
+    ranks = tuple(sorted(map(int, grid.ranks.flat)))
+    digest = lazy.hashlib.sha256(str(jaxpr).encode()).digest()
+    source = jaxpr.debug_info.func_src_info if jaxpr.debug_info is not None else name
+    words = f"jit({name}), {source}"[:400]
+    first = trace_to_jaxpr(lambda: agree(ranks, int.from_bytes(digest[:8], "little"), words) or [], [])[0].jaxpr.eqns
+    return ClosedJaxpr(jaxpr.replace(eqns=[*first, *jaxpr.eqns]), closed.consts)
+
+
+def _spec(sharding: Any, ndim: int) -> Any:
+    return ((),) * ndim if sharding is None else process_grids.block_spec(sharding, ndim)
+
+
+def exchanged(closed: ClosedJaxpr, grid: Grid, tags: Iterator[int]) -> ClosedJaxpr:
+    """A program whose collectives, those of its loops and branches too, are exchanges; each gets a tag."""
+
+    def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        kind = eqn.primitive.kind
+        if isinstance(kind, (kinds.Loop, kinds.Branch)):
+            return _with_exchanges_inside(eqn, kind, splicer, grid, tags)
+        if eqn.primitive.axis_names is None:
+            return None
+        with axis_names.bound(tuple(grid.outer.items())):
+            program = trace_to_jaxpr(functools.partial(_collective, eqn, grid, next(tags)), [v.aval for v in eqn.invars])[0]
+        return splicer.splice(program, eqn.invars, eqn.source)
+
+    made = Splicer(closed, rule).run()
+    effects = joined_effects(made.jaxpr.eqns)
+    return ClosedJaxpr(made.jaxpr.replace(effects=effects), made.consts)
+
+
+def _with_exchanges_inside(eqn: JaxprEqn, kind: Any, splicer: Splicer, grid: Grid, tags: Iterator[int]) -> Sequence[Atom]:
+    inner: list[ClosedJaxpr] = []
+
+    def one(program: ClosedJaxpr) -> ClosedJaxpr:
+        inner.append(exchanged(program, grid, tags))
+        return inner[-1]
+
+    params = kind.mapped(eqn.params, one)
+    named = [effect for effect in eqn.effects if isinstance(effect, axis_names.NamedAxis)]
+    effects = (eqn.effects - frozenset(named)).union(*[program.effects for program in inner])
+    return splicer.emit(eqn.replace(params=params, effects=effects))
+
+
+def _collective(eqn: JaxprEqn, grid: Grid, tag: int, *operands: Any) -> list[Any]:
+    """The results of a collective."""
+    primitive = eqn.primitive
+    names = primitive.axis_names(eqn.params)
+    groups = process_grids.groups_along(grid, names)
+    exchanges = Exchanges(groups, tag % (1 << 18), primitive.name)
+    rule: Callable[..., Any] | None = primitive.between
+    if rule is not None:
+        found = rule(exchanges, len(groups[0]), *operands, **eqn.params)
+        if found is not NotImplemented:
+            return [found]
+    return _by_vmap(eqn, grid, names, exchanges, operands)
+
+
+def _by_vmap(
+    eqn: JaxprEqn, grid: Grid, names: Sequence[Any], exchanges: Exchanges, operands: Sequence[Any]
+) -> list[Any]:
+    """The values of all processes are gathered, and ``vmap`` over them gives the result of each; this one's is taken."""
+    sizes = [grid.outer[name] for name in names]
+    stacks = []
+    for x in operands:
+        gathered = exchanges.gather(x)
+        stacks.append(shape.reshape(gathered, (*sizes, *get_aval(x).shape)))
+    dims: list[Any] = [0] * len(operands)
+
+    def run(axes: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        if not axes:
+            out = eqn.primitive.bind(*values, **eqn.params)
+            return (list(out) if eqn.primitive.multiple_results else [out]), []
+        found: list[Any] = []
+
+        def within(*elements: Any) -> list[Any]:
+            outs, places = run(axes[1:], elements)
+            found[:] = places
+            return outs
+
+        outs, out_dims = map_flat(within, Axis(grid.outer[axes[0]], axes[0]), list(values), dims)
+        return outs, [out_dims, *found]
+
+    outs, out_dims = run(names, stacks)
+    mine = exchanges.place()
+    return [_own(out, number, out_dims, sizes, mine) for number, out in enumerate(outs)]
+
+
+def _own(out: Any, number: int, out_dims: Sequence[Any], sizes: Sequence[int], mine: Any) -> Any:
+    """The result of this process among those of all, mapped over axes the outermost of which was mapped last."""
+    for at, dims in enumerate(out_dims):
+        if dims[number] is None:
+            continue
+        inner = math.prod(sizes[at + 1 :])
+        place = mine
+        if len(sizes) > 1:
+            place = arithmetic.rem(arithmetic.div(mine, np.int32(inner)), np.int32(sizes[at]))
+        out = dynamic_index_in_dim(out, place, dims[number], keepdims=False)
+    return out
