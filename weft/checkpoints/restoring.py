@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime
+from weft import runtime
 from weft.checkpoints import folders, leaves, manifest, stores
 from weft.checkpoints.folders import CheckpointError
-from weft.core import avals
-from weft.core.shardings import NamedSharding, Sharding
-from weft.dispatch import devices, placement, shards, struct
+from weft.core import avals, process_grids
+from weft.core.shardings import Sharding
+from weft.dispatch import devices, placement, struct
+from weft.dispatch.process_calls import of_block
 from weft.distributed import transport
 
 _MOST_NAMED = 5  # leaves in one error
@@ -220,62 +221,47 @@ def _read(folder: Path, wanted: Sequence[leaves.Wanted]) -> list[Any]:
 def _values(folder: Path, wanted: Sequence[leaves.Wanted]) -> list[Any]:
     stored = {each.where: leaves.Store.of_json(each.description["store"]) for each in wanted if _has_store(each)}
     if not stored:
-        return [_value(each, []) for each in wanted]
+        return [_value(each, None) for each in wanted]
     reading = stores.Reading(folder, stored)
-    parts: list[list[Any]] = []
-    for each in wanted:
-        indices = _indices(each) if _has_store(each) else []
-        parts.append([(index, reading.start(each.where, index)) for index in indices])
-    return [_value(each, of) for each, of in zip(wanted, parts, strict=True)]
+    started = [reading.start(each.where, _part(each)) if _has_store(each) else None for each in wanted]
+    return [_value(each, read) for each, read in zip(wanted, started, strict=True)]
 
 
 def _has_store(each: leaves.Wanted) -> bool:
     return "store" in each.description
 
 
-def _indices(each: leaves.Wanted) -> list[tuple[slice, ...]]:
-    """The parts that this process needs: all of what is whole here, else those of its devices."""
-    if _is_whole(each):
-        return [()]
-    assert each.sharding is not None  # whole otherwise
-    shape = tuple(each.description["shape"])
-    found = each.sharding.addressable_devices_indices_map(shape).values()
-    return list({_key(index, shape): index for index in found}.values())
-
-
-def _key(index: tuple[slice, ...], shape: tuple[int, ...]) -> Any:
-    return tuple([part.indices(extent)[:2] for part, extent in zip(index, shape, strict=True)])
-
-
 def _is_whole(each: leaves.Wanted) -> bool:
     return each.sharding is None or each.sharding.is_fully_addressable
 
 
-def _value(each: leaves.Wanted, parts: list[Any]) -> Any:
-    """A leaf, made of what was read."""
+def _part(each: leaves.Wanted) -> tuple[slice, ...]:
+    """What this process reads: all of an array that is whole here, else the rectangle of its devices."""
+    if each.sharding is None or each.sharding.is_fully_addressable:
+        return ()
+    return process_grids.block_index(each.sharding, tuple(each.description["shape"]))
+
+
+def _value(each: leaves.Wanted, read: Callable[[], np.ndarray] | None) -> Any:
+    """A leaf, made of what is being read (None: it has no elements)."""
     saved, like = each.description, each.like
     if saved["kind"] == "python":
         return _of_python(each)
-    shape, dtype = tuple(saved["shape"]), leaves.dtype_of(saved, each.where)
-    if not parts:
-        parts = [((), lambda: _without_elements(saved, shape, dtype))]
-    if not _is_whole(each):
-        return _over_processes(each, shape, dtype, {_key(index, shape): read for index, read in parts})
-    values = _in_dtype(parts[0][1](), saved, dtype)
-    if not each.on_devices:
-        if isinstance(like, np.ndarray) or (like is None and saved["kind"] == "numpy"):
-            return values
-        scalar = values[()]
-        return scalar if like is None or isinstance(like, np.generic) else scalar.item()
-    return _placed(_array(values, saved, shape, dtype, like), each.sharding)
+    dtype = leaves.dtype_of(saved, each.where)
+    values = _without_elements(saved, dtype) if read is None else _in_dtype(read(), saved, dtype)
+    if each.on_devices:
+        return _placed(values, saved, dtype, each)
+    if isinstance(like, np.ndarray) or (like is None and saved["kind"] == "numpy"):
+        return values
+    scalar = values[()]
+    return scalar if like is None or isinstance(like, np.generic) else scalar.item()
 
 
-def _without_elements(saved: dict[str, Any], shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    if saved["kind"] == "key":
-        return np.zeros(
-            avals.physical_aval(runtime.ShapedArray(shape, leaves.random_keys().key_dtype(dtype))).shape, np.uint32
-        )
-    return np.zeros(shape, dtype)
+def _without_elements(saved: dict[str, Any], dtype: Any) -> np.ndarray:
+    if saved["kind"] != "key":
+        return np.zeros(saved["shape"], dtype)
+    keys = runtime.ShapedArray(tuple(saved["shape"]), leaves.random_keys().key_dtype(dtype))
+    return np.zeros(avals.physical_aval(keys).shape, np.uint32)
 
 
 def _in_dtype(values: np.ndarray, saved: dict[str, Any], dtype: Any) -> np.ndarray:
@@ -286,19 +272,25 @@ def _weak(saved: dict[str, Any], like: Any) -> bool:
     return bool(saved.get("weak", False) if like is None else getattr(like, "weak_type", False))
 
 
-def _array(values: np.ndarray, saved: dict[str, Any], shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
-    """An Array on the memory that was read into, if it is aligned."""
+def _placed(values: np.ndarray, saved: dict[str, Any], dtype: Any, each: leaves.Wanted) -> Any:
+    """The Array of the values that this process has of it, on the memory that was read into if that is aligned."""
+    shape = tuple(saved["shape"])
     if saved["kind"] == "key":
-        return avals.from_numpy(values, runtime.ShapedArray(shape, leaves.random_keys().key_dtype(dtype)))
-    aval = runtime.ShapedArray(shape, dtype, _weak(saved, like))
+        aval = runtime.ShapedArray(shape, leaves.random_keys().key_dtype(dtype))
+        held = avals.from_numpy(values, aval.update(shape=values.shape[: len(shape)]))
+    else:
+        aval = runtime.ShapedArray(shape, dtype, _weak(saved, each.like))
+        held = _on_memory(values, aval.update(shape=values.shape))
+    if each.sharding is None:
+        return devices.at_default(held)
+    return placement.device_put(held, each.sharding) if _is_whole(each) else of_block(held, aval, each.sharding)
+
+
+def _on_memory(values: np.ndarray, aval: Any) -> Any:
     try:
         return runtime.array_from_numpy(values, aval, copy=False)
     except (ValueError, BufferError):  # not aligned
         return runtime.array_from_numpy(values, aval)
-
-
-def _placed(array: Any, sharding: Sharding | None) -> Any:
-    return devices.at_default(array) if sharding is None else placement.device_put(array, sharding)
 
 
 def _of_python(each: leaves.Wanted) -> Any:
@@ -306,22 +298,6 @@ def _of_python(each: leaves.Wanted) -> Any:
     if like is None or type(like) is type(value):
         return value
     array = np.asarray(value, like.dtype)
-    if isinstance(like, np.ndarray | np.generic):
-        return array if isinstance(like, np.ndarray) else array[()]
-    aval = runtime.ShapedArray((), dtypes.as_dtype(like.dtype), _weak(each.description, like))
-    return _placed(runtime.array_from_numpy(array, aval), each.sharding)
-
-
-def _over_processes(each: leaves.Wanted, shape: tuple[int, ...], dtype: Any, parts: dict[Any, Any]) -> Any:
-    """An array of which other processes have the rest."""
-    read = {key: _in_dtype(part(), each.description, dtype) for key, part in parts.items()}
-    if each.description["kind"] != "key":
-        made = shards.make_array_from_callback(shape, each.sharding, lambda index: read[_key(index, shape)], dtype)
-        return made
-    if not isinstance(each.sharding, NamedSharding):
-        raise NotImplementedError(f"[restore] {each.where}: random keys over several processes by {each.sharding}")
-    words = (*shape, *next(iter(read.values())).shape[len(shape) :])
-    array = shards.make_array_from_callback(
-        words, each.sharding, lambda index: read[_key(index[: len(shape)], shape)], np.dtype(np.uint32)
-    )
-    return leaves.random_keys().wrap_key_data(array, impl=dtype)
+    if each.on_devices:
+        return _placed(array, each.description | {"shape": ()}, array.dtype, each)
+    return array if isinstance(like, np.ndarray) else array[()]
