@@ -326,7 +326,7 @@ def test_two_programs_do_not_save_to_one_folder(tmp_path: Path, monkeypatch: Any
 def in_a_process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **environment, "PYTHONPATH": str(ROOT), "WEFT_CHECK": "0"},
         capture_output=True,
         text=True,
         timeout=120,
