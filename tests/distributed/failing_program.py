@@ -5,18 +5,24 @@ import sys
 import threading
 import time
 
+import numpy as np
+
 import weft
 
+how = sys.argv[1]
+if how == "absent":
+    if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK")) == "1":
+        time.sleep(600)
+    weft.distributed.initialize(initialization_timeout=1)
 weft.distributed.initialize()
 
 from weft.distributed import transport  # noqa: E402 - the job comes first, as in programs of users
 from weft.experimental import multihost_utils  # noqa: E402 - likewise
 
-how = sys.argv[1]
 job = transport.current()
 assert job is not None
 rank = job.rank
-if how == "stuck":
+if how in ("stuck", "silent"):
     weft.config.update("collective_timeout", 1)
     weft.runtime.mpi_set_limits(0.3, 1.0)
 
@@ -70,13 +76,27 @@ elif how == "lines":
         multihost_utils.sync_global_devices("second")
 elif how == "thread":
     (broken_thread if rank == 1 else in_a_thread)()
-elif how == "idle_thread":  # which has no part in the job: the job goes on
-    if rank == 1:
-        thread = threading.Thread(target=lambda: 1 / 0)
-        thread.start()
-        thread.join()
-elif how == "fork":
+elif how == "harmless":
+    thread = threading.Thread(target=lambda: 1 / (rank - 1))  # which has no part in the job
+    thread.start()
+    thread.join()
     fork()
+elif how == "silent":
+    data = np.ones(1_000_000, np.float32)
+    if rank == 0:
+        job.all_reduce(data, data, "sum").wait("a sum")
+    time.sleep(600)
+elif how == "caught":
+    try:
+        differ()
+    except weft.errors.DistributedError as error:
+        print("caught:", error)
+    sys.exit(0)
+elif how == "interrupted_rank":
+    if rank == 0:
+        threading.Timer(0.3, os.kill, (os.getpid(), 2)).start()
+    else:
+        time.sleep(600)
 elif rank == 1:
     if how == "raise":
         raise ValueError("the reason")

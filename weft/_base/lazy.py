@@ -63,7 +63,7 @@ OPTIONAL = {
     "WEFT_CHECK=1) and is not installed: pip install scipy",
     "matplotlib": "matplotlib is needed for pictures and is not installed: pip install 'weft[plot]'",
     "tensorstore": "checkpoints are kept by tensorstore, which is not installed: pip install 'weft[checkpoint]'",
-    "mpi4py": "several processes find each other through MPI, by mpi4py, which is not installed: pip install 'weft[mpi]'",
+    "mpi4py": "processes find each other through MPI, by mpi4py, which is not installed: pip install 'weft[mpi]'",
     "sklearn": "the data of the demo come with scikit-learn, which is not installed: pip install 'weft[demo]'",
 }
 

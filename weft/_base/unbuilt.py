@@ -43,6 +43,7 @@ FUNCTIONS: dict[str, str] = {
     "weft.custom_batching": "sequential_vmap",
     "weft.custom_derivatives": "zero_from_primal",
     "weft.debug": "breakpoint callback inspect_array_sharding print visualize_array_sharding visualize_sharding",
+    "weft.distributed": "initialize is_initialized shutdown",
     "weft.dtypes": "canonicalize_dtype issubdtype itemsize_bits result_type scalar_type_of",
     "weft.example_libraries.optimizers": "adagrad adam momentum rmsprop rmsprop_momentum sgd sm3",
     "weft.example_libraries.stax": "Conv Dense FanOut MaxPool logsoftmax parallel serial",

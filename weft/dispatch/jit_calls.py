@@ -517,7 +517,7 @@ class JitState:
         found = trace.calls.get(code)
         if found is None:
             where = executables.where_results_lie(trace, place)
-            if devices.many_processes() and lazy.process_calls.crosses(place, where):
+            if devices.many_processes() and lazy.process_calls.crosses(trace, place, where):
                 found = lazy.process_calls.bind(trace, donated, keep, place, where)
             else:
                 found = executables.bind(trace, donated, keep, self.is_own(), where)

@@ -121,6 +121,8 @@ def _array(key: Any, named: Named) -> Any:
     index, array = named[key[1]]
     if dtypes.is_extended(array.dtype) or array.is_deleted():
         raise Refusal("it reads an array of keys or one that is deleted")
+    if runtime.array_is_part(array):
+        raise Refusal("it reads an array of which this process has a part")
     return "array", index, aval(array.aval), lazy.hashlib.blake2b(np.asarray(array).tobytes(), digest_size=32).digest()
 
 

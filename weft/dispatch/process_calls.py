@@ -20,15 +20,15 @@ from weft.core import process_grids
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding
 from weft.core.store import PROGRAMS
-from weft.dispatch import devices, executables, sharded_calls
+from weft.dispatch import constants, devices, executables, sharded_calls
 
 Places = int | tuple[int, ...]
 
 
-def crosses(ins: Any, outs: Places) -> bool:
-    """Whether arguments at these places (``Lying`` for several), or results, lie across processes."""
-    if not devices.process_count() > 1:
-        return False
+def crosses(trace: Any, ins: Any, outs: Places) -> bool:
+    """Whether arguments at these places (``Lying`` for several), results or captured arrays lie across processes."""
+    if is_across([*trace.closed.consts, *constants.lifted(trace.closed.jaxpr).values]):
+        return True
     places = ins.places if isinstance(ins, sharded_calls.Lying) else (ins,)
     return any(map(devices.spans_processes, (*places, *_each(outs, 1))))
 

@@ -125,7 +125,7 @@ def part_on(array: Any, index: Index, device: Any) -> Any:
         try:
             made = runtime.array_from_numpy(values, aval, copy=False)
         except (ValueError, BufferError):  # not in one piece, or not aligned
-            made = runtime.array_from_numpy(np.ascontiguousarray(values), aval)
+            made = runtime.array_from_numpy(np.asarray(values, order="C"), aval)
     return runtime.array_to_place(made, place)
 
 
@@ -181,8 +181,8 @@ def array_of(values: np.ndarray, like: Any) -> Any:
     shape = values.shape[: len(like.shape)]
     aval = runtime.ShapedArray(shape, like.dtype, like.weak_type)
     if dtypes.is_extended(like.dtype):
-        return avals.from_numpy(np.ascontiguousarray(values), aval)
-    return runtime.array_from_numpy(np.ascontiguousarray(values), aval)
+        return avals.from_numpy(np.asarray(values, order="C"), aval)
+    return runtime.array_from_numpy(np.asarray(values, order="C"), aval)
 
 
 def whole_values(array: Any) -> np.ndarray:

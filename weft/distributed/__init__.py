@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 _NAMES = lazy.Names(
     "weft.distributed",
     {"distributed.membership": "initialize is_initialized shutdown"},
-    submodules="endings environment joining launcher membership processes transport",
+    submodules="endings environment joining launcher membership preemption processes transport",
 )
 __getattr__ = _NAMES.find

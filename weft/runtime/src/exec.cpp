@@ -440,8 +440,12 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   for (int32_t i = 0; flags && i < 2 * plan.n_inputs; ++i) {  // first what is donated, then the others
     int32_t input = i % plan.n_inputs;
     Array* array = reinterpret_cast<Array*>(PyTuple_GET_ITEM(inputs.get(), input));
-    if (flags[size_t(input)] != (i < plan.n_inputs) || array->remote != nullptr) continue;
-    if (array->buffer == nullptr) {
+    if (flags[size_t(input)] != (i < plan.n_inputs)) continue;
+    if (array->remote != nullptr) {
+      if (i < plan.n_inputs && array->remote->block != nullptr) donation.take(array);
+      continue;
+    }
+    if (array->buffer == nullptr && fetched.at(input) == nullptr) {
       donation.give_back();
       set_donated_twice_error(plan.name.c_str(), array);
       return nullptr;

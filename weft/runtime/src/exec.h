@@ -55,24 +55,38 @@ class Donation {
       if (buffer != nullptr) buffer_release(buffer);
       Py_DECREF(array);
     }
+    for (const auto& [array, remote] : remotes_) {
+      if (remote != nullptr) remote_release(remote);
+      Py_DECREF(array);
+    }
   }
   Donation(const Donation&) = delete;
   Donation& operator=(const Donation&) = delete;
 
   // The Array is deleted from now on: code that runs meanwhile cannot use the buffer.
   void take(Array* array) {
+    if (array->remote != nullptr) return take_remote(array);
     if (array->buffer == nullptr) return;
     taken_.emplace_back(array, array->buffer);
     Py_INCREF(array);
     array->buffer = nullptr;
   }
 
+  // An Array on another device, or one of which this process has a part.
+  void take_remote(Array* array) {
+    remotes_.emplace_back(array, array->remote);
+    Py_INCREF(array);
+    array->remote = nullptr;
+  }
+
   void give_back() {
     for (auto& [array, buffer] : taken_) array->buffer = std::exchange(buffer, nullptr);
+    for (auto& [array, remote] : remotes_) array->remote = std::exchange(remote, nullptr);
   }
 
  private:
   std::vector<std::pair<Array*, Buffer*>> taken_;  // both owned
+  std::vector<std::pair<Array*, struct Remote*>> remotes_;  // likewise
 };
 
 constexpr int kNotStarted = -2;  // an error is set, and no input was changed

@@ -223,7 +223,7 @@ bool wait_for(Operation& operation, double seconds) {
       if (operation.poll()) return true;
     double waited = seconds_since(start);
     if (waited >= seconds) return false;
-    if (waited < 200e-6) continue;
+    if (waited < 20e-6) continue;
     if (waited < 2e-3) {
       sched_yield();
     } else {

@@ -148,13 +148,7 @@ class Operands {
       const Leaf& leaf = leaves[entry->order[i - n_consts]];
       if (leaf.kind == LeafKind::array) {
         Array* array = reinterpret_cast<Array*>(leaf.object);
-        if (array->remote != nullptr && array->remote->block != nullptr) {
-          if (executable_check_input(cached->executable, int32_t(i), array) < 0) return -1;
-          operands_[i] = {array->remote->block->data, buffer_retain(array->remote->block)};
-          owned_.push_back(array->remote->block);
-        } else if (array->remote != nullptr && !fetch(array, signature, i)) {
-          return -1;
-        }
+        if (array->remote != nullptr && array->remote->block == nullptr && !fetch(array, signature, i)) return -1;
       }
       if (leaf.kind < LeafKind::ndarray) continue;
       signature.retain();
@@ -175,7 +169,13 @@ class Operands {
       const Leaf& leaf = leaves[entry->order[i - n_consts]];
       if (leaf.kind == LeafKind::array) {
         Array* array = reinterpret_cast<Array*>(leaf.object);
-        if (array->remote != nullptr) continue;  // fetched above
+        if (array->remote != nullptr) {
+          Buffer* block = array->remote->block;
+          if (block == nullptr) continue;  // fetched above
+          if (executable_check_input(cached->executable, int32_t(i), array) < 0) return -1;
+          operands_[i] = {block->data, block};
+          continue;
+        }
         if (array->buffer == nullptr) {
           set_deleted_error(array);
           return -1;
@@ -206,13 +206,14 @@ class Operands {
     for (bool given : {true, false}) {
       for (uint32_t i = n_consts; i < count_; ++i) {
         const Leaf& leaf = signature.leaves()[entry->order[i - n_consts]];
-        if (donated_[i] != given || leaf.kind != LeafKind::array) continue;
+        bool asked = (*entry->cached->donated)[i - n_consts];
+        if (asked != given || leaf.kind != LeafKind::array) continue;
         Array* array = reinterpret_cast<Array*>(leaf.object);
-        if (array->remote != nullptr) {  // the program has read a copy
-          if (given) donated_[i] = false, array_drop_buffer(array);
+        if (array->remote != nullptr && !array_has_own_block(array)) {  // the program reads a copy, or others do
+          if (given) donated_[i] = false, donation_.take_remote(array);
           continue;
         }
-        if (array->buffer == nullptr) {  // it had one in gather
+        if (array->buffer == nullptr && array->remote == nullptr) {  // it had one in gather
           donation_.give_back();
           set_donated_twice_error(entry->cached->executable->plan->name.c_str(), array);
           return -1;

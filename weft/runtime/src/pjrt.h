@@ -83,6 +83,11 @@ struct Remote {
   pjrt::Event* copying = nullptr;  // owned: the copy to `host` is under way
 };
 
+// Whether this process has a part of an Array, and no other Array shares it.
+inline bool array_has_own_block(const Array* array) {
+  return array->remote != nullptr && array->remote->block != nullptr && array->remote->references == 1;
+}
+
 inline Remote* remote_retain(Remote* remote) {
   ++remote->references;
   return remote;
