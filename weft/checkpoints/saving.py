@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import hashlib
 import json
+import math
 import shutil
 import sys
 import threading
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from weft import config
 from weft._base.record import Record
 from weft.checkpoints import folders, leaves, manifest, stores
 from weft.checkpoints.folders import CheckpointError
@@ -82,7 +84,7 @@ def save(
     keep: int | None = None,
     overwrite: bool = False,
     background: bool = False,
-    timeout: float = 600.0,
+    timeout: float | None = None,
 ) -> Save:
     """Save a tree of arrays, numbers and texts to the folder ``path``; needs tensorstore (``weft[checkpoint]``).
 
@@ -93,8 +95,8 @@ def save(
     ``background=True`` returns while the arrays are written: the values are those of now, whatever is done with the
     arrays afterwards (donation too). ``wait()`` of what is returned raises what went wrong; so does the next save to
     this folder, and what nobody has asked about is printed at the end of the program. In a job of several processes
-    all of them call ``save`` with the same tree; each writes its own shards, and after ``timeout`` seconds it is an
-    error if one has not.
+    all of them call ``save`` with the same tree; each writes its own shards, and it is an error if one has not after
+    ``timeout`` seconds (None: the option ``collective_timeout``; 0: never).
 
     TypeError names a leaf that cannot be saved. Arrays are kept as zarr v3, one chunk for each shard.
 
@@ -117,7 +119,8 @@ def save(
     begun = contextlib.ExitStack()
     try:
         name = _agreed(lambda: _begin(folder, content, step, overwrite, begun), link)
-        plan = _Plan(folder, {**content, "arrays": name}, step, keep, rank, size, timeout)
+        limit = config.read("collective_timeout") if timeout is None else timeout
+        plan = _Plan(folder, {**content, "arrays": name}, step, keep, rank, size, limit or math.inf)
         described = zip(apart.leaves, content["leaves"], strict=True)
         given = [leaves.sources(leaf, found, rank == 0, background) for leaf, found in described]
         made = Save(folder, step)
