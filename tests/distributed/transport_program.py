@@ -11,6 +11,7 @@ import numpy as np
 
 import weft
 import weft.numpy as jnp
+from weft import runtime
 from weft.distributed import joining
 
 joining._PIECE_BYTES = int(sys.argv[1]) if len(sys.argv) > 1 else joining._PIECE_BYTES
@@ -126,13 +127,32 @@ def groups() -> None:
     group = first if rank in first else (rank,)
     job.all_reduce(parts[rank], total, "sum", group).wait("all_reduce")
     same(total, reduced("sum", [parts[each] for each in group]))
-    for wrong in ((0, size), (), (size - 1 - rank,) if size == 2 else ((rank + 1) % size,)):
+    for wrong in ((*everyone, rank), (0, size), (), (size - 1 - rank,) if size == 2 else ((rank + 1) % size,)):
         try:
             job.all_reduce(parts[rank], total, "sum", wrong)
         except ValueError as error:
             assert "[mpi]" in str(error)
         else:
             raise AssertionError(wrong)
+
+
+def overlapping() -> None:
+    """What is sent and what is received lie apart, and pieces are whole elements."""
+    data = np.zeros(4 * size, np.uint8)
+    for action in (
+        lambda: job.permute(data, data, rank, [rank]),
+        lambda: job.all_to_all(data, data),
+        lambda: job.all_gather(data[:4], data),
+        lambda: job.all_reduce(data[: 2 * size], data[1 : 2 * size + 1], "sum"),
+        lambda: runtime.mpi_all_reduce("float32", "sum", data[:3], data[3:6], everyone, 0),
+        lambda: job.all_gather(data[:3], np.zeros(5, np.uint8)),
+    ):
+        try:
+            action()
+        except ValueError as error:
+            assert "[mpi]" in str(error)
+        else:
+            raise AssertionError
 
 
 def in_flight() -> None:
@@ -181,9 +201,23 @@ def a_thread_waits_without_the_gil() -> None:
         count = 0
         while not done and count < 1000:  # this thread runs while the other one waits
             count += 1
+        request = job.irecv(np.zeros(1), 1, 3)
+        waiting = threading.Thread(target=request.wait, args=("two threads",))
+        waiting.start()
+        while True:  # until the other thread waits
+            try:
+                assert not request.test()
+            except RuntimeError as error:
+                assert "another thread waits" in str(error)
+                break
+        job.isend(np.zeros(1), 1, 4).wait("two threads")
+        waiting.join()
         thread.join()
     else:
         job.barrier("two threads")
+        if rank == 1:
+            job.irecv(np.zeros(1), 0, 4).wait("two threads")
+            job.isend(np.zeros(1), 0, 3).wait("two threads")
 
 
 def facts() -> None:
@@ -238,6 +272,7 @@ CHECKS = [
     unbuilt_reductions,
     moves,
     groups,
+    overlapping,
     in_flight,
     messages,
     a_thread_waits_without_the_gil,

@@ -25,6 +25,7 @@ struct PyOperation {
   PyObject_HEAD
   mpi::Operation* operation;  // owned; nullptr when it is done
   Py_buffer buffers[2];       // what it reads and writes; obj is nullptr where there is none
+  bool busy;                  // a thread waits for it, without the GIL
 };
 
 PyTypeObject* OperationType = nullptr;
@@ -49,6 +50,7 @@ PyObject* started(Buffers* buffers, Start start) {
   PyOperation* self = PyObject_New(PyOperation, OperationType);
   if (self == nullptr) return nullptr;
   self->operation = nullptr;
+  self->busy = false;
   for (int i = 0; i < 2; ++i) {
     self->buffers[i] = buffers->list[i];
     buffers->list[i] = Py_buffer{};
@@ -79,8 +81,17 @@ void operation_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-PyObject* operation_test(PyObject* object, PyObject*) {
+// The operation, unless another thread waits for it.
+PyOperation* own_operation(PyObject* object) {
   PyOperation* self = reinterpret_cast<PyOperation*>(object);
+  if (!self->busy) return self;
+  PyErr_SetString(PyExc_RuntimeError, "[mpi] another thread waits for this exchange");
+  return nullptr;
+}
+
+PyObject* operation_test(PyObject* object, PyObject*) {
+  PyOperation* self = own_operation(object);
+  if (self == nullptr) return nullptr;
   if (self->operation == nullptr) Py_RETURN_TRUE;
   try {
     if (!self->operation->poll()) Py_RETURN_FALSE;
@@ -94,26 +105,28 @@ PyObject* operation_test(PyObject* object, PyObject*) {
 }
 
 PyObject* operation_wait(PyObject* object, PyObject* args) {
-  PyOperation* self = reinterpret_cast<PyOperation*>(object);
+  PyOperation* self = own_operation(object);
   const char* what;
   double limit_s;
-  if (!PyArg_ParseTuple(args, "sd", &what, &limit_s)) return nullptr;
+  if (self == nullptr || !PyArg_ParseTuple(args, "sd", &what, &limit_s)) return nullptr;
   mpi::Waited waited;
   for (bool done = self->operation == nullptr; !done;) {
     std::optional<Failure> failure;
-    Py_BEGIN_ALLOW_THREADS
+    self->busy = true;
+    PyThreadState* state = PyEval_SaveThread();
     try {
       done = mpi::wait_part(*self->operation, what, 0.05, limit_s, &waited);
     } catch (const Failure& error) {
       mpi::break_off(error.what());
       failure = error;
     }
-    Py_END_ALLOW_THREADS
+    in_python<PyEval_RestoreThread>(state);
+    self->busy = false;
     if (failure) {
       set_failure(*failure);
       return nullptr;
     }
-    if (!done && PyErr_CheckSignals() < 0) {
+    if (!done && in_python<PyErr_CheckSignals>() < 0) {
       mpi::break_off(std::string("a wait was interrupted in ") + what);
       return nullptr;
     }
@@ -133,7 +146,8 @@ PyObject* rank_tuple(const std::vector<int>& ranks) {
 }
 
 PyObject* operation_awaited(PyObject* object, PyObject*) {
-  PyOperation* self = reinterpret_cast<PyOperation*>(object);
+  PyOperation* self = own_operation(object);
+  if (self == nullptr) return nullptr;
   return rank_tuple(self->operation == nullptr ? std::vector<int>() : self->operation->awaited());
 }
 
@@ -294,7 +308,7 @@ struct Common {
 };
 
 bool read_ranks(PyObject* sequence, std::vector<int>* ranks) {
-  Ref fast = steal(PySequence_Fast(sequence, "ranks are a sequence of ints"));
+  Ref fast = steal(in_python<PySequence_Fast>(sequence, "ranks are a sequence of ints"));
   if (!fast) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
     long rank = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast.get(), i));
@@ -314,6 +328,12 @@ bool read_common(Common* common, PyObject* in, PyObject* out, PyObject* group, i
     PyErr_Format(PyExc_ValueError, "[mpi] rank %d is not in the group %R", mpi::rank(), group);
     return false;
   }
+  for (size_t i = 0; i < ranks.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (ranks[i] == ranks[j]) {
+        PyErr_Format(PyExc_ValueError, "[mpi] rank %d is in the group twice: %R", ranks[i], group);
+        return false;
+      }
   common->group.me = int(me);
   common->tag = tag;
   return common->buffers.take(0, in, in == out) && common->buffers.take(1, out, true);
@@ -323,6 +343,14 @@ bool require_bytes(Common* common, size_t in_parts, size_t out_parts) {  // in *
   if (common->in_bytes() * out_parts == common->out_bytes() * in_parts) return true;
   PyErr_Format(PyExc_ValueError, "[mpi] buffers of %zu and %zu bytes do not fit a group of %zu ranks",
                common->in_bytes(), common->out_bytes(), common->group.ranks.size());
+  return false;
+}
+
+// Buffers that MPI reads and writes at once lie apart.
+bool require_apart(Common* common) {
+  const char *in = static_cast<const char*>(common->in()), *out = static_cast<const char*>(common->out());
+  if (in + common->in_bytes() <= out || out + common->out_bytes() <= in) return true;
+  PyErr_SetString(PyExc_ValueError, "[mpi] what is sent and what is received overlap in memory");
   return false;
 }
 
@@ -347,6 +375,12 @@ PyObject* start_reduction(PyObject* args, bool scatters) {
       !read_reduction(dtype, combine, &type, &how) || !read_common(&common, in, out, group, tag) ||
       !require_bytes(&common, scatters ? common.group.ranks.size() : 1, 1))
     return nullptr;
+  bool in_place = !scatters && common.in() == common.out();
+  if (!in_place && !require_apart(&common)) return nullptr;
+  if (common.out_bytes() % mpi::size_of(type) != 0) {
+    PyErr_Format(PyExc_ValueError, "[mpi] %zu bytes are no whole number of %s", common.out_bytes(), dtype);
+    return nullptr;
+  }
   const void* from = common.in();
   void* to = common.out();
   size_t count = common.out_bytes() / mpi::size_of(type);
@@ -365,7 +399,7 @@ PyObject* start_move(PyObject* args, bool gathers) {
   int tag;
   Common common;
   if (!PyArg_ParseTuple(args, "OOOi", &in, &out, &group, &tag) || !read_common(&common, in, out, group, tag) ||
-      !require_bytes(&common, 1, gathers ? common.group.ranks.size() : 1))
+      !require_bytes(&common, 1, gathers ? common.group.ranks.size() : 1) || !require_apart(&common))
     return nullptr;
   const void* from = common.in();
   void* to = common.out();
@@ -386,7 +420,8 @@ PyObject* py_permute(PyObject*, PyObject* args) {
   Common common;
   if (!PyArg_ParseTuple(args, "OOiOi", &in, &out, &source, &destinations, &tag) ||
       !check_peer(source < 0 ? 0 : source, tag) || !read_ranks(destinations, &to_ranks) ||
-      !common.buffers.take(0, in, false) || !common.buffers.take(1, out, true) || !require_bytes(&common, 1, 1))
+      !common.buffers.take(0, in, false) || !common.buffers.take(1, out, true) || !require_bytes(&common, 1, 1) ||
+      !require_apart(&common))
     return nullptr;
   const void* from = common.in();
   void* to = common.out();
