@@ -91,7 +91,9 @@ def _cut_of(
 
 
 def _block_type(aval: Any, within: PartitionSpec, devices: _Inner) -> Any:
-    counts = [math.prod([devices.shape[name] for name in shards.axes_of_dimension(within, d)]) for d in range(aval.ndim)]
+    counts = [
+        math.prod([devices.shape[name] for name in shards.axes_of_dimension(within, d)]) for d in range(aval.ndim)
+    ]
     shape = tuple([extent * count for extent, count in zip(aval.shape, counts, strict=True)])
     return runtime.ShapedArray(shape, aval.dtype, aval.weak_type)
 
@@ -129,8 +131,8 @@ def _split_equation(
         return builder.keep(eqn, operands)
     if eqn.params.get("axis_index_groups") is not None:
         raise NotImplementedError(
-            f"[{eqn.primitive.name}] axis_index_groups along {names}, where a process has several devices: give the mesh "
-            "an axis for the groups, or each process one device"
+            f"[{eqn.primitive.name}] axis_index_groups along {names}, where a process has several devices: give the "
+            "mesh an axis for the groups, or each process one device"
         )
 
     def run(*values: Any) -> list[Any]:

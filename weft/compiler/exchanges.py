@@ -47,7 +47,7 @@ class _Order:
         self.under_way: dict[Any, None] = {}  # equations
 
     def without_waiting(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Put down the steps that need nothing that is on its way; gives those that do, and what needs their results."""
+        """Put down the steps that need nothing that is on its way; gives the others, and what needs their results."""
         arriving = {self._base(v) for eqn in self.under_way for v in eqn.outvars}
         left: list[Entry] = []
         left_effect = False  # whether a step with an effect waits: all later ones then wait too
@@ -61,9 +61,9 @@ class _Order:
                 left_effect = left_effect or has_effect
                 continue
             self.made.append(entry)
-            if _is_waited_for(step):
+            if _is_waited_for(step.equation):
                 self.under_way[step.equation] = None
-                arriving.update([self._base(v) for v in step.equation.outvars])
+                arriving.update(writes)
         return left
 
     def finish(self, equation: JaxprEqn) -> None:
@@ -91,13 +91,25 @@ class _Order:
         return bases[0], bases[1]
 
 
-def _is_waited_for(step: Step) -> bool:
-    equation = step.equation
-    return (
-        equation is not None
-        and isinstance(equation.primitive.kind, kinds.Exchange)
-        and equation.params["way"] != "place"
-    )
+def _is_waited_for(equation: JaxprEqn | None) -> bool:
+    if equation is None or not isinstance(equation.primitive.kind, kinds.Exchange):
+        return False
+    return equation.params["way"] != "place"  # which is known
+
+
+def with_overlap(instructions: Sequence[Any]) -> list[Any]:
+    """The instructions of a plan, in which each exchange says whether anything is computed meanwhile."""
+    made = list(instructions)
+    begun: dict[int, int] = {}
+    for at, entry in enumerate(made):
+        if isinstance(entry, Exchange):
+            begun[entry.number] = at
+        elif isinstance(entry, ExchangeDone):
+            first = begun[entry.number]
+            between = made[first + 1 : at]
+            if not all(isinstance(each, (Exchange, ExchangeDone)) for each in between):
+                made[first] = made[first]._replace(meanwhile=True)
+    return made
 
 
 def instruction(equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict[Any, int]) -> list[Instruction]:
@@ -117,6 +129,8 @@ def instruction(equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict
 
 def _words(equation: JaxprEqn) -> str:
     """What is waited for: the collective, its operand and the user's line."""
+    if equation.params["way"] == "agree":
+        return f"the start of {equation.params['words']}"
     types = " ".join([v.aval.str_short() for v in equation.invars])
     where = source_info.summarize(equation.source)
     return " ".join(filter(None, [equation.params["name"], types and f"of {types}", where and f"at {where}"]))

@@ -176,6 +176,7 @@ class Exchange(NamedTuple):
     destinations: tuple[int, ...] = ()
     fingerprint: int = 0  # of agree
     words: str = ""
+    meanwhile: bool = False  # whether other steps stand before the one that waits for it
 
 
 class ExchangeDone(NamedTuple):

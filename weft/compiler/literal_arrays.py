@@ -10,9 +10,9 @@ from weft.core import kinds, rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 
 _READ_MEMORY = (
-    kinds.Contraction, kinds.StridedContraction, kinds.External, kinds.Exchange, kinds.Effect, kinds.Reshape, kinds.DynamicUpdateSlice,
-    kinds.DynamicSlice, kinds.Reduction, kinds.Cumulative, kinds.Gather, kinds.Scatter, kinds.Loop, kinds.Branch,
-    kinds.Identity,
+    kinds.Contraction, kinds.StridedContraction, kinds.External, kinds.Exchange, kinds.Effect, kinds.Reshape,
+    kinds.DynamicUpdateSlice, kinds.DynamicSlice, kinds.Reduction, kinds.Cumulative, kinds.Gather, kinds.Scatter,
+    kinds.Loop, kinds.Branch, kinds.Identity,
 )  # fmt: skip
 
 

@@ -265,6 +265,8 @@ def compile_new(
         kernels, lowered = stages.run("exchanges", exchanges.apart, kernels, lowered)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied)
     planned = stages.run("chain", chain.chain, planned)
+    if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
+        planned = planned.replace(instructions=exchanges.with_overlap(planned.instructions))
     program.compiled = stages.run("codegen", _codegen, program, planned)
     program.plan, program.donated, program.copied = planned, donated, copied
     program.in_avals = tuple([v.aval for v in (*constvars, *closed.jaxpr.invars)])

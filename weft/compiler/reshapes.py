@@ -20,8 +20,8 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Index
 
 _IN_MEMORY = (
-    kinds.Contraction, kinds.StridedContraction, kinds.External, kinds.Exchange, kinds.Assemble, kinds.DynamicUpdateSlice,
-    kinds.Cumulative, kinds.Reshape, kinds.Reduction, kinds.Loop, kinds.Branch,
+    kinds.Contraction, kinds.StridedContraction, kinds.External, kinds.Exchange, kinds.Assemble,
+    kinds.DynamicUpdateSlice, kinds.Cumulative, kinds.Reshape, kinds.Reduction, kinds.Loop, kinds.Branch,
 )  # fmt: skip
 
 

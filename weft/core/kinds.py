@@ -360,8 +360,8 @@ class Shards(Record):
 class Higher(Record):
     """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None.
 
-    ``shards(params, sizes)``: the program that each device of a mesh runs instead, if the user wrote one; for a block of
-    several devices where ``sizes`` has fewer parts along an axis than the mesh.
+    ``shards(params, sizes)``: the program that each device of a mesh runs instead, if the user wrote one; for a block
+    of several devices where ``sizes`` has fewer parts along an axis than the mesh.
     """
 
     inline: Callable[[Params], Any]

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import NamedTuple
-from weft.core.shardings import Index, NamedSharding, Sharding
 from weft.core.partition_specs import names_of
+from weft.core.shardings import Index, NamedSharding, Sharding
 
 
 class Grid(NamedTuple):
@@ -50,8 +50,8 @@ def grid_of(mesh: Any) -> Grid:
         whole = np.repeat(whole, step, axis) if regular else whole
     if not regular or not np.array_equal(whole, owners) or len(set(ranks.flat)) != ranks.size:
         raise NotImplementedError(
-            f"[mesh] the devices of each process have to be a box of the mesh, all of one shape, and here they are not: "
-            f"{_text(owners)} says which process has which device of {mesh}. weft.make_mesh and "
+            f"[mesh] the devices of each process have to be a box of the mesh, all of one shape, and here they are not:"
+            f" {_text(owners)} says which process has which device of {mesh}. weft.make_mesh and "
             "mesh_utils.create_hybrid_device_mesh make such meshes"
         )
     mine = next(device.process_index for device in mesh.flat_devices if device.is_local)
@@ -65,7 +65,7 @@ def _text(owners: np.ndarray) -> str:
 
 
 def block_spec(sharding: Sharding, ndim: int) -> tuple[tuple[Any, ...], ...]:
-    """For each dimension the mesh axes that cut it between processes; NotImplementedError if a block is no rectangle."""
+    """For each dimension the mesh axes that cut it between processes; NotImplementedError for blocks in pieces."""
     if not isinstance(sharding, NamedSharding):
         return ((),) * ndim
     grid = grid_of(sharding.mesh)
@@ -119,7 +119,7 @@ def within_block(index: Index, block: Index) -> Index:
 
 
 def groups_along(grid: Grid, axes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
-    """The processes that differ only along these axes, in groups; in each in the order of the axes, the first outermost."""
+    """The processes that differ only along these axes, in groups; the first axis is the outermost."""
     names = list(grid.outer)
     others = [name for name in names if name not in axes]
     order = [names.index(name) for name in (*others, *axes)]

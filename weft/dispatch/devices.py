@@ -135,8 +135,19 @@ def is_remote(place: int) -> bool:
     return 1 < place < HOST << 1
 
 
+def check_local(device: Device) -> None:
+    """ValueError for a device of another process."""
+    if not device.is_local:
+        raise ValueError(
+            f"{device} belongs to process {device.process_index}, and this is process {processes.rank()}: what is on "
+            "one device is on one of weft.local_devices(). On devices of several processes arrays lie by NamedSharding"
+        )
+
+
 def place_on(target: Device | Sharding) -> int:
-    """The place of what is committed to a device or a sharding."""
+    """The place of what is committed to a device or a sharding; ValueError for a device of another process."""
+    if not isinstance(target, Sharding):
+        check_local(target)
     return (target.number if isinstance(target, Device) else number_of(target)) << 1 | 1
 
 
@@ -159,8 +170,8 @@ _cpus: list[Device] = []
 
 
 def check_unused() -> None:
-    """RuntimeError once devices were asked for, which then have their numbers: other processes come before that."""
-    if _cpus:
+    """RuntimeError if devices were asked for by this process alone: others come before that."""
+    if _cpus and all(device.is_local for device in _cpus):
         raise RuntimeError(
             "[distributed] weft.distributed.initialize() has to be called before anything asks for devices, such as "
             "weft.devices() or a computation with shardings: call it right after `import weft`"
@@ -251,7 +262,8 @@ def default_place() -> int:
     if found is None:
         device = config.read("default_device")
         if device is None or isinstance(device, str):
-            device = devices(device)[0]
+            device = local_devices(backend=device)[0]
+        check_local(device)
         found = _default_places[token] = device.number << 1
     return found
 

@@ -170,7 +170,7 @@ def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> 
 
 
 def typed(result: Any, aval: Any) -> Any:
-    """A result with the type that it has for the user: its own, or that of an array of which this process has a part."""
+    """A result with the type that it has for the user: its own, or that of an array across processes."""
     if result.aval is aval:
         return result
     if result.aval.nbytes == aval.nbytes:

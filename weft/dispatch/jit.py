@@ -173,7 +173,7 @@ def _place(device: Any, backend: str | None, compiler_options: Any) -> int:
     """Where the user wants the function to run, committed; 0 if they did not say."""
     _check_placement(device, backend, compiler_options)
     if backend is not None:
-        return devices.devices(backend)[0].number << 1 | 1
+        return devices.local_devices(backend=backend)[0].number << 1 | 1
     target = devices.as_target(device)
     return 0 if target is None else devices.place_on(target)
 

@@ -210,10 +210,7 @@ def _is_here(target: Any) -> bool:
 def _put_across(leaf: Any, target: Any, donate: bool) -> Any:
     """A value on devices of several processes: each takes its part of the same value."""
     if not isinstance(target, NamedSharding):
-        raise ValueError(
-            f"[device_put] {target} belongs to another process, which alone can put arrays there: use a sharding over "
-            "devices of this process or of all"
-        )
+        devices.check_local(target if isinstance(target, devices.Device) else target.device_list[0])
     if not isinstance(leaf, runtime.Array):
         try:
             aval = avals.get_aval(leaf)

@@ -58,7 +58,9 @@ def _of_blocks(closed: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int], nam
     if transport is not None:
         transport.participants.add(threading.get_ident())
     meshes = [s.mesh for s in (*shardings[0], *shardings[1]) if s is not None]
-    other = next((mesh for mesh in meshes if mesh.shape_tuple != meshes[0].shape_tuple or _differ(mesh, meshes[0])), None)
+    other = next(
+        (mesh for mesh in meshes if mesh.shape_tuple != meshes[0].shape_tuple or _differ(mesh, meshes[0])), None
+    )
     if other is not None:
         raise NotImplementedError(
             f"[jit] {name}: arrays on two meshes across processes, {meshes[0]} and {other}: move them to one by "
@@ -158,8 +160,13 @@ def is_across(args: Sequence[Any]) -> bool:
     return any(type(x) is runtime.Array and devices.spans_processes(x.place) for x in args)
 
 
-def evaluate(primitive: Any, args: Sequence[Any], avals: Sequence[Any], params: Any, make: Any, out: Any) -> list[Any] | None:
-    """The results of an operation (None if nothing lies across processes); ``make()`` gives (its program, its name), ``out`` types that may say how they lie."""
+def evaluate(
+    primitive: Any, args: Sequence[Any], avals: Sequence[Any], params: Any, make: Any, out: Any
+) -> list[Any] | None:
+    """The results of an operation; None if nothing lies across processes.
+
+    ``make()`` gives (its program, its name), ``out`` types that may say how the results lie.
+    """
     places = tuple([x.place if type(x) is runtime.Array else 0 for x in args])
     key: Any = ((primitive, tuple(avals), *params.items()), ("processes", places, out), config.x64_enabled())
     try:
@@ -186,10 +193,11 @@ def evaluate(primitive: Any, args: Sequence[Any], avals: Sequence[Any], params: 
 def resharded(array: Any, sharding: NamedSharding) -> Any:
     """An array across processes, lying otherwise."""
     own = devices.sharding_at(array.place)
+    assert isinstance(own, NamedSharding)
     if sharding.is_equivalent_to(own, array.ndim):
         return of_block(block_of(array), array.aval, sharding)
     jit = lazy.submodule("weft.dispatch.jit").jit
-    if isinstance(own, NamedSharding) and own.mesh == sharding.mesh:
+    if own.mesh == sharding.mesh:
         return jit(_same, out_shardings=sharding)(array)
     if not own.is_fully_replicated:
         array = jit(_same, out_shardings=NamedSharding(own.mesh, PartitionSpec()))(array)

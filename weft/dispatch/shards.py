@@ -1,7 +1,7 @@
 """Shards: the parts of an array that devices have, and arrays made of parts.
 
-In one process one buffer has the whole array, of several each has a block. A shard's ``data`` is an Array on the shard's device: a view of that
-buffer where the part lies in one piece, else a copy, made when it is asked for.
+In one process one buffer has the whole array, of several each has a block of it. A shard's ``data`` is an Array on the
+shard's device: a view of that buffer where the part lies in one piece, else a copy, made when it is asked for.
 """
 
 from __future__ import annotations
@@ -163,7 +163,9 @@ def _joined(shape: tuple[int, ...], sharding: Sharding, parts: dict[Any, Any], d
     first = next(iter(parts.values()))
     across = not sharding.is_fully_addressable
     block = process_grids.block_index(sharding, shape) if across else None
-    held = np.empty(process_grids.block_shape(sharding, shape) if across else shape, first.dtype if dtype is None else dtype)
+    held = np.empty(
+        process_grids.block_shape(sharding, shape) if across else shape, first.dtype if dtype is None else dtype
+    )
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         _check_part(shape, parts[device].shape, sharding, held.dtype)
         held[index if block is None else process_grids.within_block(index, block)] = parts[device]
@@ -263,7 +265,9 @@ def _from_local_data(sharding: Sharding, data: np.ndarray, global_shape: Any) ->
         )
     index = process_grids.block_index(sharding, shape)
     rows = zip(data.shape, wanted, index, strict=True)
-    return of_block(data[tuple([slice(None) if have == block else part for have, block, part in rows])], shape, sharding)
+    return of_block(
+        data[tuple([slice(None) if have == block else part for have, block, part in rows])], shape, sharding
+    )
 
 
 def make_array_from_single_device_arrays(

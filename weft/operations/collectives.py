@@ -489,7 +489,9 @@ def _pbroadcast_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_na
     if axis.name is None or axis.name not in names:
         return pbroadcast_p.bind(x, axis_name=axis_name, source=source), dim
     if not 0 <= source < extent(names):
-        raise ValueError(f"[pbroadcast] source {source} is not an index of the axis {axis_name!r}, of size {extent(names)}")
+        raise ValueError(
+            f"[pbroadcast] source {source} is not an index of the axis {axis_name!r}, of size {extent(names)}"
+        )
     others, inner = axis_names.without(names, axis.name), extent(names[names.index(axis.name) + 1 :])
     digit = source // inner % axis.size
     mine = x if dim is None else shape.index_in_dim(x, digit, dim, keepdims=False)

@@ -1,10 +1,11 @@
 """The program of one process: collectives along mesh axes between processes become exchanges.
 
-In: a program of blocks, made by ``local`` for a mesh with one device in each process, whose collectives name axes of the
-mesh. Out: the same, with equations of ``exchange`` and arithmetic on what they bring. A collective is what ``vmap`` makes
-of it, with the values of all processes stacked along a new dimension: so both give the same bits::
+In: a program of blocks, made by ``local`` for a mesh with one device in each process, whose collectives name axes of
+that mesh. Out: the same with equations of ``exchange`` in their place. A collective without a rule for it is what
+``vmap`` makes of it, with the values of all processes stacked along a new dimension::
 
-    b = psum[axes=('x',)] a:f32[4]    ->    c:f32[2,4] = exchange[way=gather groups=((0, 1),)] a; b = reduce_sum[axes=(0,)] c
+    b = psum[axes=('x',)] a:f32[4]        b:f32[4] = exchange[way=reduce combiner=sum groups=((0, 1),)] a
+    b = pbroadcast[axis_name=x source=1] a        c:f32[2,4] = exchange[way=gather groups=((0, 1),)] a; b = c[1]
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from weft.partitioning.exchange import EXCHANGE, Exchanges, agree
 def program_of_process(
     closed: ClosedJaxpr, mesh: Any, ins: Sequence[Any], outs: Sequence[Any], name: str
 ) -> programs.Partitioned:
-    """The program that this process runs on its blocks; ``ins`` and ``outs`` are the shardings, None for whole values."""
+    """The program that this process runs on its blocks; ``ins`` and ``outs`` are shardings, None for whole values."""
     grid = process_grids.grid_of(mesh)
     specs = [
         [_spec(sharding, variable.aval.ndim) for sharding, variable in zip(each, variables, strict=True)]
         for each, variables in ((ins, closed.jaxpr.invars), (outs, closed.jaxpr.outvars))
     ]
-    made = programs.partition(explicit.erased(closed), grid.outer, *specs)
+    made = programs.partition(explicit.erased(closed), grid.outer, specs[0], specs[1])
     return made._replace(local=_agreeing(exchanged(made.local, grid, itertools.count(1)), grid, name))
 
 
@@ -75,7 +76,9 @@ def exchanged(closed: ClosedJaxpr, grid: Grid, tags: Iterator[int]) -> ClosedJax
         if eqn.primitive.axis_names is None:
             return None
         with axis_names.bound(tuple(grid.outer.items())):
-            program = trace_to_jaxpr(functools.partial(_collective, eqn, grid, next(tags)), [v.aval for v in eqn.invars])[0]
+            program = trace_to_jaxpr(
+                functools.partial(_collective, eqn, grid, next(tags)), [v.aval for v in eqn.invars]
+            )[0]
         return splicer.splice(program, eqn.invars, eqn.source)
 
     made = Splicer(closed, rule).run()
@@ -83,7 +86,9 @@ def exchanged(closed: ClosedJaxpr, grid: Grid, tags: Iterator[int]) -> ClosedJax
     return ClosedJaxpr(made.jaxpr.replace(effects=effects), made.consts)
 
 
-def _with_exchanges_inside(eqn: JaxprEqn, kind: Any, splicer: Splicer, grid: Grid, tags: Iterator[int]) -> Sequence[Atom]:
+def _with_exchanges_inside(
+    eqn: JaxprEqn, kind: Any, splicer: Splicer, grid: Grid, tags: Iterator[int]
+) -> Sequence[Atom]:
     inner: list[ClosedJaxpr] = []
 
     def one(program: ClosedJaxpr) -> ClosedJaxpr:
@@ -113,7 +118,7 @@ def _collective(eqn: JaxprEqn, grid: Grid, tag: int, *operands: Any) -> list[Any
 def _by_vmap(
     eqn: JaxprEqn, grid: Grid, names: Sequence[Any], exchanges: Exchanges, operands: Sequence[Any]
 ) -> list[Any]:
-    """The values of all processes are gathered, and ``vmap`` over them gives the result of each; this one's is taken."""
+    """The values of all processes are gathered, ``vmap`` gives the result of each, and this one's is taken."""
     sizes = [grid.outer[name] for name in names]
     stacks = []
     for x in operands:

@@ -30,9 +30,8 @@ from weft.operations import assemble, reductions, shape
 
 EXCHANGE = NamedEffect("Exchange", ordered=True)  # all processes run the exchanges of a program in one order
 Groups = tuple[tuple[int, ...], ...]
-_REDUCED = frozenset(
-    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool float16 bfloat16 float32 float64 complex64 complex128".split()
-)
+_NAMES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
+_REDUCED = frozenset(_NAMES.split())
 
 
 def _typed(*avals: Any, way: str, groups: Groups, **params: Any) -> Any:
@@ -112,7 +111,7 @@ _REDUCTIONS = {"sum": reductions.reduce_sum, "max": reductions.reduce_max, "min"
 
 def _is_reduced(dtype: Any, combiner: str) -> bool:
     """Whether the runtime reduces such elements itself (``mpi::reducible``)."""
-    return dtype.name in _REDUCED and not (dtype.kind == "c" and combiner != "sum") and dtype.kind != "b"
+    return dtype.name in _REDUCED and not (dtype.kind == "c" and combiner != "sum")
 
 
 def agree(ranks: Sequence[int], fingerprint: int, words: str) -> None:

@@ -72,9 +72,10 @@ bool read_place(PyObject* place, CacheEntry* entry) {
       return false;
     }
   for (size_t i = 0; i < entry->out_avals->size(); ++i)  // only arrays across processes have less memory here
-    if ((*entry->out_avals)[i]->nbytes > entry->executable->plan->outputs[i].nbytes &&
-        places[places.size() > 1 ? i : 0] < kHostPlaces)
-      return entry_error("an out_aval is larger than its output");
+    if ((*entry->out_avals)[i]->nbytes > entry->executable->plan->outputs[i].nbytes) {
+      if (places[places.size() > 1 ? i : 0] < kHostPlaces) return entry_error("an out_aval is larger than its output");
+      entry->has_parts = true;
+    }
   entry->place = places[0];
   bool differ = std::any_of(places.begin(), places.end(), [&](uint32_t each) { return each != places[0]; });
   if (differ) entry->out_places = new std::vector<uint32_t>(std::move(places));

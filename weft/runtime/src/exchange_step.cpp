@@ -88,7 +88,7 @@ class Poller {
       });
       if (flights_.empty()) continue;
       lock.unlock();
-      std::this_thread::sleep_for(std::chrono::microseconds(30));
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
       lock.lock();
     }
   }
@@ -177,7 +177,7 @@ class StartStep final : public Step {
       if (!frame.flights) frame.flights = std::make_unique<Flights>();
       auto& list = frame.flights->list;
       if (list.size() <= size_t(number)) list.resize(size_t(number) + 1);
-      if (nbytes >= kPolled) poller().add(flight);
+      if (meanwhile && nbytes >= kPolled) poller().add(flight);
       list[size_t(number)] = std::move(flight);
       return Status::ok;
     } catch (const std::bad_alloc&) {
@@ -213,6 +213,7 @@ class StartStep final : public Step {
   size_t count = 0;
   uint64_t fingerprint = 0;
   std::string words;
+  bool meanwhile = false;  // whether anything is computed before it is waited for
 };
 
 // ---- waiting
@@ -321,6 +322,7 @@ std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& pl
   step->tag = int(fields.integer("tag"));
   step->group.me = int(fields.integer("me"));
   step->source = int(fields.integer("source"));
+  step->meanwhile = fields.flag("meanwhile");
   Ref ranks = fields.tuple("ranks"), destinations = fields.tuple("destinations"), operand = fields.tuple("operand"),
       result = fields.tuple("result"), dtype = fields.object("dtype"), words = fields.object("words"),
       fingerprint = fields.object("fingerprint");

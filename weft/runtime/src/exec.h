@@ -51,42 +51,36 @@ class Donation {
  public:
   Donation() = default;
   ~Donation() {
-    for (const auto& [array, buffer] : taken_) {
-      if (buffer != nullptr) buffer_release(buffer);
-      Py_DECREF(array);
-    }
-    for (const auto& [array, remote] : remotes_) {
-      if (remote != nullptr) remote_release(remote);
-      Py_DECREF(array);
+    for (const Taken& each : taken_) {
+      if (each.buffer != nullptr) buffer_release(each.buffer);
+      if (each.remote != nullptr) remote_release(each.remote);
+      Py_DECREF(each.array);
     }
   }
   Donation(const Donation&) = delete;
   Donation& operator=(const Donation&) = delete;
 
-  // The Array is deleted from now on: code that runs meanwhile cannot use the buffer.
+  // The Array is deleted from now on: code that runs meanwhile cannot use its memory, here or on another device.
   void take(Array* array) {
-    if (array->remote != nullptr) return take_remote(array);
-    if (array->buffer == nullptr) return;
-    taken_.emplace_back(array, array->buffer);
+    if (array_is_deleted(array)) return;
+    taken_.push_back({array, std::exchange(array->buffer, nullptr), std::exchange(array->remote, nullptr)});
     Py_INCREF(array);
-    array->buffer = nullptr;
-  }
-
-  // An Array on another device, or one of which this process has a part.
-  void take_remote(Array* array) {
-    remotes_.emplace_back(array, array->remote);
-    Py_INCREF(array);
-    array->remote = nullptr;
   }
 
   void give_back() {
-    for (auto& [array, buffer] : taken_) array->buffer = std::exchange(buffer, nullptr);
-    for (auto& [array, remote] : remotes_) array->remote = std::exchange(remote, nullptr);
+    for (Taken& each : taken_) {
+      each.array->buffer = std::exchange(each.buffer, nullptr);
+      each.array->remote = std::exchange(each.remote, nullptr);
+    }
   }
 
  private:
-  std::vector<std::pair<Array*, Buffer*>> taken_;  // both owned
-  std::vector<std::pair<Array*, struct Remote*>> remotes_;  // likewise
+  struct Taken {  // all owned; one of the two is nullptr
+    Array* array;
+    Buffer* buffer;
+    struct Remote* remote;
+  };
+  std::vector<Taken> taken_;
 };
 
 constexpr int kNotStarted = -2;  // an error is set, and no input was changed

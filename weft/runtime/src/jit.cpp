@@ -28,8 +28,6 @@ JitFunction* g_latest = nullptr;       // the list of those that are alive; guar
 // ---- results ----
 
 PyObject* result_at(uint32_t place, ShapedArray* aval, Buffer* output) {
-  if (aval->nbytes > output->nbytes)  // of an array that lies across processes (checked by CacheEntry)
-    return reinterpret_cast<PyObject*>(array_new_with_block(aval, output, place));
   PyObject* made = result_new(aval, output);
   if (place != 0 && made != nullptr && is_array(made)) reinterpret_cast<Array*>(made)->place = place;
   return made;
@@ -37,6 +35,12 @@ PyObject* result_at(uint32_t place, ShapedArray* aval, Buffer* output) {
 PyObject* result_at(uint32_t place, ShapedArray* aval, Remote* output) {
   return remote_result_new(aval, output, place);
 }
+// Of an array that may lie across processes.
+PyObject* result_across(uint32_t place, ShapedArray* aval, Buffer* output) {
+  if (aval->nbytes <= output->nbytes) return result_at(place, aval, output);
+  return reinterpret_cast<PyObject*>(array_new_with_block(aval, output, place));
+}
+PyObject* result_across(uint32_t place, ShapedArray* aval, Remote* output) { return result_at(place, aval, output); }
 void output_release(Buffer* output) { buffer_release(output); }
 void output_release(Remote* output) { remote_release(output); }
 
@@ -46,11 +50,16 @@ PyObject* make_result(const CacheEntry* cached, Output** outputs) {
   Py_ssize_t count = Py_ssize_t(cached->out_avals->size());
   ShapedArray* const* avals = cached->out_avals->data();
   const uint32_t* places = cached->out_places != nullptr ? cached->out_places->data() : nullptr;
-  if (cached->out_shape == 'l') return result_at(places != nullptr ? *places : cached->place, avals[0], outputs[0]);
+  if (cached->out_shape == 'l') {
+    uint32_t place = places != nullptr ? *places : cached->place;
+    return cached->has_parts ? result_across(place, avals[0], outputs[0]) : result_at(place, avals[0], outputs[0]);
+  }
   PyObject* tuple = PyTuple_New(count);
   Py_ssize_t made = 0;
   for (; tuple != nullptr && made < count; ++made) {
-    PyObject* array = result_at(places != nullptr ? places[made] : cached->place, avals[made], outputs[made]);
+    uint32_t place = places != nullptr ? places[made] : cached->place;
+    PyObject* array = cached->has_parts ? result_across(place, avals[made], outputs[made])
+                                        : result_at(place, avals[made], outputs[made]);
     if (array == nullptr) Py_CLEAR(tuple);
     else PyTuple_SET_ITEM(tuple, made, array);
   }

@@ -33,6 +33,7 @@ struct CacheEntry {
   std::vector<ShapedArray*>* out_avals;  // owned
   std::vector<char>* donated;            // per leaf index
   bool any_donated;
+  bool has_parts;  // whether this process has a part only of some result
   uint32_t place;  // of the results
   std::vector<uint32_t>* out_places;  // of each result, if they differ; else nullptr
   char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else

@@ -210,7 +210,7 @@ class Operands {
         if (asked != given || leaf.kind != LeafKind::array) continue;
         Array* array = reinterpret_cast<Array*>(leaf.object);
         if (array->remote != nullptr && !array_has_own_block(array)) {  // the program reads a copy, or others do
-          if (given) donated_[i] = false, donation_.take_remote(array);
+          if (given) donated_[i] = false, donation_.take(array);
           continue;
         }
         if (array->buffer == nullptr && array->remote == nullptr) {  // it had one in gather
