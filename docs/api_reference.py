@@ -23,7 +23,7 @@ from weft._base import unbuilt
 
 # Modules whose names are not in the table of JAX's documented names.
 MORE_MODULES = [
-    "weft.ad", "weft.api_util", "weft.dlpack", "weft.experimental.jet", "weft.experimental.ode",
+    "weft.ad", "weft.api_util", "weft.checkpoints", "weft.dlpack", "weft.experimental.jet", "weft.experimental.ode",
     "weft.experimental.rnn", "weft.experimental.shard_map", "weft.extend.core", "weft.extend.random",
     "weft.inspect", "weft.interpreters.ad", "weft.interpreters.batching", "weft.interpreters.mlir",
     "weft.interpreters.partial_eval", "weft.pjrt", "weft.ref", "weft.typing",

@@ -2,13 +2,15 @@
 
 The ``python`` blocks of a page are one program, run in order. A ``text`` block right after one says what the block
 prints, or, as ``NameOfError: message``, what it raises; ``...`` stands for anything. A text block of one ``?`` is
-filled in by ``--update``. All pages run in one process, each with names of its own.
+filled in by ``--update``. All pages run in one process, each with names of its own. A page that opens with
+``<!-- needs name -->`` is left out, and said to be, where that package is not installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -22,6 +24,7 @@ from typing import Any, NamedTuple
 DOCS = Path(__file__).resolve().parent
 FOLDERS = ["", "tutorials", "howto", "concepts", "ko"]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n?^```text\n(.*?)^```\n)?", re.M | re.S)
+NEEDS = re.compile(r"<!-- needs (\w+) -->")
 ERROR = re.compile(r"[\w.]*(?:Error|Exception|Interrupt): ")
 
 
@@ -100,6 +103,10 @@ def main() -> int:
 
     complaints = []
     for page in chosen:
+        needs = NEEDS.match(page.read_text(encoding="utf-8"))
+        if needs is not None and importlib.util.find_spec(needs[1]) is None:
+            print(f"{page.name} is left out: {needs[1]} is not installed", file=sys.stderr)
+            continue
         weft.clear_caches()
         complaints += run(page, options.update)
     print("\n".join(complaints) or f"{len(chosen)} pages run")

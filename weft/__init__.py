@@ -35,9 +35,11 @@ if TYPE_CHECKING:
         ad_checkpoint as ad_checkpoint,
         api_util as api_util,
         checkpoint_policies as checkpoint_policies,
+        checkpoints as checkpoints,
         custom_batching as custom_batching,
         custom_derivatives as custom_derivatives,
         debug as debug,
+        distributed as distributed,
         dlpack as dlpack,
         example_libraries as example_libraries,
         experimental as experimental,
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
         tree_util as tree_util,
         typing as typing,
     )
-    from weft.autodiff.checkpoint import checkpoint as checkpoint
+    from weft.checkpoints.remat import checkpoint as checkpoint
     from weft.autodiff.custom_jvp import custom_jvp as custom_jvp
     from weft.autodiff.custom_vjp import (
         closure_convert as closure_convert,
@@ -157,11 +159,10 @@ float0 = dtypes.float0
 
 # Modules that are loaded when first named, so that importing weft stays light.
 _SUBMODULES = frozenset((
-    "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "core", "custom_batching", "custom_derivatives",
-    "debug",
-    "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
-    "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt", "profiler", "random", "ref", "scipy",
-    "sharding", "stages", "test_util", "tree", "tree_util", "typing",
+    "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "checkpoints", "core", "custom_batching",
+    "custom_derivatives", "debug", "distributed", "dlpack", "example_libraries", "experimental", "export", "extend",
+    "ffi", "flatten_util", "image", "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt",
+    "profiler", "random", "ref", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
 
 # Names whose modules are loaded when one of them is first used; the imports above say the same to type checkers.
@@ -170,7 +171,7 @@ _NAMES = lazy.Names(
     {
         "effects.callbacks": "pure_callback",
         "dispatch.calls": "named_call named_scope",
-        "autodiff.checkpoint": "checkpoint remat",
+        "checkpoints.remat": "checkpoint remat",
         "autodiff.custom_jvp": "custom_jvp",
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",

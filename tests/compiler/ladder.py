@@ -108,10 +108,15 @@ class _Machine:
             offsets.append(offset // size)
         loop_interpreter.interpret(entry.lowered, buffers, offsets)
 
-    def _offset(self, dyn: int, entries: Sequence[tuple[int, int, str, int, int]]) -> None:
+    def _offset(
+        self, dyn: int, entries: Sequence[tuple[int, int, str, int, int]], word: tuple[int, int, int] | None
+    ) -> None:
         total = 0
         for slot, offset, char, most, stride in entries:
             value = int(self.slots[slot][offset : offset + np.dtype(char).itemsize].view(char)[0])
+            if word is not None and not 0 <= value <= most:
+                data, at = self._at(word)
+                data[at] = 1
             total += min(max(value, 0), most) * stride
         self.dynamic[dyn] = total
 

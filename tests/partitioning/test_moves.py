@@ -110,3 +110,19 @@ def test_equations_are_visited_a_few_times_each(monkeypatch: pytest.MonkeyPatch)
     partitioning.partition(closed, SIZES, [("x",), (None, "y")])
     assert len(visits) <= 3 * len(closed.jaxpr.eqns)
     assert len(chosen) <= 40  # equations alike are decided once
+
+
+def test_values_that_only_pass_a_barrier_together_are_cut_apart() -> None:
+    """A checkpoint's operands pass one barrier: batch, weights and cotangent, which may be cut along one axis each."""
+
+    def step(w: Any, x: Any) -> Any:
+        return weft.grad(weft.checkpoint(lambda w, x: weft.numpy.sum(weft.numpy.tanh(x @ w))), (0, 1))(w, x)
+
+    given = [np.linspace(0, 1, 64, dtype="f").reshape(8, 8), np.linspace(0, 1, 256, dtype="f").reshape(32, 8)]
+    assert collectives(both(step, given, [None, ("x",)])) == [("psum", ("x",))]
+    fsdp = collectives(both(step, given, [("x",), ("x",)], [("x",), ("x",)]))
+    assert fsdp == [("all_gather", ("x",)), ("psum_scatter", ("x",))]
+    closed = weft.make_jaxpr(lambda a, b: weft.lax.optimization_barrier((a, b)))(*given)
+    made = partitioning.partition(closed, SIZES, [("x",), (None, "x")])
+    assert made.out_specs == ((("x",), ()), ((), ("x",)))
+    assert not made.moved

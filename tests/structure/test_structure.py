@@ -59,6 +59,7 @@ RUNGS: dict[str, int] = {
     "weft.debug": 10,
     "weft._base.debugger": 10,
     "weft.experimental": 10,
+    "weft.checkpoints": 10,
     "weft.inspect": 10,
     "weft.stages": 10,
     "weft._base.api": 10,
@@ -89,7 +90,7 @@ COMPILER_BASE |= {
 }
 COMPILER_USERS = {"weft.inspect", "weft.stages", "weft._base.api", "weft"}
 
-ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "mpi4py", "sklearn"}
+ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "mpi4py", "sklearn", "tensorstore"}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base"}
 
 

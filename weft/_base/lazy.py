@@ -54,6 +54,7 @@ MODULES = {
     "sharded_calls": "weft.dispatch.sharded_calls",
     "shards": "weft.dispatch.shards",
     "sklearn_datasets": "sklearn.datasets",
+    "tensorstore": "tensorstore",
 }
 
 # Packages that weft runs without, and what is said where one is needed.
@@ -61,6 +62,7 @@ OPTIONAL = {
     "scipy": "SciPy is needed here (windows of scipy.signal by name, sparse.linalg.spsolve, the references of "
     "WEFT_CHECK=1) and is not installed: pip install scipy",
     "matplotlib": "matplotlib is needed for pictures and is not installed: pip install 'weft[plot]'",
+    "tensorstore": "checkpoints are kept by tensorstore, which is not installed: pip install 'weft[checkpoint]'",
     "mpi4py": "processes find each other through MPI, by mpi4py, which is not installed: pip install 'weft[mpi]'",
     "sklearn": "the data of the demo come with scikit-learn, which is not installed: pip install 'weft[demo]'",
 }

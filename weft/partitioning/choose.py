@@ -68,7 +68,7 @@ def _combinations(asked: dict[int, list[Axes]]) -> Any:
 def _choice(factors: Factors, assigned: Assigned, sizes: Sizes) -> Choice | None:
     """The specs that follow; None if an axis would be used twice, or a dimension cannot be cut so."""
     used = [axis for axes in assigned.values() for axis in axes]
-    if len(set(used)) != len(used):
+    if len(set(used)) != len(used) and not _independent(factors, assigned):
         return None
     extents = factors.extents
     found = []
@@ -86,6 +86,17 @@ def _choice(factors: Factors, assigned: Assigned, sizes: Sizes) -> Choice | None
     return Choice(
         tuple(found[:count]), tuple(found[count:]), tuple([(axes, combiner) for combiner, axes in reduced.items()])
     )
+
+
+def _independent(factors: Factors, assigned: Assigned) -> bool:
+    """Whether an axis that cuts two factors cuts values that have nothing in common: those of a barrier, say."""
+    group = list(range(len(factors.extents)))
+    for dims in (*factors.operands, *factors.results):
+        parts = [part for dim in dims for part in (dim if isinstance(dim, tuple) else (dim,)) if part >= 0]
+        joined = {group[part] for part in parts}
+        group = [min(joined) if number in joined else number for number in group]
+    used = [(group[factor], axis) for factor, axes in assigned.items() for axis in axes]
+    return len(set(used)) == len(used)
 
 
 def _is_said(dims: Dims, spec: Spec, assigned: Assigned) -> bool:
