@@ -470,3 +470,17 @@ def test_several_threads() -> None:
     for thread in threads:
         thread.join(30)
     assert sorted(found) == [(number, (number,)) for number in range(8)]
+
+
+def test_what_no_check_sees_is_named_in_a_warning() -> None:
+    def f(x: Any) -> Any:
+        return x.at[0].add(2), x.reshape(2, 3) @ x.reshape(3, 2)
+
+    with pytest.warns(UserWarning, match="no check sees whether these overflow") as given:
+        weft.jit(f, checks="overflow")(jnp.arange(6))
+    text = str(given[0].message)
+    assert "test_checks.py" in text
+    assert "scatter-add" in text
+    assert "dot_general" in text
+    weft.jit(f, checks="nan")(jnp.arange(6))
+    weft.jit(f, checks="overflow")(jnp.arange(6.0))

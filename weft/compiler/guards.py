@@ -10,17 +10,18 @@ which the plan keeps until then, and raises (``fault_search``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import config, runtime
+from weft import config, dtypes, errors, runtime
 from weft._base.record import NamedTuple
 from weft.compiler import fault_search
 from weft.compiler.instructions import DonatedOutput, Fill, Guard, Place
 from weft.core import check_scopes, kinds
-from weft.core.jaxpr import DropVar, JaxprEqn, Literal, Var
+from weft.core.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from weft.core.source_info import SourceInfo
 from weft.loops.guards import Guarded
 
 if TYPE_CHECKING:
@@ -48,6 +49,42 @@ def guarded(kernels: Kernels, number: int) -> Guarded | None:
     """Where the kernel of a step tells what its tests found."""
     words = kernels.guards
     return None if words is None else Guarded(words.variable, number, check_scopes.wanted)
+
+
+def warn_of_unseen(jaxpr: Jaxpr, name: str) -> None:
+    """Name the operations of a checked program whose results no guard looks at."""
+    unseen = list(_unseen(jaxpr))
+    if not unseen:
+        return
+    listed = "; ".join([f"{equation.primitive.name} at {SourceInfo(equation.source)}" for equation in unseen[:4]])
+    more = f"; and {len(unseen) - 4} more" if len(unseen) > 4 else ""
+    errors.warn(
+        f"[checks] {name}: no check sees whether these overflow: {listed}{more}. (Integers of running sums, of matrix "
+        "products and of updates that combine, integers of four bits and floats of one byte are not checked.)"
+    )
+
+
+def _unseen(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    for equation in jaxpr.eqns:
+        if any(_cannot_be_seen(equation, out.aval.dtype) for out in equation.outvars):
+            yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from _unseen(inner)
+
+
+def _cannot_be_seen(equation: JaxprEqn, dtype: Any) -> bool:
+    kind = equation.primitive.kind
+    if dtypes.issubdtype(dtype, np.floating) and dtype.itemsize == 1:
+        return isinstance(kind, kinds.Elementwise) and bool(check_scopes.wanted(equation) & {"nan", "overflow"})
+    if not dtypes.issubdtype(dtype, np.integer) or not check_scopes.wants_integers(equation):
+        return False
+    if isinstance(kind, kinds.Cumulative):
+        return kind.accumulators([v.aval for v in equation.invars], equation.params)[0][1] in (0, 1)
+    if isinstance(kind, kinds.Scatter):
+        return kind.combiner in (None, "sum") and kind.update(equation.params) is not None
+    if isinstance(kind, kinds.Elementwise):
+        return kind.wraps is not None and dtypes.itemsize_bits(dtype) < 8
+    return isinstance(kind, (kinds.Contraction, kinds.StridedContraction))
 
 
 class Region(NamedTuple):

@@ -247,6 +247,7 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     simplified.jaxpr.forget("index")  # the program is cached, without facts that only its compilation needs
     kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
     if check_scopes.asked(simplified):
+        guards.warn_of_unseen(simplified.jaxpr, stages.name)
         kernels = guards.attached(kernels, stages.name)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
