@@ -54,7 +54,7 @@ def program_of_process(
 
 
 def _refuse_checked_indices(jaxpr: Jaxpr, name: str) -> None:
-    """A process looks up in its part: there indices of other parts are out of bounds, and bad ones are not told apart."""
+    """A process looks up in its part: there indices of other parts are out of bounds, as bad ones are."""
     for equation in jaxpr.eqns:
         if isinstance(equation.primitive.kind, _INDEXED) and "index" in check_scopes.wanted(equation):
             raise NotImplementedError(
