@@ -34,4 +34,11 @@ for asked in ("index", "all"):
         assert "indices are not checked in arrays across processes" in str(error), error
     else:
         raise AssertionError("indices in parts of arrays are not checked")
+with weft.debug_nans(True):
+    try:
+        jnp.log(x - 9.0)
+    except FloatingPointError as error:
+        assert f"in the part that process {weft.process_index()} has" in str(error), error
+    else:
+        raise AssertionError("the NaN was not found")
 print("checked", weft.process_index(), flush=True)
