@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 
@@ -25,3 +26,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, text in report.user_properties:
                 if name == "summary":
                     terminalreporter.write_line(text)
+
+
+@pytest.fixture(scope="session")
+def mpi() -> None:
+    """For tests of programs on several processes, which are skipped where MPI itself does not run."""
+    if reason := importlib.import_module("tests.distributed.jobs").why_not():
+        pytest.skip(reason)

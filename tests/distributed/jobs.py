@@ -24,7 +24,24 @@ MISSING = (
     if launcher.find_launcher() is None
     else ""
 )
-needs_mpi = pytest.mark.skipif(bool(MISSING), reason=f"programs on several processes need MPI: {MISSING}")
+needs_mpi = pytest.mark.usefixtures("mpi")  # of tests/conftest.py
+
+BARE = "from mpi4py import MPI; assert MPI.COMM_WORLD.allreduce(1) == 2"
+
+
+def why_not() -> str:
+    """Why programs on several processes cannot run on this machine; empty if MPI alone, without weft, works."""
+    found = launcher.find_launcher()
+    if MISSING or found is None:
+        return f"programs on several processes need MPI: {MISSING}"
+    shared = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"] if launcher.is_open_mpi(found) else []
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    command = [found, "-n", "2", *shared, sys.executable, "-c", BARE]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **as_root})
+    except subprocess.TimeoutExpired:
+        return f"MPI does not run on this machine: {found} did not end within 60 s"
+    return f"MPI does not run on this machine: {done.stderr[-400:]}" if done.returncode else ""
 
 
 def is_open_mpi() -> bool:
