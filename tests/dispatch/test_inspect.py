@@ -20,6 +20,8 @@ def test_explain_says_what_a_call_would_do() -> None:
     assert "different input shape at x, now f32[4] and before f32[3]" in inspect.explain(jitted, wnp.ones(4))
     assert "static argument n" in inspect.explain(jitted, wnp.ones(3), n=2)
     assert jitted.cache_info().traces == 1
+    with pytest.raises(TypeError, match=r"\[explain\] takes a jitted function"):
+        inspect.explain(f, wnp.ones(3))
 
 
 def test_explain_names_what_prevents_sharing() -> None:

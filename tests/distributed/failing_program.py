@@ -18,6 +18,7 @@ weft.distributed.initialize()
 
 from weft.distributed import transport  # noqa: E402 - the job comes first, as in programs of users
 from weft.experimental import multihost_utils  # noqa: E402 - likewise
+from weft.sharding import AxisType, NamedSharding, PartitionSpec  # noqa: E402 - likewise
 
 job = transport.current()
 assert job is not None
@@ -65,10 +66,25 @@ def in_a_thread() -> None:
     thread.join()
 
 
+def guarded() -> None:
+    """A guard fails on rank 1 before it sends its sum; the error is caught, and the next sum must not be wrong."""
+    mesh = weft.make_mesh((2,), ("x",), (AxisType.Auto,))
+    cut = NamedSharding(mesh, PartitionSpec("x"))
+    values = np.array([9.0, -1.0], np.float32)
+    x = weft.make_array_from_callback((2,), cut, lambda index: values[index])
+    try:
+        print("sum", weft.jit(lambda x: weft.numpy.log(x).sum(), checks="nan")(x))
+    except weft.errors.CheckError as error:
+        print("caught", error)
+    print("sum", x.sum(), flush=True)
+
+
 job.barrier("all are here")
 print("started", rank, flush=True)
 if how == "differ":
     differ()
+elif how == "guarded":
+    guarded()
 elif how == "lines":
     if rank == 0:
         multihost_utils.sync_global_devices("first")

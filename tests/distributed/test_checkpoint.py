@@ -186,6 +186,7 @@ def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
         (object(), TypeError, r"\['x'\]\[0\] is a builtins.object; a checkpoint holds"),
         (np.array(["a"]), TypeError, r"\['x'\]\[0\] is a NumPy array of <U1"),
         (np.array([None]), TypeError, "NumPy array of object"),
+        (np.ma.array([1.0, 2.0], mask=[0, 1]), TypeError, "is a masked array, whose mask would be lost"),
         (np.datetime64("2020-01-01"), TypeError, "NumPy array of datetime64"),
         (ShapeDtypeStruct((2,), int), TypeError, "is a ShapeDtypeStruct, which has no values"),
         (weft.new_ref(jnp.ones(2)), TypeError, "is a mutable reference: save what it holds"),
@@ -252,6 +253,8 @@ def test_a_checkpoint_without_steps_is_replaced(tmp_path: Path) -> None:
     assert checkpoint.steps(tmp_path / "a" / "b") == []
     with pytest.raises(ValueError, match="has a checkpoint without steps: leave step out"):
         checkpoint.save(tmp_path / "a" / "b", 1, step=1)
+    with pytest.raises(FileNotFoundError, match="has no step 4; its one checkpoint was saved without a step"):
+        checkpoint.restore(tmp_path / "a" / "b", step=4)
 
 
 def test_files_of_others_stay(tmp_path: Path) -> None:

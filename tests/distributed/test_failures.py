@@ -44,6 +44,13 @@ def test_names_of_barriers_and_lines_of_the_user_are_compared() -> None:
     assert f"{PROGRAM}:" in done.err, str(done)
 
 
+def test_after_an_error_before_an_exchange_nothing_is_exchanged() -> None:
+    """Else the next sum of this rank would be added to the sum that the others still wait for."""
+    done = failing("guarded")
+    assert "sum" not in done.out and "caught nan: log made nan" in done.out, str(done)
+    assert "raised an error on this rank, and did not send what the others wait for" in done.err, str(done)
+
+
 def test_uncaught_exception() -> None:
     done = failing("raise")
     assert "ValueError: the reason" in done.err and f"rank 1 of 2 {ENDS}" in done.err, str(done)

@@ -37,3 +37,8 @@ def test_arrays_of_which_each_process_has_a_part() -> None:
 def test_programs_that_differ_raise() -> None:
     done = jobs.run("arrays_on_processes.py", "differ")
     assert done.out.count("as expected") >= 1, done  # the end of one ends the job
+
+
+def test_guards_in_programs_of_processes() -> None:
+    done = jobs.run("checks_on_processes.py")
+    assert done.status == 0 and done.out.count("checked") == 2, str(done)

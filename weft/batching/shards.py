@@ -147,6 +147,11 @@ def _shards(params: dict[str, Any], sizes: Mapping[Any, int]) -> kinds.Shards | 
         key: Any = ("block", mesh, tuple(sizes.items()), params["in_specs"], params["out_specs"])
         process_shards = lazy.submodule("weft.batching.process_shards")
         return params["jaxpr"].memoize(key, lambda _: process_shards.of_process(params, sizes))
+    return _as_written(params)
+
+
+def _as_written(params: dict[str, Any]) -> kinds.Shards:
+    """The program of one device along the axes that it names."""
     jaxpr = plain_program(params["jaxpr"])
     pairs = (jaxpr.invars, params["in_specs"]), (jaxpr.outvars, params["out_specs"])
     ins, outs = (
@@ -159,7 +164,7 @@ def _shards(params: dict[str, Any], sizes: Mapping[Any, int]) -> kinds.Shards | 
     return kinds.Shards(jaxpr, params["newly_manual_axes"], ins, outs)
 
 
-_KIND = kinds.Higher(inline=_inlined, shards=_shards)
+_KIND = kinds.Higher(inline=_inlined, shards=_shards, written_shards=_as_written)
 shard_map_p = ProgramPrimitive("shard_map", _KIND, multiple_results=True, memoize=False)
 shard_map_p.def_effectful_abstract_eval(_type_shard_map)
 shard_map_p.inside = inside

@@ -81,6 +81,8 @@ def described(leaf: Any, where: str, number: int) -> dict[str, Any]:
     """The description of a leaf; TypeError naming ``where`` for a value that cannot be saved."""
     if isinstance(leaf, runtime.Array):
         return _of_array(leaf, where, number)
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise TypeError(f"[save] {where} is a masked array, whose mask would be lost: save its data and its mask")
     if isinstance(leaf, np.ndarray | np.generic):
         dtype = np.dtype(leaf.dtype)
         kind = "numpy" if isinstance(leaf, np.ndarray) else "numpy scalar"

@@ -126,6 +126,8 @@ def _find(folder: Path, step: int | None) -> tuple[Path, str]:
         raise CheckpointError(f"[restore] {file} is damaged: it is no text ({error})") from error
     if step is not None and there:
         raise FileNotFoundError(f"[restore] {folder} has no step {step}; it has {there}")
+    if step is not None and (folder / folders.manifest_name(None)).is_file():
+        raise FileNotFoundError(f"[restore] {folder} has no step {step}; its one checkpoint was saved without a step")
     why = "it has no checkpoint.json and no step_*.json" if folder.is_dir() else "there is no such folder"
     raise FileNotFoundError(f"[restore] {folder} is no checkpoint of weft: {why}")
 

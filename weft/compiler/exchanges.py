@@ -35,7 +35,11 @@ def apart(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels,
             order.finish(next(iter(order.under_way)))
         waiting = order.without_waiting(waiting)
     steps = tuple([step for step, _ in order.made])
-    return kernels.replace(steps=steps), [low for _, low in order.made]
+    words = kernels.guards
+    if words is not None:  # kernels tell in the byte that they had before
+        numbers = {id(step): number for number, step in enumerate(kernels.steps)}
+        words = words._replace(numbers=tuple([numbers.get(id(step), -1) for step in steps]))
+    return kernels.replace(steps=steps, guards=words), [low for _, low in order.made]
 
 
 class _Order:

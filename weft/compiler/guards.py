@@ -37,6 +37,7 @@ class Words(NamedTuple):
 
     variable: Var
     name: str  # of the program
+    numbers: tuple[int, ...] = ()  # the byte of each step, where steps were moved after they got theirs
 
 
 def attached(kernels: Kernels, name: str) -> Kernels:
@@ -112,7 +113,8 @@ class PlannedGuards:
 
     def word(self, number: int) -> Place:
         """The byte of a step."""
-        return self.planner.place(self.words.variable, number)
+        byte = self.words.numbers[number] if self.words.numbers else number
+        return self.planner.place(self.words.variable, byte)
 
     def region(self, number: int) -> Region | None:
         """What the guard of a step looks at; None if it has none."""

@@ -368,11 +368,13 @@ class Higher(Record):
     """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None.
 
     ``shards(params, sizes)``: the program that each device of a mesh runs instead, if the user wrote one; for a block
-    of several devices where ``sizes`` has fewer parts along an axis than the mesh.
+    of several devices where ``sizes`` has fewer parts along an axis than the mesh. ``written_shards(params)``: the
+    program as it was written, along any of the axes.
     """
 
     inline: Callable[[Params], Any]
     shards: Callable[[Params, Mapping[Any, int]], Shards | None] | None = None
+    written_shards: Callable[[Params], Shards] | None = None
 
 
 Kind = (

@@ -592,10 +592,8 @@ def debug_info(function: Callable[..., Any], prepared: Prepared, out: list[Any])
         args, kwargs = runtime.tree_unflatten(in_tree, list(range(in_tree.num_leaves)))
         return signature.leaf_paths(reference(), signature.Call(args, kwargs, statics, count))
 
-    def result_paths() -> list[str]:
-        return signature.tree_paths(out[0]) if out[0] is not None else []
-
-    return DebugInfo("jit", source_of(function), arg_names, result_paths)
+    words = source_of(function)
+    return DebugInfo("jit", words, arg_names, lambda: signature.tree_paths(out[0]) if out[0] is not None else [])
 
 
 def _same(value: Any) -> Any:

@@ -24,7 +24,8 @@ from weft.core import kinds, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from weft.dispatch import calls
+from weft.dispatch import calls, process_calls
+from weft.distributed import processes
 
 _SHOWN_OPERANDS = 3
 _enabled: dict[int, bool] = {}
@@ -50,12 +51,17 @@ def _wanted() -> _Wanted:
     return _Wanted(config.read("debug_nans"), config.read("debug_infs"))
 
 
+def _here(value: Any) -> np.ndarray:
+    """The elements of a value; of an array across processes those of this one."""
+    return np.asarray(process_calls.block_of(value) if type(value) is runtime.Array else value)
+
+
 def _bad(value: Any, wanted: _Wanted) -> np.ndarray | None:
     """A mask of the bad elements; None if there are none."""
     dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     if dtypes.is_extended(dtype) or not dtypes.issubdtype(dtype, np.inexact):
         return None
-    array = np.asarray(value)
+    array = _here(value)
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
     where = np.zeros(array.shape, bool)
@@ -68,7 +74,7 @@ def _bad(value: Any, wanted: _Wanted) -> np.ndarray | None:
 
 def _word(value: Any, wanted: _Wanted) -> str:
     """The word for a bad value in the error: nan or inf."""
-    array = np.asarray(value)
+    array = _here(value)
     array = array.astype(np.float32) if array.dtype.kind == "V" else array
     return "nan" if wanted.nans and np.isnan(array).any() else "inf"
 
@@ -103,12 +109,22 @@ def _short(value: Any) -> str:
     return repr(value) if aval.size <= 4 else aval.str_short()
 
 
+def _refuse_search(values: Sequence[Any], word: str, name: str) -> None:
+    """A program of several processes is not run again, by one of them alone."""
+    if process_calls.is_across(values):
+        raise FloatingPointError(
+            f"invalid value ({word}) encountered in {name}, in the part that process {processes.rank()} has of "
+            'arrays across processes. For the operation and its line use weft.jit(f, checks=("nan", "overflow"))'
+        )
+
+
 def check(outs: Sequence[Any], closed: ClosedJaxpr, args: Sequence[Any], name: str) -> None:
     """Raise FloatingPointError if a result of ``closed`` on ``args`` is bad, and name its origin."""
     wanted = _wanted()
     bad = [index for index, out in enumerate(outs) if _bad(out, wanted) is not None]
     if not bad:
         return
+    _refuse_search([*args, *outs], _word(outs[bad[0]], wanted), name)
     here, own = source_info.capture(), _is_own(closed.jaxpr)
     paths = (closed.jaxpr.debug_info.arg_names if closed.jaxpr.debug_info is not None else None) or ()
     given: list[Value] = []
@@ -129,8 +145,10 @@ def check(outs: Sequence[Any], closed: ClosedJaxpr, args: Sequence[Any], name: s
 def check_operation(primitive: Any, params: dict[str, Any], args: Sequence[Any], outs: Sequence[Any]) -> None:
     """``check`` for one operation outside ``jit``."""
     wanted = _wanted()
-    if all(_bad(out, wanted) is None for out in outs):
+    bad = [out for out in outs if _bad(out, wanted) is not None]
+    if not bad:
         return
+    _refuse_search([*args, *outs], _word(bad[0], wanted), primitive.name)
     source = source_info.capture()
     with _unchecked():
         results = _Search(wanted).operation(primitive, params, [(x, None) for x in args], (), source, None)

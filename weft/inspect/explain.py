@@ -21,7 +21,10 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
       * different input shape at x, now f32[4] and before f32[3]
         cure: pad to a few sizes, or pass arrays of one shape; a new shape costs a trace but reuses machine code
     """
-    state: jit_calls.JitState = jitted._state
+    found_state = getattr(jitted, "_state", None)
+    if not isinstance(found_state, jit_calls.JitState):
+        raise TypeError(f"[explain] takes a jitted function, got {jitted!r}: weft.inspect.explain(weft.jit(f), x)")
+    state: jit_calls.JitState = found_state
     prepared = state.prepare(args, kwargs, accept_structs=True)
     name = function_names.function_name(state.function)
     sought = state.seek(prepared)

@@ -21,12 +21,13 @@ import numpy as np
 
 from weft._base import lazy
 from weft.batching.batch_trace import map_flat
-from weft.core import axis_names, explicit, kinds, process_grids
+from weft.core import axis_names, check_scopes, explicit, kinds, process_grids
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, joined_effects
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, jaxprs_in_params, joined_effects
 from weft.core.process_grids import Grid
 from weft.core.rewrite import Splicer
+from weft.core.source_info import SourceInfo
 from weft.core.trace import trace_to_jaxpr
 from weft.dispatch import devices
 from weft.operations import arithmetic, shape
@@ -34,11 +35,15 @@ from weft.operations.index import dynamic_index_in_dim
 from weft.partitioning import programs
 from weft.partitioning.exchange import EXCHANGE, Exchanges, agree
 
+_INDEXED = (kinds.Gather, kinds.Scatter, kinds.DynamicSlice, kinds.DynamicUpdateSlice)
+
 
 def program_of_process(
     closed: ClosedJaxpr, mesh: Any, ins: Sequence[Any], outs: Sequence[Any], name: str
 ) -> programs.Partitioned:
     """The program that this process runs on its blocks; ``ins`` and ``outs`` are shardings, None for whole values."""
+    if check_scopes.asked(closed):
+        _refuse_checked_indices(closed.jaxpr, name)
     grid = process_grids.grid_of(mesh)
     specs = [
         [_spec(sharding, variable.aval.ndim) for sharding, variable in zip(each, variables, strict=True)]
@@ -46,6 +51,19 @@ def program_of_process(
     ]
     made = programs.partition(explicit.erased(closed), grid.outer, specs[0], specs[1])
     return made._replace(local=_agreeing(exchanged(made.local, grid, itertools.count(1)), grid, name))
+
+
+def _refuse_checked_indices(jaxpr: Jaxpr, name: str) -> None:
+    """A process looks up in its part: there indices of other parts are out of bounds, as bad ones are."""
+    for equation in jaxpr.eqns:
+        if isinstance(equation.primitive.kind, _INDEXED) and "index" in check_scopes.wanted(equation):
+            raise NotImplementedError(
+                f"[checks] {name}: {equation.primitive.name} at {SourceInfo(equation.source)}: indices are not checked "
+                'in arrays across processes. Ask for checks=("nan", "overflow") there, or check the indices in one '
+                "process (WEFT_NUM_CPU_DEVICES=8)"
+            )
+        for inner in jaxprs_in_params(equation.params):
+            _refuse_checked_indices(inner, name)
 
 
 def _agreeing(closed: ClosedJaxpr, grid: Grid, name: str) -> ClosedJaxpr:

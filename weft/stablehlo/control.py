@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def call(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """A call of a function of the module; a program of shards, where the module is for several devices."""
     kind = eqn.primitive.kind
-    if kind.shards is not None and writer.module.meshes is not None and eqn.params["mesh"].size > 1:
-        return collectives.manual(writer, eqn, operands, kind.shards(eqn.params))
+    if kind.written_shards is not None and writer.module.meshes is not None and eqn.params["mesh"].size > 1:
+        return collectives.manual(writer, eqn, operands, kind.written_shards(eqn.params))
     inner = kind.inline(eqn.params)
     if inner is None:
         raise NotImplementedError(f"[stablehlo] {eqn.primitive.name} cannot be exported yet")

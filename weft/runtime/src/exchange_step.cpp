@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "exchange_step.h"
+#include "exec.h"
 #include "fields.h"
 #include "mpi.h"
 #include "mpi_library.h"
@@ -225,13 +226,16 @@ class DoneStep final : public Step {
     try {
       std::lock_guard<std::mutex> lock(flight->mutex);
       for (int i = 0; i < kSpins; ++i)
-        if (flight->poll()) return Status::ok;
-      return wait_long(frame, *flight);
+        if (flight->poll()) return ++frame.flights->done, Status::ok;
+      Status status = wait_long(frame, *flight);
+      if (status == Status::ok) ++frame.flights->done;
+      return status;
     } catch (const std::exception&) {
       return raise(frame, std::current_exception());
     }
   }
   bool is_python() const override { return true; }
+  bool ends_exchange() const override { return true; }
   double cost_ns() const override { return kDoneNs; }
 
   int number;
@@ -269,6 +273,18 @@ class DoneStep final : public Step {
     return Status::ok;
   }
 };
+
+// How many exchanges a plan has itself; `inner`: whether the programs that it runs have any.
+int count_exchanges(const Plan& plan, bool* inner) {
+  int count = 0;
+  for (const auto& step : plan.steps) {
+    count += step->ends_exchange();
+    bool deeper = false;
+    for (size_t i = 0; Executable* program = step->inner_program(i); ++i)
+      if (count_exchanges(*program->plan, &deeper) > 0 || deeper) *inner = true;
+  }
+  return count;
+}
 
 bool read_numbers(PyObject* tuple, std::vector<int>* out) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -313,6 +329,13 @@ bool check(StartStep& step, const std::string& dtype, int64_t result_bytes) {
 }
 
 }  // namespace
+
+void break_off_exchanges(const Plan& plan, const Frame& frame) {
+  bool inner = false;
+  int count = count_exchanges(plan, &inner), done = frame.flights ? frame.flights->done : 0;
+  if (done < count || inner)
+    mpi::break_off(plan.name + " raised an error on this rank, and did not send what the others wait for");
+}
 
 std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& places) {
   Fields fields(record);

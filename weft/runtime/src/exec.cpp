@@ -76,6 +76,7 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
     status = Status::no_memory;
   }
   if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(std::exchange(frame.suspended, nullptr));
+  if (status != Status::ok) break_off_exchanges(plan, frame);
   // A kernel that an interrupt cut short does not report it.
   if (status != Status::python_error && stream_cancelled(frame.number))
     return PyErr_SetNone(PyExc_KeyboardInterrupt), -1;

@@ -58,7 +58,7 @@ void require_usable() {
         " itself can take part in collectives; start workers with the method 'spawn' and give them host values");
   if (is_broken) {
     std::lock_guard<std::mutex> guard(reasons);
-    throw Failure("the processes no longer stand at the same place, since an earlier exchange failed: " +
+    throw Failure("the processes no longer stand at the same place, since an earlier program failed: " +
                   reason_broken);
   }
 }

@@ -60,6 +60,7 @@ class Step {
   virtual bool is_python() const { return false; }
   // Whether it calls a user's function, whose order among other calls matters; a guard that calls Python does not.
   virtual bool has_callbacks() const { return false; }
+  virtual bool ends_exchange() const { return false; }  // it waits for an exchange with other processes
   // The programs that the step runs, by number; nullptr where there are no more.
   virtual struct Executable* inner_program(size_t number) const { return nullptr; }
   virtual bool is_unbounded() const { return false; }  // cost_ns is a guess: it may run for any length of time

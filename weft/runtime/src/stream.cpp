@@ -108,6 +108,7 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
     }
   }
   if (status != Status::ok) {
+    break_off_exchanges(*plan, frame);
     if (stream_cancelled(number) && status != Status::python_error)
       return failed(Status::cancelled, "the computation was interrupted");
     if (status == Status::no_memory) return no_memory();
