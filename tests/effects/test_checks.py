@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -383,6 +384,41 @@ def test_what_is_meant_is_no_fault() -> None:
     for f in (weft.random.normal, weft.random.bits, weft.random.permutation):
         args = (weft.random.key(1), 7) if f is weft.random.permutation else (weft.random.key(1), (7,))
         np.testing.assert_array_equal(weft.jit(f, checks="all", static_argnums=1)(*args), f(*args))
+
+
+def test_what_is_meant_is_no_fault_beside_random_keys() -> None:
+    """Programs with keys are written anew on words: their equations keep lines and marks."""
+    x = jnp.arange(-4.0, 4.0)
+
+    def f(x: Any) -> Any:
+        key = weft.random.key(3)
+        counts = jnp.histogram(x, 4, range=(-2.0, 2.0))[0]
+        narrow = weft.random.normal(key, (4,), np.float16) + weft.random.uniform(key, (4,), jnp.bfloat16)
+        return counts + narrow + weft.random.bits(key, (4,), np.uint8)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of counts, which no check sees
+        np.testing.assert_array_equal(weft.jit(f, checks="all")(x), weft.jit(f)(x))
+
+    def g(key: Any, x: Any) -> Any:
+        y = weft.random.uniform(key, x.shape)
+        return y + jnp.log(x)  # HERE
+
+    with pytest.raises(NAN) as caught:
+        weft.jit(g, checks="all")(weft.random.key(0), x)
+    assert "HERE" in line_of(caught.value)
+
+
+@pytest.mark.parametrize(
+    "function", [jnp.nonzero, lambda x: jnp.unique(x.astype(int), size=2)], ids=["nonzero", "unique"]
+)
+def test_results_that_are_cut_off_are_no_fault(function: Any) -> None:
+    x = jnp.arange(-4.0, 4.0)
+    call = (lambda v: function(v, size=3)) if function is jnp.nonzero else function
+    expected = call(x)
+    with warnings.catch_warnings(), weft.checks("all"):
+        warnings.simplefilter("ignore")  # of counts, which no check sees
+        np.testing.assert_array_equal(call(x), expected)
 
 
 def test_a_nan_that_is_given_is_no_fault() -> None:

@@ -35,6 +35,7 @@ SAME: dict[str, Call] = {
     "cov of one row of columns": lambda m: m.cov(m.array([[1.0, 2.0, 4.0]]), rowvar=False),
     "corrcoef of one row of columns": lambda m: m.corrcoef(m.array([[1.0, 2.0, 4.0]]), rowvar=False),
     "take_along_axis of nothing": lambda m: m.take_along_axis(m.ones((2, 0)), m.zeros((2, 0), int), 1),
+    "bincount of negative integers alone": lambda m: m.bincount(m.array([-1, -3])),
     "unwrap of nothing": lambda m: m.unwrap(m.ones((2, 0))).astype("float32"),
     "array_equal of different shapes": lambda m: m.array_equal(m.ones(3), m.ones(4)),
     "array_equiv of different ranks": lambda m: m.array_equiv(m.ones((2, 3)), m.ones(4)),

@@ -282,3 +282,19 @@ def test_an_integer_into_an_empty_axis_is_out_of_bounds(index: Any) -> None:
             call(x)
         with pytest.raises(IndexError, match=r"out of bounds for axis . with size 0"):
             weft.jit(call)(x)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("extent", [128, 300, 40000])
+@pytest.mark.parametrize("wrapper", [lambda f: f, weft.jit], ids=["eager", "jit"])
+def test_indices_of_few_bits_into_more_elements(dtype: str, extent: int, wrapper: Any) -> None:
+    n, i = np.arange(extent, dtype=np.int32), np.array([-1, 5, -100, 127, -3]).astype(dtype)
+    where = i.astype(int)
+    x = wnp.asarray(n)
+    for index in (i, wnp.asarray(i)):
+        expected = np.where((where >= -extent) & (where < extent), n[np.clip(where, -extent, extent - 1)], -7)
+        for call in (lambda v, k: v.at[k].get(mode="fill", fill_value=-7), lambda v, k: wnp.take(v, k, fill_value=-7)):
+            np.testing.assert_array_equal(wrapper(call)(x, index), expected)
+        np.testing.assert_array_equal(wrapper(lambda v, k: wnp.take(v, k, mode="wrap"))(x, index), n[where % extent])
+        counts = np.bincount(where[(where >= -extent) & (where < extent)] % extent, minlength=extent)
+        np.testing.assert_array_equal(wrapper(lambda v, k: (v * 0).at[k].add(1, mode="drop"))(x, index), counts)

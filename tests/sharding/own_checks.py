@@ -10,6 +10,7 @@ import numpy as np
 
 import weft
 import weft.numpy as jnp
+from weft import lax
 from weft.sharding import Mesh, NamedSharding, get_abstract_mesh, reshard
 from weft.sharding import PartitionSpec as P
 
@@ -92,11 +93,26 @@ def arrays_are_copied_donated_and_deleted() -> None:
         xs.addressable_shards[0].data.tolist()
 
 
+def operations_at_other_sizes_run_on_every_device() -> None:
+    last = weft.devices()[-1]
+    with weft.config.context("check", False):  # else every size is compiled
+        for n in (24, 28, 32):
+            x = np.sin(np.arange(n, dtype=np.float32))
+            for given in (weft.device_put(x), sharded(x, "b"), weft.device_put(x, last)):
+                total, many = lax.reduce_sum(given, (0,)), lax.exp(lax.add(given, given))
+                np.testing.assert_allclose(total, x.sum(), rtol=1e-4, atol=1e-6)
+                np.testing.assert_allclose(many, np.exp(2 * x), rtol=1e-6)
+                assert many.sharding == given.sharding and total.devices() == given.devices()
+            with weft.default_device(last):
+                made = jnp.eye(n, n + 1)
+            assert made.devices() == {last} and made.tolist() == np.eye(n, n + 1).tolist()
+
+
 if __name__ == "__main__":
     for check in (
         one_buffer_backs_all_devices, a_sharded_call_compiles_and_traces_nothing_new, results_have_places_of_their_own,
         a_data_parallel_step_gives_the_bits_of_one_device, explicit_types_cost_nothing_in_the_compiled_program,
-        arrays_are_copied_donated_and_deleted,
+        arrays_are_copied_donated_and_deleted, operations_at_other_sizes_run_on_every_device,
     ):  # fmt: skip
         check()
         print(check.__name__)

@@ -47,4 +47,4 @@ def test_the_number_of_devices(way: str) -> None:
 def test_arrays_on_virtual_devices() -> None:
     done = run(str(ROOT / "tests" / "sharding" / "own_checks.py"), JAX_NUM_CPU_DEVICES="8")
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 6
+    assert len(done.stdout.splitlines()) == 7

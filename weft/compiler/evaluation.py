@@ -61,7 +61,9 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
         results = program.executable.run([*program.consts, *arrays])
     else:
         out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
-        places = lazy.sharded_calls.places_of_operation(primitive.name, program.source, args, place, out)
+        places = lazy.sharded_calls.places_of_operation(
+            primitive.name, _source(program, primitive, avals, params), args, place, out
+        )
         results = program.executable.run([*program.consts, *arrays], None, places)
     if explicit.is_used() and any(aval.explicit_sharding is not None for aval in avals):
         results = _retyped(results, primitive, avals, params)
@@ -176,6 +178,13 @@ def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> 
         PROGRAMS.add(key, family)
     family.learn(program, found[1])
     return program
+
+
+def _source(program: Any, primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> ClosedJaxpr:
+    """A program as equations; those of one that came from other sizes are written when they are first asked for."""
+    if type(program) is Sized and program.source is None:
+        program.source = _as_program(primitive, avals, params)[0]
+    return program.source
 
 
 def as_array(value: Any, aval: Any) -> Any:

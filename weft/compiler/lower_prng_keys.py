@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes, operations
-from weft.core import avals, kinds
+from weft.core import avals, check_scopes, kinds, source_info
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
 from weft.effects import user_primitives
@@ -64,7 +64,9 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
         return atom.val if atom.aval.dtype != dtypes.float0 else np.zeros((0,), np.bool_)
 
     for eqn in jaxpr.eqns:
-        outs = _equation(eqn, [_typed(read(atom), atom) for atom in eqn.invars])
+        own = isinstance(eqn.primitive.kind, kinds.Resolve)  # its expansion is of weft's own operations
+        with source_info.replayed(check_scopes.inside(eqn.source) if own else eqn.source):
+            outs = _equation(eqn, [_typed(read(atom), atom) for atom in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
     return [_typed(read(atom), atom) for atom in jaxpr.outvars]
 

@@ -187,12 +187,14 @@ def set_scopes(names: tuple[str, ...]) -> None:
 @contextmanager
 def name_scope(name: str) -> Iterator[None]:
     """Equations recorded inside carry ``name`` (see ``weft.named_scope``)."""
-    saved = _scopes.names
+    saved, replayed = _scopes.names, _scopes.replayed
     _scopes.names = (*saved, name)
+    if replayed is not None:
+        _scopes.replayed = (*replayed[:2], (*replayed[2], name))
     try:
         yield
     finally:
-        _scopes.names = saved
+        _scopes.names, _scopes.replayed = saved, replayed
 
 
 class no_scopes:

@@ -42,11 +42,12 @@ class SizedCall:
 class Sized:
     """One program at other sizes, with its entry in the dispatch table: an entry of the program level."""
 
-    __slots__ = ("__weakref__", "consts", "entry", "executable", "keys")
+    __slots__ = ("__weakref__", "consts", "entry", "executable", "keys", "source")
     weight = _INSTANCE_BYTES
 
     def __init__(self, executable: Any, entry: Any = None) -> None:
         self.executable, self.entry, self.consts = executable, entry, ()
+        self.source: Any = None  # its equations, where several devices need them
         self.keys: dict[Any, None] = {}
 
     def uses(self) -> int:

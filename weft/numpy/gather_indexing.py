@@ -165,7 +165,8 @@ class _Walk:
             return value
         on_host = isinstance(value, np.ndarray)
         negative = value < 0 if on_host else lax.lt(value, np.asarray(0, dtype))
-        if self.dtype.kind == "u":  # counted from the end modulo 2**32
+        short = item.extent is None and extent > dtypes.iinfo(dtype).max  # int8 into 300 elements
+        if short or self.dtype.kind == "u":  # the latter counted from the end modulo 2**32
             value, dtype = value if on_host else promotion.convert(value, self.dtype), self.dtype
         if on_host:
             negative, value = np.asarray(negative), value.astype(dtype, copy=False)

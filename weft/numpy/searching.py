@@ -173,7 +173,7 @@ def bincount(
             "argument.",
         )
         values = np.asarray(x)
-        count = max(least, int(values.max()) + 1 if values.size else 0)
+        count = max(least, max(int(values.max()), 0) + 1 if values.size else 0)
     else:
         count = core.concrete_or_error(int, length, "The error occurred because of argument 'length' of jnp.bincount.")
     if weights is None:

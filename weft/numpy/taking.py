@@ -147,6 +147,8 @@ def _by_mode(indices: Any, extent: Any, mode: str | None) -> tuple[Any, Any]:
     if isinstance(extent, core.Tracer):
         size = promotion.convert(extent, promotion.dtype_of(indices))
     else:
+        if extent > dtypes.iinfo(promotion.dtype_of(indices)).max:  # int8 into 300 elements
+            indices = promotion.convert(indices, np.dtype(np.int32))
         size = promotion.constant_like(extent, indices, any_rank=True)
     if mode == "wrap":
         return arithmetic.remainder(indices, size), lax.GatherScatterMode.PROMISE_IN_BOUNDS
