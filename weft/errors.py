@@ -91,7 +91,7 @@ class CheckError(Exception):
         check: str = "",
         primitive: str = "",
         index: tuple[int, ...] = (),
-        operands: tuple[object, ...] = (),
+        operands: tuple[Any, ...] = (),
         line: str = "",
         backward: bool = False,
     ) -> None:

@@ -50,6 +50,8 @@ def deserialize(blob: bytes | bytearray) -> Any:
 
     Raises ValueError for other bytes. The program is read when it is first called, by jaxlib.
     """
+    if not isinstance(blob, bytes | bytearray | memoryview):
+        raise TypeError(f"[deserialize] takes the bytes of an exported function, got {type(blob).__name__}")
     return lazy.submodule("weft.stablehlo.envelope").deserialized(blob)
 
 

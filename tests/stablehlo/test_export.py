@@ -317,3 +317,8 @@ def test_numbers_in_the_program_keep_their_types(x: Any) -> None:
         return weft.lax.mul(x, x) * 1.5 + 3
 
     assert weft.export.export(weft.jit(function))(x).call(x) == 9.0
+
+
+def test_text_is_no_exported_function() -> None:
+    with pytest.raises(TypeError, match=r"\[deserialize\] takes the bytes of an exported function, got str"):
+        weft.export.deserialize("function.bin")
