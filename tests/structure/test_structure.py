@@ -297,8 +297,8 @@ def test_every_exception_to_a_rule_has_its_reason(path: Path) -> None:
 
 
 COMPILING = [path for path in SOURCES if path.parent.name in ("compiler", "loops", "codegen", "vector_math")]
-# words that name an instruction of a plan, the tree of cumulative operations, a comparison, as well as a primitive
-NO_PRIMITIVES = {"check", "copy", "scan", "le", "name"}
+# words that name a step or instruction of a plan, the tree of cumulative operations, a comparison, and a primitive too
+NO_PRIMITIVES = {"check", "copy", "scan", "le", "name", "exchange_done"}
 # the emitter's words are those of the operations, which NumPy evaluates by their references
 SPEAKS_OPERATIONS = "weft.loops.numpy_emit"
 

@@ -7,11 +7,11 @@ names it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from weft import errors
-from weft._base import lazy
+from weft._base import lazy, own_files
 from weft.dispatch import signature
 
 
@@ -49,7 +49,8 @@ def usable(avals: Sequence[Any], donated: Sequence[bool], out_avals: Sequence[An
     left = [aval for aval, given, takes in zip(avals, donated, takers, strict=True) if given and not takes]
     if left:
         types = ", ".join(aval.strip_weak_type().str_short(short_dtypes=False) for aval in left)
-        errors.warn(f"Some donated buffers were not usable: {types}. No result has their size, so they stay valid.")
+        text = f"Some donated buffers were not usable: {types}. No result has their size, so they stay valid."
+        warnings.warn(text, stacklevel=own_files.depth_of_user())  # also of programs from disk: not counted
     return tuple(takers)
 
 

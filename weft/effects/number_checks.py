@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from weft import config, dtypes, runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple, Record
 from weft.core import kinds, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from weft.dispatch import calls, process_calls
+from weft.dispatch import calls
 from weft.distributed import processes
 
 _SHOWN_OPERANDS = 3
@@ -53,7 +54,9 @@ def _wanted() -> _Wanted:
 
 def _here(value: Any) -> np.ndarray:
     """The elements of a value; of an array across processes those of this one."""
-    return np.asarray(process_calls.block_of(value) if type(value) is runtime.Array else value)
+    return np.asarray(
+        lazy.submodule("weft.dispatch.process_calls").block_of(value) if type(value) is runtime.Array else value
+    )
 
 
 def _bad(value: Any, wanted: _Wanted) -> np.ndarray | None:
@@ -111,7 +114,7 @@ def _short(value: Any) -> str:
 
 def _refuse_search(values: Sequence[Any], word: str, name: str) -> None:
     """A program of several processes is not run again, by one of them alone."""
-    if process_calls.is_across(values):
+    if lazy.submodule("weft.dispatch.process_calls").is_across(values):
         raise FloatingPointError(
             f"invalid value ({word}) encountered in {name}, in the part that process {processes.rank()} has of "
             'arrays across processes. For the operation and its line use weft.jit(f, checks=("nan", "overflow"))'

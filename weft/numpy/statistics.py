@@ -196,7 +196,7 @@ def _var_of(
 
 
 def _std_of(
-    a: Any, mean: Any, correction: Any, where: Any, count: int | None = None, *, axis: Any, dtype: Any, keepdims: bool
+    a: Any, correction: Any, mean: Any, where: Any, count: int | None = None, *, axis: Any, dtype: Any, keepdims: bool
 ) -> Any:
     variance = _var if count is None else _var_of
     given = () if count is None else (count,)
@@ -205,10 +205,9 @@ def _std_of(
 
 _var_of.__name__, _std_of.__name__ = "_var", "_std"
 _VAR_STATIC = ("axis", "dtype", "keepdims")
-_var, _std = (jit(static_argnames=_VAR_STATIC)(f) for f in (_var_of, _std_of))
-_var_at_any_size, _std_at_any_size = (
-    functools.partial(any_size, static_argnames=_VAR_STATIC)(f) for f in (_var_of, _std_of)
-)
+_var, _std = jit(_var_of, static_argnames=_VAR_STATIC), jit(_std_of, static_argnames=_VAR_STATIC)
+_var_at_any_size = any_size(_var_of, static_argnames=_VAR_STATIC)
+_std_at_any_size = any_size(_std_of, static_argnames=_VAR_STATIC)
 
 
 def var(
@@ -265,8 +264,8 @@ def std(
     correction, axis = _corrections(ddof, correction), axes.reduced_axes(axis, "std")
     count = _given(a, axis, where)
     if count is not None:
-        return _std_at_any_size(a, mean, correction, None, count, axis=axis, dtype=asked, keepdims=bool(keepdims))
-    return _std(a, mean, correction, where, axis=axis, dtype=asked, keepdims=bool(keepdims))
+        return _std_at_any_size(a, correction, mean, None, count, axis=axis, dtype=asked, keepdims=bool(keepdims))
+    return _std(a, correction, mean, where, axis=axis, dtype=asked, keepdims=bool(keepdims))
 
 
 def _is_nan(a: Any) -> Any:
