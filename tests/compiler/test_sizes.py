@@ -385,8 +385,9 @@ def test_a_loop_may_fit_into_registers_at_some_sizes_alone():
     ],
     ids=["sum", "layernorm", "softmax", "mean", "pad", "slice"],
 )
-def test_a_second_shape_takes_few_calls_of_python_functions(program, most):
+def test_a_second_shape_takes_few_calls_of_python_functions(program, most, monkeypatch):
     """It goes through all stages but LLVM: about half a microsecond for each call of a function."""
+    monkeypatch.setattr(config, "checks_watched", False)  # of tests before: marks are looked for from then on
     with config.context("check", False):
         assert min(calls_of_a_second_shape(program) for _ in range(3)) <= most
 
