@@ -1,6 +1,6 @@
 """Random programs: jit gives eager's bits whatever the strides; both agree with the reference interpreter and JAX.
 
-Runs for 15 s (2 minutes where the variable CI is set, else ``WEFT_FUZZ_SECONDS``) and at least 500 programs, the same
+Runs for 15 s (a minute where the variable CI is set, else ``WEFT_FUZZ_SECONDS``) and at least 500 programs, the same
 each time; ``WEFT_FUZZ_EXAMPLES=50000`` is the long mode, with other programs each time. A failure shrinks, and its
 smallest form is written to ``repro.py``.
 """
@@ -37,7 +37,7 @@ except ImportError:
     jax = None
 
 LONG = os.environ.get("WEFT_FUZZ_EXAMPLES")
-SECONDS = float(os.environ.get("WEFT_FUZZ_SECONDS") or (120 if os.environ.get("CI") else 15))
+SECONDS = float(os.environ.get("WEFT_FUZZ_SECONDS") or (60 if os.environ.get("CI") else 15))
 AT_LEAST = min(500, int(LONG or 500))
 JAX_EVERY = 5  # its compilations take most of the time
 REPRO = Path("repro.py")
