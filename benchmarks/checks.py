@@ -33,7 +33,7 @@ def seconds(call: Callable[[], Any], wait: Callable[[Any], Any], times: int) -> 
 def measure(weft: worker.Tracing, w: workloads.Workload, words: str, rounds: int) -> tuple[float, float]:
     """(seconds plain, seconds with guards)."""
     args = [weft.array(value, w.bfloat16) for value in w.inputs(np.random.default_rng(1), 0)]
-    function = w.jx(weft.module) if w.jx else w.xp(weft.module.numpy)  # type: ignore[misc]
+    function = w.jx(weft.module) if w.jx else w.xp(weft.module.numpy)  # type: ignore[misc] - one of the two is there
     calls: list[Callable[[], Any]] = []
     for jitted in (weft.module.jit(function), weft.module.jit(function, checks=words)):
         weft.wait(jitted(*args))

@@ -52,7 +52,7 @@ class Tracing:
     def function(self, w: workloads.Workload) -> Callable[..., Any]:
         if w.jx is None and w.xp is None:
             raise Missing
-        f = w.jx(self.module) if w.jx else w.xp(self.module.numpy)  # type: ignore[misc]
+        f = w.jx(self.module) if w.jx else w.xp(self.module.numpy)  # type: ignore[misc] - one of the two is there
         return f if w.own_jit else self.module.jit(f)
 
     def wait(self, out: Any) -> Any:

@@ -243,6 +243,22 @@ def _scatter(
     if combine is not None:
         dtype = core.get_aval(operand).dtype
         jaxpr = combination(combine, runtime.ShapedArray((), dtype))
+    return _bound(
+        primitive, operand, scatter_indices, updates, jaxpr, dimension_numbers, indices_are_sorted, unique_indices, mode
+    )
+
+
+def _bound(
+    primitive: core.Primitive,
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    jaxpr: core.Jaxpr | None,
+    dimension_numbers: ScatterDimensionNumbers,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: str | GatherScatterMode | None,
+) -> Array:
     with check_scopes.as_given(mode if isinstance(mode, str) else None):
         return primitive.bind(
             operand,
@@ -386,15 +402,6 @@ def scatter_apply(
     jaxpr = _computation(func, runtime.ShapedArray((), dtype))
     zero, sizes = np.zeros((), dtype)[()], canonical_shape("scatter_apply", update_shape)
     updates = shape.broadcast_in_dim(zero, sizes, ()) if sizes else zero
-    with check_scopes.as_given(mode if isinstance(mode, str) else None):
-        return scatter_p.bind(
-            operand,
-            scatter_indices,
-            updates,
-            dimension_numbers=dimension_numbers,
-            indices_are_sorted=bool(indices_are_sorted),
-            unique_indices=bool(unique_indices),
-            mode=GatherScatterMode.from_any(mode),
-            update_jaxpr=jaxpr,
-            update_consts=(),
-        )
+    return _bound(
+        scatter_p, operand, scatter_indices, updates, jaxpr, dimension_numbers, indices_are_sorted, unique_indices, mode
+    )
