@@ -39,9 +39,7 @@ from weft.dispatch import (
     trace_cache,
     transfers,
 )
-from weft.dispatch import (
-    history as events,
-)
+from weft.dispatch import history as events
 from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import key_reuse
@@ -592,8 +590,10 @@ def debug_info(function: Callable[..., Any], prepared: Prepared, out: list[Any])
         args, kwargs = runtime.tree_unflatten(in_tree, list(range(in_tree.num_leaves)))
         return signature.leaf_paths(reference(), signature.Call(args, kwargs, statics, count))
 
-    words = source_of(function)
-    return DebugInfo("jit", words, arg_names, lambda: signature.tree_paths(out[0]) if out[0] is not None else [])
+    def result_paths() -> list[str]:
+        return signature.tree_paths(out[0]) if out[0] is not None else []
+
+    return DebugInfo("jit", source_of(function), arg_names, result_paths)
 
 
 def _same(value: Any) -> Any:
