@@ -21,6 +21,7 @@ from weft.codegen import (
     columns,
     guards,
     indexed,
+    known_rows,
     mixed_radix,
     nontemporal_stores,
     predication,
@@ -403,5 +404,6 @@ class NestWriter:
 _LOOPS: dict[str, Callable[[NestWriter], Any]] = {
     "rows": rows.RowWriter,
     "collapsed": collapsed_loops.CollapsedLoopWriter,
+    "known rows": known_rows.KnownRowWriter,
     "short rows": short_rows.ShortRowWriter,
 }
