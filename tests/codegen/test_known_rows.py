@@ -72,3 +72,27 @@ def test_the_length_of_many_short_rows_is_compiled_in() -> None:
         x = np.zeros((shape[0], shape[1] + 1), np.float32)
         text = weft.jit(lambda x: x[:, 1:] * 2).lower(x).compile().as_text("loops")
         assert (f"of {shape[1]}" in text) == known, text
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_elements_of_narrow_rows_take_turns(count: int) -> None:
+    """Repeats, and transposes to narrow rows, of every dtype; whole vectors, and what is left of them."""
+    for number, dtype in enumerate(DTYPES):
+        columns = 1030 + number
+        x = (
+            np.random.default_rng(0)
+            .integers(0, 2, (count, columns))
+            .astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        )
+        with weft.enable_x64(True):
+            got = weft.jit(lambda x: (x.T == x[0][:, None], jnp.repeat(x, count, axis=1), jnp.repeat(x[:, 1:], count)))(
+                x
+            )
+        expected = (x.T == x[0][:, None], np.repeat(x, count, axis=1), np.repeat(x[:, 1:], count))
+        for one, other in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), other, err_msg=dtype)
+
+
+def test_repeats_are_stored_as_whole_vectors() -> None:
+    text = weft.jit(lambda x: jnp.repeat(x, 3)).lower(np.zeros(9000, np.float32)).compile().as_text("loops")
+    assert "elements of 3 rows stored in turns" in text

@@ -28,6 +28,7 @@ from weft.codegen import (
     rows,
     runs,
     short_rows,
+    woven,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position, apply, index_value, scan
@@ -405,5 +406,6 @@ _LOOPS: dict[str, Callable[[NestWriter], Any]] = {
     "rows": rows.RowWriter,
     "collapsed": collapsed_loops.CollapsedLoopWriter,
     "known rows": known_rows.KnownRowWriter,
+    "woven": woven.WovenWriter,
     "short rows": short_rows.ShortRowWriter,
 }

@@ -123,20 +123,25 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
     rows = reduced if _along_rows(source) and not digits and _may_lie_across(draft) else []
     asked = _asked(draft, outer, parallel, rows, lanes, bool(units)) if sized else None
     found = _thresholds(draft, outer, parallel, rows, lanes) if len(parallel) > 1 or rows else NOTHING_ASKED
-    row = _known_row(source, draft, parallel, found, lanes) if not digits else None
-    if source.tree is None and (row is None or lanes > PERMUTED):
+    woven = parallel[-1].extent if _is_woven(source, draft, parallel, found) else None
+    row = _known_row(source, draft, parallel, found, lanes) if woven is None and not digits else None
+    if source.tree is None and woven is None and (row is None or lanes > PERMUTED):
         parallel, digits = _collapse_short(draft, parallel, found, row is not None)
     row = None if digits else row
     narrow = found.narrow and not digits and row is None
     runs = not digits and _has_runs(source, draft, parallel, reduced)
     if runs:
         parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []
-    loops, last = parallel + reduced, parallel[-1] if row is not None else None
+    loops, last = parallel + reduced, parallel[-1] if (row or woven) is not None else None
     strides = [_strides(operand, loops, digits) for operand in draft.operands]
     nest = ir.Nest(
         dims=tuple(
             [
-                ir.Dim(loop.role, found.short if loop in reduced else row if loop is last else None, runs and d == 0)
+                ir.Dim(
+                    loop.role,
+                    found.short if loop in reduced else (row or woven) if loop is last else None,
+                    runs and d == 0,
+                )
                 for d, loop in enumerate((*loops, *digits))
             ]
         ),
@@ -320,6 +325,18 @@ def _known_row(source: Kernel, draft: Draft, parallel: Sequence[_Loop], found: T
         if along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1]):
             return None  # it is transposed
     return found.row
+
+
+def _is_woven(source: Kernel, draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> bool:
+    """Whether results are vectors of elements that take turns, of operands whose own are side by side."""
+    if source.tree is not None or not found.narrow or not all(map(_is_plain, draft.phases)):
+        return False
+    if any(_reads_inside(s) for phase in draft.phases for s in (*phase[0], *phase[1])):
+        return False
+    return all(
+        woven if operand.role == "out" else _class(parallel[-2].stride(operand)) in (0, 1)
+        for operand, woven in zip(draft.operands, found.woven, strict=True)
+    )
 
 
 def _is_window(draft: Draft, found: Thresholds, number: int) -> bool:

@@ -53,6 +53,8 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
     masked = "masked, stores tested" if target_model.of(target).tests_masks else "masked"
     last = "last masked" if schedule.masked else "last lanes one by one"
     stencil, transposed, halves = schedule.stencil, schedule.transposed, schedule.halves
+    if schedule.form == "woven":
+        return [f"elements of {schedule.nest.woven} rows stored in turns, {last}"]
     if schedule.nest.row is not None:
         width, starts = known_rows.vectors(schedule.nest.row, schedule.lanes)
         return [f"{len(starts)} vector{'s'[: len(starts) - 1]} of {width} for each row"]

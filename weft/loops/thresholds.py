@@ -34,11 +34,12 @@ class Thresholds(NamedTuple):
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
+    woven: tuple[bool, ...]  # the operands whose rows are narrow and side by side; none if rows are not narrow
     row: int | None  # the extent of rows with lanes along them, if they are short and many
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
 
-NOTHING_ASKED = Thresholds(None, False, (False, False), (), (), None, None, False)  # one loop over everything
+NOTHING_ASKED = Thresholds(None, False, (False, False), (), (), None, (), None, False)  # one loop over everything
 
 
 def thresholds(
@@ -63,7 +64,9 @@ def thresholds(
         windows = tuple([_in_window(pair, parallel[-1], lanes) for pair in strides if first == len(parallel) - 2])
     many = units and are_many(outer, parallel)
     row = _row(outer, parallel, lanes)
-    return Thresholds(first, is_narrow(parallel), fills, near, windows, _short(outer, parallel, rows), row, many)
+    narrow = is_narrow(parallel)
+    woven = tuple([pair == (parallel[-1], 1) for pair in along()]) if narrow else ()
+    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows), woven, row, many)
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:
