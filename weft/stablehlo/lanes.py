@@ -206,6 +206,8 @@ class T:
         magnitude = self.abs()
         return self.lanes.select(y.bits() < 0, -magnitude, magnitude)
 
+    with_sign_of = copysign
+
     def fma(self, y: Any, z: Any) -> T:
         """x * y + z with one rounding (with two, by a millionth of an ulp, in float32)."""
         y, z = self.like(y), self.like(z)
