@@ -26,6 +26,7 @@ class Processor:
     """What vector math asks of the machine: nothing special."""
 
     avx512 = False
+    short_tables = ""
     scalar = False
 
 

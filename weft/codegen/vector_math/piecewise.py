@@ -71,6 +71,15 @@ def odd_short(x: V, tables: Sequence[Sequence[float]], step: float, top: float) 
     return r.fma(r.polynomial(rest[::-1]), x.lanes.select(r > constant, r, constant)).with_sign_of(x)
 
 
+def by_halves(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:
+    """r, q(r) and the constant c of f(a) = c + r q(r) for a >= 0, by two intervals to each power of two of a + ``shift``,
+    8 altogether."""
+    index = (a + shift).bits().lshr(22)
+    x0, constant, *rest = [short_tables.lookup(row, index) for row in tables]
+    r = a - x0
+    return r, r.polynomial(rest[::-1]), constant
+
+
 # float32: 32 intervals, float64: 16
 
 
