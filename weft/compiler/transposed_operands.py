@@ -17,7 +17,7 @@ from weft import operations
 from weft.compiler import expansions
 from weft.compiler.contraction import permutation
 from weft.core import kinds, rewrite
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
 from weft.core.rewrite import Splicer
 
 
@@ -38,7 +38,7 @@ def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> Sequence[Ato
                 break
             sums[side] = tuple(order[d] for d in sums[side])
             batches[side] = tuple(order[d] for d in batches[side])
-            invars[side] = _as_it_lies(invars[side], order, splicer)
+            invars[side] = _as_it_lies(invars[side], order, invars[side].aval.size, splicer)
     if all(new is old for new, old in zip(invars, eqn.invars, strict=True)):
         return None
     numbers = ((tuple(sums[0]), tuple(sums[1])), (tuple(batches[0]), tuple(batches[1])))
@@ -53,32 +53,34 @@ def _order_of(atom: Any, splicer: Splicer, uses: Counter[Var]) -> list[int] | No
     order = permutation(maker) if maker.invars else None
     if order is not None or not isinstance(maker.primitive.kind, kinds.Elementwise) or uses[atom] != 1:
         return order
-    arrays = [v for v in maker.invars if not _is_constant(v, splicer)]
+    arrays = [v for v in maker.invars if not _is_repeated(v, atom.aval.size, splicer)]
     orders = [_order_of(v, splicer, uses) for v in arrays]
     return orders[0] if orders and all(found == orders[0] for found in orders) else None
 
 
-def _is_constant(atom: Any, splicer: Splicer) -> bool:
-    """Whether a value is one number, or is repeated along dimensions, so that its transposition is one of less."""
+def _is_repeated(atom: Any, size: int, splicer: Splicer) -> bool:
+    """Whether fewer numbers than ``size`` are repeated along dimensions, so that to transpose them is less."""
     maker = splicer.makers.of(atom)
-    if type(atom) is Literal or not atom.aval.shape:
+    if atom.aval.size < size:
         return True
     is_view = maker is not None and isinstance(maker.primitive.kind, kinds.View)
     return is_view and maker.invars[0].aval.size < atom.aval.size
 
 
-def _as_it_lies(atom: Any, order: Sequence[int], splicer: Splicer) -> Any:
-    """The value with its dimensions as in the arrays that it is a transposition of, or is computed of."""
+def _as_it_lies(atom: Any, order: Sequence[int], size: int, splicer: Splicer) -> Any:
+    """The value with its dimensions as in the arrays that it is a transposition of, or is computed of.
+
+    What has fewer elements than ``size`` is transposed.
+    """
     maker = splicer.makers.of(atom)
-    if type(atom) is Literal or not atom.aval.shape:
+    if not atom.aval.shape:
         return atom
-    if _is_constant(atom, splicer):
+    if maker is None or _is_repeated(atom, size, splicer):
         inverse = tuple([order.index(d) for d in range(len(order))])
         turned = expansions.expansion(("transposed", inverse), lambda x: operations.transpose(x, inverse), (atom.aval,))
         return splicer.splice(turned, [atom])[0]
-    assert maker is not None  # else it has no order
     if not isinstance(maker.primitive.kind, kinds.Elementwise):
         return maker.invars[0]
-    operands = [_as_it_lies(v, order, splicer) for v in maker.invars]
+    operands = [_as_it_lies(v, order, size, splicer) for v in maker.invars]
     shape = tuple([atom.aval.shape[order.index(d)] for d in range(len(order))])
     return splicer.emit(maker.replace(invars=operands, outvars=[Var(atom.aval.update(shape=shape))]))[0]
