@@ -131,9 +131,15 @@ def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
     if lhs.size and rhs.size and loops_of(equation) is None:
         return _transposed_first(equation)
     short = out.dtype.kind in "fiu" and is_short_sums(lhs, rhs, numbers) and out.size >= LONG
-    if short or is_of_vectors(equation):  # not for extents of 1: other shapes must give the same
-        return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)  # program
+    # not for extents of 1: other shapes must give the same program
+    if short or is_of_vectors(equation) or is_outer(equation):
+        return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)
     return None
+
+
+def is_outer(equation: JaxprEqn) -> bool:
+    """Whether a product sums nothing, so that it becomes a multiplication at all sizes."""
+    return not equation.params["dimension_numbers"][0][0] and equation.outvars[0].aval.dtype.kind in "fiu"
 
 
 def is_of_vectors(equation: JaxprEqn) -> bool:
@@ -231,7 +237,8 @@ def _product_and_sum(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
     wide_y = operations.broadcast_in_dim(y, shape, y_dims)
     axes = tuple(range(n_batch + n_left, n_batch + n_left + n_sum))
     wide_x, wide_y = (operations.convert_element_type(v, dtype) for v in (wide_x, wide_y))
-    return operations.reduce_sum(operations.mul(wide_x, wide_y), axes)
+    product = operations.mul(wide_x, wide_y)
+    return operations.reduce_sum(product, axes) if axes else product
 
 
 def free_dims(rank: int, sums: Sequence[int], batches: Sequence[int]) -> tuple[int, ...]:
