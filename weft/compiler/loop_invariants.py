@@ -2,7 +2,7 @@
 
     fori_loop: r = (0.85 * p) @ r + b.sum() / n      ->      q = 0.85 * p;  c = b.sum() / n;  fori_loop: r = q @ r + c
 
-A view is read inside the loop as it lies. Elementwise results go before it if they take no more bytes than what they
+A view is read inside the loop as it lies, and so is a transposed array that the loop only multiplies. Elementwise results go before it if they take no more bytes than what they
 are made of, so that a step reads no more than it did; products, sums and the like always do.
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.compiler import contraction
 from weft.core import check_scopes, kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Var, joined_effects
-from weft.core.rewrite import Splicer, live, variables
+from weft.core.rewrite import Makers, Splicer, live, variables
 from weft.loops import costs
 
 _READ_IN_PLACE = (kinds.View, kinds.Reshape, kinds.Generate, kinds.DynamicSlice)
@@ -34,22 +35,48 @@ def loop_invariants(closed: ClosedJaxpr, simplified: Simplified) -> ClosedJaxpr:
     """The program with such loops; ``simplified`` gives the body of a loop after all passes."""
 
     def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
-        program = _divided(eqn, eqn.primitive.kind.parts(eqn.params), simplified)
-        return None if program is None else splicer.splice(program, eqn.invars)
+        parts = eqn.primitive.kind.parts(eqn.params)
+        if (parts.trips is not None and parts.trips < 2) or check_scopes.asked(parts.body):
+            return None
+        body, operands = _as_they_lie(simplified(parts.body), eqn.invars, parts, splicer.makers)
+        step = _Step(body, parts.n_consts)
+        cond = None if parts.cond is None else _Step(simplified(parts.cond), parts.n_cond_consts)
+        if operands == list(eqn.invars) and not step.values and (cond is None or not cond.values):
+            return None
+        return splicer.splice(_divided(eqn, parts, step, cond), operands)
 
     return Splicer(closed, rule, (kinds.Loop,)).run()
 
 
-def _divided(loop: JaxprEqn, parts: kinds.LoopParts, simplified: Simplified) -> ClosedJaxpr | None:
-    """The loop as a program that begins with what was in its steps; None if they share nothing, or are checked."""
-    if (parts.trips is not None and parts.trips < 2) or check_scopes.asked(parts.body):
-        return None
-    n_tested, n_consts = parts.n_cond_consts, parts.n_cond_consts + parts.n_consts
-    body = _Step(simplified(parts.body), parts.n_consts)
-    cond = None if parts.cond is None else _Step(simplified(parts.cond), n_tested)
-    if not body.values and (cond is None or not cond.values):
-        return None
-    state = [Var(v.aval) for v in loop.invars[n_consts:]]
+def _as_they_lie(
+    body: ClosedJaxpr, operands: Sequence[Atom], parts: kinds.LoopParts, makers: Makers
+) -> tuple[ClosedJaxpr, list[Atom]]:
+    """(the body, the loop's operands) with transposed arrays that are only multiplied transposed in the body."""
+    old, atoms = body.jaxpr, list(operands)
+    invars, views = list(old.invars), list[JaxprEqn]()
+    for place in range(parts.n_consts):
+        maker = makers.of(atoms[parts.n_cond_consts + place])
+        if maker is None or not maker.invars or contraction.permutation(maker) is None:
+            continue
+        if _is_only_multiplied(old, invars[place]):
+            atoms[parts.n_cond_consts + place] = maker.invars[0]
+            views.append(maker.replace(invars=[Var(maker.invars[0].aval)], outvars=[invars[place]]))
+            invars[place] = views[-1].invars[0]
+    if not views:
+        return body, atoms
+    return ClosedJaxpr(old.replace(invars=invars, eqns=[*views, *old.eqns]), body.consts), atoms
+
+
+def _is_only_multiplied(jaxpr: Jaxpr, v: Var) -> bool:
+    """Whether a value is only an operand of products, with few enough dimensions that they take it transposed."""
+    readers = [equation for equation in jaxpr.eqns if v in equation.invars]
+    sums = [len(e.params["dimension_numbers"][0][0]) for e in readers if isinstance(e.primitive.kind, kinds.Contraction)]
+    return v not in jaxpr.outvars and v.aval.ndim == 2 and bool(readers) and sums == [1] * len(readers)
+
+
+def _divided(loop: JaxprEqn, parts: kinds.LoopParts, body: _Step, cond: _Step | None) -> ClosedJaxpr:
+    """The loop as a program that begins with what its steps have in common."""
+    state = [Var(v.aval) for v in loop.invars[parts.n_cond_consts + parts.n_consts :]]
     params = {**loop.params, **_params(body, cond)}
     captured = [*(cond.captured if cond is not None else ()), *body.captured]
     outvars = [Var(v.aval) for v in loop.outvars]
