@@ -21,9 +21,10 @@ from weft.compiler.product_loops import Loops, StridedOperand
 from weft.core import index_maps, kinds
 from weft.core.index_maps import Affine
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from weft.loops.thresholds import LONG, SHORT
+from weft.loops.thresholds import LONG
 from weft.operations.contract import contraction_dtype
 
+FEW_IN_BATCH = 16  # the same for matrices of a batch
 FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
 IN_PAIRS = (dtypes.bfloat16,)  # terms are added in adjacent pairs (AVX512_BF16): the sum must be over one dimension
@@ -189,7 +190,7 @@ def is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:
 
 
 def _is_short(terms: int, in_batch: bool) -> bool:
-    return 1 < terms <= (SHORT if in_batch else FEW)
+    return 1 < terms <= (FEW_IN_BATCH if in_batch else FEW)
 
 
 def is_reduced(results: int, terms: int, in_batch: bool) -> bool:
