@@ -21,6 +21,7 @@ FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
 PERMUTED = 8  # lanes of registers whose words are permuted by a vector of numbers
 SHORT = 16  # rows up to this length are reduced or scanned with lanes across rows, if there are more than FEW
+SHORT_OF_WORDS = 31  # the same where it costs little to read lanes across rows; rows of 32 fill vectors themselves
 
 
 class Thresholds(NamedTuple):
@@ -47,11 +48,12 @@ def thresholds(
     along: Callable[[], Sequence[tuple[int, int]]],
     lanes: int,
     units: bool,
+    longest: int,
 ) -> Thresholds:
     """The answers for extents of dimensions around the nest, of parallel ones, and of rows that lanes reduce.
 
     ``along`` gives the strides of the operands along the last two parallel dimensions. ``units``: whether there are
-    last axes of one element.
+    last axes of one element. ``longest``: SHORT, or SHORT_OF_WORDS.
     """
     first = _first(parallel)
     fills, near, windows = (False, False), (), ()
@@ -61,7 +63,7 @@ def thresholds(
         near = tuple([abs(stride) <= NARROW for _, stride in strides])
         windows = tuple([_in_window(pair, parallel[-1], lanes) for pair in strides if first == len(parallel) - 2])
     many = units and are_many(outer, parallel)
-    return Thresholds(first, is_narrow(parallel), fills, near, windows, _short(outer, parallel, rows), many)
+    return Thresholds(first, is_narrow(parallel), fills, near, windows, _short(outer, parallel, rows, longest), many)
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:
@@ -95,8 +97,8 @@ def are_many(outer: Sequence[int], parallel: Sequence[int]) -> bool:
     return math.prod(outer) * math.prod(parallel) > FEW
 
 
-def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int]) -> int | None:
+def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], longest: int) -> int | None:
     """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
     if len(rows) != 1 or not parallel or parallel[-1] <= NARROW or not are_many(outer, parallel):
         return None
-    return rows[0] if 1 < rows[0] <= SHORT else None
+    return rows[0] if 1 < rows[0] <= longest else None
