@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft._base.array import Array
@@ -26,6 +26,10 @@ from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 
 inline = functools.partial(jit_module.any_size, inline=True)
+
+
+_BOUND = 1024
+_steps: dict[tuple[Any, ...], tuple[Step, ...]] = {}  # (subscripts, optimize, shapes of arrays) -> the path
 
 
 class Step(Record):
@@ -69,8 +73,17 @@ def einsum(
         )
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
-    arguments = (subscripts, *operands)
-    inputs, steps = _path(arguments, optimize)
+    known = None
+    if type(subscripts) is str and type(optimize) is str:
+        shapes = tuple([x.shape if type(x) is runtime.Array else None for x in operands])
+        known = _steps.get((subscripts, optimize, shapes)) if None not in shapes else None
+    if known is not None:
+        return _einsum(*operands, steps=known, precision=precision, preferred=preferred_element_type)
+    inputs, steps = _path((subscripts, *operands), optimize)
+    if type(subscripts) is str and type(optimize) is str:
+        if len(_steps) >= _BOUND:
+            _steps.clear()
+        _steps[subscripts, optimize, tuple(map(promotion.shape_of, inputs))] = steps
     return _einsum(*inputs, steps=steps, precision=precision, preferred=preferred_element_type)
 
 

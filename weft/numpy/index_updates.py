@@ -188,12 +188,11 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
     tracing = core.is_tracing()
     if not tracing and not options:
         whole = idx if type(idx) is tuple else (idx,)
-        key = (op, x.aval, _kind_of_value(values), *[indexing.kind_of(item) for item in whole])
+        kinds = map(indexing.kind_of, whole) if len(whole) != 1 else (indexing.kind_of(whole[0]),)
+        key = (op, x.aval, _kind_of_value(values), *kinds)
         route = _routes.get(key)
         if route is not None:
-            layout, sources = route
-            operands = [whole[source] if type(source) is indexing.Slot else source for source in sources]
-            return _apply(x, values, *operands, op=op, layout=layout, **_DEFAULTS)
+            return _by_route(op, x, values, whole, route)
     if options.get("out_sharding") is not None:
         others = {name: value for name, value in options.items() if name != "out_sharding"}
         return devices.placed(lambda: _update(op, ref, values, others), out_sharding=options["out_sharding"])
@@ -241,14 +240,22 @@ def _on_new_route(op: str, x: Any, values: Any, whole: tuple[Any, ...], key: tup
     sources = tuple([indexing.source_of(operand, whole) for operand in operands])
     if len(_routes) >= _BOUND:
         _routes.clear()
-    _routes[key] = layout, sources
+    is_whole = len(sources) == len(whole) and all(type(source) is indexing.Slot for source in sources)
+    _routes[key] = layout, sources, is_whole and sources == tuple(range(len(whole)))
+    return _by_route(op, x, values, whole, _routes[key])
+
+
+def _by_route(op: str, x: Any, values: Any, whole: tuple[Any, ...], route: _Route) -> Any:
+    layout, sources, is_whole = route
+    if is_whole:
+        return _apply(x, values, *whole, op=op, layout=layout)
     operands = [whole[source] if type(source) is indexing.Slot else source for source in sources]
-    return _apply(x, values, *operands, op=op, layout=layout, **_DEFAULTS)
+    return _apply(x, values, *operands, op=op, layout=layout)
 
 
 _BOUND = 4096
-_routes: dict[tuple[Any, ...], tuple[gather_indexing.Layout, tuple[Any, ...]]] = {}
-_DEFAULTS = {"indices_are_sorted": False, "unique_indices": False, "mode": lax.GatherScatterMode.FILL_OR_DROP}
+_Route = tuple[gather_indexing.Layout, tuple[Any, ...], bool]  # the bool: all items of the index, as they are
+_routes: dict[tuple[Any, ...], _Route] = {}
 
 
 def _kind_of_value(values: Any) -> Any:
@@ -337,7 +344,8 @@ def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any
         scatter_dims_to_operand_dims=chosen.components,
     )
     for promise in ("indices_are_sorted", "unique_indices"):
-        options[promise] = options[promise] or chosen.ascending
+        options[promise] = options.get(promise, False) or chosen.ascending
+    options.setdefault("mode", lax.GatherScatterMode.FILL_OR_DROP)
     if func is not None:
         out = lax.scatter_apply(x, chosen.indices, func, numbers, update_shape=promotion.shape_of(values), **options)
     else:
