@@ -21,6 +21,7 @@ from weft._base import lazy
 from weft._base.array import Array
 from weft.core import check_scopes
 from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import (
     arithmetic,
     basic_indexing,
@@ -30,6 +31,7 @@ from weft.numpy import (
     indexing,
     promotion,
     selection,
+    small_copies,
 )
 
 # method -> the scatter that it is; those left out are made of others
@@ -187,6 +189,9 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
     key: tuple[Any, ...] = (False,)
     tracing = core.is_tracing()
     if not tracing and not options:
+        if type(idx) is runtime.Array and _is_of_rows(x, idx, values):
+            layout = gather_indexing.of_rows(x.ndim)
+            return _apply_at_any_size(x, values, idx, x.shape[0], op=op, layout=layout)
         whole = idx if type(idx) is tuple else (idx,)
         kinds = map(indexing.kind_of, whole) if len(whole) != 1 else (indexing.kind_of(whole[0]),)
         key = (op, x.aval, _kind_of_value(values), *kinds)
@@ -212,6 +217,22 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
     if func is not None or (tracing and on_host):
         return scatter(x, values, *operands, op=op, layout=layout, func=func, **scatter_options)
     return _apply(x, values, *operands, op=op, layout=layout, **scatter_options)
+
+
+def _is_of_rows(x: Any, indices: Any, values: Any) -> bool:
+    """Whether rows of ``x`` are updated in a program that is made for any size: its extent is an operand."""
+    array, aval, kind = x.aval, indices.aval, type(values)
+    if aval.dtype not in indexing.LONG_INTEGERS or not aval.ndim or not array.ndim or array.size >= 2**31:
+        return False
+    if not (values.aval.dtype is array.dtype if kind is runtime.Array else kind in _HELD.get(array.dtype, ())):
+        return False
+    return small_copies.may_copy()
+
+
+_HELD = {
+    **dict.fromkeys((dtypes.float32, dtypes.float64), (int, float)),
+    **dict.fromkeys((dtypes.int32, dtypes.int64), (int,)),
+}  # Python numbers whose type an array holds
 
 
 def _update_in_place(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
@@ -358,6 +379,9 @@ def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any
 _apply = basic_indexing.inline(
     scatter, static_argnames=("op", "layout", "func", "mode", "indices_are_sorted", "unique_indices")
 )
+
+
+_apply_at_any_size = jit_module.any_size(scatter, inline=True, static_argnames=("op", "layout"))
 
 
 def _with_new_axes(chosen: gather_indexing.Selection) -> tuple[int, ...]:

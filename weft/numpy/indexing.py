@@ -25,7 +25,7 @@ from weft.numpy import basic_indexing, gather_indexing, index_items, promotion, 
 
 _BOUND = 4096
 _INTEGERS = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED))
-_LONG_INTEGERS = frozenset((dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64))  # they hold every extent
+LONG_INTEGERS = frozenset((dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64))  # they hold every extent
 _routes: dict[tuple[Any, ...], tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...]]] = {}
 _static_plans: dict[tuple[Any, ...], basic_indexing.Plan] = {}  # (shape, the items of an index as written) -> its plan
 
@@ -40,7 +40,7 @@ def index(x: Any, idx: Any) -> Array:
     IndexError for too many indices or a mask of another shape, TypeError for what is no index,
     NonConcreteBooleanIndexError for a mask whose values are traced.
     """
-    if type(idx) is runtime.Array and idx.aval.dtype in _LONG_INTEGERS and idx.ndim and small_copies.may_copy():
+    if type(idx) is runtime.Array and idx.aval.dtype in LONG_INTEGERS and idx.ndim and small_copies.may_copy():
         aval = x.aval
         if aval.ndim and aval.size < 2**31:
             layout = gather_indexing.of_rows(aval.ndim)
@@ -60,7 +60,7 @@ def _eager(x: Any, whole: tuple[Any, ...], idx: Any) -> Any:
     """``x[idx]`` outside a trace, by a remembered route if there is one."""
     if len(whole) == 1 and type(whole[0]) is runtime.Array and x.ndim and whole[0].ndim:
         indices = whole[0]
-        if indices.dtype in _LONG_INTEGERS:
+        if indices.dtype in LONG_INTEGERS:
             layout = gather_indexing.of_rows(x.ndim)
             return gather_indexing.apply_at_any_size(x, indices, x.shape[0], layout=layout)
     key = (x.shape, *[kind_of(item) for item in whole])
