@@ -75,10 +75,11 @@ class Resizable:
 class Family:
     """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
 
-    __slots__ = ("__weakref__", "alone", "asked", "found", "keys", "members", "out_avals", "refuses")
+    __slots__ = ("__weakref__", "alone", "asked", "found", "given", "keys", "members", "out_avals", "refuses")
     weight = _FAMILY_BYTES
 
-    def __init__(self, out_avals: Sequence[Any]) -> None:
+    def __init__(self, out_avals: Sequence[Any], given: bool = False) -> None:
+        self.given = given  # whether all extents are among the sizes, those of operations without operands too
         self.out_avals = tuple(out_avals)  # of one member; of the others the shapes differ
         self.members: dict[Any, Resizable] = {}
         self.asked: resize.Asked | None = None
@@ -122,7 +123,7 @@ class Family:
         if known is not None:  # with the option ``check``, and for large reductions
             _compare(known, program, sizes)
             return
-        made = _resizable(program, sizes)
+        made = _resizable(program, sizes, self.given)
         if made is None and not self.members and _is_of_one(program, _is_product):
             self.alone = product_sizes.resizable(program, sizes)
         if made is None and not self.members and self.alone is None and _is_of_one(program, _is_sort):
@@ -167,7 +168,7 @@ def _no_program(*_: Any) -> Any:
     raise AssertionError("a kernel runs no other program")
 
 
-def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
+def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable | None:
     """What gives a program at other sizes; None if that is not certain."""
     plan = program.plan
     if not _is_plain(program) or not 1 <= len(plan.instructions) <= 2:
@@ -183,7 +184,7 @@ def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
         return None
     if run.lowered.sizing is None or (any(d.role == "reduced" for d in run.lowered.nest.dims) and _is_large(program)):
         return None
-    places = _places(program, sizes)
+    places = _places(program, sizes, given)
     sizing = None if places is None else resize.placed(run.lowered.sizing, places)
     jaxpr = program.jaxpr
     shapes, inputs = [None if places is None else _shapes(program, v, places) for v in (jaxpr.outvars, jaxpr.invars)]
@@ -237,11 +238,13 @@ def _is_sort(equation: JaxprEqn) -> bool:
     return isinstance(kind, kinds.Generate) or (isinstance(kind, kinds.External) and kind.ordering is not None)
 
 
-def _places(program: Program, sizes: Sequence[int]) -> dict[int, int | None] | None:
+def _places(program: Program, sizes: Sequence[int], given: bool) -> dict[int, int | None] | None:
     """Where the extent of each symbol is among the sizes; None for an extent of 1."""
     symbols, places = program.kernels.sizes, {}
     numbers: dict[int, int | None] = {1: None} | {size: number for number, size in enumerate(sizes)}
-    for variable in program.jaxpr.invars:
+    jaxpr = program.jaxpr
+    made = [v for eqn in jaxpr.eqns for v in eqn.outvars if symbols.known(v)] if given else []
+    for variable in (*jaxpr.invars, *made):
         if not symbols.known(variable):
             return None
         for symbol, extent in zip(symbols.symbols(variable), variable.aval.shape, strict=True):
@@ -286,7 +289,7 @@ def is_general(equation: JaxprEqn) -> bool:
         return _updates_whole_rows(equation)
     if isinstance(kind, kinds.Contraction):
         return contraction.is_of_vectors(equation)
-    return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Cumulative, kinds.Identity))
+    return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Cumulative, kinds.Generate, kinds.Identity))
 
 
 def _takes_whole_rows(equation: JaxprEqn) -> bool:

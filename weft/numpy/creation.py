@@ -325,7 +325,7 @@ def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
     return found if found is not None else _full(shape=extents, value=value, dtype=target)
 
 
-@functools.partial(inline, static_argnames=("shape", "value", "dtype"))
+@functools.partial(jit_module.any_size, extents=("shape",), inline=True, static_argnames=("shape", "value", "dtype"))
 def _full(*, shape: tuple[int, ...], value: int, dtype: Any) -> Any:
     return lax.full(shape, value, dtype)
 
@@ -435,7 +435,9 @@ def arange(
     return small_copies.counted(_arange, size=size, first=None if stop is None else first, step=pace, dtype=target)
 
 
-@functools.partial(inline, static_argnames=("size", "first", "step", "dtype"))
+@functools.partial(
+    jit_module.any_size, extents=("size",), inline=True, static_argnames=("size", "first", "step", "dtype")
+)
 def _arange(*, size: int, first: Any, step: Any, dtype: Any) -> Any:
     result = lax.iota(dtype, size)
     if step is not None:
@@ -480,7 +482,9 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     return promotion.convert(diagonal_mask(rows, columns, k), target)
 
 
-@functools.partial(inline, static_argnames=("rows", "columns", "k", "dtype"))
+@functools.partial(
+    jit_module.any_size, extents=("rows", "columns"), inline=True, static_argnames=("rows", "columns", "k", "dtype")
+)
 def _eye(*, rows: int, columns: int, k: int, dtype: Any) -> Any:
     return promotion.convert(diagonal_mask(rows, columns, k), dtype)
 
@@ -531,7 +535,16 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Array:
     target = np.dtype(np.float32) if dtype is None else dtypes.check_user_dtype(dtype, "tri")
     rows = _extent(N, "N", "tri")
     columns = rows if M is None else _extent(M, "M", "tri")
+    if type(k) is int:
+        return _tri(rows=rows, columns=columns, k=k, dtype=target)
     return promotion.convert(triangle_mask(rows, columns, k), target)
+
+
+@functools.partial(
+    jit_module.any_size, extents=("rows", "columns"), inline=True, static_argnames=("rows", "columns", "k", "dtype")
+)
+def _tri(*, rows: int, columns: int, k: int, dtype: Any) -> Any:
+    return promotion.convert(triangle_mask(rows, columns, k), dtype)
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:

@@ -120,7 +120,7 @@ def _transpose(a: Any, *, order: tuple[int, ...]) -> Any:
     return lax.transpose(a, order)
 
 
-@functools.partial(inline, static_argnames=("shape",))
+@functools.partial(any_size, extents=("shape",), inline=True, static_argnames=("shape",))
 def _broadcast_to(a: Any, *, shape: tuple[int, ...]) -> Any:
     return promotion.broadcast_to(promotion.as_array(a), shape)
 
