@@ -54,7 +54,7 @@ class NestWriter:
         nest = self.nest
         self.target, self.model = target, target_model.of(target)
         self.helpers = helpers
-        self.writer = Writer(target.avx512, mends_extrema=target_model.of(target).mends_extrema)
+        self.writer = Writer.of(target)
         self.width = schedule.lanes
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)

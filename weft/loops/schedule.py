@@ -21,7 +21,17 @@ from weft._base.record import NamedTuple, Record, field
 from weft.loops import ir, known_rows, neighbours, printer, unit_axes
 from weft.loops.index_math import ZERO, Product, Stride, follows
 from weft.loops.resize import Asked, Sizing, term, words_of
-from weft.loops.thresholds import LONG, NOTHING_ASKED, PERMUTED, Thresholds, are_many, is_narrow, thresholds
+from weft.loops.thresholds import (
+    LONG,
+    NOTHING_ASKED,
+    PERMUTED,
+    SHORT,
+    SHORT_OF_WORDS,
+    Thresholds,
+    are_many,
+    is_narrow,
+    thresholds,
+)
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel
@@ -124,8 +134,9 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
     parallel = [*parallel[: len(parallel) - len(whole)], *_joined(whole)]
     outer, parallel = _split_outer(parallel, draft, MAX_PARALLEL if source.tree else MAX_OF_ELEMENTS)
     rows = reduced if _along_rows(source) and not digits and _may_lie_across(draft) else []
-    asked = _asked(draft, outer, parallel, rows, lanes, bool(units)) if sized and not whole else None
-    found = _thresholds(draft, outer, parallel, rows, lanes) if len(parallel) > 1 or rows else NOTHING_ASKED
+    longest = _longest_short(draft, parallel, rows) if rows else SHORT
+    asked = _asked(draft, outer, parallel, rows, lanes, bool(units), longest) if sized and not whole else None
+    found = _thresholds(draft, outer, parallel, rows, lanes, longest) if len(parallel) > 1 or rows else NOTHING_ASKED
     known: Sequence[_Loop] = ()
     if whole:
         digits, known = whole, [parallel[-1], *whole]
@@ -163,17 +174,23 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
 
 
 def _asked(
-    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int, units: bool
+    draft: Draft,
+    outer: Sequence[_Loop],
+    parallel: Sequence[_Loop],
+    rows: Sequence[_Loop],
+    lanes: int,
+    units: bool,
+    longest: int,
 ) -> Asked:
     """What ``thresholds`` is asked, for any sizes."""
     moving = draft.operands if len(parallel) > 1 else []
     along, above = (tuple([term(parallel[k].stride(operand)) for operand in moving]) for k in (-1, -2))
     around, lying, summed = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
-    return Asked(around, lying, summed, along, above, lanes, units)
+    return Asked(around, lying, summed, along, above, lanes, units, longest)
 
 
 def _thresholds(
-    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int
+    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int, longest: int
 ) -> Thresholds:
     """What ``thresholds`` says at the present sizes."""
     around, lying = [loop.extent for loop in outer], [loop.extent for loop in parallel]
@@ -182,7 +199,7 @@ def _thresholds(
     def along() -> list[tuple[int, int]]:
         return [(parallel[-2].stride(o).elems, parallel[-1].stride(o).elems) for o in draft.operands]
 
-    return thresholds(around, lying, summed, along, lanes, False)
+    return thresholds(around, lying, summed, along, lanes, False, longest)
 
 
 def _call(
@@ -419,6 +436,23 @@ def _may_lie_across(draft: Draft) -> bool:
     """Whether lanes may lie across short rows."""
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     return not any(isinstance(s, ir.LoadAt | ir.Update) for s in statements)
+
+
+def _longest_short(draft: Draft, parallel: Sequence[_Loop], rows: Sequence[_Loop]) -> int:
+    """The longest rows that lanes may lie across.
+
+    Longer ones are if words of four bytes, which are transposed in registers, are read, or if a row costs more than to
+    read it: narrow elements are widened one vector after another, and positions are followed in every lane.
+    """
+    if not parallel:
+        return SHORT
+    read = [o for o in draft.operands if o.role != "out" and rows[0].stride(o).elems and parallel[-1].stride(o).elems]
+    largest = max([o.dtype.itemsize for o in read], default=4)
+    if all(o.dtype.itemsize == 4 for o in read):
+        return SHORT_OF_WORDS
+    scans = any(isinstance(s, ir.Scan) for _, body, _ in draft.phases for s in body)
+    positions = any(reduction.index is not None for *_, reductions in draft.phases for reduction in reductions)
+    return SHORT_OF_WORDS if positions or (largest < 4 and not scans) else SHORT
 
 
 def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop], narrow: bool) -> int | None:

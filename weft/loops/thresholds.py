@@ -21,6 +21,7 @@ FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
 PERMUTED = 8  # lanes of registers whose words are permuted by a vector of numbers
 SHORT = 16  # rows up to this length are reduced or scanned with lanes across rows, if there are more than FEW
+SHORT_OF_WORDS = 31  # the same where it costs little to read lanes across rows; rows of 32 fill vectors themselves
 
 
 class Thresholds(NamedTuple):
@@ -49,11 +50,12 @@ def thresholds(
     along: Callable[[], Sequence[tuple[int, int]]],
     lanes: int,
     units: bool,
+    longest: int,
 ) -> Thresholds:
     """The answers for extents of dimensions around the nest, of parallel ones, and of rows that lanes reduce.
 
     ``along`` gives the strides of the operands along the last two parallel dimensions. ``units``: whether there are
-    last axes of one element.
+    last axes of one element. ``longest``: SHORT, or SHORT_OF_WORDS.
     """
     first = _first(parallel)
     fills, near, windows = (False, False), (), ()
@@ -66,7 +68,7 @@ def thresholds(
     row = _row(outer, parallel, lanes)
     narrow = is_narrow(parallel)
     woven = tuple([pair == (parallel[-1], 1) for pair in along()]) if narrow else ()
-    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows), woven, row, many)
+    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), woven, row, many)
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:
@@ -107,8 +109,8 @@ def _row(outer: Sequence[int], parallel: Sequence[int], lanes: int) -> int | Non
     return parallel[-1] if math.prod(outer) * math.prod(parallel) >= LONG else None
 
 
-def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int]) -> int | None:
+def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], longest: int) -> int | None:
     """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
     if len(rows) != 1 or not parallel or parallel[-1] <= NARROW or not are_many(outer, parallel):
         return None
-    return rows[0] if 1 < rows[0] <= SHORT else None
+    return rows[0] if 1 < rows[0] <= longest else None
