@@ -28,6 +28,8 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "joined": lambda m, x, i: m.concatenate([x, x[:, ::-1], x[:, :2]], 1),
     "padded": lambda m, x, i: m.pad(x, ((1, 2), (1, 3))),
     "neighbours": lambda m, x, i: m.where(x[:, 1:] == x[:, :-1], x[:, 1:], x[:, :-1]),
+    "turned": lambda m, x, i: m.swapaxes(x[: len(x) // 12 * 12].reshape(-1, 12, x.shape[1]), 1, 2),
+    "turned, of few": lambda m, x, i: m.swapaxes(x[: len(x) // 6 * 6].reshape(-1, 6, x.shape[1]), 1, 2)[:, ::-1],
     "with positions": lambda m, x, i: m.where(m.arange(x.shape[1]) > 2, x, x[::-1]),
 }
 

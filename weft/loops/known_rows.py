@@ -22,6 +22,9 @@ VECTORS = 4  # the longest row
 LIGHT = 10.0  # cost of a body that is written for so many vectors
 SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eight, and is done as soon
 COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
+TRANSPOSED = 32  # elements of a row from which on whole blocks are transposed in registers
+TURNED = 6  # and from which on they are put together from single elements before
+FEW_LANES = 8
 HALF = 4  # elements of a row from which on lanes across rows gain nothing
 
 
@@ -38,6 +41,14 @@ def fits(draft: Draft, extent: int, lanes: int, moved: bool) -> bool:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
     return simple or lanes * len(vectors(extent, lanes)[1]) <= COMPUTED * extent
+
+
+def turned(extent: int, lanes: int) -> bool:
+    """Whether rows of results, whose elements lie a row apart, are rather put together from single elements.
+
+    Blocks that are transposed in registers take longer if they are not whole: twice as long with few lanes.
+    """
+    return lanes <= FEW_LANES and TURNED <= extent < TRANSPOSED
 
 
 def vectors(extent: int, lanes: int) -> tuple[int, Sequence[int]]:

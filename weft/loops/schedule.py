@@ -339,7 +339,8 @@ def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes
         if along != 1 and (across or operand.role == "out"):
             return False
         if along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1]):
-            return False  # it is transposed
+            if not known_rows.turned(found.row, lanes):
+                return False  # it is transposed in registers
     return True
 
 
