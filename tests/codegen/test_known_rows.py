@@ -39,7 +39,7 @@ def test_rows_of_every_length(name: str) -> None:
     rng = np.random.default_rng(0)
     for number, length in enumerate(LENGTHS):
         dtype = DTYPES[(number + len(name)) % len(DTYPES)]
-        rows = 4100 // length + 1 + number
+        rows = known_rows.MANY // length + 1 + number
         x = rng.integers(0, 2, (rows, length)).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
         if x.dtype.kind in "fc":
             x[0, 0], x[-1, -1], x[1, 0] = np.nan, -0.0, np.inf
@@ -54,7 +54,7 @@ def test_rows_of_every_length(name: str) -> None:
 @pytest.mark.parametrize("length", [3, 5, 8, 13, 27])
 def test_a_result_in_the_memory_of_an_operand(length: int) -> None:
     """The last vector begins inside of the one before it, whose results may have replaced its operands."""
-    x = np.arange(9000 // length * length, dtype=np.float32).reshape(-1, length)
+    x = np.arange(20000 // length * length, dtype=np.float32).reshape(-1, length)
     given = jnp.asarray(x) + 0
     got = weft.jit(lambda x: x * 3 + x[:, :1], donate_argnums=0)(given)
     np.testing.assert_array_equal(np.asarray(got), x * 3 + x[:, :1])
@@ -75,7 +75,7 @@ REPEATS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("name", REPEATS)
 def test_elements_repeated_along_several_axes(name: str) -> None:
     for number, (rows, length) in enumerate(
-        ((600, 7), (700, 5), (1000, 2), (400, 10), (90, 56), (900, 1), (4, 3), (0, 7))
+        ((1300, 7), (1700, 5), (4100, 2), (900, 10), (90, 56), (900, 1), (4, 3), (0, 7))
     ):
         dtype = DTYPES[(number + len(name)) % len(DTYPES)]
         x = np.random.default_rng(0).integers(0, 2, (rows, length))
@@ -86,14 +86,14 @@ def test_elements_repeated_along_several_axes(name: str) -> None:
 
 
 def test_repeats_along_two_axes_are_one_kernel() -> None:
-    x = np.zeros((600, 7), np.float32)
+    x = np.zeros((1600, 7), np.float32)
     program = ladder.compiled(weft.make_jaxpr(lambda x: REPEATS["both"](jnp, x))(x))
     assert (ladder.n_kernels(program), program.plan.arena_bytes) == (1, 0)
 
 
 def test_vectors_of_a_row_end_with_it() -> None:
     for lanes in (4, 8, 16, 64):
-        for extent in range(2, known_rows.VECTORS * lanes + 1):
+        for extent in range(2, known_rows.longest(lanes) + 1):
             width, starts = known_rows.vectors(extent, lanes)
             covered = {start + lane for start in starts for lane in range(width)}
             assert covered == set(range(extent))

@@ -18,7 +18,8 @@ from weft.loops import costs, ir
 if TYPE_CHECKING:
     from weft.loops.lower import Draft
 
-VECTORS = 4  # the longest row
+VECTORS, LONGEST = 4, 32  # in a row, and elements
+MANY = 16384  # elements of all rows from which on they have a kernel of their own
 LIGHT = 10.0  # cost of a body that is written for so many vectors
 SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eight, and is done as soon
 COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
@@ -41,6 +42,11 @@ def fits(draft: Draft, extent: int, lanes: int, moved: bool) -> bool:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
     return simple or lanes * len(vectors(extent, lanes)[1]) <= COMPUTED * extent
+
+
+def longest(lanes: int) -> int:
+    """Elements of the longest row."""
+    return min(VECTORS * lanes, LONGEST)
 
 
 def turned(extent: int, lanes: int) -> bool:

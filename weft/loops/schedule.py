@@ -22,7 +22,6 @@ from weft.loops import ir, known_rows, neighbours, printer, unit_axes
 from weft.loops.index_math import ZERO, Product, Stride, follows
 from weft.loops.resize import Asked, Sizing, term, words_of
 from weft.loops.thresholds import (
-    LONG,
     NOTHING_ASKED,
     PERMUTED,
     SHORT,
@@ -376,13 +375,13 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
     if source.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent < known_rows.HALF:
         return []
     first, extent = len(parallel) - 1, parallel[-1].extent
-    while first > 1 and extent * parallel[first - 1].extent <= known_rows.VECTORS * lanes:
+    while first > 1 and extent * parallel[first - 1].extent <= known_rows.longest(lanes):
         first -= 1
         extent *= parallel[first].extent
     loops = parallel[first:]
     if len(loops) < 2 or is_narrow([loop.extent for loop in parallel]):
         return []
-    if extent < lanes or math.prod([loop.extent for loop in parallel]) < LONG:
+    if extent < lanes or math.prod([loop.extent for loop in parallel]) < known_rows.MANY:
         return []
     axes = _joined(loops)[0].axes
     if any(axis.key in draft.indexed for axis in axes) or not known_rows.fits(draft, extent, lanes, moved=False):
