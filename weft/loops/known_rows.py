@@ -10,7 +10,7 @@ is read before any of it is written, since a result may lie in the memory of an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.loops import costs, ir
@@ -29,19 +29,35 @@ FEW_LANES = 8
 HALF = 4  # elements of a row from which on lanes across rows gain nothing
 
 
-def fits(draft: Draft, extent: int, lanes: int, moved: bool) -> bool:
-    """Whether the statements may be written for the vectors of a row; with ``moved`` only if they compute nothing."""
+def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, moved: bool) -> bool:
+    """Whether the statements may be written for the vectors of a row, along the axes ``row``.
+
+    With ``moved`` only if they compute nothing of its elements.
+    """
     statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
-    computed = [s for s in statements if isinstance(s, ir.Apply)]
-    if moved and computed:
-        return False
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
     if not all(isinstance(s, plain) and not (isinstance(s, ir.LoadAt) and s.inside is not None) for s in statements):
         return False
-    if costs.instructions(statements) > LIGHT:
+    differ = _differing(draft, row, statements)
+    computed = [s for s in statements if isinstance(s, ir.Apply) and s.out in differ]
+    if (moved and computed) or costs.instructions(statements) > LIGHT:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
     return simple or lanes * len(vectors(extent, lanes)[1]) <= COMPUTED * extent
+
+
+def _differing(draft: Draft, row: Collection[Any], statements: Sequence[Any]) -> set[int]:
+    """The values that are not the same for all elements of a row, as places by an index are."""
+    found = set[int]()
+    for s in statements:
+        if isinstance(s, ir.Load | ir.LoadAt):
+            strides = draft.operands[s.operand].strides
+            differs = any(key in strides and strides[key].factor for key in row)
+        else:
+            differs = s.dim in row if isinstance(s, ir.IndexOf) else not found.isdisjoint(ir.arguments(s))
+        if differs and not isinstance(s, ir.Store):
+            found.add(s.out)
+    return found
 
 
 def longest(lanes: int) -> int:

@@ -331,15 +331,16 @@ def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes
     if found.row is None:
         return False
     across = found.row < known_rows.HALF  # lanes lie rather across rows, unless rows are moved whole
-    if not known_rows.fits(draft, found.row, lanes, moved=across):
+    keys = {axis.key for axis in parallel[-1].axes}
+    if not known_rows.fits(draft, keys, found.row, lanes, moved=across):
         return False
     for operand in draft.operands:
         along = _class(parallel[-1].stride(operand))
         if along != 1 and (across or operand.role == "out"):
             return False
-        if along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1]):
-            if not known_rows.turned(found.row, lanes):
-                return False  # it is transposed in registers
+        turned = along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1])
+        if turned and not known_rows.turned(found.row, lanes):
+            return False  # it is transposed in registers
     return True
 
 
@@ -384,7 +385,8 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
     if extent < lanes or math.prod([loop.extent for loop in parallel]) < known_rows.MANY:
         return []
     axes = _joined(loops)[0].axes
-    if any(axis.key in draft.indexed for axis in axes) or not known_rows.fits(draft, extent, lanes, moved=False):
+    keys = {axis.key for axis in axes}
+    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes, moved=False):
         return []
     for operand in draft.operands:
         row = all(_collapses(operand, *pair) for pair in itertools.pairwise(axes))
