@@ -104,9 +104,9 @@ def are_many(outer: Sequence[int], parallel: Sequence[int]) -> bool:
 
 def _row(outer: Sequence[int], parallel: Sequence[int], lanes: int) -> int | None:
     """The extent of the last dimension if a few vectors hold it, and there are enough of them."""
-    if len(parallel) < 2 or not 1 < parallel[-1] <= known_rows.VECTORS * lanes:
+    if len(parallel) < 2 or not 1 < parallel[-1] <= known_rows.longest(lanes):
         return None
-    return parallel[-1] if math.prod(outer) * math.prod(parallel) >= LONG else None
+    return parallel[-1] if math.prod(outer) * math.prod(parallel) >= known_rows.MANY else None
 
 
 def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], longest: int) -> int | None:
