@@ -196,7 +196,7 @@ class V:
         return self.intrinsic("copysign", y)
 
     def with_sign_of(self, y: V) -> V:
-        """``copysign`` of a value whose own sign is clear, in one instruction less where bits are not chosen by masks."""
+        """``copysign`` of a value whose own sign is clear: one instruction less without AVX-512."""
         if self.lanes.writer.avx512:
             return self.copysign(y)
         sign = y.bits() & (-1 << (FLOAT_BITS[self.element] - 1))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weft.codegen import avx512
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs
-from weft.codegen.vector_math.coefficients import EXP_F64, EXP_LITE, LOG_F64, LOG_LITE
+from weft.codegen.vector_math.coefficients import EXP_F64, EXP_LITE, EXPM1_F64, LOG_F64, LOG_LITE
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -26,6 +26,8 @@ SQRT_HALF_BITS = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
 INF = math.inf
 TWO_THIRDS_BITS = 0x3F2AAAAB
 FOUR_THIRDS_F32, ROOT_TWO = 4.0 / 3.0, math.sqrt(2.0)  # upper bounds of the reduced arguments of log
+# (exp r - 1 - r) / r**2 for |r| <= 0.3466, error 2**-26 of exp r - 1
+EXPM1_F32 = (0.001388251781463623, 0.0083665382117033, 0.04166720062494278, 0.1666654348373413, 0.4999999701976776)
 # minimax on |r| <= ln 2 / 2: exp r = 1 + r + r**2 p(r) (Cephes expf)
 EXP_F32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
@@ -196,6 +198,18 @@ def expm1_f64(emit: Emitter, x: V) -> V:
     head, rest = pairs.two_sum(half - 0.5, half * r)
     result = (head + half.fma(q, rest)) * 2.0
     return lanes.select(k.eq(0.0), r + q, result).copysign(x)
+
+
+def expm1_short(y: V) -> V:
+    """exp y - 1 = 2**k (1 + q) - 1 for |y| <= 80, to 2 ulp but for large y.
+
+    One product is enough for r = y - k ln 2: its error is k times that of ln 2.
+    """
+    k, power = whole_and_power(y, 0, LOG2_E)
+    r = k.fma(-LN2, y)
+    square = r * r
+    q = square.fma(r.polynomial_of_halves(square, EXPM1_F32 if y.element == "float" else EXPM1_F64), r)
+    return power.fma(q, power - 1.0)
 
 
 def logistic(emit: Emitter, x: V) -> V:
