@@ -21,12 +21,14 @@ from weft.codegen import (
     columns,
     guards,
     indexed,
+    known_rows,
     mixed_radix,
     nontemporal_stores,
     predication,
     rows,
     runs,
     short_rows,
+    woven,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position, apply, index_value, scan
@@ -403,5 +405,7 @@ class NestWriter:
 _LOOPS: dict[str, Callable[[NestWriter], Any]] = {
     "rows": rows.RowWriter,
     "collapsed": collapsed_loops.CollapsedLoopWriter,
+    "known rows": known_rows.KnownRowWriter,
+    "woven": woven.WovenWriter,
     "short rows": short_rows.ShortRowWriter,
 }
