@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
 ERFC_NEAR = 3.92
-FAR = 600  # a power of 2, so that 2**k times it is normal for every k of erfc
+FAR_F32, FAR = 64, 600  # exponents: 2**k times 2 to them is normal for every k of erfc
 # minimax of log(1 - erf t) for t > 0.93 and of erf t / t - 1 below
 ERFC_LOG_F32 = (
     (-1.72853470e-5, 3.83197126e-4),
@@ -89,7 +89,7 @@ def _erf_f32(emit: Emitter, x: V) -> V:
 
 def erfc_f32(emit: Emitter, x: V) -> V:
     if not x.lanes.writer.avx512:
-        return _erfc_pieces(x) if x.lanes.writer.short_tables else _erfc_f32(x)
+        return _erfc_short(x) if x.lanes.writer.short_tables else _erfc_f32(x)
     return x.lanes.cold(x > ERFC_NEAR, lambda: [_erfc_pieces(x)], _erfc_near(x))[0]
 
 
@@ -119,11 +119,7 @@ def _erfc_pieces(x: V) -> V:
     z = r * r
     if single:
         p = r.polynomial(exponential.EXP_F32)
-        if lanes.writer.avx512:
-            constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
-        else:
-            distance, rest, constant = piecewise.by_halves(a, ERFCX_SHORT, 0.75)
-            rest = distance * rest
+        constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
     else:
         p = r.polynomial_of_halves(z, EXP_F64)
         distance, rest, constant = piecewise.by_quarters(a, ERFCX_PIECES_F64, 2.0)
@@ -131,6 +127,19 @@ def _erfc_pieces(x: V) -> V:
     rest = z.fma(p, r).fma(constant + rest, rest)
     value = scale(constant + (-low).fma(constant + rest, rest), k)
     return lanes.select(x < 0.0, 2.0 - value, value)
+
+
+def _erfc_short(x: V) -> V:
+    """exp(-x**2), the square exact, times 8 polynomials."""
+    lanes, a = x.lanes, x.abs()
+    a = lanes.select(a > 10.2, 10.2, a)
+    square, low = pairs.two_product(a, a)
+    k, power = exponential.whole_and_power(square, FAR_F32, -exponential.LOG2_E)
+    q = exponential.expm1_reduced(exponential.rest(-square, k) - low)
+    r, rest, constant = piecewise.by_halves(a, ERFCX_SHORT, 0.75)
+    rest = r * rest
+    value = (constant + q.fma(constant + rest, rest)) * power * 2.0**-FAR_F32
+    return lanes.select(x.bits() < 0, 2.0 - value, value)
 
 
 def _erfc_f32(x: V) -> V:

@@ -110,15 +110,15 @@ def exp_f64(emit: Emitter, x: V) -> V:
 def _exp_by_bits(x: V) -> V:
     """exp of x between the logarithms of the smallest and the largest result."""
     k, half = whole_and_power(x * LOG2_E, -1)
-    return _gradually_scaled(_expm1_small(_rest(x, k)), k, half)
+    return _gradually_scaled(expm1_reduced(rest(x, k)), k, half)
 
 
 def _exp_of_any(x: V) -> V:
     """For a huge x, k is huge too and r arbitrary: the result follows from the scaling alone."""
     k = (x * LOG2_E).rint()
-    r = avx512.within(_rest(x, k), 0.5)
+    r = avx512.within(rest(x, k), 0.5)
     assert r is not None
-    return _gradually_scaled(_expm1_small(r), k)
+    return _gradually_scaled(expm1_reduced(r), k)
 
 
 def ln2_parts(element: str) -> tuple[float, float]:
@@ -126,13 +126,13 @@ def ln2_parts(element: str) -> tuple[float, float]:
     return (LN2_HIGH_F32, LN2_LOW_F32) if element == "float" else (LN2_HIGH, LN2_LOW)
 
 
-def _rest(x: V, k: V) -> V:
+def rest(x: V, k: V) -> V:
     """x - k ln 2."""
     high, low = ln2_parts(x.element)
     return k.fma(-low, k.fma(-high, x))
 
 
-def _expm1_small(r: V) -> V:
+def expm1_reduced(r: V) -> V:
     """exp r - 1 for |r| <= ln 2 / 2."""
     square = r * r
     return square.fma(r.polynomial_of_halves(square, EXP_F32 if r.element == "float" else EXP_F64), r)
@@ -176,7 +176,7 @@ def exp2_f64(emit: Emitter, x: V) -> V:
 
 def _exp2(x: V) -> V:
     k, half = (x.rint(), None) if avx512.whole_registers(x) else whole_and_power(x, -1)
-    return _gradually_scaled(_expm1_small((x - k) * LN2), k, half)
+    return _gradually_scaled(expm1_reduced((x - k) * LN2), k, half)
 
 
 def expm1_f32(emit: Emitter, x: V) -> V:
@@ -192,7 +192,8 @@ def expm1_f32(emit: Emitter, x: V) -> V:
 def expm1_f64(emit: Emitter, x: V) -> V:
     lanes, y = x.lanes, clamp(x, -38.0, 709.9)
     k, r, tail = reduce_exp(y)
-    q = (r * r).fma(r.polynomial(EXP_F64), tail)
+    square = r * r
+    q = square.fma(r.polynomial_of_halves(square, EXP_F64), tail)
     half = power_of_two(k, -1)
     # (r + q) 2**k + (2**k - 1), the large parts first
     head, rest = pairs.two_sum(half - 0.5, half * r)

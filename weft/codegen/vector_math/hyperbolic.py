@@ -31,7 +31,7 @@ def _half_exp_f32(x: V) -> tuple[V, V, V]:
     k = (a * exponential.LOG2_E).rint()
     r = k.fma(-exponential.LN2_HIGH_F32, a)
     r = k.fma(-exponential.LN2_LOW_F32, r)
-    q = (r * r).fma(r.polynomial(exponential.EXP_F32), r)
+    q = exponential.expm1_reduced(r)
     head = q + 1.0
     tail = q - (head - 1.0)
     half = exponential.power_of_two(k, -2)
