@@ -96,6 +96,8 @@ def count_of_sides(function, *args) -> int:
         (lambda x: jnp.where(x > 0, x, 1.67 * jnp.exp(x) - 1.67), 1),
         (lambda x: jnp.where(x > 0, jnp.log(x), jnp.exp(x)), 2),
         (lambda x: jnp.where(x > 0, x * 2 + 1, x - 1), 0),  # short sides are not worth it
+        (lambda x: jnp.where(x != x, 1.0, jnp.sin(x)), 0),  # all numbers need it
+        (lambda x: jnp.where(x == x, 1.0, jnp.sin(x)), 1),  # no number needs it
         (lambda x: jnp.where(x > 0, x, jnp.exp(x)) + jnp.exp(x), 0),  # both sides are needed anyway
     ],
 )

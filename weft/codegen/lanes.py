@@ -196,7 +196,7 @@ class V:
         return self.intrinsic("copysign", y)
 
     def with_sign_of(self, y: V) -> V:
-        """``copysign`` of a value whose own sign is clear, in one instruction less where bits are not chosen by masks."""
+        """``copysign`` of a value whose own sign is clear: one instruction less without AVX-512."""
         if self.lanes.writer.avx512:
             return self.copysign(y)
         sign = y.bits() & (-1 << (FLOAT_BITS[self.element] - 1))
@@ -311,13 +311,24 @@ class Lanes:
 
         A block that is ``rare`` spills registers; the code around it does not.
         """
+        words = self._words(mask, fast[0].element)
 
         def block() -> list[str]:
-            return [self.select(mask, s, f).text for s, f in zip(slow(), fast, strict=True)]
+            held = mask if words is None else words < 0
+            return [self.select(held, s, f).text for s, f in zip(slow(), fast, strict=True)]
 
         types = [self.type(f.element) for f in fast]
         texts = self.writer.when(self.any(mask), block, types, [f.text for f in fast], rare)
         return [V(self, f.element, t) for f, t in zip(fast, texts, strict=True)]
+
+    def _words(self, mask: V, element: str) -> V | None:
+        """``mask`` as negative integers as wide as ``element``; None if it need not be.
+
+        LLVM takes a vector of i1 to another block in halves of registers, which AVX2 has to narrow and widen.
+        """
+        if self.writer.avx512 or self.width == 1 or element == "i1":
+            return None
+        return mask.cast("sext", f"i{8 * BYTES[element]}")
 
     def shuffle(self, x: str, y: str, element: str, indices: Sequence[int], width: int) -> str:
         """A vector of numbered lanes of two ``width``-vectors (y's are numbered after x's)."""

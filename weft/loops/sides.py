@@ -4,13 +4,16 @@
                                                            out = x > 0 ? x : z
 
 A test takes as long as two instructions, so that only expensive sides are skipped. If the branch differs from vector to
-vector, mispredictions can cost more than skipping gains.
+vector, mispredictions can cost more than skipping gains. A side that all numbers need (where ``x != x`` is false) is
+no side: a test would only keep the vectors that are in flight from being computed side by side.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from weft._base.record import Record
 from weft.loops import costs, ir
@@ -53,7 +56,9 @@ def grouped(statements: Sequence[ir.Statement], used: Callable[[], Counter[int]]
     gone: set[int] = set()
     for choice in reversed(choices):  # outer selects first; selects inside a side belong to that side
         if choice.out not in gone:
-            found = [side for case in (0, 1) if (side := _side(statements, choice, case, counts, least)) is not None]
+            needed = _case_of_numbers(statements, choice.args[0])
+            cases = [case for case in (0, 1) if case != needed]
+            found = [side for case in cases if (side := _side(statements, choice, case, counts, least)) is not None]
             moved[choice.out] = found
             gone.update(s.out for side in found for s in side.statements)
     block: list[ir.Statement | Side] = []
@@ -64,6 +69,17 @@ def grouped(statements: Sequence[ir.Statement], used: Callable[[], Counter[int]]
             block += moved.get(s.out, ())
         block.append(s)
     return block
+
+
+def _case_of_numbers(statements: Sequence[ir.Statement], which: int) -> int | None:
+    """The case of all numbers but NaN if ``which`` compares a value with itself; None for any other choice."""
+    for s in statements:
+        if isinstance(s, ir.Apply) and s.out == which:
+            if len(s.args) != 2 or s.args[0] != s.args[1] or s.dtype != np.bool_:
+                return None
+            one = np.ones(())
+            return int(bool(s.kind.reference(one, one, **dict(s.params))))
+    return None
 
 
 def _side(

@@ -133,7 +133,8 @@ def _scaled(x: V, pieces: Sequence[Sequence[float]], whole: Sequence[float], ord
     else:
         d = finite.f64()
         w = 1.0 / (d + 2.0)
-        value = w.sqrt() * w.fma(4.0, -1.0).polynomial(whole)
+        u = w.fma(4.0, -1.0)
+        value = w.sqrt() * u.polynomial_of_halves(u * u, whole)
         value = (d * w * value if order else value).f32()
     return lanes.select(a > LARGEST, 0.0, value)
 

@@ -1,8 +1,7 @@
 """erf, erfc and the inverse of erf.
 
-With AVX-512 by tables (``piecewise``). Else, float32: erf by Juffa's polynomial in the
-exponent, the others in float64; float64: x + x y(x**2) near zero, beyond 0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x
-with the square kept exactly; the inverse refines a polynomial by one step.
+With AVX-512 by tables (``piecewise``), float32 with AVX2 and NEON by shorter ones. Else erf is 1 - exp of a polynomial,
+erfc exp(-x**2) times a smooth function, and the inverse polynomials in log(1 - x**2); float32 in float64 but for erf.
 """
 
 from __future__ import annotations
@@ -14,16 +13,17 @@ from weft.codegen import avx512
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
 from weft.codegen.vector_math.coefficients import (
+    ERF_EXPONENT,
     ERF_F64,
     ERF_INV_CENTRE,
-    ERF_INV_FAR,
+    ERF_INV_CENTRE_F64,
     ERF_INV_TAIL,
-    ERFC_FAR_F64,
+    ERF_INV_TAIL_F64,
+    ERFC_EXPONENT,
     ERFC_LITE,
-    ERFC_NEAR_F64,
     EXP_F64,
 )
-from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f32, log_f64, log_lite, scale
+from weft.codegen.vector_math.exponential import exp_lite, log_f32, log_f64, log_lite, scale
 from weft.codegen.vector_math.piecewise_tables import (
     ERF as ERF_PIECES,
 )
@@ -52,9 +52,8 @@ from weft.codegen.vector_math.short_piecewise_tables import ERFCX as ERFCX_SHORT
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
-BREAK = 0.84375
 ERFC_NEAR = 3.92
-TWO_OVER_ROOT_PI = 1.1283791670955126
+FAR_F32, FAR = 64, 600  # exponents: 2**k times 2 to them is normal for every k of erfc
 # minimax of log(1 - erf t) for t > 0.93 and of erf t / t - 1 below
 ERFC_LOG_F32 = (
     (-1.72853470e-5, 3.83197126e-4),
@@ -90,7 +89,7 @@ def _erf_f32(emit: Emitter, x: V) -> V:
 
 def erfc_f32(emit: Emitter, x: V) -> V:
     if not x.lanes.writer.avx512:
-        return _erfc_pieces(x) if x.lanes.writer.short_tables else _erfc_f32(x)
+        return _erfc_short(x) if x.lanes.writer.short_tables else _erfc_f32(x)
     return x.lanes.cold(x > ERFC_NEAR, lambda: [_erfc_pieces(x)], _erfc_near(x))[0]
 
 
@@ -120,11 +119,7 @@ def _erfc_pieces(x: V) -> V:
     z = r * r
     if single:
         p = r.polynomial(exponential.EXP_F32)
-        if lanes.writer.avx512:
-            constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
-        else:
-            distance, rest, constant = piecewise.by_halves(a, ERFCX_SHORT, 0.75)
-            rest = distance * rest
+        constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
     else:
         p = r.polynomial_of_halves(z, EXP_F64)
         distance, rest, constant = piecewise.by_quarters(a, ERFCX_PIECES_F64, 2.0)
@@ -132,6 +127,19 @@ def _erfc_pieces(x: V) -> V:
     rest = z.fma(p, r).fma(constant + rest, rest)
     value = scale(constant + (-low).fma(constant + rest, rest), k)
     return lanes.select(x < 0.0, 2.0 - value, value)
+
+
+def _erfc_short(x: V) -> V:
+    """exp(-x**2), the square exact, times 8 polynomials."""
+    lanes, a = x.lanes, x.abs()
+    a = lanes.select(a > 10.2, 10.2, a)
+    square, low = pairs.two_product(a, a)
+    k, power = exponential.whole_and_power(square, FAR_F32, -exponential.LOG2_E)
+    q = exponential.expm1_reduced(exponential.rest(-square, k) - low)
+    r, rest, constant = piecewise.by_halves(a, ERFCX_SHORT, 0.75)
+    rest = r * rest
+    value = (constant + q.fma(constant + rest, rest)) * power * 2.0**-FAR_F32
+    return lanes.select(x.bits() < 0, 2.0 - value, value)
 
 
 def _erfc_f32(x: V) -> V:
@@ -145,32 +153,6 @@ def _erfc_f32(x: V) -> V:
     return lanes.select(x.isnan(), x, result)
 
 
-def _erf_near(x: V) -> V:
-    """erf x - x for |x| < 0.84."""
-    z = x * x
-    return x * z.polynomial_of_halves(z * z, ERF_F64)
-
-
-def _erfc_far(a: V) -> V:
-    """erfc for a in [0.84, 28]."""
-    lanes, near = a.lanes, a < 2.0
-    padding = (0.0,) * (len(ERFC_FAR_F64) - len(ERFC_NEAR_F64))
-    chosen = [
-        lanes.select(near, lanes.constant(p, "double"), q)
-        for p, q in zip(padding + ERFC_NEAR_F64, ERFC_FAR_F64, strict=True)
-    ]
-    t = lanes.select(near, a - 1.0, 2.0) / (a + 1.0)
-    g = t.polynomial_of_halves(t * t, chosen)
-    square, low = pairs.two_product(a, a)
-    high, rest = pairs.fast_two_sum(-square, a.like(-0.5625))
-    high, error = pairs.fast_two_sum(high, g)
-    head, tail, k = exp_parts(high, (error + rest) - low)
-    inverse = 1.0 / a
-    q = head * inverse
-    q = ((-q).fma(a, head) + tail).fma(inverse, q)
-    return scale(q, k)
-
-
 def erf_f64(emit: Emitter, x: V) -> V:
     if not x.lanes.writer.avx512:
         return _erf_f64(x)
@@ -180,9 +162,11 @@ def erf_f64(emit: Emitter, x: V) -> V:
 
 
 def _erf_f64(x: V) -> V:
-    lanes, a = x.lanes, x.abs()
-    far = (1.0 - _erfc_far(exponential.clamp(a, BREAK, 6.5))).copysign(x)
-    return lanes.select(a > BREAK, far, x + _erf_near(x))
+    """1 - exp(-|x| h), h the polynomial -log(erfc |x|) / |x|."""
+    a = x.abs()
+    a = x.lanes.select(a > 5.93, 5.93, a)
+    exponent = a * a.polynomial_of_halves(a * a, ERF_EXPONENT)
+    return exponential.expm1_short(-exponent).copysign(x)
 
 
 def erfc_f64(emit: Emitter, x: V) -> V:
@@ -190,13 +174,26 @@ def erfc_f64(emit: Emitter, x: V) -> V:
 
 
 def _erfc_f64(x: V) -> V:
+    """exp(-a**2 + g(v)) 2 / (a + 2), a = |x|, the square kept exactly: g is small and smooth.
+
+    ``wrong``, of which 1 / (a + 2) is wrong, moves erfcx a by about that times 1 + 2.5 / (a + 2).
+    """
     lanes, a = x.lanes, x.abs()
-    far = _erfc_far(exponential.clamp(a, BREAK, 28.0))
-    far = lanes.select(x < 0.0, 2.0 - far, far)
-    rest = _erf_near(x)
-    high, low = pairs.two_sum(x - 0.5, rest)
-    near = lanes.select(x < 0.25, 1.0 - (x + rest), (0.5 - high) - low)
-    return lanes.select(a > BREAK, far, near)
+    a = lanes.select(a > 28.0, 28.0, a)
+    square, low = pairs.two_product(a, a)
+    below = a + 2.0
+    inverse = 1.0 / below
+    wrong = (-inverse).fma(a - (below - 2.0), (-inverse).fma(below, 1.0))
+    low = (-wrong).fma(inverse.fma(2.5, 1.0), low)
+    v = inverse.fma(-4.0, 1.0)
+    g = v.polynomial_of_halves(v * v, ERFC_EXPONENT)
+    k, power = exponential.whole_and_power((g - square) * exponential.LOG2_E, FAR)
+    r = k.fma(-exponential.LN2_HIGH, -square) + (k.fma(-exponential.LN2_LOW, g) - low)
+    z = r * r
+    q = z.fma(r.polynomial_of_halves(z, EXP_F64), r)
+    inverse = inverse + inverse
+    value = q.fma(inverse, inverse) * power * 2.0**-FAR
+    return lanes.select(x < 0.0, 2.0 - value, value)
 
 
 def erf_inv_f32(emit: Emitter, x: V) -> V:
@@ -235,21 +232,15 @@ def erf_inv_f64(emit: Emitter, x: V) -> V:
 
 
 def _erf_inv_f64(emit: Emitter, x: V) -> V:
-    """One Halley step on the polynomial's value, with erf below 0.5 and erfc above."""
-    lanes = x.lanes
-    a = lanes.select(x.abs() < 1.0, x.abs(), 0.5)
-    w = -log_f64(emit, (1.0 - a) * (a + 1.0))
-    s = w.sqrt()
-    p = lanes.select(s < 4.1, s.polynomial(ERF_INV_TAIL), s.polynomial(ERF_INV_FAR))
-    y = a * lanes.select(w < 5.0, w.polynomial(ERF_INV_CENTRE), p)
-    middle = y > BREAK
-    near = (y - a) + _erf_near(y)
-    near = lanes.select(y > 0.4, ((y - 0.5) + _erf_near(y)) + (0.5 - a), near)
-    far = (1.0 - a) - _erfc_far(exponential.clamp(y, BREAK, 28.0))
-    # f = erf y - a, f' = 2 / sqrt pi exp(-y**2), f'' = -2 y f'
-    step = lanes.select(middle, far, near) / (exponential.exp_f64(emit, -(y * y)) * TWO_OVER_ROOT_PI)
-    y = y - step / (y.fma(step, 1.0))
-    edge = lanes.select(x.abs().eq(1.0), lanes.constant(math.inf, "double"), math.nan)
-    result = lanes.select(x.abs() < 1.0, y, edge).copysign(x)
-    tiny = x.abs() < 2.0**-500
-    return lanes.select(tiny, x * (TWO_OVER_ROOT_PI**-1), lanes.select(x.isnan(), x, result))
+    """x f(w), w = -log(1 - x**2): a polynomial in w up to 6.25, beyond (one in 500 of a uniform x) in sqrt w."""
+    lanes, a = x.lanes, x.abs()
+    w = -log_f64(emit, (-a).fma(a, 1.0))
+    u = w - 3.125
+    near = u.polynomial_of_halves(u * u, ERF_INV_CENTRE_F64)
+
+    def far() -> list[V]:
+        s = w.sqrt() - 4.25
+        return [s.polynomial_of_halves(s * s, ERF_INV_TAIL_F64)]
+
+    y = a * lanes.cold(w > 6.25, far, near)[0]
+    return lanes.select(a.eq(1.0), math.inf, y).copysign(x)

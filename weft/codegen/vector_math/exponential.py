@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weft.codegen import avx512
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs
-from weft.codegen.vector_math.coefficients import EXP_F64, EXP_LITE, LOG_F64, LOG_LITE
+from weft.codegen.vector_math.coefficients import EXP_F64, EXP_LITE, EXPM1_F64, LOG_F64, LOG_LITE
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -26,6 +26,8 @@ SQRT_HALF_BITS = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
 INF = math.inf
 TWO_THIRDS_BITS = 0x3F2AAAAB
 FOUR_THIRDS_F32, ROOT_TWO = 4.0 / 3.0, math.sqrt(2.0)  # upper bounds of the reduced arguments of log
+# (exp r - 1 - r) / r**2 for |r| <= 0.3466, error 2**-26 of exp r - 1
+EXPM1_F32 = (0.001388251781463623, 0.0083665382117033, 0.04166720062494278, 0.1666654348373413, 0.4999999701976776)
 # minimax on |r| <= ln 2 / 2: exp r = 1 + r + r**2 p(r) (Cephes expf)
 EXP_F32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
@@ -108,15 +110,15 @@ def exp_f64(emit: Emitter, x: V) -> V:
 def _exp_by_bits(x: V) -> V:
     """exp of x between the logarithms of the smallest and the largest result."""
     k, half = whole_and_power(x * LOG2_E, -1)
-    return _gradually_scaled(_expm1_small(_rest(x, k)), k, half)
+    return _gradually_scaled(expm1_reduced(rest(x, k)), k, half)
 
 
 def _exp_of_any(x: V) -> V:
     """For a huge x, k is huge too and r arbitrary: the result follows from the scaling alone."""
     k = (x * LOG2_E).rint()
-    r = avx512.within(_rest(x, k), 0.5)
+    r = avx512.within(rest(x, k), 0.5)
     assert r is not None
-    return _gradually_scaled(_expm1_small(r), k)
+    return _gradually_scaled(expm1_reduced(r), k)
 
 
 def ln2_parts(element: str) -> tuple[float, float]:
@@ -124,13 +126,13 @@ def ln2_parts(element: str) -> tuple[float, float]:
     return (LN2_HIGH_F32, LN2_LOW_F32) if element == "float" else (LN2_HIGH, LN2_LOW)
 
 
-def _rest(x: V, k: V) -> V:
+def rest(x: V, k: V) -> V:
     """x - k ln 2."""
     high, low = ln2_parts(x.element)
     return k.fma(-low, k.fma(-high, x))
 
 
-def _expm1_small(r: V) -> V:
+def expm1_reduced(r: V) -> V:
     """exp r - 1 for |r| <= ln 2 / 2."""
     square = r * r
     return square.fma(r.polynomial_of_halves(square, EXP_F32 if r.element == "float" else EXP_F64), r)
@@ -174,7 +176,7 @@ def exp2_f64(emit: Emitter, x: V) -> V:
 
 def _exp2(x: V) -> V:
     k, half = (x.rint(), None) if avx512.whole_registers(x) else whole_and_power(x, -1)
-    return _gradually_scaled(_expm1_small((x - k) * LN2), k, half)
+    return _gradually_scaled(expm1_reduced((x - k) * LN2), k, half)
 
 
 def expm1_f32(emit: Emitter, x: V) -> V:
@@ -190,12 +192,25 @@ def expm1_f32(emit: Emitter, x: V) -> V:
 def expm1_f64(emit: Emitter, x: V) -> V:
     lanes, y = x.lanes, clamp(x, -38.0, 709.9)
     k, r, tail = reduce_exp(y)
-    q = (r * r).fma(r.polynomial(EXP_F64), tail)
+    square = r * r
+    q = square.fma(r.polynomial_of_halves(square, EXP_F64), tail)
     half = power_of_two(k, -1)
     # (r + q) 2**k + (2**k - 1), the large parts first
     head, rest = pairs.two_sum(half - 0.5, half * r)
     result = (head + half.fma(q, rest)) * 2.0
     return lanes.select(k.eq(0.0), r + q, result).copysign(x)
+
+
+def expm1_short(y: V) -> V:
+    """exp y - 1 = 2**k (1 + q) - 1 for |y| <= 80, to 2 ulp but for large y.
+
+    One product is enough for r = y - k ln 2: its error is k times that of ln 2.
+    """
+    k, power = whole_and_power(y, 0, LOG2_E)
+    r = k.fma(-LN2, y)
+    square = r * r
+    q = square.fma(r.polynomial_of_halves(square, EXPM1_F32 if y.element == "float" else EXPM1_F64), r)
+    return power.fma(q, power - 1.0)
 
 
 def logistic(emit: Emitter, x: V) -> V:

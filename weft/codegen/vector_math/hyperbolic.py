@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.codegen import avx512
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
-from weft.codegen.vector_math.coefficients import EXPM1_F64, R_COTH_F64, SINH_F64
+from weft.codegen.vector_math.coefficients import R_COTH_F64, SINH_F64
 from weft.codegen.vector_math.exponential import LN2, log1p_sum_f64
 from weft.codegen.vector_math.piecewise_tables import TANH as TANH_PIECES
 from weft.codegen.vector_math.piecewise_tables_f64 import TANH_AT_POINTS, TANH_POINTS, TANH_SLOPES
@@ -17,8 +17,6 @@ from weft.codegen.vector_math.piecewise_tables_f64 import TANH_AT_POINTS, TANH_P
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
-# (exp r - 1 - r) / r**2 for |r| <= 0.3466, error 2**-26 of exp r - 1
-EXPM1_F32 = (0.001388251781463623, 0.0083665382117033, 0.04166720062494278, 0.1666654348373413, 0.4999999701976776)
 # (sinh x - x) / x**3 in x**2 on [0, 1], error 2**-32
 SINH_F32 = (2.80628026e-06, 1.98381020e-4, 8.33333968e-3, 1.66666666e-1)
 INF = math.inf
@@ -33,7 +31,7 @@ def _half_exp_f32(x: V) -> tuple[V, V, V]:
     k = (a * exponential.LOG2_E).rint()
     r = k.fma(-exponential.LN2_HIGH_F32, a)
     r = k.fma(-exponential.LN2_LOW_F32, r)
-    q = (r * r).fma(r.polynomial(exponential.EXP_F32), r)
+    q = exponential.expm1_reduced(r)
     head = q + 1.0
     tail = q - (head - 1.0)
     half = exponential.power_of_two(k, -2)
@@ -90,7 +88,7 @@ def cosh_f64(emit: Emitter, x: V) -> V:
 
 def tanh_f32(emit: Emitter, x: V) -> V:
     result = piecewise.odd(x, TANH_PIECES, -4, 9.5)
-    return _tanh(x, 9.02, EXPM1_F32) if result is None else result
+    return _tanh(x, 9.02) if result is None else result
 
 
 TANH_STEP, TANH_TOP = 1.25, 19.0  # of the points; where the result is 1
@@ -100,7 +98,7 @@ def tanh_f64(emit: Emitter, x: V) -> V:
     """tanh c + (1 - tanh c**2) / (tanh c + coth r) with |x| = c + r, c the nearest of 16 points."""
     lanes, a = x.lanes, x.abs()
     if not lanes.writer.avx512:
-        return _tanh(x, 19.1, EXPM1_F64)
+        return _tanh(x, 19.1)
     a = lanes.select(a > TANH_TOP, TANH_TOP, a)
     index = a.fma(1.0 / TANH_STEP, 1.5 * 2.0**52).bits()  # rounded to whole steps, the last bits count them
     r = a - avx512.lookup(TANH_POINTS, index)
@@ -109,19 +107,11 @@ def tanh_f64(emit: Emitter, x: V) -> V:
     return (at_point + r * avx512.lookup(TANH_SLOPES, index) / at_point.fma(r, below)).copysign(x)
 
 
-def _tanh(x: V, top: float, coefficients: Sequence[float]) -> V:
-    """n / (n + 2) with n = exp(2 |x|) - 1 = 2**k (1 + q) - 1, the result 1 from ``top`` on.
-
-    One product is enough for r = 2 |x| - k ln 2: its error is that of k roundings, and moves the result by 2**-k of it.
-    """
+def _tanh(x: V, top: float) -> V:
+    """n / (n + 2) with n = exp(2 |x|) - 1, the result 1 from ``top`` on."""
     a = x.abs()
-    y = x.lanes.select(a > top, top, a)
-    k, power = exponential.whole_and_power(y, 0, 2.0 * exponential.LOG2_E)
-    y = y + y
-    r = k.fma(-LN2, y)
-    square = r * r
-    q = square.fma(r.polynomial_of_halves(square, coefficients), r)
-    n = power.fma(q, power - 1.0)
+    a = x.lanes.select(a > top, top, a)
+    n = exponential.expm1_short(a + a)
     return (n / (n + 2.0)).with_sign_of(x)
 
 

@@ -72,8 +72,8 @@ def odd_short(x: V, tables: Sequence[Sequence[float]], step: float, top: float) 
 
 
 def by_halves(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:
-    """r, q(r) and the constant c of f(a) = c + r q(r) for a >= 0, by two intervals to each power of two of a + ``shift``,
-    8 altogether."""
+    """r, q(r) and the constant c of f(a) = c + r q(r) for a >= 0, by two of 8 intervals to each power of two of
+    a + ``shift``."""
     index = (a + shift).bits().lshr(22)
     x0, constant, *rest = [short_tables.lookup(row, index) for row in tables]
     r = a - x0
