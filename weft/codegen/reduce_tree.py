@@ -55,7 +55,11 @@ def contribution(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) 
 
 
 def collected(
-    reduction: ir.Reduce, emit: Emitter, so_far: list[Accumulators], one: Accumulators, begin: Callable[[], Accumulators]
+    reduction: ir.Reduce,
+    emit: Emitter,
+    so_far: list[Accumulators],
+    one: Accumulators,
+    begin: Callable[[], Accumulators],
 ) -> list[Accumulators]:
     """The operands of ``fold_few`` after one more element: all of them, or a single one that ``append`` adds to."""
     if reduction.kind.forms.append is None:

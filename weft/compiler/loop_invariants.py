@@ -70,7 +70,9 @@ def _as_they_lie(
 def _is_only_multiplied(jaxpr: Jaxpr, v: Var) -> bool:
     """Whether a value is only an operand of products, with few enough dimensions that they take it transposed."""
     readers = [equation for equation in jaxpr.eqns if v in equation.invars]
-    sums = [len(e.params["dimension_numbers"][0][0]) for e in readers if isinstance(e.primitive.kind, kinds.Contraction)]
+    sums = [
+        len(e.params["dimension_numbers"][0][0]) for e in readers if isinstance(e.primitive.kind, kinds.Contraction)
+    ]
     return v not in jaxpr.outvars and v.aval.ndim == 2 and bool(readers) and sums == [1] * len(readers)
 
 

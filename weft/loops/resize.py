@@ -123,7 +123,8 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
 
 def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
     """What ``thresholds`` says at these sizes."""
-    if len(asked.parallel) < 2 and not asked.rows and not asked.units:
+    n_parallel = len(asked.parallel)
+    if n_parallel < 2 and not asked.units and not (asked.rows and n_parallel):
         return NOTHING_ASKED
     outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from weft._base.record import NamedTuple
-from weft.loops import ir
+from weft.loops import ir, known_rows
 
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
 # dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
@@ -35,10 +35,12 @@ class Thresholds(NamedTuple):
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
+    woven: tuple[bool, ...]  # the operands whose rows are narrow and side by side; none if rows are not narrow
+    row: int | None  # the extent of rows with lanes along them, if they are short and many
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
 
-NOTHING_ASKED = Thresholds(None, False, (False, False), (), (), None, False)  # one loop over everything
+NOTHING_ASKED = Thresholds(None, False, (False, False), (), (), None, (), None, False)  # one loop over everything
 
 
 def thresholds(
@@ -63,7 +65,10 @@ def thresholds(
         near = tuple([abs(stride) <= NARROW for _, stride in strides])
         windows = tuple([_in_window(pair, parallel[-1], lanes) for pair in strides if first == len(parallel) - 2])
     many = units and are_many(outer, parallel)
-    return Thresholds(first, is_narrow(parallel), fills, near, windows, _short(outer, parallel, rows, longest), many)
+    row = _row(outer, parallel, lanes)
+    narrow = is_narrow(parallel)
+    woven = tuple([pair == (parallel[-1], 1) for pair in along()]) if narrow else ()
+    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), woven, row, many)
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:
@@ -95,6 +100,13 @@ def is_narrow(parallel: Sequence[int]) -> bool:
 def are_many(outer: Sequence[int], parallel: Sequence[int]) -> bool:
     """Whether there are so many points that a nest may be made for them."""
     return math.prod(outer) * math.prod(parallel) > FEW
+
+
+def _row(outer: Sequence[int], parallel: Sequence[int], lanes: int) -> int | None:
+    """The extent of the last dimension if a few vectors hold it, and there are enough of them."""
+    if len(parallel) < 2 or not 1 < parallel[-1] <= known_rows.VECTORS * lanes:
+        return None
+    return parallel[-1] if math.prod(outer) * math.prod(parallel) >= LONG else None
 
 
 def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], longest: int) -> int | None:
