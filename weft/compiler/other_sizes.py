@@ -202,7 +202,7 @@ def _is_copy_of_operand(plan: steps.Plan) -> bool:
     copy = plan.instructions[0]
     return (
         type(copy) is Copy and len(plan.outputs) == 1 and copy.to == (plan.n_inputs, 0, -1)
-        and copy.source[0] < plan.n_inputs and copy.source[1:] == (0, -1) and copy.nbytes == plan.outputs[0].nbytes
+        and copy.source[0] < plan.n_inputs and copy.source[1:] == (0, -1) and copy.nbytes == plan.outputs[0].aval.nbytes
     )  # fmt: skip
 
 
@@ -308,12 +308,13 @@ def _takes_whole_rows(equation: JaxprEqn) -> bool:
 
 def _updates_whole_rows(equation: JaxprEqn) -> bool:
     """Whether few windows of extent 1 where they are placed, whole elsewhere, are updated in an operand."""
-    array, _, updates = [atom.aval for atom in equation.invars[:3]]
+    array, indices, updates = [atom.aval for atom in equation.invars[:3]]
     kind, params = equation.primitive.kind, equation.params
     windows = kind.windows([atom.aval for atom in equation.invars], equation.outvars[0].aval, params)
     if len(equation.invars) != 3 or len(windows.starts) != 1 or windows.most != (array.shape[windows.starts[0]] - 1,):
         return False
-    if kind.ordered(params) or kind.unique(params) or updates.size > MOST_UPDATED:
+    promises = indices.ndim > 1 and (kind.ordered(params) or kind.unique(params))
+    if promises or updates.size > MOST_UPDATED:
         return False
     return all(
         (walk is None) if dim in windows.starts else (walk is not None and walk not in windows.batch

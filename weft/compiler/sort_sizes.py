@@ -1,6 +1,6 @@
 """Programs that are one sort, at other sizes: the instruction from the new shapes, without the passes.
 
-    sort f32[300], compiled    ->    sort of 1 row of 301 elements, for f32[301]
+sort f32[300], compiled    ->    sort of 1 row of 301 elements, for f32[301]
 """
 
 from __future__ import annotations

@@ -85,7 +85,11 @@ def _extent(a: Any, indices: Any, axis: Any) -> int | None:
     if not (type(a) is type(indices) is runtime.Array and small_copies.may_copy()):
         return None
     given, aval = a.aval, indices.aval
-    if aval.dtype not in _LONG_INTEGERS or aval.weak_type or not (type(axis) is int or (axis is None and given.ndim == 1)):
+    if (
+        aval.dtype not in _LONG_INTEGERS
+        or aval.weak_type
+        or not (type(axis) is int or (axis is None and given.ndim == 1))
+    ):
         return None
     extent = given.shape[axes.canonical_axis(axis or 0, given.ndim)]
     return extent if extent < 2**31 else None
