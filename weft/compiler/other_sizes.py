@@ -288,7 +288,7 @@ def is_general(equation: JaxprEqn) -> bool:
     if isinstance(kind, kinds.Scatter):
         return _updates_whole_rows(equation)
     if isinstance(kind, kinds.Contraction):
-        return contraction.is_of_vectors(equation)
+        return contraction.is_of_vectors(equation) or contraction.is_outer(equation)
     return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Cumulative, kinds.Generate, kinds.Identity))
 
 

@@ -128,15 +128,16 @@ def _take_of(
         collapsed_slice_dims=(place,),
         start_index_map=(place,),
     )
-    return lax.gather(
-        a,
-        lax.broadcast_in_dim(indices, (*taken, 1), tuple(range(rank))),
-        numbers,
-        (*shape[:place], 1, *shape[place + 1 :]),
-        mode=parsed,
-        fill_value=fill_value,
-        **promises,
-    )
+    with check_scopes.as_given(mode):  # here too, since a call outside of jit traces this in a program of its own
+        return lax.gather(
+            a,
+            lax.broadcast_in_dim(indices, (*taken, 1), tuple(range(rank))),
+            numbers,
+            (*shape[:place], 1, *shape[place + 1 :]),
+            mode=parsed,
+            fill_value=fill_value,
+            **promises,
+        )
 
 
 _take_of.__name__ = "_take"
