@@ -85,10 +85,10 @@ def test_elements_of_narrow_rows_take_turns(count: int) -> None:
             .astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
         )
         with weft.enable_x64(True):
-            got = weft.jit(lambda x: (x.T == x[0][:, None], jnp.repeat(x, count, axis=1), jnp.repeat(x[:, 1:], count)))(
+            got = weft.jit(lambda x: (x[0][:, None] == x.T, jnp.repeat(x, count, axis=1), jnp.repeat(x[:, 1:], count)))(
                 x
             )
-        expected = (x.T == x[0][:, None], np.repeat(x, count, axis=1), np.repeat(x[:, 1:], count))
+        expected = (x[0][:, None] == x.T, np.repeat(x, count, axis=1), np.repeat(x[:, 1:], count))
         for one, other in zip(got, expected, strict=True):
             np.testing.assert_array_equal(np.asarray(one), other, err_msg=dtype)
 

@@ -49,6 +49,7 @@ class Resizable:
         self.shapes, self.inputs = shapes, inputs
         self.kernel, self.ns_per_point, self.operands = compiled.kernel, compiled.ns_per_point, run.operands
         self.n_loops = len(self.nest.dims) - len(self.nest.digits)
+        self.known = [(place, dim.extent) for place, dim in enumerate(self.nest.dims) if dim.extent is not None]
         self.reduces = any(dim.role == "reduced" for dim in self.nest.dims)
 
     def shape(self, output: int, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -57,9 +58,13 @@ class Resizable:
 
     def instructions(self, sizes: Sequence[int]) -> list[Kernel | Copy] | None:
         """The call of the kernel, after the copy that it updates; None if there are too many points."""
-        if self.sizing.words and any(math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW for shape in self.inputs):
-            return None
+        if self.sizing.words:
+            for shape in self.inputs:
+                if math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW:
+                    return None
         found, nest = resize.numbers(self.sizing, sizes), self.nest
+        if self.known and any(found.extents[place] != extent for place, extent in self.known):
+            return None  # ``thresholds`` tells such sizes apart; this holds even if it should not
         points = math.prod(found.extents[: self.n_loops])
         if found.outer:
             points *= math.prod([extent for extent, _ in found.outer])
@@ -69,7 +74,8 @@ class Resizable:
         call = tuple.__new__(Kernel, (self.kernel, self.operands, found.params, found.outer, *split))
         if self.copied is None:
             return [call]
-        return [self.copied._replace(nbytes=math.prod(self.shape(0, sizes)) * self.itemsize), call]
+        nbytes = math.prod(self.shape(0, sizes)) * self.itemsize
+        return [tuple.__new__(Copy, (self.copied.to, self.copied.source, nbytes)), call]
 
 
 class Family:

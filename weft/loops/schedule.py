@@ -129,7 +129,7 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
     if source.tree is None and woven is None and (row is None or lanes > PERMUTED):
         parallel, digits = _collapse_short(draft, parallel, found, row is not None)
     row = None if digits else row
-    narrow = found.narrow and not digits and row is None
+    narrow = bool(found.narrow) and not digits and row is None
     runs = not digits and _has_runs(source, draft, parallel, reduced)
     if runs:
         parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []
