@@ -315,7 +315,7 @@ def test_no_compiler():
         before = programs()
         jnp.sin(x), x + y, jnp.sum(x, axis=0), lax.exp(x), jnp.where(x > 0, x, 0)
         jnp.mean(x, axis=0), jnp.std(x), x @ y, x @ jnp.ones((7, 3)), y @ y, x.T @ x, jnp.stack([x, x]), jnp.flip(y)
-        jnp.cumsum(x, axis=0), jnp.sort(y), jnp.argsort(x, axis=0), x.at[jnp.arange(n) - 3].add(1), x.at[2].set(y)
+        jnp.cumsum(x, axis=0), jnp.sort(y), jnp.argsort(x, axis=1), x.at[jnp.arange(n) - 3].add(1), x.at[2].set(y)
         weft.nn.one_hot(jnp.arange(n), n + 9), jnp.eye(n), jnp.broadcast_to(y, (n, 5, 7)), jnp.ones((n, n)), jnp.tril(x)
         jnp.linspace(0, 1, n), jnp.roll(y, 2), jnp.pad(y, 2), jnp.reshape(jnp.ones((n, n)), -1), jnp.round(x)
         x[jnp.arange(n) - 3], jnp.take(x, jnp.arange(n), 0), weft.nn.softmax(x), weft.nn.log_softmax(x, axis=0)
