@@ -213,8 +213,10 @@ def _is_copy_of_operand(plan: steps.Plan) -> bool:
 
 
 def _is_plain(program: Program) -> bool:
-    """Whether a program has nothing but operands and results: no constants, no donation, no copies of operands."""
-    return not (program.stages.watched or program.consts or any(program.donated) or program.copied)
+    """Whether a program has nothing but operands and results: no constants, no donation, no operand as a result."""
+    if program.stages.watched or program.consts or any(program.donated):
+        return False
+    return not any(type(out) is Literal or out in program.jaxpr.invars for out in program.jaxpr.outvars)
 
 
 def _is_of_one(program: Program, is_it: Callable[[JaxprEqn], bool]) -> bool:
