@@ -239,7 +239,9 @@ def compile_jaxpr(
         _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
     like = None if shares or any(donated) or _is_watched(name) else like_programs.key_of(closed, name)
     if like is not None:
-        made = like_programs.find(like, closed, name, functools.partial(compile_new, closed, name, donated, copied))
+        made: Any = like_programs.find(
+            like, closed, name, functools.partial(compile_new, closed, name, donated, copied)
+        )
         if made is not None:
             PROGRAMS.add(key, made)
             return made
