@@ -141,7 +141,7 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
         digits, known = whole, [parallel[-1], *whole]
     elif source.tree is None:
         parallel, digits, known = _with_rows(draft, parallel, found, lanes)
-    narrow = found.narrow and not digits and (not known or _is_woven(draft, parallel, found))
+    narrow = bool(found.narrow) and not digits and (not known or _is_woven(draft, parallel, found))
     runs = not digits and _has_runs(source, draft, parallel, reduced)
     if runs:
         parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []

@@ -27,6 +27,7 @@ from weft.numpy import (
     rearrange,
     reductions,
     rounding,
+    small_copies,
     statistics,
     vectorized,
 )
@@ -77,7 +78,8 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Ar
     reflect_type = kwargs.get("reflect_type", "even")
     values = kwargs.get("constant_values", 0)
     if mode == "constant" and not isinstance(values, list | tuple) and promotion.shape_of(values) == ():
-        return _pad_evenly(array, values, widths=widths)
+        found = small_copies.padded(array, values, widths)
+        return found if found is not None else _pad_evenly(array, values, widths=widths)
     ends = ()
     if mode == "linear_ramp":
         ends = tuple(map(tuple, np.broadcast_to(np.asarray(kwargs.get("end_values", 0)), (rank, 2)).tolist()))
