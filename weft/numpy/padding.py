@@ -64,6 +64,10 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Ar
     >>> pad(weft.numpy.arange(2), 1).tolist()
     [0, 0, 1, 0]
     """
+    if type(pad_width) is int and mode == "constant" and not kwargs and type(array) is runtime.Array:
+        found = small_copies.padded(array, 0, ((pad_width, pad_width),) * array.ndim)  # the commonest call
+        if found is not None:
+            return found
     promotion.check_arraylike("pad", array)
     if callable(mode):
         return _pad_by_function(array, _pairs(pad_width, len(promotion.shape_of(array)), "pad_width"), mode, kwargs)

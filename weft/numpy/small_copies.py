@@ -84,8 +84,9 @@ def padded(array: Any, value: Any, widths: Sequence[Sequence[int]]) -> Any:
         return None
     if abs(value) > 100:  # every dtype holds less
         return None
-    lows = tuple([int(low) for low, _ in widths])
-    shape = tuple([int(low) + extent + int(high) for extent, (low, high) in zip(array.shape, widths, strict=True)])
+    given = widths if type(widths[0][0]) is int else [(int(low), int(high)) for low, high in widths]
+    lows = tuple([low for low, _ in given])
+    shape = tuple([low + extent + high for extent, (low, high) in zip(array.shape, given, strict=True)])
     element = _element(value, dtype) if type(value) is int else np.asarray(value, dtype).tobytes()
     return None if element is None else runtime.padded_copy(array, lows, shape, element)
 
