@@ -144,6 +144,9 @@ def check_user_dtype(dtype: Any, fun_name: str) -> Any:
     """The dtype a user asked for in ``fun_name``: checked, and narrowed with a warning if it is not available."""
     if dtype is None or isinstance(dtype, ExtendedDType):
         return dtype
+    plain = getattr(dtype, "dtype", None) if isinstance(dtype, type) else dtype  # of weft.numpy.float32
+    if isinstance(plain, np.dtype) and plain in _CANONICAL_32:
+        return _CANONICAL_32[plain]
     if isinstance(dtype, type) and dtype in _PYTHON_DTYPES:
         return scalar_dtype(dtype)
     if not isinstance(dtype, type) and hasattr(dtype, "dtype") and hasattr(dtype, "ndim"):

@@ -52,7 +52,7 @@ def special(rows: int, columns: int, dtype: Any, seed: int) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("columns", [3, 6, 16])
+@pytest.mark.parametrize("columns", [3, 6, 16, 21])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, ml_dtypes.bfloat16])
 def test_running_combinations_across_rows_are_those_of_one_row(columns: int, dtype: Any) -> None:
     """Few rows are done one after the other."""
@@ -66,7 +66,7 @@ def test_running_combinations_across_rows_are_those_of_one_row(columns: int, dty
         np.testing.assert_array_equal(found[480:530], part)
 
 
-@pytest.mark.parametrize("columns", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize("columns", [2, 3, 5, 8, 16, 19, 31])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_short_rows_have_the_bits_of_the_tree(name: str, columns: int) -> None:
     x, y = special(4200, columns, np.float32, 0), special(37, columns, np.float32, 1)
@@ -137,12 +137,35 @@ def test_short_rows_of_any_number(rows: int) -> None:
 
 
 def test_lanes_run_across_short_rows_only() -> None:
-    def form(columns: int, rows: int = 5000) -> str:
-        x = np.zeros((rows, columns), np.float32)
-        return both_ways(lambda x: x.sum(-1), x)[0].text("loops")
+    def form(columns: int, rows: int = 5000, dtype: Any = np.float32, function: Any = jnp.sum) -> str:
+        x = np.zeros((rows, columns), dtype)
+        return both_ways(lambda x: function(x, axis=-1), x)[0].text("loops")
 
-    assert "parallel i0 lanes x" in form(7) and "reduced i1 of 7" in form(7)
-    assert "reduced i1 lanes x" in form(17) and "reduced i1 lanes x" in form(7, 50)
+    for text in (form(7), form(31), form(31, dtype=np.int8), form(31, dtype=np.float64, function=jnp.argmax)):
+        assert "parallel i0 lanes x" in text
+    assert "reduced i1 of 7" in form(7)
+    for text in (form(32), form(7, 50), form(31, dtype=np.int8, function=jnp.cumsum)):
+        assert "parallel i0 lanes x" not in text
+    with weft.enable_x64():
+        assert "parallel i0 lanes x" in form(16, dtype=np.float64)
+        assert "parallel i0 lanes x" not in form(17, dtype=np.float64)
+
+
+@pytest.mark.parametrize("columns", [2, 10, 16, 21, 31])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.complex64, np.float16])
+def test_positions_in_short_rows_are_numpys(columns: int, dtype: Any) -> None:
+    """NaN first, the first of equal ones, and rows in which nothing is better than the identity."""
+    generator = np.random.default_rng(columns)
+    x = generator.integers(-3, 4, (600, columns)).astype(dtype)
+    if x.dtype.kind != "i":
+        chosen = generator.random(x.shape)
+        x[chosen < 0.03] = np.nan
+        x[(chosen > 0.9) & (x == 0)] = -0.0
+        x[0], x[1], x[2] = np.inf, -np.inf, np.nan
+    with weft.enable_x64():
+        for ours, numpys in ((jnp.argmax, np.argmax), (jnp.argmin, np.argmin)):
+            found = weft.jit(lambda x, ours=ours: ours(x, axis=1))(x)
+            np.testing.assert_array_equal(np.asarray(found), numpys(x, axis=1))
 
 
 def test_another_length_of_short_rows_is_another_program() -> None:
@@ -154,7 +177,7 @@ def test_another_length_of_short_rows_is_another_program() -> None:
         np.testing.assert_array_equal(np.asarray(total(np.ones((5000, columns), np.float32))), np.full(5000, columns))
 
 
-@pytest.mark.parametrize("columns", [5, 6, 7, 8, 11, 13, 16])
+@pytest.mark.parametrize("columns", [5, 6, 7, 8, 11, 13, 16, 23])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint32])
 def test_rows_apart_and_in_place(columns: int, dtype: Any) -> None:
     """Rows that are parts of longer ones, results in rows of another distance, and results in the place of operands."""

@@ -386,6 +386,26 @@ def test_what_is_meant_is_no_fault() -> None:
         np.testing.assert_array_equal(weft.jit(f, checks="all", static_argnums=1)(*args), f(*args))
 
 
+@pytest.mark.parametrize("words", ["nan", "all"])
+def test_a_fill_that_is_asked_for_is_no_fault_outside_of_jit(words: str) -> None:
+    x, index = jnp.ones(3), jnp.array([1, 9])
+    calls = [
+        lambda mode: jnp.take(x, index, mode=mode),
+        lambda mode: jnp.take(x, 9, mode=mode),
+        lambda mode: x.at[index].get(mode=mode),
+        lambda mode: x.at[np.array([1, 9])].get(mode=mode),
+        lambda mode: x.at[index, None].get(mode=mode),
+        lambda mode: jnp.take_along_axis(x, index, 0, mode=mode),
+    ]
+    for call in calls:
+        for _ in range(2):  # in both orders, since programs are kept
+            with weft.checks(words):
+                assert np.isnan(call("fill")).any()
+            if words == "all":
+                with weft.checks(words), pytest.raises(INDEX):
+                    call(None)
+
+
 def test_what_is_meant_is_no_fault_beside_random_keys() -> None:
     """Programs with keys are written anew on words: their equations keep lines and marks."""
     x = jnp.arange(-4.0, 4.0)

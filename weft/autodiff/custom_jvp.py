@@ -217,12 +217,13 @@ class custom_jvp(Generic[P, R]):
         self.defjvp(jvp)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        name = getattr(self.fun, "__name__", str(self.fun))
         if self.jvp is None:
-            raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
+            raise AttributeError(f"No JVP defined for custom_jvp function {_name_of(self.fun)} using defjvp.")
         given = positional(self.fun, args, kwargs)
         if not tracing.is_tracing():
-            return flat_functions.finished_tree(self.fun(*given))
+            result: Any = self.fun(*given)
+            return result if type(result) is runtime.Array else flat_functions.finished_tree(result)
+        name = _name_of(self.fun)
         fixed_places = self._fixed_places(len(given))
         moved = [given[i] for i in range(len(given)) if i not in fixed_places]
         fixed = tuple(given[i] for i in fixed_places)
@@ -336,6 +337,10 @@ def positions(fun: Callable[..., Any], argnums: Sequence[int], argnames: Sequenc
         return numbers
     parameters = list(inspect.signature(fun).parameters)
     return tuple(sorted({*numbers, *(place for place, name in enumerate(parameters) if name in names)}))
+
+
+def _name_of(fun: Callable[..., Any]) -> str:
+    return getattr(fun, "__name__", None) or str(fun)
 
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

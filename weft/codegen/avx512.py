@@ -27,9 +27,9 @@ def nan_or_range(x: V, y: V, larger: bool, numbers: bool) -> V | None:
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
     if lanes.writer.avx512 and lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
-        picked = nan_or_range(_widened(x, wide), _widened(y, wide), larger, numbers)
+        picked = nan_or_range(widened(x, wide), widened(y, wide), larger, numbers)
         assert picked is not None
-        return _narrowed(picked.text, lanes, wide, x.element)
+        return narrowed(picked.text, lanes, wide, x.element)
     picked = _by_registers(x, y, lambda a, b: _call(a, b, "range", _RANGE_MAX if larger else _RANGE_MIN))
     return picked if numbers or picked is None else lanes.select(x.compare("uno", y), x + y, picked)
 
@@ -62,13 +62,13 @@ def _each(x: V, function: Callable[[V], str]) -> V:
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
     if lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
-        return _narrowed(function(_widened(x, wide)), lanes, wide, x.element)
+        return narrowed(function(widened(x, wide)), lanes, wide, x.element)
     per = min(lanes.width, 512 // bits)
     narrow = Lanes(lanes.writer, per)
-    return _joined([function(_slice(x, narrow, s)) for s in range(0, lanes.width, per)], lanes, per, x.element)
+    return joined([function(part(x, narrow, s)) for s in range(0, lanes.width, per)], lanes, per, x.element)
 
 
-def _widened(x: V, wide: Lanes) -> V:
+def widened(x: V, wide: Lanes) -> V:
     """The lanes of ``x`` in a wider vector."""
     lanes, type_ = x.lanes, wide.type(x.element)
     if lanes.width == 1:
@@ -77,7 +77,8 @@ def _widened(x: V, wide: Lanes) -> V:
     return V(wide, x.element, lanes.shuffle(x.text, "poison", x.element, order, lanes.width))
 
 
-def _narrowed(text: str, lanes: Lanes, wide: Lanes, element: str) -> V:
+def narrowed(text: str, lanes: Lanes, wide: Lanes, element: str) -> V:
+    """The first lanes of a wider vector."""
     if lanes.width == 1:
         return V(lanes, element, wide.extract(V(wide, element, text), 0))
     return V(lanes, element, lanes.shuffle(text, "poison", element, range(lanes.width), wide.width))
@@ -96,12 +97,12 @@ def _by_registers(x: V, y: V, function: Callable[[V, V], str]) -> V | None:
     per = min(lanes.width, 512 // FLOAT_BITS[x.element])
     narrow, texts = Lanes(lanes.writer, per), []
     for start in range(0, lanes.width, per):
-        a, b = (_slice(v, narrow, start) for v in (x, y))
+        a, b = (part(v, narrow, start) for v in (x, y))
         texts.append(function(a, b))
-    return _joined(texts, lanes, per, x.element)
+    return joined(texts, lanes, per, x.element)
 
 
-def _joined(texts: list[str], lanes: Lanes, width: int, element: str) -> V:
+def joined(texts: list[str], lanes: Lanes, width: int, element: str) -> V:
     """One vector from parts of ``width`` lanes."""
     while len(texts) > 1:
         order = range(2 * width)
@@ -110,7 +111,8 @@ def _joined(texts: list[str], lanes: Lanes, width: int, element: str) -> V:
     return V(lanes, element, texts[0])
 
 
-def _slice(v: V, narrow: Lanes, start: int) -> V:
+def part(v: V, narrow: Lanes, start: int) -> V:
+    """The lanes of ``v`` from ``start`` on, as many as ``narrow`` has."""
     if v.lanes.width == narrow.width:
         return v
     picks = range(start, start + narrow.width)
@@ -177,5 +179,5 @@ def lookup(table: Sequence[float], index: V) -> V:
         return lanes.writer.call(name, type_, [(type_, first), (wide.type(index.element), part.text), (type_, second)])
 
     if lanes.width < per:
-        return _narrowed(find(_widened(index, wide)), lanes, wide, element)
-    return _joined([find(_slice(index, wide, start)) for start in range(0, lanes.width, per)], lanes, per, element)
+        return narrowed(find(widened(index, wide)), lanes, wide, element)
+    return joined([find(part(index, wide, start)) for start in range(0, lanes.width, per)], lanes, per, element)

@@ -20,7 +20,7 @@ from weft.codegen.memory import Mask, Memory, first_lanes, whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.routines import POLL_MASK, RoutineWriter
 from weft.codegen.writer import Writer
-from weft.loops import elements, lane_tiles, routine, target_model
+from weft.loops import elements, lane_tiles, routine
 from weft.loops.lane_tiles import AHEAD, FAR_BYTES
 from weft.loops.target_model import LINE
 
@@ -99,7 +99,7 @@ class LaneWriter(RoutineWriter):
 
     def __init__(self, program: routine.Routine, target: Target, helpers: Sequence[str]) -> None:
         super().__init__(program, target, helpers)
-        self.writer = Writer(target.avx512, mends_extrema=target_model.of(target).mends_extrema)
+        self.writer = Writer.of(target)
         self.first = ""  # lane of the tile
         self.mask = Mask("", V(Lanes(self.writer, 1), "i1", ""))
 

@@ -22,12 +22,21 @@ from weft.loops.target_model import PAIRED
 class Mask(Record):
     """The lanes below ``remaining`` (an i64 name; no lane if it is not positive), as a vector of i1.
 
-    ``mostly_whole``: in nearly every vector all lanes are set.
+    ``mostly_whole``: in nearly every vector all lanes are set. ``words``: a vector of i32 that are negative there: LLVM
+    keeps a vector of i1 from one block to the next in halves of registers, which AVX2 has to widen for every access.
     """
 
     remaining: str
     lanes: V
     mostly_whole: bool = False
+    words: str = ""
+
+    def text(self) -> str:
+        """The vector of i1, for an access at this point of the code."""
+        if not self.words:
+            return self.lanes.text
+        lanes = self.lanes.lanes
+        return lanes.writer.op(f"icmp slt {lanes.type('i32')} {self.words}, zeroinitializer")
 
     @property
     def count(self) -> str:
@@ -60,6 +69,10 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     if by_bits:
         some = writer.op(f"bitcast {lanes.type('i1')} {some} to {bits}")
         type_, every, some = word, "-1", some if word == bits else writer.op(f"zext {bits} {some} to {word}")
+    by_words = not writer.avx512 and lanes.width in (4, 8)
+    if by_words:
+        some = writer.op(f"sext {type_} {some} to {lanes.type('i32')}")
+        type_, every = lanes.type("i32"), lanes.constant_text(-1, "i32")
     end = writer.block
     writer.branch(join)
     writer.label(join)
@@ -67,6 +80,9 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     if by_bits:
         chosen = chosen if word == bits else writer.op(f"trunc {word} {chosen} to {bits}")
         chosen = writer.op(f"bitcast {bits} {chosen} to {lanes.type('i1')}")
+    if by_words:
+        masked = writer.op(f"icmp slt {type_} {chosen}, zeroinitializer")
+        return Mask(remaining, V(lanes, "i1", masked), True, chosen)
     return Mask(remaining, V(lanes, "i1", chosen), True)
 
 
@@ -162,8 +178,8 @@ class Memory:
         if elements.of(dtype).parts == 2 and elements.of(dtype).register == "double":
             width = self.lanes.width
             picks = [k // 2 for k in range(2 * width)]
-            return f"<{2 * width} x i1>", self.lanes.shuffle(mask.lanes.text, "poison", "i1", picks, width)
-        return self.lanes.type("i1"), mask.lanes.text
+            return f"<{2 * width} x i1>", self.lanes.shuffle(mask.text(), "poison", "i1", picks, width)
+        return self.lanes.type("i1"), mask.text()
 
     def masks(self, dtype: np.dtype) -> bool:
         """Whether the target has masked access for elements of this dtype."""

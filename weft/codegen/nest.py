@@ -21,12 +21,14 @@ from weft.codegen import (
     columns,
     guards,
     indexed,
+    known_rows,
     mixed_radix,
     nontemporal_stores,
     predication,
     rows,
     runs,
     short_rows,
+    woven,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position, apply, index_value, scan
@@ -52,7 +54,7 @@ class NestWriter:
         nest = self.nest
         self.target, self.model = target, target_model.of(target)
         self.helpers = helpers
-        self.writer = Writer(target.avx512, mends_extrema=target_model.of(target).mends_extrema)
+        self.writer = Writer.of(target)
         self.width = schedule.lanes
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)
@@ -403,5 +405,7 @@ class NestWriter:
 _LOOPS: dict[str, Callable[[NestWriter], Any]] = {
     "rows": rows.RowWriter,
     "collapsed": collapsed_loops.CollapsedLoopWriter,
+    "known rows": known_rows.KnownRowWriter,
+    "woven": woven.WovenWriter,
     "short rows": short_rows.ShortRowWriter,
 }

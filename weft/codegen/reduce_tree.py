@@ -7,7 +7,7 @@ folded by halves, as if they were one vector of 32. A lane outside the operand n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -49,6 +49,32 @@ def only(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accum
     return combine(reduction, emit, identities(reduction, emit), prepared(reduction, emit, values))
 
 
+def contribution(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
+    """What one of a few elements gives to ``collected``."""
+    return (only if reduction.kind.forms.append is None else prepared)(reduction, emit, values)
+
+
+def collected(
+    reduction: ir.Reduce,
+    emit: Emitter,
+    so_far: list[Accumulators],
+    one: Accumulators,
+    begin: Callable[[], Accumulators],
+) -> list[Accumulators]:
+    """The operands of ``fold_few`` after one more element: all of them, or a single one that ``append`` adds to."""
+    if reduction.kind.forms.append is None:
+        return [*so_far, one]
+    return [appended(reduction, emit, so_far[0] if so_far else begin(), one)]
+
+
+def appended(reduction: ir.Reduce, emit: Emitter, accs: Accumulators, one: Accumulators) -> Accumulators:
+    """Accumulators, which began as ``seeds``, after the element of ``prepared``."""
+    if reduction.kind.forms.append is None:
+        return combine(reduction, emit, accs, one)
+    results = reduction.kind.forms.append(emit, accs, one, **dict(reduction.params))
+    return tuple([emit.settle(v) for v in results])
+
+
 def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
     """The value that one element contributes to each accumulator."""
     args = tuple(values[n] for n in reduction.args)
@@ -61,12 +87,7 @@ def step(
     reduction: ir.Reduce, emit: Emitter, values: dict[int, Value], accs: Accumulators, mask: Mask | None
 ) -> Accumulators:
     """Accumulators after one more element in each lane; they began as ``seeds``."""
-    right = prepared(reduction, emit, values)
-    if reduction.kind.forms.append is None:
-        new = combine(reduction, emit, accs, right)
-    else:
-        appended = reduction.kind.forms.append(emit, accs, right, **dict(reduction.params))
-        new = tuple(emit.settle(v) for v in appended)
+    new = appended(reduction, emit, accs, prepared(reduction, emit, values))
     if mask is None:
         return new
     return tuple(_where(mask, n, old) for n, old in zip(new, accs, strict=True))
@@ -117,7 +138,7 @@ def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
 
 
 def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) -> Accumulators:
-    """``fold`` for at most 32 elements, each in its own lane accumulator; identities are left out."""
+    """``fold`` for at most 32 elements, each in its own lane accumulator; identities are left out. See ``collected``."""
     half = LANES // 2
     while half:
         elements = [

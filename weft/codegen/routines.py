@@ -19,7 +19,7 @@ from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer
-from weft.loops import elements, routine, target_model
+from weft.loops import elements, routine
 
 PARAMETERS = (
     "ptr readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"
@@ -38,7 +38,7 @@ class RoutineWriter:
     def __init__(self, program: routine.Routine, target: Target, helpers: Sequence[str]) -> None:
         self.program, self.target = program, target
         scalar = program.scalar or all(kind.size == 1 for kind in program.types)
-        self.writer = Writer(target.avx512, scalar, target_model.of(target).mends_extrema)
+        self.writer = Writer.of(target, scalar)
         self.helpers = helpers
         self.scope = Scope(self.writer, target, helpers, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen import columns, instances, reduce_tree, row_blocks
-from weft.codegen.emitter import Value
+from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import Memory, whole
 from weft.codegen.reduce_tree import Accumulators
@@ -23,6 +23,8 @@ from weft.loops import ir
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
+
+Found = list[list[list[Accumulators]]]  # of each vector of a tile, for each reduction: what ``fold_few`` combines
 
 
 class ShortRowWriter(columns.ColumnWriter):
@@ -95,7 +97,7 @@ class ShortRowWriter(columns.ColumnWriter):
         if (self.chosen.looped_blocks if rows else self.chosen.looped)[number]:
             found = self._in_loop(phase, tile, place, given, stores)
         else:
-            found = []
+            found = self._nothing(phase, tile)
             for k in range(self.extent):
                 held = [(out, vectors) for (out, at), vectors in self.held.items() if at == k]
                 held += [(out, [values[k] for values in vectors]) for out, vectors in given.items()]
@@ -105,7 +107,7 @@ class ShortRowWriter(columns.ColumnWriter):
                 for s, kept in stores.items():
                     for copy, values in zip(vectors, kept, strict=True):
                         values.append(copy.values[s.value])
-                found.append(self._accumulators(phase, vectors))
+                self._collect(phase, vectors, found, self._accumulators(phase, vectors))
         for s, kept in stores.items():
             for copy, values in zip(tile, kept, strict=True):
                 row_blocks.store(copy.memory, values, *self._first(s.operand, copy, place))
@@ -113,7 +115,7 @@ class ShortRowWriter(columns.ColumnWriter):
             self.loaded = {}  # a result may be in the place of an operand
         for number, copy in enumerate(tile):
             for which, reduction in enumerate(phase.reductions):
-                total = reduce_tree.fold_few(reduction, copy.emit, [element[number][which] for element in found])
+                total = reduce_tree.fold_few(reduction, copy.emit, found[number][which])
                 copy.values.update(zip(reduction.outs, reduce_tree.finish(reduction, copy.emit, total), strict=True))
 
     def _begin(self, phase: ir.Phase, tile: list[Instance]) -> None:
@@ -167,7 +169,21 @@ class ShortRowWriter(columns.ColumnWriter):
 
     def _accumulators(self, phase: ir.Phase, vectors: list[Instance]) -> list[list[Accumulators]]:
         """For each vector the accumulators of every reduction."""
-        return [[reduce_tree.only(r, c.emit, c.values) for r in phase.reductions] for c in vectors]
+        return [[reduce_tree.contribution(r, c.emit, c.values) for r in phase.reductions] for c in vectors]
+
+    def _nothing(self, phase: ir.Phase, tile: list[Instance]) -> Found:
+        return [[[] for _ in phase.reductions] for _ in tile]
+
+    def _collect(self, phase: ir.Phase, tile: list[Instance], found: Found, element: list[list[Accumulators]]) -> None:
+        """Add the accumulators of one element to those found so far."""
+        for copy, groups, ones in zip(tile, found, element, strict=True):
+            for which, (reduction, one) in enumerate(zip(phase.reductions, ones, strict=True)):
+
+                def begin(copy: Instance = copy, reduction: ir.Reduce = reduction) -> Accumulators:
+                    first = reduce_tree.seeds(reduction, Emitter(self.parent.scalar), "0")
+                    return tuple([copy.memory.splat(v) for v in first])
+
+                groups[which] = reduce_tree.collected(reduction, copy.emit, groups[which], one, begin)
 
     def _in_loop(
         self,
@@ -176,7 +192,7 @@ class ShortRowWriter(columns.ColumnWriter):
         place: Position,
         given: dict[int, list[list[Value]]],
         stores: dict[ir.Store, list[list[Value]]],
-    ) -> list[list[list[Accumulators]]]:
+    ) -> Found:
         """The accumulators of all elements, which a loop stores in memory, as it does the values for ``stores``."""
         rows = [(out, [_Buffer(self, values) for values in vectors]) for out, vectors in given.items()]
         kept: list[_Buffer] = []
@@ -198,7 +214,7 @@ class ShortRowWriter(columns.ColumnWriter):
             return [text for _, text in reduce_tree.flatten(after)]
 
         self.writer.loop("0", str(self.extent), 1, reduce_tree.flatten(begun), body)
-        found = []
+        found = self._nothing(phase, tile)
         for k in range(self.extent):
             values = [buffer.at(str(k)) for buffer in kept]
             for vectors in reversed(stores.values()):
@@ -206,7 +222,7 @@ class ShortRowWriter(columns.ColumnWriter):
                     vector.append(values.pop())
             size = len(values) // len(tile)
             parts = [values[at * size : (at + 1) * size] for at in range(len(tile))]
-            found.append([reduce_tree.group_accs(phase.reductions, part) for part in parts])
+            self._collect(phase, tile, found, [reduce_tree.group_accs(phase.reductions, part) for part in parts])
         return found
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft._base.record import Record
+from weft._base.target import Target
+from weft.loops import target_model
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
 # Attributes of functions that LLVM need not optimise: they compile in two thirds of the time, to equally fast code,
@@ -38,12 +40,15 @@ class Writer:
 
     __slots__ = (
         "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "literals",
-        "mends_extrema", "open_loops", "prepared", "scalar", "spills", "splats", "streams",
+        "mends_extrema", "open_loops", "prepared", "scalar", "short_tables", "spills", "splats", "streams",
     )  # fmt: skip
 
-    def __init__(self, avx512: bool = False, scalar: bool = False, mends_extrema: bool = False) -> None:
+    def __init__(
+        self, avx512: bool = False, scalar: bool = False, mends_extrema: bool = False, short_tables: str = ""
+    ) -> None:
         self.avx512 = avx512
         self.mends_extrema = mends_extrema  # whether maxima lose NaN and the order of zeros (``extrema``)
+        self.short_tables = short_tables  # how lanes are looked up in tables of 8 float32, if they can be
         self.scalar = scalar  # whether there are no vectors in the function
         self.lines: list[str] = []
         self.block = "entry"
@@ -59,6 +64,12 @@ class Writer:
         self.spills = False  # whether there are rare blocks, which may call
         self._count = 0
         self.open_loops: list[dict[Any, Kept] | None] = []  # what each loop being written keeps, the innermost last
+
+    @classmethod
+    def of(cls, target: Target, scalar: bool = False) -> Writer:
+        """A writer for a target, with the instructions that its family has."""
+        model = target_model.of(target)
+        return cls(target.avx512, scalar, model.mends_extrema, model.short_tables)
 
     def name(self) -> str:
         self._count += 1
@@ -317,7 +328,7 @@ class Writer:
         """
         type_ = f"{{ {', '.join(results)} }}"
         if name not in self.functions:
-            inner = Writer(self.avx512, mends_extrema=self.mends_extrema)
+            inner = Writer(self.avx512, mends_extrema=self.mends_extrema, short_tables=self.short_tables)
             parameters = [f"%a{k}" for k in range(len(arguments))]
             value = "poison"
             for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):

@@ -21,9 +21,10 @@ from weft.compiler.product_loops import Loops, StridedOperand
 from weft.core import index_maps, kinds
 from weft.core.index_maps import Affine
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from weft.loops.thresholds import LONG, SHORT
+from weft.loops.thresholds import LONG
 from weft.operations.contract import contraction_dtype
 
+FEW_IN_BATCH = 16  # the same for matrices of a batch
 FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
 IN_PAIRS = (dtypes.bfloat16,)  # terms are added in adjacent pairs (AVX512_BF16): the sum must be over one dimension
@@ -131,9 +132,15 @@ def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
     if lhs.size and rhs.size and loops_of(equation) is None:
         return _transposed_first(equation)
     short = out.dtype.kind in "fiu" and is_short_sums(lhs, rhs, numbers) and out.size >= LONG
-    if short or is_of_vectors(equation):  # not for extents of 1: other shapes must give the same
-        return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)  # program
+    # not for extents of 1: other shapes must give the same program
+    if short or is_of_vectors(equation) or is_outer(equation):
+        return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)
     return None
+
+
+def is_outer(equation: JaxprEqn) -> bool:
+    """Whether a product sums nothing, so that it becomes a multiplication at all sizes."""
+    return not equation.params["dimension_numbers"][0][0] and equation.outvars[0].aval.dtype.kind in "fiu"
 
 
 def is_of_vectors(equation: JaxprEqn) -> bool:
@@ -183,7 +190,7 @@ def is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:
 
 
 def _is_short(terms: int, in_batch: bool) -> bool:
-    return 1 < terms <= (SHORT if in_batch else FEW)
+    return 1 < terms <= (FEW_IN_BATCH if in_batch else FEW)
 
 
 def is_reduced(results: int, terms: int, in_batch: bool) -> bool:
@@ -231,7 +238,8 @@ def _product_and_sum(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
     wide_y = operations.broadcast_in_dim(y, shape, y_dims)
     axes = tuple(range(n_batch + n_left, n_batch + n_left + n_sum))
     wide_x, wide_y = (operations.convert_element_type(v, dtype) for v in (wide_x, wide_y))
-    return operations.reduce_sum(operations.mul(wide_x, wide_y), axes)
+    product = operations.mul(wide_x, wide_y)
+    return operations.reduce_sum(product, axes) if axes else product
 
 
 def free_dims(rank: int, sums: Sequence[int], batches: Sequence[int]) -> tuple[int, ...]:

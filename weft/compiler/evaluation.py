@@ -22,7 +22,7 @@ from weft.dispatch.sized_calls import Sized
 from weft.effects import key_reuse, number_checks, user_primitives
 
 # their parameters name no extents: see ``other_sizes``
-_SIZED = (kinds.Elementwise, kinds.Reduction, kinds.Contraction)
+_SIZED = (kinds.Elementwise, kinds.Reduction, kinds.Cumulative, kinds.Contraction)
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -137,7 +137,8 @@ def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> 
     except TypeError:  # an unhashable parameter
         return _compile(primitive, avals, params)
     if found is None:
-        if isinstance(primitive.kind, _SIZED):
+        kind = primitive.kind
+        if isinstance(kind, _SIZED) or (isinstance(kind, kinds.External) and kind.ordering is not None):
             found = _resized(primitive, avals, params)
         else:
             found = _compile(primitive, avals, params)

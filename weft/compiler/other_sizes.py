@@ -11,12 +11,12 @@ when a ``Resizable`` is made of a compiled program, and again at each size.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import config, runtime
-from weft.compiler import contraction, link, product_sizes
-from weft.compiler.instructions import Kernel, NewOutput
+from weft.compiler import contraction, link, product_sizes, sort_sizes, steps
+from weft.compiler.instructions import Copy, Kernel, NewOutput
 from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
 MOST_REDUCED = 1 << 18  # points of a reduction: fusion treats larger ones in ways of their own
+MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``split_scatters``)
 _MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
 _FAMILY_BYTES = 4000  # measured
 
+_Alone = product_sizes.ResizableProduct | sort_sizes.ResizableSort
 Shape = tuple[int | None, ...]  # of each dimension the number of its extent among the sizes; None: 1
 
 
@@ -42,6 +44,8 @@ class Resizable:
     ) -> None:
         compiled = program.compiled[0]
         self.name, self.nest, self.sizing = program.name, run.lowered.nest, sizing
+        self.copied = next((entry for entry in program.plan.instructions if type(entry) is Copy), None)
+        self.itemsize = program.out_avals[0].dtype.itemsize
         self.shapes, self.inputs = shapes, inputs
         self.kernel, self.ns_per_point, self.operands = compiled.kernel, compiled.ns_per_point, run.operands
         self.n_loops = len(self.nest.dims) - len(self.nest.digits)
@@ -51,31 +55,35 @@ class Resizable:
         """The shape of a result."""
         return tuple([1 if place is None else sizes[place] for place in self.shapes[output]])
 
-    def instruction(self, sizes: Sequence[int]) -> Kernel | None:
-        """The call of the kernel; None if there are too many points."""
+    def instructions(self, sizes: Sequence[int]) -> list[Kernel | Copy] | None:
+        """The call of the kernel, after the copy that it updates; None if there are too many points."""
         if self.sizing.words and any(math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW for shape in self.inputs):
             return None
         found, nest = resize.numbers(self.sizing, sizes), self.nest
         points = math.prod(found.extents[: self.n_loops])
         if found.outer:
             points *= math.prod([extent for extent, _ in found.outer])
-        if self.reduces and points > MOST_REDUCED:
+        if self.reduces and points > (MOST_REDUCED if self.copied is None else MOST_UPDATED):
             return None
         split = link.split_call(nest, found.extents, points, self.ns_per_point)
-        return tuple.__new__(Kernel, (self.kernel, self.operands, found.params, found.outer, *split))
+        call = tuple.__new__(Kernel, (self.kernel, self.operands, found.params, found.outer, *split))
+        if self.copied is None:
+            return [call]
+        return [self.copied._replace(nbytes=math.prod(self.shape(0, sizes)) * self.itemsize), call]
 
 
 class Family:
     """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
 
-    __slots__ = ("__weakref__", "asked", "found", "keys", "members", "out_avals", "product", "refuses")
+    __slots__ = ("__weakref__", "alone", "asked", "found", "given", "keys", "members", "out_avals", "refuses")
     weight = _FAMILY_BYTES
 
-    def __init__(self, out_avals: Sequence[Any]) -> None:
+    def __init__(self, out_avals: Sequence[Any], given: bool = False) -> None:
+        self.given = given  # whether all extents are among the sizes, those of operations without operands too
         self.out_avals = tuple(out_avals)  # of one member; of the others the shapes differ
         self.members: dict[Any, Resizable] = {}
         self.asked: resize.Asked | None = None
-        self.product: product_sizes.ResizableProduct | None = None  # the only member, if it is one
+        self.alone: _Alone | None = None  # the only member, if it is no kernel
         self.refuses = False  # whether its programs are not of the kind that this is for
         self.keys: dict[Any, None] = {}
         self.found = 0
@@ -89,8 +97,8 @@ class Family:
     def at(self, sizes: Sequence[int], in_avals: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
         """(the executable, the avals of its results) for operands with these distinct extents; None: compile it."""
         member = None if self.refuses else self._member(sizes)
-        instruction = None if member is None else member.instruction(sizes)
-        if member is None or instruction is None or config.read("check"):  # then ``learn`` compares
+        made = None if member is None else member.instructions(sizes)
+        if member is None or made is None or config.read("check"):  # then ``learn`` compares
             return None
         self.found += 1
         avals = tuple(
@@ -100,11 +108,11 @@ class Family:
             ]
         )
         outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
-        return runtime.Executable(len(in_avals), outputs, [], 0, [instruction], member.name, in_avals), avals
+        return runtime.Executable(len(in_avals), outputs, [], 0, made, member.name, in_avals), avals
 
-    def _member(self, sizes: Sequence[int]) -> Resizable | product_sizes.ResizableProduct | None:
+    def _member(self, sizes: Sequence[int]) -> Resizable | _Alone | None:
         if self.asked is None:
-            return self.product
+            return self.alone
         return self.members.get(resize.answers(self.asked, sizes))
 
     def learn(self, program: Program, sizes: Sequence[int]) -> None:
@@ -115,11 +123,13 @@ class Family:
         if known is not None:  # with the option ``check``, and for large reductions
             _compare(known, program, sizes)
             return
-        made = _resizable(program, sizes)
-        if made is None and not self.members and _may_be_product(program):
-            self.product = product_sizes.resizable(program, sizes)
+        made = _resizable(program, sizes, self.given)
+        if made is None and not self.members and _is_of_one(program, _is_product):
+            self.alone = product_sizes.resizable(program, sizes)
+        if made is None and not self.members and self.alone is None and _is_of_one(program, _is_sort):
+            self.alone = sort_sizes.resizable(program, sizes)
         if made is None:
-            self.refuses = not self.members and self.product is None and not _is_large(program)
+            self.refuses = not self.members and self.alone is None and not _is_large(program)
             return
         asked = made.sizing.asked
         self.asked = self.asked or asked
@@ -131,18 +141,20 @@ def _is_large(program: Program) -> bool:
     return any(low is not None and low.points > MOST_REDUCED for low in program.lowered)
 
 
-def _compare(known: Resizable | product_sizes.ResizableProduct, program: Program, sizes: Sequence[int]) -> None:
+def _compare(known: Resizable | _Alone, program: Program, sizes: Sequence[int]) -> None:
     """InternalError if the compiler made another program than this gives."""
-    given, plan = known.instruction(sizes), program.plan
+    given, plan = known.instructions(sizes), program.plan
     if given is None:
         return
     shapes = [known.shape(number, sizes) for number in range(len(plan.outputs))]
-    same = shapes == [output.aval.shape for output in plan.outputs] and len(plan.instructions) == 1
+    same = shapes == [output.aval.shape for output in plan.outputs] and len(plan.instructions) == len(given)
     if isinstance(known, Resizable):
-        same = same and type(plan.instructions[0]) is Run and plan.instructions[0].lowered.nest == known.nest
-        same = same and given[1:] == link.instructions(plan, program.compiled, _no_program)[0][1:]
+        run = plan.instructions[-1]
+        same = same and type(run) is Run and run.lowered.nest == known.nest
+        made = link.instructions(plan, program.compiled, _no_program) if same else []
+        same = same and made[:-1] == given[:-1] and made[-1][1:] == given[-1][1:]
     else:
-        same = same and plan.instructions[0] == given
+        same = same and plan.instructions == given
     if not same:
         raise InternalError(
             f"for extents {tuple(sizes)} a family gives results of shapes {shapes} by {given}; the compiler made "
@@ -156,13 +168,15 @@ def _no_program(*_: Any) -> Any:
     raise AssertionError("a kernel runs no other program")
 
 
-def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
+def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable | None:
     """What gives a program at other sizes; None if that is not certain."""
     plan = program.plan
-    if not _is_plain(program) or len(plan.instructions) != 1:
+    if not _is_plain(program) or not 1 <= len(plan.instructions) <= 2:
         return None
-    (run,) = plan.instructions
+    run = plan.instructions[-1]
     if type(run) is not Run or plan.temps or not _is_general(program.source.jaxpr):
+        return None
+    if len(plan.instructions) == 2 and not _is_copy_of_operand(plan):
         return None
     if not all(type(output) is NewOutput for output in plan.outputs) or any(
         place[1:] != (0, -1) for place in run.operands
@@ -170,7 +184,7 @@ def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
         return None
     if run.lowered.sizing is None or (any(d.role == "reduced" for d in run.lowered.nest.dims) and _is_large(program)):
         return None
-    places = _places(program, sizes)
+    places = _places(program, sizes, given)
     sizing = None if places is None else resize.placed(run.lowered.sizing, places)
     jaxpr = program.jaxpr
     shapes, inputs = [None if places is None else _shapes(program, v, places) for v in (jaxpr.outvars, jaxpr.invars)]
@@ -183,26 +197,54 @@ def _resizable(program: Program, sizes: Sequence[int]) -> Resizable | None:
     return made if same else None
 
 
+def _is_copy_of_operand(plan: steps.Plan) -> bool:
+    """Whether a plan begins with a copy of a whole operand to its only result."""
+    copy = plan.instructions[0]
+    return (
+        type(copy) is Copy and len(plan.outputs) == 1 and copy.to == (plan.n_inputs, 0, -1)
+        and copy.source[0] < plan.n_inputs and copy.source[1:] == (0, -1) and copy.nbytes == plan.outputs[0].nbytes
+    )  # fmt: skip
+
+
 def _is_plain(program: Program) -> bool:
     """Whether a program has nothing but operands and results: no constants, no donation, no copies of operands."""
     return not (program.stages.watched or program.consts or any(program.donated) or program.copied)
 
 
-def _may_be_product(program: Program) -> bool:
-    """Whether what becomes one product is a product at all sizes, beside what is general."""
-    jaxpr = program.source.jaxpr
-    return (
-        _is_plain(program)
-        and not jaxpr.effects
-        and all(isinstance(e.primitive.kind, kinds.Contraction) or is_general(e) for e in jaxpr.eqns)
-    )
+def _is_of_one(program: Program, is_it: Callable[[JaxprEqn], bool]) -> bool:
+    """Whether what becomes one instruction that is no kernel is that at all sizes, beside what is general."""
+    return _is_plain(program) and _are_all(program.source.jaxpr, lambda e: is_it(e) or is_general(e))
 
 
-def _places(program: Program, sizes: Sequence[int]) -> dict[int, int | None] | None:
+def _are_all(jaxpr: Jaxpr, holds: Callable[[JaxprEqn], bool]) -> bool:
+    """Whether something holds for every equation of a program without effects, those of calls included."""
+    if jaxpr.effects:
+        return False
+    for equation in jaxpr.eqns:
+        kind = equation.primitive.kind
+        inner = kind.inline(equation.params) if isinstance(kind, kinds.Higher) else None
+        if not holds(equation) and (inner is None or inner.consts or not _are_all(inner.jaxpr, holds)):
+            return False
+    return True
+
+
+def _is_product(equation: JaxprEqn) -> bool:
+    return isinstance(equation.primitive.kind, kinds.Contraction)
+
+
+def _is_sort(equation: JaxprEqn) -> bool:
+    """Whether an equation sorts, or counts, as for the positions of what is sorted."""
+    kind = equation.primitive.kind
+    return isinstance(kind, kinds.Generate) or (isinstance(kind, kinds.External) and kind.ordering is not None)
+
+
+def _places(program: Program, sizes: Sequence[int], given: bool) -> dict[int, int | None] | None:
     """Where the extent of each symbol is among the sizes; None for an extent of 1."""
     symbols, places = program.kernels.sizes, {}
     numbers: dict[int, int | None] = {1: None} | {size: number for number, size in enumerate(sizes)}
-    for variable in program.jaxpr.invars:
+    jaxpr = program.jaxpr
+    made = [v for eqn in jaxpr.eqns for v in eqn.outvars if symbols.known(v)] if given else []
+    for variable in (*jaxpr.invars, *made):
         if not symbols.known(variable):
             return None
         for symbol, extent in zip(symbols.symbols(variable), variable.aval.shape, strict=True):
@@ -243,9 +285,11 @@ def is_general(equation: JaxprEqn) -> bool:
         return all(_is_whole(use, extent, out.shape) for use, extent in uses)
     if isinstance(kind, kinds.Gather):
         return _takes_whole_rows(equation)
+    if isinstance(kind, kinds.Scatter):
+        return _updates_whole_rows(equation)
     if isinstance(kind, kinds.Contraction):
-        return contraction.is_of_vectors(equation)
-    return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Identity))
+        return contraction.is_of_vectors(equation) or contraction.is_outer(equation)
+    return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Cumulative, kinds.Generate, kinds.Identity))
 
 
 def _takes_whole_rows(equation: JaxprEqn) -> bool:
@@ -258,6 +302,22 @@ def _takes_whole_rows(equation: JaxprEqn) -> bool:
     return all(
         (walk is None) if dim in windows.starts else (walk is not None and walk not in windows.batch
                                                       and shape[walk] == array.shape[dim])
+        for dim, walk in enumerate(windows.moved)
+    )  # fmt: skip
+
+
+def _updates_whole_rows(equation: JaxprEqn) -> bool:
+    """Whether few windows of extent 1 where they are placed, whole elsewhere, are updated in an operand."""
+    array, _, updates = [atom.aval for atom in equation.invars[:3]]
+    kind, params = equation.primitive.kind, equation.params
+    windows = kind.windows([atom.aval for atom in equation.invars], equation.outvars[0].aval, params)
+    if len(equation.invars) != 3 or len(windows.starts) != 1 or windows.most != (array.shape[windows.starts[0]] - 1,):
+        return False
+    if kind.ordered(params) or kind.unique(params) or updates.size > MOST_UPDATED:
+        return False
+    return all(
+        (walk is None) if dim in windows.starts else (walk is not None and walk not in windows.batch
+                                                      and updates.shape[walk] == array.shape[dim])
         for dim, walk in enumerate(windows.moved)
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ from weft.compiler.inline import INLINED, inline
 from weft.compiler.known_branches import known_branches
 from weft.compiler.literal_arrays import literal_arrays
 from weft.compiler.loop_fission import loop_fission
+from weft.compiler.loop_invariants import loop_invariants
 from weft.compiler.loops_in_registers import loops_in_registers
 from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.compiler.reshapes import reshapes
@@ -102,6 +103,7 @@ PASSES = (
     # passes that use known integers: after algebra, which folds them
     _pass(known_branches, kinds.Branch, expands=True),
     _pass(functools.partial(unrolled_loops, simplified=simplified), kinds.Loop, expands=True),
+    _pass(functools.partial(loop_invariants, simplified=simplified), kinds.Loop, expands=True),
     _pass(functools.partial(loop_fission, simplified=simplified), kinds.Loop, expands=True),
     _pass(window_lowering, kinds.Window, required=True, expands=True),
     _pass(unrolled_decompositions, kinds.External, expands=True),

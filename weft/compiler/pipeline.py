@@ -100,9 +100,12 @@ class Program:
     def lowered(self) -> list[Lowered | None]:
         return self.forms.lowered
 
-    def family(self, out_avals: Sequence[Any]) -> other_sizes.Family:
-        """What makes programs at other sizes, with results of such types, once it has learned this one."""
-        return other_sizes.Family(out_avals)
+    def family(self, out_avals: Sequence[Any], given: bool = False) -> other_sizes.Family:
+        """What makes programs at other sizes, with results of such types, once it has learned this one.
+
+        ``given``: every extent is among the sizes.
+        """
+        return other_sizes.Family(out_avals, given)
 
     def with_consts(self, closed: ClosedJaxpr) -> Program:
         """The same program for the constants of an equal jaxpr."""

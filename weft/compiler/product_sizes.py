@@ -42,7 +42,7 @@ class ResizableProduct:
         assert output == 0
         return at(self.result, sizes)
 
-    def instruction(self, sizes: Sequence[int]) -> Gemm | None:
+    def instructions(self, sizes: Sequence[int]) -> list[Gemm] | None:
         """The product at these sizes; None if it is computed in another way."""
         left, right = at(self.left, sizes), at(self.right, sizes)
         (left_sum, left_free, left_batch), (right_sum, right_free, right_batch) = self.dims
@@ -60,9 +60,8 @@ class ResizableProduct:
             around = ((batch, *[stride * size for stride, size in zip(strides, self.sizes, strict=True)]),)
         dims, gemm = plan.dims(Loops((row,), (column,), (summed,), ())), self.gemm
         whole = (rows, columns, gemm.whole[2])
-        return tuple.__new__(
-            Gemm, (*gemm[:5], *dims, around, gemm.in_chains, whole, gemm.unit, gemm.form, gemm.epilogue)
-        )
+        fields = (*gemm[:5], *dims, around, gemm.in_chains, whole, gemm.unit, gemm.form, gemm.epilogue)
+        return [tuple.__new__(Gemm, fields)]
 
 
 def _single_dims(equation: JaxprEqn) -> tuple[Any, Any]:
@@ -101,19 +100,19 @@ def resizable(program: Program, sizes: Sequence[int]) -> ResizableProduct | None
         return None
     if any(place[1:] != (0, -1) for place in (gemm.a, gemm.b, gemm.c)):
         return None
-    shapes = [_places(atom.aval.shape, sizes) for atom in (*operands, *equation.outvars)]
+    shapes = [places_of(atom.aval.shape, sizes) for atom in (*operands, *equation.outvars)]
     found = [shape for shape in shapes if shape is not None]
     if len(found) != len(shapes):
         return None
     made = ResizableProduct(program, equation, gemm, found[:-1], found[-1])
-    return made if made.dims[0] and made.instruction(sizes) == gemm else None
+    return made if made.dims[0] and made.instructions(sizes) == [gemm] else None
 
 
 def _shape(equation: JaxprEqn) -> tuple[int, ...]:
     return equation.outvars[0].aval.shape
 
 
-def _places(shape: Sequence[int], sizes: Sequence[int]) -> Shape | None:
+def places_of(shape: Sequence[int], sizes: Sequence[int]) -> Shape | None:
     """Which of the distinct sizes each extent is; None if one is no size of the operands."""
     numbers: dict[int, int | None] = {1: None} | {size: number for number, size in enumerate(sizes)}
     return tuple([numbers[extent] for extent in shape]) if all(extent in numbers for extent in shape) else None

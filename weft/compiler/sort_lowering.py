@@ -9,7 +9,7 @@ An operand that counts along the sorted axis is not read, an unused result is no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,10 +90,7 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
     if None in keys:
         return None
     sources = operands if found.moved is None else [operands[k] for k in found.moved]
-    is_alone = len(keys) == 1 and list(sources) == list(operands[:1]) and len(results) == 1
-    is_shared_out = len(keys) == 1 and found.largest is None and size // n >= MANY and n <= LONG
-    is_packed = len(keys) == 1 and found.largest is None and keys[0][2] in _PACKED
-    if not is_alone and not is_packed and not is_shared_out and size > FEW and n > ROW:
+    if not is_native(keys if found.largest is None else (), is_alone(equation), size, n):
         return None
     moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
     counts = results[-1] if len(results) > len(sources) else None
@@ -102,6 +99,25 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
         found.largest is not None, tuple(keys), tuple(moved),
         None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize,
     )  # fmt: skip
+
+
+def is_alone(equation: JaxprEqn) -> bool:
+    """Whether the only key is sorted, and nothing else."""
+    kind, operands = equation.primitive.kind, equation.invars
+    assert isinstance(kind, kinds.External) and kind.ordering is not None
+    found = kind.ordering(equation.params)
+    sources = operands if found.moved is None else [operands[k] for k in found.moved]
+    return (
+        found.n_keys == 1 and operands[0].aval.dtype not in _COMPLEX
+        and list(sources) == list(operands[:1]) and len(equation.outvars) == 1
+    )  # fmt: skip
+
+
+def is_native(keys: Sequence[Any], alone: bool, size: int, n: int) -> bool:
+    """Whether rows of ``n`` of ``size`` elements are sorted natively; ``keys``: none for the largest elements."""
+    is_shared_out = len(keys) == 1 and size // n >= MANY and n <= LONG
+    is_packed = len(keys) == 1 and keys[0][2] in _PACKED
+    return alone or is_packed or is_shared_out or size <= FEW or n <= ROW
 
 
 def _words(variable: Any, place: Callable[..., Any]) -> list[tuple[Any, ...] | None]:

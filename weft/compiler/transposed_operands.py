@@ -1,41 +1,86 @@
 """Products of transposed operands read the original operands: the transpose becomes dimension numbers.
 
     b = transpose[permutation=(1, 0)] a; c = dot_general[([1], [0])] b d   ->   c = dot_general[([0], [0])] a d
+    b = transpose[permutation=(1, 0)] a; e = mul b s; c = dot_general e d  ->   e = mul a s; c = dot_general e d
 
-This is done if the order of the free dimensions, and of the contracting ones, allows it.
+This is done if the order of the free dimensions, and of the contracting ones, allows it. What is computed of transposed
+arrays for a product alone is computed as they lie: nothing is read or written across rows.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+from weft import operations
+from weft.compiler import expansions
 from weft.compiler.contraction import permutation
-from weft.core import kinds
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
 from weft.core.rewrite import Splicer
 
 
 def transposed_operands(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such products."""
-    return Splicer(closed, _folded, (kinds.Contraction,)).run()
+    uses = rewrite.index(closed.jaxpr).uses
+    return Splicer(closed, lambda eqn, splicer: _folded(eqn, splicer, uses), (kinds.Contraction,)).run()
 
 
-def _folded(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> Sequence[Atom] | None:
     invars = list(eqn.invars)
     sums, batches = (list(pair) for pair in eqn.params["dimension_numbers"])
     for side in (0, 1):
-        while (maker := splicer.makers.of(invars[side])) is not None:
-            order = permutation(maker)
-            if order is None:
-                break
+        while (order := _order_of(invars[side], splicer, uses)) is not None:
             free = [order[d] for d in range(len(order)) if d not in (*sums[side], *batches[side])]
             walked = [order[d] for d in sorted(sums[side])]
             if free != sorted(free) or (side == 0 and walked != sorted(walked)):  # sums keep their order
                 break
             sums[side] = tuple(order[d] for d in sums[side])
             batches[side] = tuple(order[d] for d in batches[side])
-            invars[side] = maker.invars[0]
+            invars[side] = _as_it_lies(invars[side], order, invars[side].aval.size, splicer)
     if all(new is old for new, old in zip(invars, eqn.invars, strict=True)):
         return None
     numbers = ((tuple(sums[0]), tuple(sums[1])), (tuple(batches[0]), tuple(batches[1])))
     return splicer.emit(eqn.replace(invars=invars, params={**eqn.params, "dimension_numbers": numbers}))
+
+
+def _order_of(atom: Any, splicer: Splicer, uses: Counter[Var]) -> list[int] | None:
+    """The axes of the arrays that a value is a transposition of, or is computed of elementwise; None if it is not."""
+    maker = splicer.makers.of(atom)
+    if maker is None:
+        return None
+    order = permutation(maker) if maker.invars else None
+    if order is not None or not isinstance(maker.primitive.kind, kinds.Elementwise) or uses[atom] != 1:
+        return order
+    arrays = [v for v in maker.invars if not _is_repeated(v, atom.aval.size, splicer)]
+    orders = [_order_of(v, splicer, uses) for v in arrays]
+    return orders[0] if orders and all(found == orders[0] for found in orders) else None
+
+
+def _is_repeated(atom: Any, size: int, splicer: Splicer) -> bool:
+    """Whether fewer numbers than ``size`` are repeated along dimensions, so that to transpose them is less."""
+    maker = splicer.makers.of(atom)
+    if atom.aval.size < size:
+        return True
+    is_view = maker is not None and isinstance(maker.primitive.kind, kinds.View)
+    return is_view and maker.invars[0].aval.size < atom.aval.size
+
+
+def _as_it_lies(atom: Any, order: Sequence[int], size: int, splicer: Splicer) -> Any:
+    """The value with its dimensions as in the arrays that it is a transposition of, or is computed of.
+
+    What has fewer elements than ``size`` is transposed.
+    """
+    maker = splicer.makers.of(atom)
+    if not atom.aval.shape:
+        return atom
+    if maker is None or _is_repeated(atom, size, splicer):
+        inverse = tuple([order.index(d) for d in range(len(order))])
+        turned = expansions.expansion(("transposed", inverse), lambda x: operations.transpose(x, inverse), (atom.aval,))
+        return splicer.splice(turned, [atom])[0]
+    if not isinstance(maker.primitive.kind, kinds.Elementwise):
+        return maker.invars[0]
+    operands = [_as_it_lies(v, order, size, splicer) for v in maker.invars]
+    shape = tuple([atom.aval.shape[order.index(d)] for d in range(len(order))])
+    return splicer.emit(maker.replace(invars=operands, outvars=[Var(atom.aval.update(shape=shape))]))[0]

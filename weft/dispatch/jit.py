@@ -129,13 +129,18 @@ def _is_required(donate: str, roles: signature.Roles) -> bool:
     return True
 
 
-def any_size(fun: Callable[P, R], **options: Unpack[JitOptions]) -> runtime.JitFunction[P, R]:
+def any_size(
+    fun: Callable[P, R], extents: tuple[str, ...] = (), **options: Unpack[JitOptions]
+) -> runtime.JitFunction[P, R]:
     """``jit`` for a function of weft's own that asks of extents only which are 1, and which are equal.
 
-    Its programs at other sizes are then made without tracing it again (``dispatch.sized_calls``).
+    Its programs at other sizes are then made without tracing it again (``dispatch.sized_calls``). ``extents`` names the
+    static arguments that are extents too, or shapes: with them, every extent in the program is one of an operand or of
+    these.
     """
     jitted = jit(fun, **options)
     jitted._state.any_size = True
+    jitted._state.extents = extents
     return jitted
 
 

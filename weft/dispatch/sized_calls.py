@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft import runtime
+from weft import dtypes, runtime
 from weft.core.store import PROGRAMS, TRACES
 from weft.dispatch import devices, executables
 
@@ -27,8 +27,8 @@ class SizedCall:
     __slots__ = ("__weakref__", "family", "in_avals", "kept", "keys", "out_tree")
     weight = _CALL_BYTES
 
-    def __init__(self, compiled: executables.Compiled, trace: Trace) -> None:
-        self.family = compiled.program.family(trace.out_avals)
+    def __init__(self, compiled: executables.Compiled, trace: Trace, given: bool) -> None:
+        self.family = compiled.program.family(trace.out_avals, given)
         self.kept, self.out_tree, self.in_avals = compiled.kept, trace.out_tree, compiled.program.in_avals
         self.keys: dict[Any, None] = {}
 
@@ -70,7 +70,7 @@ class Classified:
 
 def classified(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], token: int) -> Classified | None:
     """The class of a call; None for operands that are in none."""
-    roles, leaves, marks = state.options.roles, [], []
+    roles, leaves, marks, shapes = state.options.roles, [], [], []
     for number, value in enumerate(args):
         if number in roles.static_argnums or value is None:
             marks.append((type(value), value))
@@ -79,17 +79,31 @@ def classified(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], t
             marks.append(None)
     for name in sorted(kwargs) if len(kwargs) > 1 else kwargs:
         value = kwargs[name]
-        if name in roles.static_argnames or value is None:
+        if name in state.extents:
+            shape = _shape(value)
+            if shape is None:
+                return None
+            shapes.append(shape)
+            marks.append((name, type(value)))
+        elif name in roles.static_argnames or value is None:
             marks.append((name, type(value), value))
         else:
             leaves.append(value)
             marks.append(name)
     operands = tuple(leaves)
-    found = runtime.size_class(operands)
+    found = runtime.size_class((*operands, *shapes) if shapes else operands)
     place = devices.place_of_call(operands)
     if found is None or not 0 <= place <= 1:
         return None
     return Classified(operands, (state.record(), state.form, (found[0], place, *marks), (), token), found[1], place)
+
+
+def _shape(value: Any) -> Any:
+    """A type with the extents of a static argument; None for what is not sure to be extents."""
+    extents = (value,) if type(value) is int else value
+    if type(extents) is not tuple or any([type(n) is not int or n < 0 for n in extents]):
+        return None
+    return runtime.ShapedArray(extents, dtypes.bool_)
 
 
 def entry(call: Classified) -> Any:
@@ -124,6 +138,6 @@ def learn(state: JitState, call: Classified, compiled: executables.Compiled, tra
     if type(known) is not SizedCall:
         if compiled.consts or any(compiled.donated):
             return
-        known = SizedCall(compiled, trace)
+        known = SizedCall(compiled, trace, bool(state.extents))
         state.record().store(call.key, known)
     known.family.learn(compiled.program, call.sizes)

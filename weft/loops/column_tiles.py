@@ -43,7 +43,7 @@ def tiles(nest: ir.Nest, target: Target, model: Model, lanes: int) -> tuple[int,
         return (2 if cost <= model.unrolled else 1,)
     largest = max(costs.instructions(phase.body) for phase in nest.phases)
     if largest > model.unrolled:
-        return (2 if largest <= model.twice else 1,)
+        return (2 if largest <= model.twice or _shares_constants(nest, model) else 1,)
     per_vector = max(_kept(phase, statements) for phase in nest.phases) * lanes * 4
     wide = min(model.run_bytes // _row_bytes(nest, lanes), WIDE_TILE) if nest.split else model.tile
     while wide > TILE and per_vector * wide > model.kept_bytes:
@@ -62,8 +62,16 @@ def is_heavy(nest: ir.Nest, model: Model) -> bool:
         return total >= model.twice
     bodies = [phase.body for phase in nest.phases]
     if any(isinstance(s, ir.Apply) and s.kind.cost >= model.function for body in bodies for s in body):
-        return total >= model.twice
+        return total >= model.twice and not _shares_constants(nest, model)
     return max(map(costs.instructions, bodies)) >= model.twice or _ends(nest) >= LARGE_ENDS
+
+
+def _shares_constants(nest: ir.Nest, model: Model) -> bool:
+    """Whether two vectors of a reducing body are in flight since constants of functions are loaded again for each.
+
+    With 32 registers they are kept; a body of two functions has more than a pair of vectors leaves room for.
+    """
+    return not model.masks and max(costs.instructions(phase.body) for phase in nest.phases) <= model.pipelined
 
 
 def padded(statements: Sequence[ir.Statement], model: Model) -> int:

@@ -20,7 +20,7 @@ from weft.loops import column_tiles, costs, elements, ir, lane_width, target_mod
 from weft.loops.column_tiles import Passes
 from weft.loops.target_model import LINE
 
-Form = Literal["rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs"]
+Form = Literal["rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "known rows", "woven"]
 Line = tuple[int, int]  # an operand, and how many rows below its own
 
 REDUCED_LANES = 32  # accumulators of the tree "lanes" (docs/NUMERICS.md)
@@ -189,6 +189,10 @@ class _Decider:
             return "collapsed"
         if nest.short is not None:
             return "short rows"
+        if nest.row is not None:
+            return "known rows"
+        if nest.woven is not None:
+            return "woven"
         return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"
 
     def tiles(self, form: Form) -> tuple[int, ...]:

@@ -44,7 +44,8 @@ COLLAPSED = 64  # elements of the short dimensions that are collapsed into one w
 class Dim(Record):
     """One loop. ``role``: parallel (independent points), reduced (iterated inside a phase, in tree order), or digit.
 
-    ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled.
+    ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled,
+    for the lanes' dimension if rows are short (``loops.known_rows``), and inside of it (``codegen.woven``).
     ``runs``: the updates of a sorted scatter. Points are independent where the place updated changes: a range that is
     cut elsewhere is moved on to the next change.
     """
@@ -282,7 +283,18 @@ class Nest(Record, labels=("name",)):
     @property
     def short(self) -> int | None:
         """The extent of the reduced dimension if it is known."""
-        return next((dim.extent for dim in self.dims if dim.extent is not None), None)
+        return next((dim.extent for dim in self.dims if dim.extent is not None and dim.role == "reduced"), None)
+
+    @property
+    def row(self) -> int | None:
+        """The extent of the rows along which the lanes lie, if it is known."""
+        known = self.vector is not None and self.dims[self.vector].role == "parallel"
+        return self.dims[self.vector].extent if known and self.vector is not None else None
+
+    @property
+    def woven(self) -> int | None:
+        """The extent of a dimension inside of the one with the lanes, if its elements are stored in turns."""
+        return self.dims[-1].extent if self.dims and self.dims[-1].role == "parallel" and self.row is None else None
 
     @property
     def digits(self) -> list[int]:

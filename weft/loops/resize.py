@@ -48,6 +48,7 @@ class Asked(NamedTuple):
     above: tuple[Term | None, ...]
     lanes: int
     units: bool
+    longest: int
 
 
 class Sizing(NamedTuple):
@@ -113,6 +114,7 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
                 above=of(asked.above),
                 lanes=asked.lanes,
                 units=asked.units,
+                longest=asked.longest,
             ),
         )
     except (KeyError, TypeError):  # an extent that is none of the operands', a stride that is no product
@@ -121,14 +123,15 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
 
 def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
     """What ``thresholds`` says at these sizes."""
-    if len(asked.parallel) < 2 and not asked.rows and not asked.units:
+    n_parallel = len(asked.parallel)
+    if n_parallel < 2 and not asked.units and not (asked.rows and n_parallel):
         return NOTHING_ASKED
     outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
 
     def along() -> list[tuple[int, int]]:
         return list(zip(_values(asked.above, sizes), _values(asked.along, sizes), strict=True))
 
-    return thresholds(outer, parallel, rows, along, asked.lanes, asked.units)
+    return thresholds(outer, parallel, rows, along, asked.lanes, asked.units, asked.longest)
 
 
 def numbers(sizing: Sizing, sizes: Sequence[int]) -> Numbers:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 import numpy as np
 
 from weft._base.record import NamedTuple, Record, field
-from weft.loops import ir, neighbours, printer, unit_axes
+from weft.loops import ir, known_rows, neighbours, printer, unit_axes
 from weft.loops.index_math import ZERO, Product, Stride, follows
 from weft.loops.resize import Asked, Sizing, term, words_of
-from weft.loops.thresholds import NOTHING_ASKED, Thresholds, are_many, thresholds
+from weft.loops.thresholds import NOTHING_ASKED, PERMUTED, SHORT, SHORT_OF_WORDS, Thresholds, are_many, thresholds
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel
@@ -121,20 +121,28 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
     rows = reduced if _along_rows(source) and not digits and _may_lie_across(draft) else []
-    asked = _asked(draft, outer, parallel, rows, lanes, bool(units)) if sized else None
-    found = _thresholds(draft, outer, parallel, rows, lanes) if len(parallel) > 1 or rows else NOTHING_ASKED
-    if source.tree is None:
-        parallel, digits = _collapse_short(draft, parallel, found)
-    narrow = found.narrow and not digits
+    longest = _longest_short(draft, parallel, rows) if rows else SHORT
+    asked = _asked(draft, outer, parallel, rows, lanes, bool(units), longest) if sized else None
+    found = _thresholds(draft, outer, parallel, rows, lanes, longest) if len(parallel) > 1 or rows else NOTHING_ASKED
+    woven = parallel[-1].extent if _is_woven(source, draft, parallel, found) else None
+    row = _known_row(source, draft, parallel, found, lanes) if woven is None and not digits else None
+    if source.tree is None and woven is None and (row is None or lanes > PERMUTED):
+        parallel, digits = _collapse_short(draft, parallel, found, row is not None)
+    row = None if digits else row
+    narrow = found.narrow and not digits and row is None
     runs = not digits and _has_runs(source, draft, parallel, reduced)
     if runs:
         parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []
-    loops = parallel + reduced
+    loops, last = parallel + reduced, parallel[-1] if (row or woven) is not None else None
     strides = [_strides(operand, loops, digits) for operand in draft.operands]
     nest = ir.Nest(
         dims=tuple(
             [
-                ir.Dim(loop.role, found.short if loop in reduced else None, runs and d == 0)
+                ir.Dim(
+                    loop.role,
+                    found.short if loop in reduced else (row or woven) if loop is last else None,
+                    runs and d == 0,
+                )
                 for d, loop in enumerate((*loops, *digits))
             ]
         ),
@@ -157,17 +165,23 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
 
 
 def _asked(
-    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int, units: bool
+    draft: Draft,
+    outer: Sequence[_Loop],
+    parallel: Sequence[_Loop],
+    rows: Sequence[_Loop],
+    lanes: int,
+    units: bool,
+    longest: int,
 ) -> Asked:
     """What ``thresholds`` is asked, for any sizes."""
     moving = draft.operands if len(parallel) > 1 else []
     along, above = (tuple([term(parallel[k].stride(operand)) for operand in moving]) for k in (-1, -2))
     around, lying, summed = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
-    return Asked(around, lying, summed, along, above, lanes, units)
+    return Asked(around, lying, summed, along, above, lanes, units, longest)
 
 
 def _thresholds(
-    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int
+    draft: Draft, outer: Sequence[_Loop], parallel: Sequence[_Loop], rows: Sequence[_Loop], lanes: int, longest: int
 ) -> Thresholds:
     """What ``thresholds`` says at the present sizes."""
     around, lying = [loop.extent for loop in outer], [loop.extent for loop in parallel]
@@ -176,7 +190,7 @@ def _thresholds(
     def along() -> list[tuple[int, int]]:
         return [(parallel[-2].stride(o).elems, parallel[-1].stride(o).elems) for o in draft.operands]
 
-    return thresholds(around, lying, summed, along, lanes, False)
+    return thresholds(around, lying, summed, along, lanes, False, longest)
 
 
 def _call(
@@ -279,7 +293,9 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
     return outer, inner
 
 
-def _collapse_short(draft: Draft, parallel: list[_Loop], found: Thresholds) -> tuple[list[_Loop], list[_Loop]]:
+def _collapse_short(
+    draft: Draft, parallel: list[_Loop], found: Thresholds, only_windows: bool
+) -> tuple[list[_Loop], list[_Loop]]:
     """Collapse the short last dimensions with the one before them; gives the dimensions, and the digits (none if not).
 
     Rows that are not a whole number of vectors leave lanes empty. Stores must be contiguous along all these dimensions.
@@ -295,11 +311,39 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], found: Thresholds) -> t
     if any(draft.operands[s.operand] in apart for phase in draft.phases for s in phase[1] if _reads_inside(s)):
         return parallel, []
     gathered = [n for n, o in enumerate(draft.operands) if o in apart and parallel[first].stride(o) != ZERO]
-    if found.narrow and not all(_is_window(draft, found, number) for number in gathered):
+    if (found.narrow or only_windows) and not all(_is_window(draft, found, number) for number in gathered):
         return parallel, []  # they would be gathered element by element
     if gathered and not found.narrow and _fills(found, gathered):
         return parallel, []
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
+
+
+def _known_row(source: Kernel, draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int) -> int | None:
+    """The extent of the rows if it is compiled in: short rows whose elements lie side by side in the results."""
+    if source.tree is not None or found.row is None:
+        return None
+    across = found.row < known_rows.HALF  # lanes lie rather across rows, unless rows are moved whole
+    if not known_rows.fits(draft, found.row, lanes, moved=across):
+        return None
+    for operand in draft.operands:
+        along = _class(parallel[-1].stride(operand))
+        if along != 1 and (across or operand.role == "out"):
+            return None
+        if along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1]):
+            return None  # it is transposed
+    return found.row
+
+
+def _is_woven(source: Kernel, draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> bool:
+    """Whether results are vectors of elements that take turns, of operands whose own are side by side."""
+    if source.tree is not None or not found.narrow or not all(map(_is_plain, draft.phases)):
+        return False
+    if any(_reads_inside(s) for phase in draft.phases for s in (*phase[0], *phase[1])):
+        return False
+    return all(
+        woven if operand.role == "out" else _class(parallel[-2].stride(operand)) in (0, 1)
+        for operand, woven in zip(draft.operands, found.woven, strict=True)
+    )
 
 
 def _is_window(draft: Draft, found: Thresholds, number: int) -> bool:
@@ -332,6 +376,23 @@ def _may_lie_across(draft: Draft) -> bool:
     """Whether lanes may lie across short rows."""
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     return not any(isinstance(s, ir.LoadAt | ir.Update) for s in statements)
+
+
+def _longest_short(draft: Draft, parallel: Sequence[_Loop], rows: Sequence[_Loop]) -> int:
+    """The longest rows that lanes may lie across.
+
+    Longer ones are if words of four bytes, which are transposed in registers, are read, or if a row costs more than to
+    read it: narrow elements are widened one vector after another, and positions are followed in every lane.
+    """
+    if not parallel:
+        return SHORT
+    read = [o for o in draft.operands if o.role != "out" and rows[0].stride(o).elems and parallel[-1].stride(o).elems]
+    largest = max([o.dtype.itemsize for o in read], default=4)
+    if all(o.dtype.itemsize == 4 for o in read):
+        return SHORT_OF_WORDS
+    scans = any(isinstance(s, ir.Scan) for _, body, _ in draft.phases for s in body)
+    positions = any(reduction.index is not None for *_, reductions in draft.phases for reduction in reductions)
+    return SHORT_OF_WORDS if positions or (largest < 4 and not scans) else SHORT
 
 
 def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop], narrow: bool) -> int | None:

@@ -7,7 +7,7 @@ schedule: lanes i1 x16; loops 2 | 1 | masked in flight; next row of in0 fetched
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.loops import decisions, ir, sides, target_model
+from weft.loops import decisions, ir, known_rows, sides, target_model
 from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule
 
 
@@ -53,6 +53,11 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
     masked = "masked, stores tested" if target_model.of(target).tests_masks else "masked"
     last = "last masked" if schedule.masked else "last lanes one by one"
     stencil, transposed, halves = schedule.stencil, schedule.transposed, schedule.halves
+    if schedule.form == "woven":
+        return [f"elements of {schedule.nest.woven} rows stored in turns, {last}"]
+    if schedule.nest.row is not None:
+        width, starts = known_rows.vectors(schedule.nest.row, schedule.lanes)
+        return [f"{len(starts)} vector{'s'[: len(starts) - 1]} of {width} for each row"]
     if schedule.form == "collapsed":
         return [f"digits' values from tables, {last}"]
     if transposed is not None:

@@ -26,6 +26,7 @@ class Model(Record):
     masks: bool  # registers for masks, by which every instruction can be masked
     tile: int  # vectors of a reducing tile: each row touches 256 contiguous bytes
     # instructions
+    short_tables: str = ""  # the instruction that looks lanes up in tables of 8 float32 (codegen/short_tables.py)
     mends_extrema: bool = False  # maximum and minimum lose NaN and the order of zeros
     test: float = 2.0  # whether any lane is set, and a branch that is predicted
     masked_store: float = 1.0
@@ -82,8 +83,16 @@ class Model(Record):
 FAMILIES = {
     "x86-64-v4": Model(registers=32, register_bytes=64, masks=True, tile=4, waits=True),
     # masked stores are microcoded on AMD: 26 ns on Zen 3
-    "x86-64-v3": Model(registers=16, register_bytes=32, masks=False, tile=8, masked_store=40.0, mends_extrema=True),
-    "aarch64": Model(registers=32, register_bytes=16, masks=False, tile=4),
+    "x86-64-v3": Model(
+        registers=16,
+        register_bytes=32,
+        masks=False,
+        tile=8,
+        masked_store=40.0,
+        mends_extrema=True,
+        short_tables="permute",
+    ),
+    "aarch64": Model(registers=32, register_bytes=16, masks=False, tile=4, short_tables="bytes"),
 }
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from weft._base.record import NamedTuple
-from weft.loops import ir
+from weft.loops import ir, known_rows
 
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
 # dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
@@ -21,6 +21,7 @@ FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
 PERMUTED = 8  # lanes of registers whose words are permuted by a vector of numbers
 SHORT = 16  # rows up to this length are reduced or scanned with lanes across rows, if there are more than FEW
+SHORT_OF_WORDS = 31  # the same where it costs little to read lanes across rows; rows of 32 fill vectors themselves
 
 
 class Thresholds(NamedTuple):
@@ -34,10 +35,12 @@ class Thresholds(NamedTuple):
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
+    woven: tuple[bool, ...]  # the operands whose rows are narrow and side by side; none if rows are not narrow
+    row: int | None  # the extent of rows with lanes along them, if they are short and many
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
 
-NOTHING_ASKED = Thresholds(None, False, (False, False), (), (), None, False)  # one loop over everything
+NOTHING_ASKED = Thresholds(None, False, (False, False), (), (), None, (), None, False)  # one loop over everything
 
 
 def thresholds(
@@ -47,11 +50,12 @@ def thresholds(
     along: Callable[[], Sequence[tuple[int, int]]],
     lanes: int,
     units: bool,
+    longest: int,
 ) -> Thresholds:
     """The answers for extents of dimensions around the nest, of parallel ones, and of rows that lanes reduce.
 
     ``along`` gives the strides of the operands along the last two parallel dimensions. ``units``: whether there are
-    last axes of one element.
+    last axes of one element. ``longest``: SHORT, or SHORT_OF_WORDS.
     """
     first = _first(parallel)
     fills, near, windows = (False, False), (), ()
@@ -61,7 +65,10 @@ def thresholds(
         near = tuple([abs(stride) <= NARROW for _, stride in strides])
         windows = tuple([_in_window(pair, parallel[-1], lanes) for pair in strides if first == len(parallel) - 2])
     many = units and are_many(outer, parallel)
-    return Thresholds(first, is_narrow(parallel), fills, near, windows, _short(outer, parallel, rows), many)
+    row = _row(outer, parallel, lanes)
+    narrow = is_narrow(parallel)
+    woven = tuple([pair == (parallel[-1], 1) for pair in along()]) if narrow else ()
+    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), woven, row, many)
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:
@@ -95,8 +102,15 @@ def are_many(outer: Sequence[int], parallel: Sequence[int]) -> bool:
     return math.prod(outer) * math.prod(parallel) > FEW
 
 
-def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int]) -> int | None:
+def _row(outer: Sequence[int], parallel: Sequence[int], lanes: int) -> int | None:
+    """The extent of the last dimension if a few vectors hold it, and there are enough of them."""
+    if len(parallel) < 2 or not 1 < parallel[-1] <= known_rows.VECTORS * lanes:
+        return None
+    return parallel[-1] if math.prod(outer) * math.prod(parallel) >= LONG else None
+
+
+def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], longest: int) -> int | None:
     """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
     if len(rows) != 1 or not parallel or parallel[-1] <= NARROW or not are_many(outer, parallel):
         return None
-    return rows[0] if 1 < rows[0] <= SHORT else None
+    return rows[0] if 1 < rows[0] <= longest else None

@@ -203,7 +203,7 @@ def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> A
     return _one_hot(x, num_classes=count, dtype=asked, axis=axis)
 
 
-@jit(static_argnames=("num_classes", "dtype", "axis"))
+@functools.partial(jit_module.any_size, extents=("num_classes",), static_argnames=("num_classes", "dtype", "axis"))
 def _one_hot(x: Any, *, num_classes: int, dtype: Any, axis: int) -> Any:
     shape = promotion.shape_of(x)
     position = axes.canonical_axis(axis, len(shape) + 1)

@@ -367,8 +367,13 @@ def _install_operators(target: type, native: bool) -> None:
 def _later(module: str, function: str) -> Callable[..., Any]:
     """A function that loads its module when it is called."""
 
+    found: Any = None
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(lazy.submodule(f"weft.numpy.{module}"), function)(*args, **kwargs)
+        nonlocal found
+        if found is None:
+            found = getattr(lazy.submodule(f"weft.numpy.{module}"), function)
+        return found(*args, **kwargs)
 
     call.__name__ = function
     return call

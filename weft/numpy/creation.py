@@ -96,6 +96,8 @@ def asarray(
     """
     if device is not None or out_sharding is not None:
         return devices.placed(lambda: asarray(a, dtype, order, copy=copy), device=device, out_sharding=out_sharding)
+    if type(a) is runtime.Array and dtype is None and not copy and order in (None, "K"):
+        return a
     if dtype is not None:
         dtype = dtypes.check_user_dtype(dtype, "asarray")
     if core.is_masked(a):
@@ -177,7 +179,12 @@ def _convert_host(value: Any, dtype: Any, original: Any) -> Any:
     return promotion.constant(value) if value.ndim or not core.is_tracing() else lax.convert_element_type(value, target)
 
 
+_FLOATS = {float}
+
+
 def _convert_sequence(value: Any, dtype: Any) -> Any:
+    if dtype is None and set(map(type, value)) == _FLOATS:  # a flat list of floats
+        return promotion.constant(np.asarray(value))
     leaves = _leaves(value)
     kinds = dict(zip(map(type, leaves), leaves, strict=True))  # one leaf of each: there may be millions
     if type(None) in kinds:
@@ -232,11 +239,11 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     promotion.check_arraylike("astype", x)
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
     own = promotion.dtype_of(x)
-    if dtypes.issubdtype(own, np.complexfloating) and dtypes.issubdtype(target, np.bool_):
+    if own.kind == "c" and target.kind == "b":
         return lax.ne(x, np.asarray(0, own))
     result = _converted(x, dtype=target) if getattr(x, "aval", None) is not None else array(x, dtype=target)
-    unchanged = own == promotion.dtype_of(result) and isinstance(x, runtime.Array | core.Tracer)
-    return lax.copy_p.bind(result) if copy and unchanged else result
+    unchanged = copy and own == promotion.dtype_of(result) and isinstance(x, runtime.Array | core.Tracer)
+    return lax.copy_p.bind(result) if unchanged else result
 
 
 @functools.partial(jit_module.any_size, inline=True, static_argnames=("dtype",))
@@ -252,6 +259,10 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     """
     if device is not None or out_sharding is not None:
         return devices.placed(lambda: full(shape, fill_value, dtype), device=device, out_sharding=out_sharding)
+    if dtype is None and type(shape) in (int, tuple):  # the commonest call
+        found = small_copies.full((shape,) if type(shape) is int else shape, fill_value, None)
+        if found is not None:
+            return found
     promotion.check_arraylike("full", fill_value) if not isinstance(fill_value, str) else None
     if isinstance(fill_value, str):
         _convert_host(np.asarray(fill_value), None, fill_value)
@@ -297,6 +308,10 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
+    if dtype is None and type(shape) in (int, tuple):  # the commonest call; None for what is checked below
+        found = small_copies.filled((shape,) if type(shape) is int else shape, value, small_copies.default_float())
+        if found is not None:
+            return found
     if isinstance(shape, str):
         raise TypeError(f"expected sequence object with len >= 0 or a single integer, got {shape!r}")
     if isinstance(dtype, int) and axes.is_one(shape):
@@ -310,7 +325,7 @@ def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
     return found if found is not None else _full(shape=extents, value=value, dtype=target)
 
 
-@functools.partial(inline, static_argnames=("shape", "value", "dtype"))
+@functools.partial(jit_module.any_size, extents=("shape",), inline=True, static_argnames=("shape", "value", "dtype"))
 def _full(*, shape: tuple[int, ...], value: int, dtype: Any) -> Any:
     return lax.full(shape, value, dtype)
 
@@ -349,6 +364,9 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 
 
 def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any) -> Any:
+    found = small_copies.filled_like(a, value) if dtype is None is shape else None
+    if found is not None:
+        return found
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         promotion.check_arraylike(name, a)
         a = promotion.unwrapped(a)
@@ -391,6 +409,11 @@ def arange(
     """
     if device is not None or out_sharding is not None:
         return devices.placed(lambda: arange(start, stop, step, dtype), device=device, out_sharding=out_sharding)
+    if type(start) is int and dtype is None is step and (stop is None or type(stop) is int):  # the commonest call
+        first, last = (0, start) if stop is None else (start, stop)
+        found = small_copies.counted_from(first, last - first)
+        if found is not None:
+            return found
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "arange")
     given = {"start": start, "stop": stop, "step": step}
     if stop is None and step is None:
@@ -412,7 +435,9 @@ def arange(
     return small_copies.counted(_arange, size=size, first=None if stop is None else first, step=pace, dtype=target)
 
 
-@functools.partial(inline, static_argnames=("size", "first", "step", "dtype"))
+@functools.partial(
+    jit_module.any_size, extents=("size",), inline=True, static_argnames=("size", "first", "step", "dtype")
+)
 def _arange(*, size: int, first: Any, step: Any, dtype: Any) -> Any:
     result = lax.iota(dtype, size)
     if step is not None:
@@ -421,7 +446,7 @@ def _arange(*, size: int, first: Any, step: Any, dtype: Any) -> Any:
 
 
 def _check_arange_argument(name: str, value: Any) -> None:
-    if value is None:
+    if value is None or type(value) is int or type(value) is float:
         return
     if isinstance(value, str):
         _convert_host(np.asarray(value), None, value)
@@ -432,6 +457,8 @@ def _check_arange_argument(name: str, value: Any) -> None:
 
 
 def _concrete_scalar(value: Any, name: str) -> Any:
+    if type(value) is int or type(value) is float:
+        return value
     if isinstance(value, core.Tracer):
         raise errors.ConcretizationTypeError(value, f"It arose in the jnp.arange argument '{name}'")
     return value.item() if hasattr(value, "item") else value
@@ -450,7 +477,16 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     columns = rows if M is None else _extent(M, "M", "eye")
     if rows < 0 or columns < 0:
         raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+    if type(k) is int:
+        return _eye(rows=rows, columns=columns, k=k, dtype=target)
     return promotion.convert(diagonal_mask(rows, columns, k), target)
+
+
+@functools.partial(
+    jit_module.any_size, extents=("rows", "columns"), inline=True, static_argnames=("rows", "columns", "k", "dtype")
+)
+def _eye(*, rows: int, columns: int, k: int, dtype: Any) -> Any:
+    return promotion.convert(diagonal_mask(rows, columns, k), dtype)
 
 
 def _extent(value: Any, name: str, function: str) -> int:
@@ -499,7 +535,16 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Array:
     target = np.dtype(np.float32) if dtype is None else dtypes.check_user_dtype(dtype, "tri")
     rows = _extent(N, "N", "tri")
     columns = rows if M is None else _extent(M, "M", "tri")
+    if type(k) is int:
+        return _tri(rows=rows, columns=columns, k=k, dtype=target)
     return promotion.convert(triangle_mask(rows, columns, k), target)
+
+
+@functools.partial(
+    jit_module.any_size, extents=("rows", "columns"), inline=True, static_argnames=("rows", "columns", "k", "dtype")
+)
+def _tri(*, rows: int, columns: int, k: int, dtype: Any) -> Any:
+    return promotion.convert(triangle_mask(rows, columns, k), dtype)
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:

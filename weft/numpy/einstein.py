@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft._base.array import Array
@@ -26,6 +26,10 @@ from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 
 inline = functools.partial(jit_module.any_size, inline=True)
+
+
+_BOUND = 1024
+_steps: dict[Any, tuple[Step, ...]] = {}  # see ``_key``
 
 
 class Step(Record):
@@ -69,8 +73,15 @@ def einsum(
         )
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
-    arguments = (subscripts, *operands)
-    inputs, steps = _path(arguments, optimize)
+    key = _key(subscripts, operands, optimize)
+    known = None if key is None else _steps.get(key)
+    if known is not None:
+        return _einsum(*operands, steps=known, precision=precision, preferred=preferred_element_type)
+    inputs, steps = _path((subscripts, *operands), optimize)
+    if key is not None:
+        if len(_steps) >= _BOUND:
+            _steps.clear()
+        _steps[key] = steps
     return _einsum(*inputs, steps=steps, precision=precision, preferred=preferred_element_type)
 
 
@@ -99,6 +110,16 @@ def _numbered(shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """Shapes with small numbers in place of extents, equal ones for equal extents; 0 and 1 stay."""
     numbers = {0: 0, 1: 1}
     return tuple([tuple([numbers.setdefault(extent, len(numbers)) for extent in shape]) for shape in shapes])
+
+
+def _key(subscripts: Any, operands: tuple[Any, ...], optimize: Any) -> Any:
+    """What the path for arrays depends on: one contraction is the same whatever the extents are. None: not known."""
+    if type(subscripts) is not str or type(optimize) is not str:
+        return None
+    if any([type(x) is not runtime.Array for x in operands]):
+        return None
+    found = runtime.size_class(operands)
+    return None if found is None else (subscripts, optimize, found[0] if len(operands) <= 2 else found)
 
 
 def _parsed(arguments: tuple[Any, ...]) -> tuple[str, str, tuple[Any, ...]]:

@@ -21,7 +21,7 @@ from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, selection
 
 inline = functools.partial(jit_module.any_size, inline=True)
-jit = jit_module.jit
+jit = jit_module.any_size
 
 
 def _unary(name: str, operation: Callable[[Any], Any], purpose: str, example: str) -> runtime.JitFunction[[Any], Array]:

@@ -21,6 +21,7 @@ from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
+from weft.core import check_scopes
 from weft.dispatch import jit as jit_module
 from weft.numpy import basic_indexing, index_items, promotion
 
@@ -283,16 +284,17 @@ def gather(
             collapsed_slice_dims=chosen.collapsed,
             start_index_map=chosen.components,
         )
-        out = lax.gather(
-            x,
-            chosen.indices,
-            numbers,
-            chosen.sizes,
-            unique_indices=unique_indices or chosen.ascending,
-            indices_are_sorted=indices_are_sorted or chosen.ascending,
-            mode=mode,
-            fill_value=fill_value,
-        )
+        with check_scopes.as_given(mode):
+            out = lax.gather(
+                x,
+                chosen.indices,
+                numbers,
+                chosen.sizes,
+                unique_indices=unique_indices or chosen.ascending,
+                indices_are_sorted=indices_are_sorted or chosen.ascending,
+                mode=mode,
+                fill_value=fill_value,
+            )
     if chosen.reversed and 0 not in chosen.shape:
         out = lax.rev(out, chosen.reversed)
     return lax.expand_dims(out, chosen.new_axes) if chosen.new_axes else out

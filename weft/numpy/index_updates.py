@@ -21,6 +21,7 @@ from weft._base import lazy
 from weft._base.array import Array
 from weft.core import check_scopes
 from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import (
     arithmetic,
     basic_indexing,
@@ -30,6 +31,7 @@ from weft.numpy import (
     indexing,
     promotion,
     selection,
+    small_copies,
 )
 
 # method -> the scatter that it is; those left out are made of others
@@ -187,13 +189,15 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
     key: tuple[Any, ...] = (False,)
     tracing = core.is_tracing()
     if not tracing and not options:
+        if type(idx) is runtime.Array and _is_of_rows(x, idx, values):
+            layout = gather_indexing.of_rows(x.ndim)
+            return _apply_at_any_size(x, values, idx, x.shape[0], op=op, layout=layout)
         whole = idx if type(idx) is tuple else (idx,)
-        key = (op, x.aval, _kind_of_value(values), *[indexing.kind_of(item) for item in whole])
+        kinds = map(indexing.kind_of, whole) if len(whole) != 1 else (indexing.kind_of(whole[0]),)
+        key = (op, x.aval, _kind_of_value(values), *kinds)
         route = _routes.get(key)
         if route is not None:
-            layout, sources = route
-            operands = [whole[source] if type(source) is indexing.Slot else source for source in sources]
-            return _apply(x, values, *operands, op=op, layout=layout, **_DEFAULTS)
+            return _by_route(op, x, values, whole, route)
     if options.get("out_sharding") is not None:
         others = {name: value for name, value in options.items() if name != "out_sharding"}
         return devices.placed(lambda: _update(op, ref, values, others), out_sharding=options["out_sharding"])
@@ -213,6 +217,22 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
     if func is not None or (tracing and on_host):
         return scatter(x, values, *operands, op=op, layout=layout, func=func, **scatter_options)
     return _apply(x, values, *operands, op=op, layout=layout, **scatter_options)
+
+
+def _is_of_rows(x: Any, indices: Any, values: Any) -> bool:
+    """Whether rows of ``x`` are updated in a program that is made for any size: its extent is an operand."""
+    array, aval, kind = x.aval, indices.aval, type(values)
+    if aval.dtype not in indexing.LONG_INTEGERS or not aval.ndim or not array.ndim or array.size >= 2**31:
+        return False
+    if not (values.aval.dtype is array.dtype if kind is runtime.Array else kind in _HELD.get(array.dtype, ())):
+        return False
+    return small_copies.may_copy()
+
+
+_HELD = {
+    **dict.fromkeys((dtypes.float32, dtypes.float64), (int, float)),
+    **dict.fromkeys((dtypes.int32, dtypes.int64), (int,)),
+}  # Python numbers whose type an array holds
 
 
 def _update_in_place(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
@@ -241,14 +261,22 @@ def _on_new_route(op: str, x: Any, values: Any, whole: tuple[Any, ...], key: tup
     sources = tuple([indexing.source_of(operand, whole) for operand in operands])
     if len(_routes) >= _BOUND:
         _routes.clear()
-    _routes[key] = layout, sources
+    is_whole = len(sources) == len(whole) and all(type(source) is indexing.Slot for source in sources)
+    _routes[key] = layout, sources, is_whole and sources == tuple(range(len(whole)))
+    return _by_route(op, x, values, whole, _routes[key])
+
+
+def _by_route(op: str, x: Any, values: Any, whole: tuple[Any, ...], route: _Route) -> Any:
+    layout, sources, is_whole = route
+    if is_whole:
+        return _apply(x, values, *whole, op=op, layout=layout)
     operands = [whole[source] if type(source) is indexing.Slot else source for source in sources]
-    return _apply(x, values, *operands, op=op, layout=layout, **_DEFAULTS)
+    return _apply(x, values, *operands, op=op, layout=layout)
 
 
 _BOUND = 4096
-_routes: dict[tuple[Any, ...], tuple[gather_indexing.Layout, tuple[Any, ...]]] = {}
-_DEFAULTS = {"indices_are_sorted": False, "unique_indices": False, "mode": lax.GatherScatterMode.FILL_OR_DROP}
+_Route = tuple[gather_indexing.Layout, tuple[Any, ...], bool]  # the bool: all items of the index, as they are
+_routes: dict[tuple[Any, ...], _Route] = {}
 
 
 def _kind_of_value(values: Any) -> Any:
@@ -337,7 +365,8 @@ def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any
         scatter_dims_to_operand_dims=chosen.components,
     )
     for promise in ("indices_are_sorted", "unique_indices"):
-        options[promise] = options[promise] or chosen.ascending
+        options[promise] = options.get(promise, False) or chosen.ascending
+    options.setdefault("mode", lax.GatherScatterMode.FILL_OR_DROP)
     if func is not None:
         out = lax.scatter_apply(x, chosen.indices, func, numbers, update_shape=promotion.shape_of(values), **options)
     else:
@@ -350,6 +379,9 @@ def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any
 _apply = basic_indexing.inline(
     scatter, static_argnames=("op", "layout", "func", "mode", "indices_are_sorted", "unique_indices")
 )
+
+
+_apply_at_any_size = jit_module.any_size(scatter, inline=True, static_argnames=("op", "layout"))
 
 
 def _with_new_axes(chosen: gather_indexing.Selection) -> tuple[int, ...]:

@@ -21,9 +21,11 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.core import check_scopes
 from weft.core.interruptible import interruptible
-from weft.numpy import basic_indexing, gather_indexing, index_items, promotion
+from weft.numpy import basic_indexing, gather_indexing, index_items, promotion, small_copies
 
 _BOUND = 4096
+_INTEGERS = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED))
+LONG_INTEGERS = frozenset((dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64))  # they hold every extent
 _routes: dict[tuple[Any, ...], tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...]]] = {}
 _static_plans: dict[tuple[Any, ...], basic_indexing.Plan] = {}  # (shape, the items of an index as written) -> its plan
 
@@ -38,6 +40,11 @@ def index(x: Any, idx: Any) -> Array:
     IndexError for too many indices or a mask of another shape, TypeError for what is no index,
     NonConcreteBooleanIndexError for a mask whose values are traced.
     """
+    if type(idx) is runtime.Array and idx.aval.dtype in LONG_INTEGERS and idx.ndim and small_copies.may_copy():
+        aval = x.aval
+        if aval.ndim and aval.size < 2**31:
+            layout = gather_indexing.of_rows(aval.ndim)
+            return gather_indexing.apply_at_any_size(x, idx, aval.shape[0], layout=layout)
     if core.is_tracing() or x.size >= 2**31:  # positions in a long axis are static: int32 does not hold all of them
         return _traced(x, idx)
     if config.keys_watched and config.read("debug_key_reuse"):
@@ -53,8 +60,7 @@ def _eager(x: Any, whole: tuple[Any, ...], idx: Any) -> Any:
     """``x[idx]`` outside a trace, by a remembered route if there is one."""
     if len(whole) == 1 and type(whole[0]) is runtime.Array and x.ndim and whole[0].ndim:
         indices = whole[0]
-        dtype = indices.dtype
-        if not isinstance(dtype, dtypes.ExtendedDType) and dtype.kind in "iu" and dtype.itemsize >= 4:
+        if indices.dtype in LONG_INTEGERS:
             layout = gather_indexing.of_rows(x.ndim)
             return gather_indexing.apply_at_any_size(x, indices, x.shape[0], layout=layout)
     key = (x.shape, *[kind_of(item) for item in whole])
@@ -102,7 +108,7 @@ def kind_of(item: Any) -> Any:
         return int
     if kind is runtime.Array:
         aval = item.aval
-        return aval if not isinstance(aval.dtype, dtypes.ExtendedDType) and aval.dtype.kind in "iu" else False
+        return aval if aval.dtype in _INTEGERS else False
     if kind is np.ndarray:
         return (item.shape, item.dtype) if item.dtype.kind in "iu" else False
     return _written(item)

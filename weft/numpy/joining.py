@@ -48,6 +48,10 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Array:
     >>> concatenate([weft.numpy.ones(1), weft.numpy.zeros(1)]).tolist()
     [1.0, 0.0]
     """
+    if dtype is None and type(axis) is int and axis >= 0 and type(arrays) in (list, tuple) and len(arrays) > 1:
+        found = small_copies.joined(arrays, axis)
+        if found is not None:
+            return found
     if _is_array(arrays):
         return _concatenate_rows(arrays, axis, dtype)
     arrays = list(map(promotion.unwrapped, arrays))
@@ -105,6 +109,10 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Ar
     >>> stack([weft.numpy.ones(1), weft.numpy.zeros(1)]).tolist()
     [[1.0], [0.0]]
     """
+    if dtype is None is out and type(axis) is int and axis >= 0 and type(arrays) in (list, tuple):
+        found = small_copies.joined(arrays, axis, stacked=True)
+        if found is not None:
+            return found
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
     if _is_array(arrays):
@@ -239,7 +247,12 @@ def _split(name: str, ary: Any, indices_or_sections: Any, axis: int) -> list[Any
         sizes = [np.int64(each + 1)] * rest + [np.int64(each)] * (sections - rest)
     if sum(map(int, sizes)) != extent:  # cuts out of order: overlapping parts
         return _overlapping(ary, borders, axis)
-    return list(lax.split_p.bind(ary, sizes=tuple(sizes), axis=axis))
+    return list(_parts(ary, sizes=tuple(sizes), axis=axis))
+
+
+@functools.partial(inline, static_argnames=("sizes", "axis"))
+def _parts(ary: Any, *, sizes: tuple[Any, ...], axis: int) -> Any:
+    return lax.split_p.bind(ary, sizes=sizes, axis=axis)
 
 
 def _wrapped(cut: Any, extent: int, name: str) -> int:

@@ -22,7 +22,7 @@ from weft.dispatch import jit as jit_module
 from weft.numpy import creation, promotion, reductions
 
 inline = functools.partial(jit_module.any_size, inline=True)
-jit = jit_module.jit
+jit = jit_module.any_size
 
 
 def _promoted(name: str, x: Any, y: Any) -> tuple[Any, ...]:
@@ -389,7 +389,7 @@ def signbit(x: Any, /) -> Array:
     return lax.convert_element_type(lax.shift_right_arithmetic(x, np.asarray(bits - 1, integer)), np.bool_)
 
 
-@jit(static_argnames=("equal_nan",))
+@functools.partial(jit, static_argnames=("equal_nan",))
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether ``abs(a - b) <= atol + rtol * abs(b)``, element by element; infinities must be equal.
 
@@ -414,7 +414,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     return lax.bitwise_or(result, both_nan) if equal_nan else result
 
 
-@jit(static_argnames=("equal_nan",))
+@functools.partial(jit, static_argnames=("equal_nan",))
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether all elements are close (``isclose``), as one bool.
 

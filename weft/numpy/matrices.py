@@ -35,7 +35,7 @@ def _triangle(name: str, m: Any, k: int) -> Any:
     return lax.select(mask, m, zeros) if name == "tril" else lax.select(mask, zeros, m)
 
 
-@jit(static_argnames=("k",))
+@functools.partial(jit_module.any_size, static_argnames=("k",))
 def tril(m: Any, k: int = 0) -> Array:
     """``m`` with zeros above the ``k``-th diagonal of its last two axes.
 
@@ -45,7 +45,7 @@ def tril(m: Any, k: int = 0) -> Array:
     return _triangle("tril", m, k)
 
 
-@jit(static_argnames=("k",))
+@functools.partial(jit_module.any_size, static_argnames=("k",))
 def triu(m: Any, k: int = 0) -> Array:
     """``m`` with zeros below the ``k``-th diagonal of its last two axes.
 
@@ -65,7 +65,7 @@ def diag(v: Any, k: int = 0) -> Array:
     return _diag(v, k=operator.index(k))
 
 
-@jit(static_argnames=("k",))
+@functools.partial(jit_module.any_size, static_argnames=("k",))
 def _diag(v: Any, *, k: int) -> Any:
     extents = promotion.shape_of(v)
     if len(extents) == 2:

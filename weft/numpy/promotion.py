@@ -40,8 +40,9 @@ def unwrapped(x: Any) -> Any:
 
 def check_arraylike(name: str, *args: Any) -> None:
     """Refuse lists, strings, None and other objects, naming the function and the position."""
-    for position, x in enumerate(args):
+    for x in args:
         if type(x) not in _SEEN and not isinstance(x, _ARRAYLIKE) and not hasattr(x, "__jax_array__"):
+            position = next(k for k, other in enumerate(args) if other is x)
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.")
 
 

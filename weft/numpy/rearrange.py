@@ -120,7 +120,7 @@ def _transpose(a: Any, *, order: tuple[int, ...]) -> Any:
     return lax.transpose(a, order)
 
 
-@functools.partial(inline, static_argnames=("shape",))
+@functools.partial(any_size, extents=("shape",), inline=True, static_argnames=("shape",))
 def _broadcast_to(a: Any, *, shape: tuple[int, ...]) -> Any:
     return promotion.broadcast_to(promotion.as_array(a), shape)
 
@@ -214,13 +214,22 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Array:
     """
     promotion.check_arraylike("moveaxis", a)
     rank = len(promotion.shape_of(a))
+    order = (_moved_one if type(source) is type(destination) is int else _moved)(rank, source, destination)
+    return promotion.another(permuted(a, order), a)
+
+
+def _moved(rank: int, source: Any, destination: Any) -> tuple[int, ...]:
+    """The order of the axes in ``moveaxis``."""
     sources, targets = axes.canonical_axes(source, rank), axes.canonical_axes(destination, rank)
     if len(sources) != len(targets):
         raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(targets)}")
     order = [d for d in range(rank) if d not in sources]
     for target, own in sorted(zip(targets, sources, strict=True)):
         order.insert(target, own)
-    return promotion.another(permuted(a, tuple(order)), a)
+    return tuple(order)
+
+
+_moved_one = functools.lru_cache(maxsize=256)(_moved)
 
 
 @jit(static_argnames=("axis", "start"))
@@ -419,6 +428,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     [2, 0, 1]
     """
     promotion.check_arraylike("roll", a)
+    if type(shift) is int and (type(axis) is int or (axis is None and len(promotion.shape_of(a)) == 1)):
+        return _roll_static(a, shift=(shift,), axis=axes.canonical_axes(axis, len(promotion.shape_of(a))))
     if isinstance(axis, list):
         axis = tuple(axis)
     if axis is None:

@@ -388,7 +388,7 @@ def _running_function(name: str, scan: Callable[..., Any], fill: float | None, w
         return _running(name, scan, fill, a, axis, dtype, widen)
 
     function.__name__ = name
-    return functools.partial(jit, static_argnames=("axis", "dtype"))(function)
+    return functools.partial(jit_module.any_size, static_argnames=("axis", "dtype"))(function)
 
 
 _cumsum = _running_function("cumsum", lax.cumsum, None)

@@ -21,7 +21,7 @@ from weft.dispatch import jit as jit_module
 from weft.numpy import logic, promotion, selection
 
 inline = functools.partial(jit_module.any_size, inline=True)
-jit = jit_module.jit
+jit = jit_module.any_size
 
 
 def _is_integral(x: Any) -> bool:
@@ -120,7 +120,7 @@ _as_round.__name__ = "round"
 _round = functools.partial(jit, static_argnums=(1,))(_as_round)
 
 
-@jit(static_argnames=("decimals",))
+@functools.partial(jit, static_argnames=("decimals",))
 def around(a: Any, decimals: int = 0, out: None = None) -> Array:
     """``a`` rounded to ``decimals`` places, the same as ``round``.
 

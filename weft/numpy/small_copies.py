@@ -9,6 +9,7 @@ The functions give None where a program has to do it: under a trace, for large a
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,11 +21,15 @@ from weft.core import explicit
 from weft.core import trace as tracing
 from weft.dispatch import devices
 
+_LARGE = 3e38  # below, a float is a finite float32
 _FAR = 1 << 62  # integers below fit in 64 bits
 
 _OWN: dict[type, Any] = {int: np.dtype(np.int64), float: np.dtype(np.float64)}  # dtypes of Python's numbers
 
+_CODES = {(False, False): "=i", (False, True): "=f", (True, False): "=q", (True, True): "=d"}
+
 _unwatched = -1  # the latest configuration under which nothing watched operations
+_floats: dict[int, Any] = {}  # that configuration -> its default float dtype
 
 
 def is_unwatched() -> bool:
@@ -68,6 +73,17 @@ def _element(value: int, dtype: np.dtype) -> bytes | None:
     return np.asarray(value).astype(dtype).tobytes() if dtype.kind in "biufc" or dtype == dtypes.bfloat16 else None
 
 
+def default_float() -> Any:
+    """float32, or float64 with x64."""
+    token = runtime.get_config_token()
+    found = _floats.get(token)
+    if found is None:
+        found = dtypes.canonicalize_dtype(np.float64)
+        _floats.clear()
+        _floats[token] = found
+    return found
+
+
 def filled(shape: tuple[int, ...], value: int, dtype: np.dtype) -> Any:
     """An array of equal elements."""
     element = _element(value, dtype)
@@ -76,15 +92,36 @@ def filled(shape: tuple[int, ...], value: int, dtype: np.dtype) -> Any:
     return runtime.filled_small(shape, dtype, element, False)
 
 
+def filled_like(array: Any, value: int) -> Any:
+    """An array of equal elements, of the type of ``array``."""
+    if type(array) is not runtime.Array or array.place or array.weak_type:
+        return None
+    aval = array.aval
+    return filled(aval.shape, value, aval.dtype) if isinstance(aval.dtype, np.dtype) else None
+
+
 def full(shape: tuple[int, ...], value: Any, dtype: np.dtype | None) -> Any:
     """An array of a Python number: a weak one of its own dtype, or of ``dtype`` if that holds such numbers."""
     own = _OWN.get(type(value))
     if own is None or (type(value) is int and abs(value) >= 1 << 31) or explicit.is_used() or not may_copy():
         return None
-    target = dtypes.canonicalize_dtype(own) if dtype is None else dtype
-    if dtype is not None and dtype != dtypes.canonicalize_dtype(own):
+    wide = default_float().itemsize == 8
+    target = own if wide else dtypes.float32 if own is _OWN[float] else dtypes.int32
+    if dtype is not None and dtype != target:
         return None
-    return runtime.filled_small(shape, target, np.asarray(value, target).tobytes(), dtype is None)
+    if target is dtypes.float32 and not -_LARGE < value < _LARGE:
+        element = np.asarray(value, target).tobytes()
+    else:
+        element = struct.pack(_CODES[wide, own is _OWN[float]], value)
+    return runtime.filled_small(shape, target, element, dtype is None)
+
+
+def counted_from(first: int, size: int) -> Any:
+    """``size`` (none below 0) integers of the default dtype from ``first``."""
+    if not (0 <= first < 1 << 31 and first + size < 1 << 31) or explicit.is_used() or not may_copy():
+        return None
+    dtype = dtypes.int64 if default_float().itemsize == 8 else dtypes.int32
+    return runtime.counted_small((max(size, 0),), dtype, first, 1)
 
 
 def counted(otherwise: Callable[..., Any], *, size: int, first: Any, step: Any, dtype: np.dtype) -> Any:

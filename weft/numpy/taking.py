@@ -57,13 +57,15 @@ def take(
     >>> take(weft.numpy.arange(5.0), np.array([1, -1])).tolist()
     [1.0, 4.0]
     """
+    extent = _extent(a, indices, axis) if mode != "wrap" else None  # a remainder by a literal takes less time
+    if extent is not None and mode is None is fill_value is out and not (unique_indices or indices_are_sorted):
+        return _take_at_any_size(a, indices, extent, axis=axis)
     promotion.check_arraylike("take", a, indices)
     reductions.refuse_out("take", out)
     if mode == "raise":
         raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
     if mode not in (None, "fill", "wrap", "clip"):
         raise ValueError(f"Invalid mode '{mode}' for np.take")
-    extent = _extent(a, indices, axis) if mode != "wrap" else None  # a remainder by a literal takes less time
     given, function = ((), _take) if extent is None else ((extent,), _take_at_any_size)
     with check_scopes.as_given(mode):
         return function(
@@ -80,17 +82,20 @@ def take(
 
 def _extent(a: Any, indices: Any, axis: Any) -> int | None:
     """The extent that indices count in if it is to be an operand, so that one program is for any."""
+    if not (type(a) is type(indices) is runtime.Array and small_copies.may_copy()):
+        return None
+    given, aval = a.aval, indices.aval
     if (
-        not small_copies.may_copy()
-        or not (type(a) is type(indices) is runtime.Array)
-        or not (type(axis) is int or (axis is None and a.ndim == 1))
+        aval.dtype not in _LONG_INTEGERS
+        or aval.weak_type
+        or not (type(axis) is int or (axis is None and given.ndim == 1))
     ):
         return None
-    dtype = indices.dtype
-    if isinstance(dtype, dtypes.ExtendedDType) or dtype.kind not in "iu" or dtype.itemsize < 4 or indices.weak_type:
-        return None
-    extent = a.shape[axes.canonical_axis(axis or 0, a.ndim)]
+    extent = given.shape[axes.canonical_axis(axis or 0, given.ndim)]
     return extent if extent < 2**31 else None
+
+
+_LONG_INTEGERS = frozenset((dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64))  # they hold every extent
 
 
 def _take_of(
@@ -99,8 +104,8 @@ def _take_of(
     extent: int | None = None,
     *,
     axis: int | None,
-    mode: str | None,
-    fill_value: Any,
+    mode: str | None = None,
+    fill_value: Any = None,
     **promises: bool,
 ) -> Any:
     if axis is None:
@@ -123,15 +128,16 @@ def _take_of(
         collapsed_slice_dims=(place,),
         start_index_map=(place,),
     )
-    return lax.gather(
-        a,
-        lax.broadcast_in_dim(indices, (*taken, 1), tuple(range(rank))),
-        numbers,
-        (*shape[:place], 1, *shape[place + 1 :]),
-        mode=parsed,
-        fill_value=fill_value,
-        **promises,
-    )
+    with check_scopes.as_given(mode):  # here too, since a call outside of jit traces this in a program of its own
+        return lax.gather(
+            a,
+            lax.broadcast_in_dim(indices, (*taken, 1), tuple(range(rank))),
+            numbers,
+            (*shape[:place], 1, *shape[place + 1 :]),
+            mode=parsed,
+            fill_value=fill_value,
+            **promises,
+        )
 
 
 _take_of.__name__ = "_take"

@@ -26,6 +26,7 @@ class Processor:
     """What vector math asks of the machine: nothing special."""
 
     avx512 = False
+    short_tables = ""
     scalar = False
 
 
@@ -205,6 +206,8 @@ class T:
         """
         magnitude = self.abs()
         return self.lanes.select(y.bits() < 0, -magnitude, magnitude)
+
+    with_sign_of = copysign
 
     def fma(self, y: Any, z: Any) -> T:
         """x * y + z with one rounding (with two, by a millionth of an ulp, in float32)."""

@@ -45,6 +45,9 @@ from weft.codegen.vector_math.piecewise_tables_f64 import (
 from weft.codegen.vector_math.piecewise_tables_f64 import (
     ERFCX as ERFCX_PIECES_F64,
 )
+from weft.codegen.vector_math.short_piecewise_tables import ERF as ERF_SHORT
+from weft.codegen.vector_math.short_piecewise_tables import ERF_INV as ERF_INV_SHORT
+from weft.codegen.vector_math.short_piecewise_tables import ERFCX as ERFCX_SHORT
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -65,6 +68,8 @@ ERF_F32 = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.7612
 
 def erf_f32(emit: Emitter, x: V) -> V:
     result = piecewise.odd_steps(x, ERF_PIECES, 0.125, 3.93, 0.3125)
+    if result is None:
+        result = piecewise.odd_short(x, ERF_SHORT, 0.53, 3.93)
     return _erf_f32(emit, x) if result is None else result
 
 
@@ -85,7 +90,7 @@ def _erf_f32(emit: Emitter, x: V) -> V:
 
 def erfc_f32(emit: Emitter, x: V) -> V:
     if not x.lanes.writer.avx512:
-        return _erfc_f32(x)
+        return _erfc_pieces(x) if x.lanes.writer.short_tables else _erfc_f32(x)
     return x.lanes.cold(x > ERFC_NEAR, lambda: [_erfc_pieces(x)], _erfc_near(x))[0]
 
 
@@ -115,7 +120,11 @@ def _erfc_pieces(x: V) -> V:
     z = r * r
     if single:
         p = r.polynomial(exponential.EXP_F32)
-        constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
+        if lanes.writer.avx512:
+            constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
+        else:
+            distance, rest, constant = piecewise.by_halves(a, ERFCX_SHORT, 0.75)
+            rest = distance * rest
     else:
         p = r.polynomial_of_halves(z, EXP_F64)
         distance, rest, constant = piecewise.by_quarters(a, ERFCX_PIECES_F64, 2.0)
@@ -191,15 +200,19 @@ def _erfc_f64(x: V) -> V:
 
 
 def erf_inv_f32(emit: Emitter, x: V) -> V:
-    return _erf_inv_pieces(emit, x) if x.lanes.writer.avx512 else _erf_inv_f32(x)
+    writer = x.lanes.writer
+    return _erf_inv_pieces(emit, x) if writer.avx512 or writer.short_tables else _erf_inv_f32(x)
 
 
 def _erf_inv_pieces(emit: Emitter, x: V) -> V:
     """x f(w), w = -log(1 - x**2), f(w) as head and tail."""
     single, a = x.element == "float", x.abs()
-    log = log_f32 if single else log_f64
-    tables, shift = (ERF_INV_PIECES, 0.5) if single else (ERF_INV_PIECES_F64, 2.5)
-    r, rest, constant = piecewise.by_quarters(-log(emit, (-a).fma(a, 1.0)), tables, shift)
+    w = -(log_f32 if single else log_f64)(emit, (-a).fma(a, 1.0))
+    if not x.lanes.writer.avx512:
+        r, rest, constant = piecewise.by_halves(w, ERF_INV_SHORT, 1.5)
+    else:
+        tables, shift = (ERF_INV_PIECES, 0.5) if single else (ERF_INV_PIECES_F64, 2.5)
+        r, rest, constant = piecewise.by_quarters(w, tables, shift)
     head = r.fma(rest, constant)
     y, error = pairs.two_product(a, head)
     y = y + a.fma(r.fma(rest, constant - head), error)

@@ -37,10 +37,26 @@ def clamp(x: V, low: float, high: float) -> V:
     return lanes.select(x < low, low, x)
 
 
-def power_of_two(n: V) -> V:
-    """2**n for n in the normal range."""
-    bias, mantissa = (127, 23) if n.element == "i32" else (1023, 52)
-    return ((n + bias) << mantissa).as_float()
+def power_of_two(k: V, shift: int = 0) -> V:
+    """2**(k + shift) for a whole k (a float), in the normal range."""
+    add, mantissa = _exponent_in_last_bits(k.element, shift)
+    return ((k + add).bits() << mantissa).as_float()
+
+
+def _exponent_in_last_bits(element: str, shift: int) -> tuple[float, int]:
+    """What is added to a whole number so that its last bits are an exponent, and the bits of a mantissa."""
+    bias, mantissa = (127, 23) if element == "float" else (1023, 52)
+    return 1.5 * 2.0**mantissa + (bias + shift), mantissa
+
+
+def whole_and_power(y: V, shift: int, times: float = 1.0) -> tuple[V, V]:
+    """The whole k nearest to y ``times`` a factor as a float, and 2**(k + shift), in the normal range.
+
+    The sum is rounded to whole steps. With an odd ``shift`` what is added is even: ties go where ``rint`` takes them.
+    """
+    add, mantissa = _exponent_in_last_bits(y.element, shift)
+    rounded = y + add if times == 1.0 else y.fma(times, add)
+    return rounded - add, (rounded.bits() << mantissa).as_float()
 
 
 def scale(x: V, k: V) -> V:
@@ -54,9 +70,8 @@ def scale(x: V, k: V) -> V:
         name = f"llvm.ldexp.{lanes.suffix(x.element)}.{lanes.suffix('i32')}"
         arguments = [(lanes.type(x.element), x.text), (lanes.type("i32"), n.text)]
         return V(lanes, x.element, lanes.writer.call(name, lanes.type(x.element), arguments))
-    n = k.cast("fptosi", "i32" if x.element == "float" else "i64")
-    half = n >> 1
-    return x * power_of_two(half) * power_of_two(n - half)
+    half, power = whole_and_power(k * 0.5, 0)
+    return x * power * power_of_two(k - half)
 
 
 # exp
@@ -83,29 +98,25 @@ def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
 
 
 def exp_f32(emit: Emitter, x: V) -> V:
-    return _exp_of_any(x) if avx512.whole_registers(x) else exp_small_f32(clamp(x, -105.0, 89.5))
-
-
-def exp_small_f32(x: V) -> V:
-    """exp where |x| is below 110."""
-    return _scaled_exp(*reduced(x))
+    return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(clamp(x, -105.0, 88.8))
 
 
 def exp_f64(emit: Emitter, x: V) -> V:
-    return _exp_of_any(x) if avx512.whole_registers(x) else exp_ordinary_f64(clamp(x, -746.0, 710.0))
+    return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(clamp(x, -746.0, 709.9))
 
 
-def exp_ordinary_f64(x: V) -> V:
-    """exp where |x| is below 746."""
-    return _scaled_exp(*reduced(x))
+def _exp_by_bits(x: V) -> V:
+    """exp of x between the logarithms of the smallest and the largest result."""
+    k, half = whole_and_power(x * LOG2_E, -1)
+    return _gradually_scaled(_expm1_small(_rest(x, k)), k, half)
 
 
 def _exp_of_any(x: V) -> V:
     """For a huge x, k is huge too and r arbitrary: the result follows from the scaling alone."""
-    k, r = reduced(x)
-    bounded = avx512.within(r, 0.5)
-    assert bounded is not None
-    return _scaled_exp(k, bounded)
+    k = (x * LOG2_E).rint()
+    r = avx512.within(_rest(x, k), 0.5)
+    assert r is not None
+    return _gradually_scaled(_expm1_small(r), k)
 
 
 def ln2_parts(element: str) -> tuple[float, float]:
@@ -113,32 +124,37 @@ def ln2_parts(element: str) -> tuple[float, float]:
     return (LN2_HIGH_F32, LN2_LOW_F32) if element == "float" else (LN2_HIGH, LN2_LOW)
 
 
-def reduced(x: V) -> tuple[V, V]:
-    """k, and r = x - k ln 2."""
+def _rest(x: V, k: V) -> V:
+    """x - k ln 2."""
     high, low = ln2_parts(x.element)
-    k = (x * LOG2_E).rint()
-    return k, k.fma(-low, k.fma(-high, x))
+    return k.fma(-low, k.fma(-high, x))
 
 
-def _scaled_exp(k: V, r: V) -> V:
-    coefficients = EXP_F32 if r.element == "float" else EXP_F64
-    return _gradually_scaled((r * r).fma(r.polynomial(coefficients), r) + 1.0, k)
+def _expm1_small(r: V) -> V:
+    """exp r - 1 for |r| <= ln 2 / 2."""
+    square = r * r
+    return square.fma(r.polynomial_of_halves(square, EXP_F32 if r.element == "float" else EXP_F64), r)
 
 
-def _gradually_scaled(x: V, k: V) -> V:
-    """``scale`` for results that are often tiny: a processor takes 150 cycles to round one to a subnormal or to zero.
+def _gradually_scaled(q: V, k: V, half: V | None = None) -> V:
+    """(1 + q) * 2**k rounded once, ``half`` 2**(k - 1) where it is normal.
 
-    So these are rounded as multiples of the smallest subnormal, whose bits are that whole number.
+    A processor takes 150 cycles to round a number to a subnormal or to zero. So these are rounded as multiples of the
+    smallest subnormal, whose bits are that whole number.
     """
-    lanes, is_single = x.lanes, x.element == "float"
+    lanes, is_single = q.lanes, q.element == "float"
     least, shift, bottom = (-125.0, 149.0, -152.0) if is_single else (-1021.0, 1074.0, -1080.0)
     tiny = k < least
 
     def rounded() -> list[V]:
-        steps = scale(x, lanes.select(k < bottom, bottom, k) + shift).rint()
+        steps = scale(q + 1.0, lanes.select(k < bottom, bottom, k) + shift).rint()
         return [steps.cast("fptosi", "i32" if is_single else "i64").as_float()]
 
-    return lanes.cold(tiny, rounded, scale(x, lanes.select(tiny, least, k)), rare=False)[0]
+    if half is None:
+        ordinary = scale(q + 1.0, lanes.select(tiny, least, k))
+    else:
+        ordinary = q.fma(2.0, 2.0) * half
+    return lanes.cold(tiny, rounded, ordinary, rare=False)[0]
 
 
 def exp_lite(x: V) -> V:
@@ -149,17 +165,16 @@ def exp_lite(x: V) -> V:
 
 
 def exp2_f32(emit: Emitter, x: V) -> V:
-    x = clamp(x, -151.0, 128.5)
-    k = x.rint()
-    r = (x - k) * LN2
-    return _gradually_scaled((r * r).fma(r.polynomial(EXP_F32), r) + 1.0, k)
+    return _exp2(clamp(x, -151.0, 128.1))
 
 
 def exp2_f64(emit: Emitter, x: V) -> V:
-    x = clamp(x, -1076.0, 1024.5)
-    k = x.rint()
-    r = (x - k) * LN2
-    return _gradually_scaled((r * r).fma(r.polynomial(EXP_F64), r) + 1.0, k)
+    return _exp2(clamp(x, -1076.0, 1024.1))
+
+
+def _exp2(x: V) -> V:
+    k, half = (x.rint(), None) if avx512.whole_registers(x) else whole_and_power(x, -1)
+    return _gradually_scaled(_expm1_small((x - k) * LN2), k, half)
 
 
 def expm1_f32(emit: Emitter, x: V) -> V:
@@ -168,7 +183,7 @@ def expm1_f32(emit: Emitter, x: V) -> V:
     r = k.fma(-LN2_HIGH_F32, y)
     r = k.fma(-LN2_LOW_F32, r)
     q = (r * r).fma(r.polynomial(EXP_F32), r)
-    half = power_of_two(k.cast("fptosi", "i32") - 1)  # 2**k itself may overflow
+    half = power_of_two(k, -1)  # 2**k itself may overflow
     return x.lanes.select(k.eq(0.0), q, half.fma(q, half - 0.5) * 2.0).copysign(x)
 
 
@@ -176,7 +191,7 @@ def expm1_f64(emit: Emitter, x: V) -> V:
     lanes, y = x.lanes, clamp(x, -38.0, 709.9)
     k, r, tail = reduce_exp(y)
     q = (r * r).fma(r.polynomial(EXP_F64), tail)
-    half = power_of_two(k.cast("fptosi", "i64") - 1)
+    half = power_of_two(k, -1)
     # (r + q) 2**k + (2**k - 1), the large parts first
     head, rest = pairs.two_sum(half - 0.5, half * r)
     result = (head + half.fma(q, rest)) * 2.0

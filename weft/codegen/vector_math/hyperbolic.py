@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen import avx512
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
-from weft.codegen.vector_math.coefficients import EXP_UPWARD_F64, R_COTH_F64, SINH_F64
+from weft.codegen.vector_math.coefficients import EXPM1_F64, R_COTH_F64, SINH_F64
 from weft.codegen.vector_math.exponential import LN2, log1p_sum_f64
 from weft.codegen.vector_math.piecewise_tables import TANH as TANH_PIECES
 from weft.codegen.vector_math.piecewise_tables_f64 import TANH_AT_POINTS, TANH_POINTS, TANH_SLOPES
@@ -17,8 +17,8 @@ from weft.codegen.vector_math.piecewise_tables_f64 import TANH_AT_POINTS, TANH_P
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
-# minimax of (tanh x - x) / x**3 in x**2 on [0, 0.625] (Cephes tanhf)
-TANH_F32 = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+# (exp r - 1 - r) / r**2 for |r| <= 0.3466, error 2**-26 of exp r - 1
+EXPM1_F32 = (0.001388251781463623, 0.0083665382117033, 0.04166720062494278, 0.1666654348373413, 0.4999999701976776)
 # (sinh x - x) / x**3 in x**2 on [0, 1], error 2**-32
 SINH_F32 = (2.80628026e-06, 1.98381020e-4, 8.33333968e-3, 1.66666666e-1)
 INF = math.inf
@@ -36,7 +36,7 @@ def _half_exp_f32(x: V) -> tuple[V, V, V]:
     q = (r * r).fma(r.polynomial(exponential.EXP_F32), r)
     head = q + 1.0
     tail = q - (head - 1.0)
-    half = exponential.power_of_two(k.cast("fptosi", "i32") - 2)
+    half = exponential.power_of_two(k, -2)
     high, low = head * half * 2.0, tail * half * 2.0
     return high, low, 0.25 / high
 
@@ -65,7 +65,7 @@ def _half_exp(x: V) -> tuple[V, V, V]:
     """exp(|x|) / 2 as head and tail, and exp(-|x|) / 2, up to where the head overflows."""
     a = exponential.clamp(x.abs(), 0.0, SINH_OVERFLOW)
     head, tail, k = exponential.exp_parts(a)
-    half = exponential.power_of_two(k.cast("fptosi", "i64") - 2)
+    half = exponential.power_of_two(k, -2)
     high, low = head * half * 2.0, tail * half * 2.0
     return high, low, 0.25 / high
 
@@ -90,15 +90,7 @@ def cosh_f64(emit: Emitter, x: V) -> V:
 
 def tanh_f32(emit: Emitter, x: V) -> V:
     result = piecewise.odd(x, TANH_PIECES, -4, 9.5)
-    return _tanh_f32(x) if result is None else result
-
-
-def _tanh_f32(x: V) -> V:
-    lanes, a = x.lanes, x.abs()
-    e = exponential.exp_small_f32(lanes.select(a > 10.0, 20.0, a + a))
-    z = x * x
-    small = (z.polynomial(TANH_F32) * z).fma(a, a)
-    return lanes.select(a < 0.625, small, 1.0 - 2.0 / (e + 1.0)).copysign(x)
+    return _tanh(x, 9.02, EXPM1_F32) if result is None else result
 
 
 TANH_STEP, TANH_TOP = 1.25, 19.0  # of the points; where the result is 1
@@ -108,7 +100,7 @@ def tanh_f64(emit: Emitter, x: V) -> V:
     """tanh c + (1 - tanh c**2) / (tanh c + coth r) with |x| = c + r, c the nearest of 16 points."""
     lanes, a = x.lanes, x.abs()
     if not lanes.writer.avx512:
-        return _tanh_f64(x)
+        return _tanh(x, 19.1, EXPM1_F64)
     a = lanes.select(a > TANH_TOP, TANH_TOP, a)
     index = a.fma(1.0 / TANH_STEP, 1.5 * 2.0**52).bits()  # rounded to whole steps, the last bits count them
     r = a - avx512.lookup(TANH_POINTS, index)
@@ -117,26 +109,20 @@ def tanh_f64(emit: Emitter, x: V) -> V:
     return (at_point + r * avx512.lookup(TANH_SLOPES, index) / at_point.fma(r, below)).copysign(x)
 
 
-def _tanh_f64(x: V) -> V:
-    """n / (n + 2) with n = exp(2 |x|) - 1 = 2**k (1 + q) - 1; corrected by the rounding errors.
+def _tanh(x: V, top: float, coefficients: Sequence[float]) -> V:
+    """n / (n + 2) with n = exp(2 |x|) - 1 = 2**k (1 + q) - 1, the result 1 from ``top`` on.
 
-    k is 0 up to 2 |x| = 0.546, so that the rounding error of n stays small relative to n.
+    One product is enough for r = 2 |x| - k ln 2: its error is that of k roundings, and moves the result by 2**-k of it.
     """
-    lanes, a = x.lanes, x.abs()
-    a = lanes.select(a > 22.0, 22.0, a)
-    a = a + a
-    k = a.fma(exponential.LOG2_E, -0.2885).rint()
-    r = k.fma(-exponential.LN2_LOW, k.fma(-exponential.LN2_HIGH, a))
+    a = x.abs()
+    y = x.lanes.select(a > top, top, a)
+    k, power = exponential.whole_and_power(y, 0, 2.0 * exponential.LOG2_E)
+    y = y + y
+    r = k.fma(-LN2, y)
     square = r * r
-    q, q_low = pairs.fast_two_sum(r, square * r.polynomial_of_halves(square, EXP_UPWARD_F64))
-    power = exponential.scale(q.like(1.0), k)
+    q = square.fma(r.polynomial_of_halves(square, coefficients), r)
     n = power.fma(q, power - 1.0)
-    below = n + 2.0
-    low = n - (below - 2.0)  # exact up to n = 2**53, where the result is next to 1
-    inverse = -1.0 / below
-    t = n * inverse  # the negative quotient, which is only added; the sign of the result is that of x
-    rest = power.fma(q_low, t.fma(low, t.fma(below, n)))
-    return rest.fma(inverse, t).copysign(x)
+    return (n / (n + 2.0)).with_sign_of(x)
 
 
 # inverses

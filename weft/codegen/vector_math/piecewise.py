@@ -1,4 +1,4 @@
-"""Piecewise polynomials whose coefficients are looked up in registers (AVX-512's two-register permutations).
+"""Piecewise polynomials whose coefficients are looked up in registers, of AVX-512 or in tables of 8.
 
 |x| picks one of 32 intervals by its exponent and two bits of its mantissa; the polynomial in r = |x| - x0 needs neither
 a division nor an exponential. The first interval is evaluated as |x| + r q(r), which keeps small results exact.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from weft.codegen import avx512
+from weft.codegen import avx512, short_tables
 from weft.codegen.lanes import V
 
 BIAS = 127
@@ -54,6 +54,30 @@ def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, 
     below = a.bits().intrinsic("smin", struct.unpack("<i", struct.pack("<f", near))[0])
     base = constant.bits().intrinsic("smax", below).as_float()
     return r.fma(r.polynomial(rest[::-1]), base).copysign(x)
+
+
+def odd_short(x: V, tables: Sequence[Sequence[float]], step: float, top: float) -> V | None:
+    """The same for 8 intervals around the multiples of ``step``, where lanes are looked up in 8 float32 (no AVX-512).
+
+    The first point and its constant are 0; there f(x) - x is in the tables. All other constants exceed ``step`` / 2.
+    """
+    if not x.lanes.writer.short_tables:
+        return None
+    a = x.abs()
+    a = x.lanes.select(a > top, top, a)
+    index = a.fma(1.0 / step, 1.5 * 2.0**23).bits()  # rounded to whole steps, the last bits count them
+    x0, constant, *rest = [short_tables.lookup(row, index) for row in tables]
+    r = a - x0
+    return r.fma(r.polynomial(rest[::-1]), x.lanes.select(r > constant, r, constant)).with_sign_of(x)
+
+
+def by_halves(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:
+    """r, q(r) and the constant c of f(a) = c + r q(r) for a >= 0, by two intervals to each power of two of a + ``shift``,
+    8 altogether."""
+    index = (a + shift).bits().lshr(22)
+    x0, constant, *rest = [short_tables.lookup(row, index) for row in tables]
+    r = a - x0
+    return r, r.polynomial(rest[::-1]), constant
 
 
 # float32: 32 intervals, float64: 16

@@ -44,12 +44,23 @@ inline void put(T* y, int64_t y_row, const T* sums, int64_t count, bool add) {
 
 constexpr int kVectorsAhead = 4;  // of rows that cross cache lines or come from the third cache; others are slower for it
 
-// `count` rows that are contiguous along k, as x is.
+// The first n elements of a vector, n known at compile time: no masked store, which AVX2 has in microcode only.
+template <class E, int n>
+inline void store_first(typename E::T* p, typename E::V v) {
+  if constexpr (n == E::W) {
+    E::store(p, v);
+  } else {
+    typename E::T each[E::W];
+    E::store(each, v);
+    std::memcpy(p, each, n * sizeof(typename E::T));
+  }
+}
+
+// What the lanes of `count` rows add up to, which are contiguous along k, as x is.
 template <class E, int count, bool fetch>
-inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
+inline void lanes_of_rows(const GemmVector& work, const typename E::T* x, int64_t row, typename E::V* rows) {
   using T = typename E::T;
   const T* a = reinterpret_cast<const T*>(work.a) + row * work.a_row;
-  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
   typename E::Sum sums[count][kFolds<E>] = {};
   int64_t k = 0;
   for (; k + kLanes<E> <= work.k; k += kLanes<E>)
@@ -69,20 +80,31 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
     for (int r = 0; r < count; ++r)
       sums[r][v] = E::keep(E::fma(factor, E::load(a + r * work.a_row + k + v * E::W, n), sums[r][v]), sums[r][v], n);
   }
-  typename E::V rows[E::W];  // all of them, again and again
 #pragma GCC unroll 16
-  for (int r = 0; r < E::W; ++r) {
+  for (int r = 0; r < count; ++r) {
     typename E::V totals[kFolds<E>];
-    for (int v = 0; v < kFolds<E>; ++v) totals[v] = E::paired_total(sums[r % count][v]);
+    for (int v = 0; v < kFolds<E>; ++v) totals[v] = E::paired_total(sums[r][v]);
     for (int width = kFolds<E> / 2; width > 0; width /= 2)
       for (int v = 0; v < width; ++v) totals[v] = totals[v] + totals[v + width];
     rows[r] = totals[0];
   }
+}
+
+// `all` rows, of which registers hold `count` at a time; their lanes are folded together.
+template <class E, int count, int all, bool fetch>
+inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
+  using T = typename E::T;
+  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
+  typename E::V rows[E::W];
+#pragma GCC unroll 8
+  for (int r = 0; r < all; r += count) lanes_of_rows<E, count, fetch>(work, x, row + r, rows + r);
+#pragma GCC unroll 16
+  for (int r = all; r < E::W; ++r) rows[r] = rows[r % all];  // again, what nobody reads
   const typename E::V total = fold_together<E, E::W>(rows);
-  if (work.y_row == 1) return E::store(y, work.add ? E::load(y, count) + total : total, count);
+  if (work.y_row == 1 && !work.add) return store_first<E, all>(y, total);
   T each[E::W];
   E::store(each, total);
-  put(y, work.y_row, each, count, work.add);
+  put(y, work.y_row, each, all, work.add);
 }
 
 #if defined(__AVX512F__)
@@ -139,19 +161,20 @@ inline void all_short_rows(const GemmVector& work, const typename E::T* x) {
 }
 #endif
 
-// All rows from `row` on, as many at once as are left, at most `count`.
-template <class E, int count, bool fetch>
+// All rows from `row` on, as many at once as are left, at most `all`.
+template <class E, int count, int all, bool fetch>
 inline void all_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
-  for (; row + count <= work.rows; row += count) vector_rows<E, count, fetch>(work, x, row);
-  if constexpr (count > 1) all_rows<E, count / 2, fetch>(work, x, row);
+  constexpr int held = count < all ? count : all;
+  for (; row + all <= work.rows; row += all) vector_rows<E, held, all, fetch>(work, x, row);
+  if constexpr (all > 1) all_rows<E, count, all / 2, fetch>(work, x, row);
 }
 
 template <class E, int count>
 inline void all_rows(const GemmVector& work, const typename E::T* x) {
   const int64_t bytes = work.a_row * int64_t(sizeof(typename E::T));
   const bool crossing = bytes % kVectorBytes != 0 && work.rows * bytes > kNearBytes;
-  if (crossing || work.far) all_rows<E, count, true>(work, x, 0);
-  else all_rows<E, count, false>(work, x, 0);
+  if (crossing || work.far) all_rows<E, count, E::W, true>(work, x, 0);
+  else all_rows<E, count, E::W, false>(work, x, 0);
 }
 
 template <class E>

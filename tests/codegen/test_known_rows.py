@@ -1,0 +1,98 @@
+"""Many short rows whose length is compiled in: whole vectors that overlap, against NumPy, by elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from weft.loops import known_rows
+
+DTYPES = ["bool", "int8", "uint16", "int32", "bfloat16", "float32", "float64", "complex64", "complex128"]
+LENGTHS = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)
+
+PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a part": lambda m, x, i: x[:, 1:],
+    "reversed": lambda m, x, i: x[:, ::-1],
+    "every second": lambda m, x, i: x[:, ::2],
+    "backwards by two": lambda m, x, i: x[:, ::-2],
+    "repeated": lambda m, x, i: m.repeat(m.repeat(x, 3, axis=0), 2, axis=1),
+    "by an index": lambda m, x, i: x[i],
+    "a row and a column": lambda m, x, i: m.where(x == x[:1], x[:, :1], x),
+    "joined": lambda m, x, i: m.concatenate([x, x[:, ::-1], x[:, :2]], 1),
+    "padded": lambda m, x, i: m.pad(x, ((1, 2), (1, 3))),
+    "neighbours": lambda m, x, i: m.where(x[:, 1:] == x[:, :-1], x[:, 1:], x[:, :-1]),
+    "with positions": lambda m, x, i: m.where(m.arange(x.shape[1]) > 2, x, x[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_rows_of_every_length(name: str) -> None:
+    rng = np.random.default_rng(0)
+    for number, length in enumerate(LENGTHS):
+        dtype = DTYPES[(number + len(name)) % len(DTYPES)]
+        rows = 4100 // length + 1 + number
+        x = rng.integers(0, 2, (rows, length)).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        if x.dtype.kind in "fc":
+            x[0, 0], x[-1, -1], x[1, 0] = np.nan, -0.0, np.inf
+        i = rng.integers(0, rows, rows).astype(np.int32)
+        with weft.enable_x64(True):
+            got = np.asarray(weft.jit(lambda x, i: PROGRAMS[name](jnp, x, i))(x, i))
+        expected = np.asarray(PROGRAMS[name](np, x, i))
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape), (length, dtype)
+        assert got.tobytes() == expected.tobytes(), (length, dtype)
+
+
+@pytest.mark.parametrize("length", [3, 5, 8, 13, 27])
+def test_a_result_in_the_memory_of_an_operand(length: int) -> None:
+    """The last vector begins inside of the one before it, whose results may have replaced its operands."""
+    x = np.arange(9000 // length * length, dtype=np.float32).reshape(-1, length)
+    given = jnp.asarray(x) + 0
+    got = weft.jit(lambda x: x * 3 + x[:, :1], donate_argnums=0)(given)
+    np.testing.assert_array_equal(np.asarray(got), x * 3 + x[:, :1])
+
+
+def test_vectors_of_a_row_end_with_it() -> None:
+    for lanes in (4, 8, 16, 64):
+        for extent in range(2, known_rows.VECTORS * lanes + 1):
+            width, starts = known_rows.vectors(extent, lanes)
+            covered = {start + lane for start in starts for lane in range(width)}
+            assert covered == set(range(extent))
+            assert len(starts) <= known_rows.VECTORS
+
+
+def test_the_length_of_many_short_rows_is_compiled_in() -> None:
+    """Not of few, nor of long ones, whose kernels serve every length."""
+    for shape, known in (((3000, 10), True), (((3, 10)), False), ((3000, 100), False)):
+        x = np.zeros((shape[0], shape[1] + 1), np.float32)
+        text = weft.jit(lambda x: x[:, 1:] * 2).lower(x).compile().as_text("loops")
+        assert (f"of {shape[1]}" in text) == known, text
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_elements_of_narrow_rows_take_turns(count: int) -> None:
+    """Repeats, and transposes to narrow rows, of every dtype; whole vectors, and what is left of them."""
+    for number, dtype in enumerate(DTYPES):
+        columns = 1030 + number
+        x = (
+            np.random.default_rng(0)
+            .integers(0, 2, (count, columns))
+            .astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        )
+        with weft.enable_x64(True):
+            got = weft.jit(lambda x: (x.T == x[0][:, None], jnp.repeat(x, count, axis=1), jnp.repeat(x[:, 1:], count)))(
+                x
+            )
+        expected = (x.T == x[0][:, None], np.repeat(x, count, axis=1), np.repeat(x[:, 1:], count))
+        for one, other in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), other, err_msg=dtype)
+
+
+def test_repeats_are_stored_as_whole_vectors() -> None:
+    text = weft.jit(lambda x: jnp.repeat(x, 3)).lower(np.zeros(9000, np.float32)).compile().as_text("loops")
+    assert "elements of 3 rows stored in turns" in text

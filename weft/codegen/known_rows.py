@@ -1,0 +1,54 @@
+"""Writes elementwise nests over many short rows of a known length: whole vectors, the last of which ends with the row.
+
+for points of the dimensions before: every load of the row, every value, every store        (``loops.known_rows``)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.codegen import columns, instances
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import Lanes
+from weft.loops import ir, known_rows
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+
+class KnownRowWriter(columns.ColumnWriter):
+    """Writes the loops of one nest."""
+
+    def __init__(self, parent: NestWriter) -> None:
+        super().__init__(parent)
+        extent = parent.nest.row
+        assert extent is not None
+        self.lanes_of_row, self.starts = known_rows.vectors(extent, parent.width)
+
+    def write(self, place: Position, scalars: Instance) -> None:
+        parent, nest = self.parent, self.nest
+        assert nest.vector is not None
+        lanes = Lanes(self.writer, self.lanes_of_row)
+        base = self._base(lanes, scalars)
+        for key, stride in parent.strides.items():
+            if key[1] == nest.vector and lanes.width > 1:
+                parent.offsets[key] = lanes.splat(stride, "i64") * lanes.iota("i64")
+
+        def rows(outside: Position) -> None:
+            dim, operands = nest.vector - 1, range(len(nest.operands))  # type: ignore[operator]  # asserted above
+            low, high = (parent.range(0), parent.range(1)) if dim == 0 else ("0", parent.extents[dim])
+
+            def one(index: str, _: list[str]) -> list[str]:
+                self.row(parent.enter(outside, dim, index, operands), scalars, base)
+                return []
+
+            parent.stretches(low, high, 1, [], one)
+
+        parent.parallel(place, range(nest.vector - 1), rows)
+
+    def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
+        tile = [instances.fresh(base, base.values, str(start), None, start) for start in self.starts]
+        statements = [s for phase in self.nest.phases for s in (*phase.before, *phase.body)]
+        self.parent.run([s for s in statements if not isinstance(s, ir.Store)], tile, place)
+        self.parent.run([s for s in statements if isinstance(s, ir.Store)], tile, place)

@@ -1,0 +1,183 @@
+"""Loop-invariant code motion: what a loop would compute again in every step is computed once, before the loop.
+
+    fori_loop: r = (0.85 * p) @ r + b.sum() / n      ->      q = 0.85 * p;  c = b.sum() / n;  fori_loop: r = q @ r + c
+
+A view is read inside the loop as it lies, and so is a transposed array that the loop only multiplies. Elementwise results go before it if they take no more bytes than what they
+are made of, so that a step reads no more than it did; products, sums and the like always do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.compiler import contraction
+from weft.core import check_scopes, kinds
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Var, joined_effects
+from weft.core.rewrite import Makers, Splicer, live, variables
+from weft.loops import costs
+
+_READ_IN_PLACE = (kinds.View, kinds.Reshape, kinds.Generate, kinds.DynamicSlice)
+_FUSED = (kinds.Elementwise, kinds.Assemble)  # computed again where they are read, in kernels with their readers
+_LONG = (
+    kinds.Contraction, kinds.StridedContraction, kinds.Reduction, kinds.Cumulative, kinds.Window, kinds.External,
+    kinds.Gather, kinds.Scatter, kinds.DynamicUpdateSlice, kinds.Routine, kinds.Loop, kinds.Branch,
+)  # fmt: skip
+_FUSING = (*_READ_IN_PLACE, *_FUSED, kinds.Reduction)  # readers that need no array of what they read
+_STORED_ANYWAY = 8  # times the bytes of its sources that a result may take which every step would store
+_SMALL = 4096  # bytes of results that are cheaper to compute again than by a kernel of their own
+
+
+Simplified = Callable[[ClosedJaxpr], ClosedJaxpr]
+
+
+def loop_invariants(closed: ClosedJaxpr, simplified: Simplified) -> ClosedJaxpr:
+    """The program with such loops; ``simplified`` gives the body of a loop after all passes."""
+
+    def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        parts = eqn.primitive.kind.parts(eqn.params)
+        if (parts.trips is not None and parts.trips < 2) or check_scopes.asked(parts.body):
+            return None
+        body, operands = _as_they_lie(simplified(parts.body), eqn.invars, parts, splicer.makers)
+        step = _Step(body, parts.n_consts)
+        cond = None if parts.cond is None else _Step(simplified(parts.cond), parts.n_cond_consts)
+        if operands == list(eqn.invars) and not step.values and (cond is None or not cond.values):
+            return None
+        return splicer.splice(_divided(eqn, parts, step, cond), operands)
+
+    return Splicer(closed, rule, (kinds.Loop,)).run()
+
+
+def _as_they_lie(
+    body: ClosedJaxpr, operands: Sequence[Atom], parts: kinds.LoopParts, makers: Makers
+) -> tuple[ClosedJaxpr, list[Atom]]:
+    """(the body, the loop's operands) with transposed arrays that are only multiplied transposed in the body."""
+    old, atoms = body.jaxpr, list(operands)
+    invars, views = list(old.invars), list[JaxprEqn]()
+    for place in range(parts.n_consts):
+        maker = makers.of(atoms[parts.n_cond_consts + place])
+        if maker is None or not maker.invars or contraction.permutation(maker) is None:
+            continue
+        if _is_only_multiplied(old, invars[place]):
+            atoms[parts.n_cond_consts + place] = maker.invars[0]
+            views.append(maker.replace(invars=[Var(maker.invars[0].aval)], outvars=[invars[place]]))
+            invars[place] = views[-1].invars[0]
+    if not views:
+        return body, atoms
+    return ClosedJaxpr(old.replace(invars=invars, eqns=[*views, *old.eqns]), body.consts), atoms
+
+
+def _is_only_multiplied(jaxpr: Jaxpr, v: Var) -> bool:
+    """Whether a value is only an operand of products, with few enough dimensions that they take it transposed."""
+    readers = [equation for equation in jaxpr.eqns if v in equation.invars]
+    sums = [
+        len(e.params["dimension_numbers"][0][0]) for e in readers if isinstance(e.primitive.kind, kinds.Contraction)
+    ]
+    return v not in jaxpr.outvars and v.aval.ndim == 2 and bool(readers) and sums == [1] * len(readers)
+
+
+def _divided(loop: JaxprEqn, parts: kinds.LoopParts, body: _Step, cond: _Step | None) -> ClosedJaxpr:
+    """The loop as a program that begins with what its steps have in common."""
+    state = [Var(v.aval) for v in loop.invars[parts.n_cond_consts + parts.n_consts :]]
+    params = {**loop.params, **_params(body, cond)}
+    captured = [*(cond.captured if cond is not None else ()), *body.captured]
+    outvars = [Var(v.aval) for v in loop.outvars]
+    shorter = loop.replace(invars=[*captured, *state], outvars=outvars, params=params)
+    steps = [body] if cond is None else [cond, body]
+    eqns = [*[equation for step in steps for equation in step.early], shorter]
+    invars = [*[v for step in steps for v in step.operands], *state]
+    constvars = [v for step in steps for v in step.program.jaxpr.constvars]
+    consts = [value for step in steps for value in step.program.consts]
+    return ClosedJaxpr(Jaxpr(constvars, invars, outvars, eqns, loop.effects, None), consts)
+
+
+def _params(body: _Step, cond: _Step | None) -> dict[str, Any]:
+    if cond is None:
+        return {"jaxpr": body.late, "num_consts": len(body.captured)}
+    return {
+        "body_jaxpr": body.late, "body_nconsts": len(body.captured), "cond_jaxpr": cond.late,
+        "cond_nconsts": len(cond.captured),
+    }  # fmt: skip
+
+
+class _Step:
+    """A divided program: ``early`` equations give ``values``, which ``late`` takes with the other ``captured`` ones."""
+
+    def __init__(self, program: ClosedJaxpr, n_consts: int) -> None:
+        jaxpr = program.jaxpr
+        self.program, self.operands = program, jaxpr.invars[:n_consts]
+        fixed = [*jaxpr.constvars, *self.operands]
+        found = _Invariants(jaxpr, fixed)
+        self.values = found.values
+        self.early = live([equation for equation in jaxpr.eqns if equation in found.equations], list(self.values))
+        late = live([equation for equation in jaxpr.eqns if self.values.isdisjoint(equation.outvars)], jaxpr.outvars)
+        read = {*variables(jaxpr.outvars), *[v for equation in late for v in variables(equation.invars)]}
+        made = [v for equation in self.early for v in equation.outvars if v in self.values]
+        self.captured = [v for v in [*made, *fixed] if v in read]
+        invars = [*self.captured, *jaxpr.invars[n_consts:]]
+        self.late = ClosedJaxpr(Jaxpr([], invars, jaxpr.outvars, late, joined_effects(late), None), ())
+
+
+class _Invariants:
+    """The equations of a program that depend only on ``fixed``, and the ``values`` of theirs that are worth keeping."""
+
+    def __init__(self, jaxpr: Jaxpr, fixed: Sequence[Var]) -> None:
+        self.makers: dict[Var, JaxprEqn] = {}
+        self.sources: dict[Var, frozenset[Var]] = {v: frozenset([v]) for v in fixed}
+        self.equations: set[JaxprEqn] = set()
+        self.values: set[Var] = set()
+        self.stored: set[Var] = set()
+        moving: list[Var] = variables(jaxpr.outvars)
+        for equation in jaxpr.eqns:
+            reads = variables(equation.invars)
+            if self._is_fixed(equation, reads):
+                self.equations.add(equation)
+                self.makers.update(dict.fromkeys(equation.outvars, equation))
+                sources = frozenset[Var]().union(*[self.sources[v] for v in reads])
+                self.sources.update(dict.fromkeys(equation.outvars, sources))
+            else:
+                moving += reads
+                if not isinstance(equation.primitive.kind, _FUSING):
+                    self.stored.update(reads)
+        for v in dict.fromkeys(moving):
+            self._choose(v)
+
+    def _is_fixed(self, equation: JaxprEqn, reads: Sequence[Var]) -> bool:
+        kind = equation.primitive.kind
+        movable = isinstance(kind, (*_READ_IN_PLACE, *_FUSED, *_LONG)) and not equation.effects
+        foreign = isinstance(kind, kinds.External) and kind.foreign
+        return movable and not foreign and all(v in self.sources for v in reads)
+
+    def _choose(self, v: Var) -> None:
+        """Keep a value, or those that it is made of, if they are worth it."""
+        equation = self.makers.get(v)
+        if equation is None or v in self.values:
+            return
+        if not isinstance(equation.primitive.kind, _READ_IN_PLACE) and self._is_worth(v, equation):
+            self.values.add(v)
+            return
+        for operand in variables(equation.invars):
+            if v in self.stored:
+                self.stored.add(operand)
+            self._choose(operand)
+
+    def _is_worth(self, v: Var, equation: JaxprEqn) -> bool:
+        if isinstance(equation.primitive.kind, _LONG):
+            return True
+        nbytes = v.aval.nbytes
+        if nbytes <= _SMALL and self._cost(v) < costs.FUNCTION:
+            return False
+        times = _STORED_ANYWAY if v in self.stored else 1
+        return nbytes <= times * sum(source.aval.nbytes for source in self.sources[v])
+
+    def _cost(self, v: Var) -> float:
+        """The dearest operation among those that give a value."""
+        equation = self.makers.get(v)
+        if equation is None:
+            return 0.0
+        own = getattr(equation.primitive.kind, "cost", costs.FUNCTION if _is_long(equation) else 0.0)
+        return max([own, *[self._cost(operand) for operand in variables(equation.invars)]])
+
+
+def _is_long(equation: JaxprEqn) -> bool:
+    return isinstance(equation.primitive.kind, _LONG)

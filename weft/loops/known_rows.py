@@ -1,0 +1,49 @@
+"""Short rows of a length that is compiled in: which nests have them, and the vectors of which they are made.
+
+    a row of 10, 8 lanes:   elements 0 to 7, and 2 to 9
+    a row of 3:             elements 0 and 1, and 1 and 2
+
+The last vector ends with the row and may begin inside of the one before it, so that no vector has a mask: a masked
+store costs as much as ten others on some processors, and a loop over two vectors as much as the vectors. All of a row
+is read before any of it is written, since a result may lie in the memory of an operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.loops import costs, ir
+
+if TYPE_CHECKING:
+    from weft.loops.lower import Draft
+
+VECTORS = 4  # the longest row
+LIGHT = 10.0  # cost of a body that is written for so many vectors
+SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eight, and is done as soon
+COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
+HALF = 4  # elements of a row from which on lanes across rows gain nothing
+
+
+def fits(draft: Draft, extent: int, lanes: int, moved: bool) -> bool:
+    """Whether the statements may be written for the vectors of a row; with ``moved`` only if they compute nothing."""
+    statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
+    computed = [s for s in statements if isinstance(s, ir.Apply)]
+    if moved and computed:
+        return False
+    plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
+    if not all(isinstance(s, plain) and not (isinstance(s, ir.LoadAt) and s.inside is not None) for s in statements):
+        return False
+    if costs.instructions(statements) > LIGHT:
+        return False
+    simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
+    return simple or lanes * len(vectors(extent, lanes)[1]) <= COMPUTED * extent
+
+
+def vectors(extent: int, lanes: int) -> tuple[int, Sequence[int]]:
+    """(Lanes of a vector, where the vectors of a row begin)."""
+    width = lanes
+    while width > extent:
+        width //= 2
+    whole = range(0, extent - width + 1, width)
+    return width, [*whole, *([extent - width] if extent % width else [])]
