@@ -106,12 +106,14 @@ def test_the_reference_has_the_bits_of_machine_code_whatever_the_layout(shape: t
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "complex64"])
-@pytest.mark.parametrize("operands", ["nij,nkj->nik", "nij,kj->nik", "ij,nkj->nik", "nhij,nkj->nhik", "nji,hkj->nhik"])
+@pytest.mark.parametrize(
+    "operands", ["nij,nkj->nik", "nij,kj->nik", "ij,nkj->nik", "nhij,nkj->nhik", "nji,hkj->nhik", "nijl,nlkj->nik"]
+)
 def test_batches_of_small_products_whose_right_columns_are_apart(operands: str, kind: str) -> None:
     rng = np.random.default_rng(len(operands))
     with weft.enable_x64(True), config.context("check", False):
         for i, k, j in ((1, 2, 3), (8, 8, 8), (5, 33, 7), (14, 17, 20), (40, 40, 40), (3, 130, 31)):
-            sizes = {"n": int(rng.integers(1, 40)), "h": 3, "i": i, "j": j, "k": k}
+            sizes = {"n": int(rng.integers(1, 40)), "h": 3, "l": 4, "i": i, "j": j, "k": k}
             left, right = (
                 rng.standard_normal([sizes[letter] for letter in term]) for term in operands.split("->")[0].split(",")
             )

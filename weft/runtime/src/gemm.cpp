@@ -95,7 +95,8 @@ void GemmStep::plan() {
   if (form == Form::grid && !by_part) form = Form::rows;
   by_product = form == Form::products;
   if (by_product) form = Form::none;  // nothing is done inside a product
-  turned = kernels->strided != nullptr && plain && b_column != 1 &&
+  const bool rest_plain = a_rows.count == 1 && a_sum.count == 1 && c_rows.count == 1;
+  turned = kernels->strided != nullptr && (plain ? b_column != 1 : rest_plain && n <= kMostLines) &&
            k * up(n, kernels->lanes) * kernels->source_bytes <= kTurnedBytes &&
            (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
   if ((in_place || turned) && !vector && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
@@ -164,10 +165,11 @@ void GemmStep::plan_small() {
   }
 }
 
-// Copies b, whose columns do not lie side by side, as rows of whole vectors.
+// Copies b, whose rows or columns do not lie side by side, as rows of whole vectors.
 void GemmStep::turn_columns(const char* from, char* to) const {
   const int64_t pitch = up(n, kernels->lanes);
-  kernels->pack({from, b_k, b_column, nullptr, k, n, pitch, pitch, to});
+  if (plain) kernels->pack({from, b_k, b_column, nullptr, k, n, pitch, pitch, to});
+  else pack_lines({from, &b_sum, &b_columns, 0, k, 0, n, false, to}, pitch);
 }
 
 // Has half the tiles fetch a and the others b, a line at each step of k; what is too much for that is fetched at once.

@@ -20,6 +20,7 @@ namespace weft {
 
 constexpr int64_t kRowsOfTask = 128;     // 128 x 512 packed float32: a quarter of a second-level cache
 constexpr int64_t kColumnsOfTask = 128;  // of the packed operand that is walked while the other one is cached
+constexpr int64_t kMostLines = 64;  // that are packed at a time: rows or columns of a tile
 constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
 
 inline int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
