@@ -20,7 +20,7 @@ import field_draw
 import isa
 import numpy as np
 
-_TRACING_PARTS = ("lax", "nn", "nn.initializers", "numpy", "numpy.linalg", "ops", "random", "tree")
+_TRACING_PARTS = ("lax", "nn", "nn.initializers", "numpy", "numpy.linalg", "ops", "random", "scipy.linalg", "tree")
 SAMPLE_SECONDS = 0.05
 NUMBA_PARALLEL = 30_000  # elements, from which loops run on all cores
 
