@@ -79,7 +79,7 @@ class _Writer:
 
     def type(self, aval: Any) -> tuple[Any, ...]:
         places = self.places
-        return aval.dtype, aval.weak_type, tuple([places[n] if n in places else ~n for n in aval.shape])
+        return aval.dtype, aval.weak_type, tuple([places.get(n, ~n) for n in aval.shape])
 
     def atom(self, atom: Any, numbers: dict[Any, int]) -> Any:
         return (fingerprint.literal_bits(atom), self.type(atom.aval)) if type(atom) is Literal else numbers[atom]
