@@ -218,7 +218,7 @@ REWRITTEN_OR_STEPS = (
         ("slice", (6, 10), [(1, 12), (0, 12)]),
         ("elements of rows' logarithms", (20, 18), [(28, 21), (70, 50)]),
         ("sorted columns", (6, 10), [(8, 12), (70, 50)]),
-        ("counts between borders", (6, 7), [(8, 13), (70, 50)]),
+        ("counts between borders", (60, 50), [(58, 60), (70, 55)]),  # of fewer a loop computes them again
         ("between points", (6, 7), [(17, 13), (70, 50)]),
         ("place in pieces", (16, 10), [(18, 12), (70, 50)]),
         *[(name, (6, 18), [(8, 21), (70, 50)]) for name in REWRITTEN_OR_STEPS],
