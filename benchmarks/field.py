@@ -13,8 +13,9 @@ text; NumPy and PyTorch run it where it has only their functions, numba as a loo
 Each system has its own process for the whole run (``field_worker.py``). A program is prepared in all of them (its first
 call, then one at a larger shape), the results are compared with JAX's (where they differ, a float64 run says who is
 right), then warm calls are timed in rounds A B C A B C, of which the least counts. Ratios are the peer's seconds over
-weft's. A program that fails in a system is listed with the reason. ``--isa v3`` holds everyone to AVX2 and says what
-was seen of it (``isa.py``). A JSON line for each program is appended to benchmarks/results/field.jsonl.
+weft's. A program that fails in a system, or whose results would take more than half a gigabyte, is listed with the
+reason. ``--isa v3`` holds everyone to AVX2 and says what was seen of it (``isa.py``). A JSON line for each program is
+appended to benchmarks/results/field.jsonl.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from listing import watched
 
 LIMIT_SECONDS = 60.0  # for any answer of a worker
 COUNT = 100
+MOST_RESULT_BYTES = 1 << 29  # of a program that is run: every system has its results, and copies of them to compare
 
 
 class Team:
@@ -67,6 +69,11 @@ class Team:
 
 def measured(team: Team, program: Program, rounds: int) -> dict[str, dict[str, Any]]:
     """A row for each system: its status, and its seconds of the first, second and warm calls."""
+    asked = "jax" if "jax" in team.workers else "weft"  # weft would have the trace at the first call
+    size = team.ask(asked, "bytes", program.seed).get("bytes", 0) if program.row.jit else 0
+    if size > MOST_RESULT_BYTES:
+        reason = f"not run: its results take {size / 1e9:.2f} GB"
+        return {system: {"status": "large", "reason": reason} for system in team.workers}
     rows = {}
     for path in team.folder.glob("*.npz"):
         path.unlink()

@@ -20,7 +20,7 @@ import field_draw
 import isa
 import numpy as np
 
-_TRACING_PARTS = ("lax", "nn", "nn.initializers", "numpy", "numpy.linalg", "ops", "random", "tree")
+_TRACING_PARTS = ("lax", "nn", "nn.initializers", "numpy", "numpy.linalg", "ops", "random", "scipy.linalg", "tree")
 SAMPLE_SECONDS = 0.05
 NUMBA_PARALLEL = 30_000  # elements, from which loops run on all cores
 
@@ -64,6 +64,8 @@ class Session(worker.Session):
         program = field_draw.drawn(int(request["name"]), self.least)
         if request["do"] == "wide":
             return self.wide(program)
+        if request["do"] == "bytes":
+            return {"status": "ok", "bytes": self.result_bytes(program)}
         self.timed, self.program = None, program
         with self.wide_types(self.program.dtype):
             return self.prepare_program(self.program)
@@ -117,6 +119,14 @@ class Session(worker.Session):
             reply["second"] = worker.CLOCK() - start
         self.timed = (f, arguments, False)
         return reply
+
+    def result_bytes(self, program: field_draw.Program) -> int:
+        """Of all results, by their types alone; only for weft and JAX."""
+        module = self.system.module
+        with self.wide_types(program.dtype):
+            types = [module.ShapeDtypeStruct(i.shape, module.numpy.dtype(i.dtype)) for i in program.inputs]
+            found = worker.leaves(module.eval_shape(self.callable(program), *types))
+        return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in found)
 
     def wide(self, program: field_draw.Program) -> dict[str, Any]:
         with self.wide_types("float64"):

@@ -11,6 +11,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.compiler import ladder
 from weft.loops import known_rows
 
 DTYPES = ["bool", "int8", "uint16", "int32", "bfloat16", "float32", "float64", "complex64", "complex128"]
@@ -27,6 +28,8 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "joined": lambda m, x, i: m.concatenate([x, x[:, ::-1], x[:, :2]], 1),
     "padded": lambda m, x, i: m.pad(x, ((1, 2), (1, 3))),
     "neighbours": lambda m, x, i: m.where(x[:, 1:] == x[:, :-1], x[:, 1:], x[:, :-1]),
+    "turned": lambda m, x, i: m.swapaxes(x[: len(x) // 12 * 12].reshape(-1, 12, x.shape[1]), 1, 2),
+    "turned, of few": lambda m, x, i: m.swapaxes(x[: len(x) // 6 * 6].reshape(-1, 6, x.shape[1]), 1, 2)[:, ::-1],
     "with positions": lambda m, x, i: m.where(m.arange(x.shape[1]) > 2, x, x[::-1]),
 }
 
@@ -36,7 +39,7 @@ def test_rows_of_every_length(name: str) -> None:
     rng = np.random.default_rng(0)
     for number, length in enumerate(LENGTHS):
         dtype = DTYPES[(number + len(name)) % len(DTYPES)]
-        rows = 4100 // length + 1 + number
+        rows = known_rows.MANY // length + 1 + number
         x = rng.integers(0, 2, (rows, length)).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
         if x.dtype.kind in "fc":
             x[0, 0], x[-1, -1], x[1, 0] = np.nan, -0.0, np.inf
@@ -51,15 +54,46 @@ def test_rows_of_every_length(name: str) -> None:
 @pytest.mark.parametrize("length", [3, 5, 8, 13, 27])
 def test_a_result_in_the_memory_of_an_operand(length: int) -> None:
     """The last vector begins inside of the one before it, whose results may have replaced its operands."""
-    x = np.arange(9000 // length * length, dtype=np.float32).reshape(-1, length)
+    x = np.arange(20000 // length * length, dtype=np.float32).reshape(-1, length)
     given = jnp.asarray(x) + 0
     got = weft.jit(lambda x: x * 3 + x[:, :1], donate_argnums=0)(given)
     np.testing.assert_array_equal(np.asarray(got), x * 3 + x[:, :1])
 
 
+REPEATS: dict[str, Callable[[Any, Any], Any]] = {
+    "both": lambda m, x: m.repeat(m.repeat(x, 2, axis=0), 2, axis=1),
+    "both, the other order": lambda m, x: m.repeat(m.repeat(x, 3, axis=1), 2, axis=0),
+    "three axes": lambda m, x: m.repeat(m.repeat(m.repeat(x.reshape(-1, 2, x.shape[1]), 2, 2), 3, 1), 2, 0),
+    "tiles of repeats": lambda m, x: m.tile(m.repeat(x, 2, axis=1), (3, 2)),
+    "within rows": lambda m, x: (
+        m.broadcast_to(x[:, None, :, None], (x.shape[0], 2, x.shape[1], 3)) == x[:1, None, :1, None]
+    ),
+    "a new axis": lambda m, x: m.broadcast_to(m.repeat(x, 2, axis=0)[:, None], (2 * x.shape[0], 3, x.shape[1])),
+}
+
+
+@pytest.mark.parametrize("name", REPEATS)
+def test_elements_repeated_along_several_axes(name: str) -> None:
+    for number, (rows, length) in enumerate(
+        ((1300, 7), (1700, 5), (4100, 2), (900, 10), (90, 56), (900, 1), (4, 3), (0, 7))
+    ):
+        dtype = DTYPES[(number + len(name)) % len(DTYPES)]
+        x = np.random.default_rng(0).integers(0, 2, (rows, length))
+        x = x.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        with weft.enable_x64(True):
+            got = np.asarray(weft.jit(lambda x: REPEATS[name](jnp, x))(x))
+        np.testing.assert_array_equal(got, REPEATS[name](np, x), err_msg=f"{rows} {length} {dtype}")
+
+
+def test_repeats_along_two_axes_are_one_kernel() -> None:
+    x = np.zeros((1600, 7), np.float32)
+    program = ladder.compiled(weft.make_jaxpr(lambda x: REPEATS["both"](jnp, x))(x))
+    assert (ladder.n_kernels(program), program.plan.arena_bytes) == (1, 0)
+
+
 def test_vectors_of_a_row_end_with_it() -> None:
     for lanes in (4, 8, 16, 64):
-        for extent in range(2, known_rows.VECTORS * lanes + 1):
+        for extent in range(2, known_rows.longest(lanes) + 1):
             width, starts = known_rows.vectors(extent, lanes)
             covered = {start + lane for start in starts for lane in range(width)}
             assert covered == set(range(extent))
@@ -85,10 +119,10 @@ def test_elements_of_narrow_rows_take_turns(count: int) -> None:
             .astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
         )
         with weft.enable_x64(True):
-            got = weft.jit(lambda x: (x.T == x[0][:, None], jnp.repeat(x, count, axis=1), jnp.repeat(x[:, 1:], count)))(
+            got = weft.jit(lambda x: (x[0][:, None] == x.T, jnp.repeat(x, count, axis=1), jnp.repeat(x[:, 1:], count)))(
                 x
             )
-        expected = (x.T == x[0][:, None], np.repeat(x, count, axis=1), np.repeat(x[:, 1:], count))
+        expected = (x[0][:, None] == x.T, np.repeat(x, count, axis=1), np.repeat(x[:, 1:], count))
         for one, other in zip(got, expected, strict=True):
             np.testing.assert_array_equal(np.asarray(one), other, err_msg=dtype)
 

@@ -65,13 +65,13 @@ def test_pieces_that_take_turns_are_one_kernel() -> None:
     assert (ladder.n_kernels(program), program.plan.arena_bytes) == (1, 0)
 
 
-@pytest.mark.parametrize(("shape", "dim"), [((256, 32, 256), 1), ((256, 31, 20), 0), ((4, 8, 16), 2)])
-def test_lanes_run_along_a_short_dimension_ahead_of_a_narrower_one(shape: tuple[int, ...], dim: int) -> None:
-    """Where it fills them; shorter ones are collapsed; with few rows lanes run along the last one, of two elements."""
+@pytest.mark.parametrize(("shape", "lanes"), [((256, 32, 256), "i1"), ((256, 31, 20), "i1 of 20"), ((4, 8, 16), "i2")])
+def test_lanes_run_along_a_short_dimension_ahead_of_a_narrower_one(shape: tuple[int, ...], lanes: str) -> None:
+    """Where it fills them; shorter ones are one row with it; with few rows lanes run along the last one, of two."""
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     half = shape[2] // 2
     repeated = weft.jit(lambda x: jnp.repeat(x[:, :, :half], 2, -1))
-    assert f"parallel i{dim} lanes" in repeated.lower(x).compile().as_text("loops")
+    assert f"parallel {lanes} lanes" in repeated.lower(x).compile().as_text("loops")
     np.testing.assert_array_equal(np.asarray(repeated(x)), np.repeat(x[:, :, :half], 2, -1))
 
 

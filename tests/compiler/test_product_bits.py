@@ -105,6 +105,32 @@ def test_the_reference_has_the_bits_of_machine_code_whatever_the_layout(shape: t
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize(
+    "operands", ["nij,nkj->nik", "nij,kj->nik", "ij,nkj->nik", "nhij,nkj->nhik", "nji,hkj->nhik", "nijl,nlkj->nik"]
+)
+def test_batches_of_small_products_whose_right_columns_are_apart(operands: str, kind: str) -> None:
+    rng = np.random.default_rng(len(operands))
+    with weft.enable_x64(True), config.context("check", False):
+        for i, k, j in ((1, 2, 3), (8, 8, 8), (5, 33, 7), (14, 17, 20), (40, 40, 40), (3, 130, 31)):
+            sizes = {"n": int(rng.integers(1, 40)), "h": 3, "l": 4, "i": i, "j": j, "k": k}
+            left, right = (
+                rng.standard_normal([sizes[letter] for letter in term]) for term in operands.split("->")[0].split(",")
+            )
+            if kind == "complex64":
+                left, right = left + 1j * left[::-1], right - 1j * right[::-1]
+            left, right = left.astype(kind), right.astype(kind)
+            expected = np.einsum(operands, left.astype(np.complex128), right.astype(np.complex128))
+            alike = jnp.einsum(operands, left, jnp.asarray(np.moveaxis(right, -1, -2).copy()).swapaxes(-1, -2) + 0)
+            for threads in (1, 2):
+                with weft.threads(threads):
+                    found = np.asarray(jnp.einsum(operands, left, right))
+                    followed = np.asarray(weft.jit(lambda a, b: jnp.einsum(operands, a, b) * 2 + 1)(left, right))
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 if kind != "float64" else 1e-13)
+                np.testing.assert_array_equal(found, np.asarray(alike))
+                np.testing.assert_array_equal(followed, found * found.dtype.type(2) + found.dtype.type(1))
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (6, 18), (8, 21), (13, 7), (30, 20), (41, 33), (9, 70)])
 def test_transposes_that_products_take_in_change_no_bit(shape: tuple[int, int]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)

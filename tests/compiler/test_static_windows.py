@@ -121,3 +121,39 @@ def test_blocks_of_blocks_are_written_once() -> None:
     wide = np.full((6, 9), 7, np.float32)
     wide[1:5, ::2] = a
     assert np.asarray(padded(a, c)).tolist() == np.concatenate([wide, c], 1).tolist()
+
+
+@pytest.mark.parametrize("update", ["add", "set", "max", "multiply"])
+@pytest.mark.parametrize("shape", [(1, 1), (17, 9), (40, 70), (700, 900)])
+def test_a_window_that_does_not_read_the_array_is_written_by_vectors(shape: tuple[int, int], update: str) -> None:
+    rng = np.random.default_rng(shape[0])
+    x = rng.integers(-50, 50, shape).astype(np.float32)
+    for _ in range(3):
+        low = [int(rng.integers(0, extent)) for extent in shape]
+        place = tuple(slice(begin, int(rng.integers(begin + 1, extent + 1))) for begin, extent in zip(low, shape))
+        v = rng.integers(-9, 9, x[place].shape).astype(np.float32)
+        ufunc = {"add": np.add, "set": lambda _, v: v, "max": np.maximum, "multiply": np.multiply}[update]
+        want = x.copy()
+        want[place] = ufunc(x[place], v)
+
+        def f(x: Any, v: Any, place: Any = place) -> Any:
+            return getattr(x.at[place], update)(v)
+
+        for donated in ((), (0,)):
+            jitted = weft.jit(f, donate_argnums=donated)
+            np.testing.assert_array_equal(jitted(jnp.asarray(x), v), want)
+    text = weft.jit(lambda x, v: x.at[1:-1].add(v), donate_argnums=0).lower(np.ones(999), np.ones(997)).compile()
+    assert "lanes" in text.as_text("loops")
+
+
+@pytest.mark.parametrize("start", [-2, 0, 3, 5, 6])
+@pytest.mark.parametrize("mode", ["drop", "clip"])
+def test_one_window_at_a_place_that_is_known_late(start: int, mode: str) -> None:
+    x, v = np.arange(90, dtype=np.float32).reshape(9, 10), np.ones((4, 10), np.float32)
+    numbers = lax.ScatterDimensionNumbers((0, 1), (), (0,))
+    first = min(max(start, 0), 5) if mode == "clip" else start
+    want = x.copy()
+    if 0 <= first <= 5:
+        want[first : first + 4] += 1
+    f = weft.jit(lambda x, s, v: lax.scatter_add(x, s, v, numbers, mode=mode))
+    np.testing.assert_array_equal(f(x, np.array([start], np.int32), v), want)

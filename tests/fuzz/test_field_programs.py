@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.nn.initializers
 import jax.ops
+import jax.scipy.linalg
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ import weft.nn
 import weft.numpy
 import weft.ops
 import weft.random
+import weft.scipy.linalg
 import weft.tree
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"

@@ -115,7 +115,7 @@ def test_outer_dimensions_are_walked_around_the_nest() -> None:
     x = np.arange(2 * 3 * 4 * 5 * 6, dtype=np.float32).reshape(2, 3, 4, 5, 6)
     closed = ladder.traced(lambda x: [lax.add(lax.transpose(x, (4, 3, 2, 1, 0)), np.float32(1))], [x])
     program = ladder.compiled(closed)
-    assert len(program.nests()[0].dims) == 3
+    assert len(program.nests()[0].dims) == 4
     (out,) = ladder.by_machine_code(program, [x])
     np.testing.assert_array_equal(out, x.transpose(4, 3, 2, 1, 0) + 1)
 

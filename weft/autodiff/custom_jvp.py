@@ -15,7 +15,7 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from weft import errors, runtime, tree_util
 from weft.autodiff import symbolic_zeros
@@ -222,7 +222,9 @@ class custom_jvp(Generic[P, R]):
         given = positional(self.fun, args, kwargs)
         if not tracing.is_tracing():
             result: Any = self.fun(*given)
-            return result if type(result) is runtime.Array else flat_functions.finished_tree(result)
+            if type(result) is not runtime.Array:
+                result = flat_functions.finished_tree(result)
+            return cast("R", result)
         name = _name_of(self.fun)
         fixed_places = self._fixed_places(len(given))
         moved = [given[i] for i in range(len(given)) if i not in fixed_places]

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import columns, instances
+from weft.codegen import columns, instances, shuffles
+from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
+from weft.codegen.memory import whole
 from weft.loops import ir, known_rows
 
 if TYPE_CHECKING:
@@ -50,5 +52,32 @@ class KnownRowWriter(columns.ColumnWriter):
     def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
         tile = [instances.fresh(base, base.values, str(start), None, start) for start in self.starts]
         statements = [s for phase in self.nest.phases for s in (*phase.before, *phase.body)]
+        for s in statements:
+            if isinstance(s, ir.Load) and self.nest.uses_digits(s.operand):
+                self._repeated(s, tile, place)
         self.parent.run([s for s in statements if not isinstance(s, ir.Store)], tile, place)
         self.parent.run([s for s in statements if isinstance(s, ir.Store)], tile, place)
+
+    def _repeated(self, s: ir.Load, tile: Sequence[Instance], place: Position) -> None:
+        """The vectors of an operand whose elements are repeated along some digits of the row."""
+        nest, operand = self.nest, self.nest.operands[s.operand]
+        offsets = [0]
+        for dim in nest.digits:
+            extent, stride = nest.dims[dim].extent, operand.strides[dim]
+            assert extent is not None
+            offsets = [offset + stride * digit for offset in offsets for digit in range(extent)]
+        width, starts = known_rows.vectors(max(offsets) + 1, tile[0].memory.lanes.width)
+        narrow = tile[0] if width == tile[0].memory.lanes.width else self.parent.copy(Lanes(self.writer, width), {})
+        pointers = [
+            self.writer.element(whole(operand.dtype), place.pointers[s.operand], str(start)) for start in starts
+        ]
+        loaded = [narrow.memory.load(operand.dtype, pointer) for pointer in pointers]
+        for copy, begun in zip(tile, self.starts, strict=True):
+            lanes = copy.memory.lanes
+            wanted = offsets[begun : begun + lanes.width]
+            sources = [max(k for k, start in enumerate(starts) if start <= offset) for offset in wanted]
+            picks = [(source, offset - starts[source]) for source, offset in zip(sources, wanted, strict=True)]
+            parts = [
+                shuffles.picked([value.parts[k] for value in loaded], picks, lanes) for k in range(len(loaded[0].parts))
+            ]
+            copy.values[s.out] = Value(operand.dtype, tuple(parts))

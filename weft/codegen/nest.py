@@ -146,7 +146,7 @@ class NestWriter:
                         splat = self.lanes.splat(self.strides[k, d], "i64")
                         self.offsets[k, d] = splat * self.lanes.iota("i64")
         self._scalar_slots = slot
-        if nest.digits:
+        if nest.digits and nest.row is None:
             self.digits = mixed_radix.Digits(self)
         if nest.rows:
             self._row_bases()

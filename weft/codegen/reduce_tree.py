@@ -138,7 +138,7 @@ def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
 
 
 def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) -> Accumulators:
-    """``fold`` for at most 32 elements, each in its own lane accumulator; identities are left out. See ``collected``."""
+    """``fold`` for at most 32 elements, each in its own lane accumulator, without identities. See ``collected``."""
     half = LANES // 2
     while half:
         elements = [

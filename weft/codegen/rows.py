@@ -286,10 +286,29 @@ class RowWriter:
         if run.whole:
             low = writer.index("add", start, writer.index("and", length, str(-self.lanes)))
             vectors = self._sweep(run, base, place, (start, low), vectors, run.vectors, None)
-        rounded = writer.index("and", writer.index("add", length, str(self.lanes - 1)), str(-self.lanes))
-        vectors = self._sweep(run, base, place, (low, writer.index("add", start, rounded)), vectors, 1, stop)
+        last, rounded = (
+            writer.index("add", start, writer.index("and", writer.index("add", length, str(n - 1)), str(-n)))
+            for n in (width, self.lanes)
+        )
+        vectors = self._sweep(run, base, place, (low, last), vectors, 1, stop)
+        if per_block > 1:
+            vectors = self._turned(phase, vectors, (last, rounded))
         emit = base.emit
         return [reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)]
+
+    def _turned(
+        self, phase: ir.Phase, vectors: list[list[Accumulators]], bounds: tuple[str, str]
+    ) -> list[list[Accumulators]]:
+        """The accumulators as ``_sweep`` leaves them after vectors without elements."""
+        flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
+        carried, per = reduce_tree.flatten(flat), len(flat) // len(vectors)
+        of_vector = len(carried) // len(vectors)
+
+        def body(_: str, texts: list[str]) -> list[str]:
+            return [*texts[of_vector:], *texts[:of_vector]]
+
+        values = reduce_tree.rebuild(flat, self.writer.loop(*bounds, self.parent.width, carried, body))
+        return [reduce_tree.group_accs(phase.reductions, values[k : k + per]) for k in range(0, len(values), per)]
 
     def _sweep(
         self,
@@ -301,7 +320,7 @@ class RowWriter:
         group: int,
         stop: str | None,
     ) -> list[list[Accumulators]]:
-        """``group`` vectors a step over a multiple of 32 elements; lanes from ``stop`` on are masked."""
+        """``group`` vectors a step; lanes from ``stop`` on are masked. The accumulators move on by as many places."""
         writer, width, phase, size = self.writer, self.parent.width, run.phase, len(run.phase.reductions)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import columns, instances
+from weft.codegen import columns, instances, shuffles
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
-from weft.codegen.lanes import V
 from weft.codegen.memory import whole
 from weft.loops import ir
 
@@ -59,7 +58,7 @@ class WovenWriter(columns.ColumnWriter):
         """One vector of rows: their elements in turns."""
         copy, dtype, count = turns[0], self.nest.operands[s.operand].dtype, len(turns)
         assert copy.index is not None
-        lanes, width = copy.memory.lanes, copy.memory.lanes.width
+        width = copy.memory.lanes.width
         pointer = self.writer.element(
             whole(dtype), place.pointers[s.operand], self.writer.index("mul", copy.index, str(count))
         )
@@ -69,22 +68,6 @@ class WovenWriter(columns.ColumnWriter):
             parts = []
             for part in range(len(values[0].parts)):
                 sources = [value.parts[part] for value in values]
-                parts.append(_picked(sources, [(turn, row) for row, turn in picks]) if width > 1 else sources[vector])
+                parts.append(shuffles.picked(sources, [(turn, row) for row, turn in picks], copy.memory.lanes))
             value = Value(dtype, tuple(parts))
             copy.memory.store(value, self.writer.element(whole(dtype), pointer, str(vector * width)))
-
-
-def _picked(sources: Sequence[V], picks: Sequence[tuple[int, int]]) -> V:
-    """The lanes ``picks`` (source, lane), by shuffles of two vectors at a time."""
-    lanes, element, width = sources[0].lanes, sources[0].element, sources[0].lanes.width
-    distinct = list(dict.fromkeys([sources[number].text for number, _ in picks]))
-    found = distinct[0]
-    first = [lane if sources[number].text == found else 0 for number, lane in picks]
-    if len(distinct) == 1:
-        return V(lanes, element, lanes.shuffle(found, "poison", element, first, width))
-    held = list(first)
-    for text in distinct[1:]:
-        here = [width + lane if sources[number].text == text else old for (number, lane), old in zip(picks, held)]
-        found = lanes.shuffle(found, text, element, here, width)
-        held = list(range(width))
-    return V(lanes, element, found)

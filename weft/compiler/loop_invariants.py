@@ -2,8 +2,9 @@
 
     fori_loop: r = (0.85 * p) @ r + b.sum() / n      ->      q = 0.85 * p;  c = b.sum() / n;  fori_loop: r = q @ r + c
 
-A view is read inside the loop as it lies, and so is a transposed array that the loop only multiplies. Elementwise results go before it if they take no more bytes than what they
-are made of, so that a step reads no more than it did; products, sums and the like always do.
+A view is read inside the loop as it lies, and so is a transposed array that the loop only multiplies. Elementwise
+results go before it if they take no more bytes than what they are made of, so that a step reads no more than it did;
+products, sums and the like always do.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ def _as_they_lie(
             continue
         if _is_only_multiplied(old, invars[place]):
             atoms[parts.n_cond_consts + place] = maker.invars[0]
-            views.append(maker.replace(invars=[Var(maker.invars[0].aval)], outvars=[invars[place]]))
-            invars[place] = views[-1].invars[0]
+            array = Var(maker.invars[0].aval)
+            views.append(maker.replace(invars=[array], outvars=[invars[place]]))
+            invars[place] = array
     if not views:
         return body, atoms
     return ClosedJaxpr(old.replace(invars=invars, eqns=[*views, *old.eqns]), body.consts), atoms
@@ -115,7 +117,8 @@ class _Step:
         made = [v for equation in self.early for v in equation.outvars if v in self.values]
         self.captured = [v for v in [*made, *fixed] if v in read]
         invars = [*self.captured, *jaxpr.invars[n_consts:]]
-        self.late = ClosedJaxpr(Jaxpr([], invars, jaxpr.outvars, late, joined_effects(late), None), ())
+        # debug_info: a condition that ends element by element is known by it
+        self.late = ClosedJaxpr(Jaxpr([], invars, jaxpr.outvars, late, joined_effects(late), jaxpr.debug_info), ())
 
 
 class _Invariants:

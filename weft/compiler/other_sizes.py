@@ -49,6 +49,7 @@ class Resizable:
         self.shapes, self.inputs = shapes, inputs
         self.kernel, self.ns_per_point, self.operands = compiled.kernel, compiled.ns_per_point, run.operands
         self.n_loops = len(self.nest.dims) - len(self.nest.digits)
+        self.known = [(place, dim.extent) for place, dim in enumerate(self.nest.dims) if dim.extent is not None]
         self.reduces = any(dim.role == "reduced" for dim in self.nest.dims)
 
     def shape(self, output: int, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -57,9 +58,13 @@ class Resizable:
 
     def instructions(self, sizes: Sequence[int]) -> list[Kernel | Copy] | None:
         """The call of the kernel, after the copy that it updates; None if there are too many points."""
-        if self.sizing.words and any(math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW for shape in self.inputs):
-            return None
+        if self.sizing.words:
+            for shape in self.inputs:
+                if math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW:
+                    return None
         found, nest = resize.numbers(self.sizing, sizes), self.nest
+        if self.known and any(found.extents[place] != extent for place, extent in self.known):
+            return None  # ``thresholds`` tells such sizes apart; this holds even if it should not
         points = math.prod(found.extents[: self.n_loops])
         if found.outer:
             points *= math.prod([extent for extent, _ in found.outer])
@@ -69,7 +74,8 @@ class Resizable:
         call = tuple.__new__(Kernel, (self.kernel, self.operands, found.params, found.outer, *split))
         if self.copied is None:
             return [call]
-        return [self.copied._replace(nbytes=math.prod(self.shape(0, sizes)) * self.itemsize), call]
+        nbytes = math.prod(self.shape(0, sizes)) * self.itemsize
+        return [tuple.__new__(Copy, (self.copied.to, self.copied.source, nbytes)), call]
 
 
 class Family:
@@ -202,13 +208,15 @@ def _is_copy_of_operand(plan: steps.Plan) -> bool:
     copy = plan.instructions[0]
     return (
         type(copy) is Copy and len(plan.outputs) == 1 and copy.to == (plan.n_inputs, 0, -1)
-        and copy.source[0] < plan.n_inputs and copy.source[1:] == (0, -1) and copy.nbytes == plan.outputs[0].nbytes
+        and copy.source[0] < plan.n_inputs and copy.source[1:] == (0, -1) and copy.nbytes == plan.outputs[0].aval.nbytes
     )  # fmt: skip
 
 
 def _is_plain(program: Program) -> bool:
-    """Whether a program has nothing but operands and results: no constants, no donation, no copies of operands."""
-    return not (program.stages.watched or program.consts or any(program.donated) or program.copied)
+    """Whether a program has nothing but operands and results: no constants, no donation, no operand as a result."""
+    if program.stages.watched or program.consts or any(program.donated):
+        return False
+    return not any(type(out) is Literal or out in program.jaxpr.invars for out in program.jaxpr.outvars)
 
 
 def _is_of_one(program: Program, is_it: Callable[[JaxprEqn], bool]) -> bool:
@@ -308,12 +316,13 @@ def _takes_whole_rows(equation: JaxprEqn) -> bool:
 
 def _updates_whole_rows(equation: JaxprEqn) -> bool:
     """Whether few windows of extent 1 where they are placed, whole elsewhere, are updated in an operand."""
-    array, _, updates = [atom.aval for atom in equation.invars[:3]]
+    array, indices, updates = [atom.aval for atom in equation.invars[:3]]
     kind, params = equation.primitive.kind, equation.params
     windows = kind.windows([atom.aval for atom in equation.invars], equation.outvars[0].aval, params)
     if len(equation.invars) != 3 or len(windows.starts) != 1 or windows.most != (array.shape[windows.starts[0]] - 1,):
         return False
-    if kind.ordered(params) or kind.unique(params) or updates.size > MOST_UPDATED:
+    promises = indices.ndim > 1 and (kind.ordered(params) or kind.unique(params))
+    if promises or updates.size > MOST_UPDATED:
         return False
     return all(
         (walk is None) if dim in windows.starts else (walk is not None and walk not in windows.batch

@@ -31,6 +31,7 @@ from weft.compiler import (
     fuse,
     guards,
     instructions,
+    like_programs,
     link,
     other_sizes,
     plan,
@@ -66,6 +67,8 @@ class Forms(NamedTuple):
 
 class Program:
     """A compiled jaxpr. ``executable`` takes ``consts`` and then the arguments."""
+
+    is_whole = True  # whether its plan is there
 
     def __init__(self, name: str, source: ClosedJaxpr, stages: Stages) -> None:
         self.name = name
@@ -234,13 +237,28 @@ def compile_jaxpr(
     if config.read("log_compiles"):
         types = ", ".join(map(repr, closed.in_avals))
         _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
+    like = None if shares or any(donated) or _is_watched(name) else like_programs.key_of(closed, name)
+    if like is not None:
+        made: Any = like_programs.find(
+            like, closed, name, functools.partial(compile_new, closed, name, donated, copied)
+        )
+        if made is not None:
+            PROGRAMS.add(key, made)
+            return made
     compilation = progress.begin(name)
     try:
         program = compile_new(closed, name, donated, copied)
     finally:
         progress.end(compilation)
     PROGRAMS.add(key, program)
+    if like is not None:
+        like_programs.learn(like, program)
     return program.with_consts(closed)
+
+
+def _is_watched(name: str) -> bool:
+    """Whether every compilation is told or shown."""
+    return config.read("log_compiles") or Stages(name).watched
 
 
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:

@@ -8,10 +8,15 @@ A reshape that cannot move (of a broadcast, as ``repeat`` and ``tile`` make, or 
 results instead; the value would have to be stored for it:
 
     b:f32[n,3] = broadcast a; c:f32[3n] = reshape b; d = exp c   ->   e:f32[n,3] = exp b; d = reshape e
+
+So does a broadcast of such a value: elements repeated along two dimensions are stored once, and not the half of them
+before.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from weft import operations
@@ -38,17 +43,26 @@ def _after_broadcasts(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with elementwise equations on reshaped broadcasts computed before the reshape."""
     known = rewrite.index(closed.jaxpr)
     delayed: dict[Any, Any] = {}  # variable -> the value of which it is a reshape
+    repeated = set[Any]()  # those that are views
     sinker, result, changed = _Sinker(known), list[Any](), False
     for equation in known.eqns:
         out = equation.outvars[0] if equation.outvars else None
         early = _early(equation, delayed, sinker)
-        if early is not None:
+        again = None if early is not None else _broadcast_again(equation, delayed, repeated)
+        if again is not None:
+            changed, delayed[out] = True, again.outvars[0]
+            repeated.add(again.outvars[0])
+            result += [again, _reshaped(again.outvars[0], None, out, equation)]
+        elif early is not None:
             changed, delayed[out] = True, Var(equation.outvars[0].aval.update(shape=delayed[early[0]].aval.shape))
             result += _before_reshape(equation, delayed, known.makers)
         else:
             result.append(equation)
             if sinker.is_reshape(equation) and _cannot_sink(equation.invars[0], sinker):
-                delayed[out] = equation.invars[0]
+                delayed[out] = delayed.get(equation.invars[0], equation.invars[0])
+                maker = known.makers.of(equation.invars[0])
+                if maker is not None and isinstance(maker.primitive.kind, kinds.View):
+                    repeated.add(delayed[out])
         sinker.note(equation)
     return rewrite.with_equations(closed, result) if changed else closed
 
@@ -73,6 +87,50 @@ def _early(equation: JaxprEqn, delayed: dict[Any, Any], sinker: _Sinker) -> list
     if len(shapes) != 1 or any(atom.aval.shape != equation.outvars[0].aval.shape for atom in arrays):
         return None
     return found if all(atom in delayed or sinker.sinkable.get(atom, True) for atom in arrays) else None
+
+
+def _broadcast_again(equation: JaxprEqn, delayed: dict[Any, Any], repeated: set[Any]) -> JaxprEqn | None:
+    """A broadcast of a reshaped broadcast, before the reshape."""
+    kind = equation.primitive.kind
+    if not isinstance(kind, kinds.View) or isinstance(operand := equation.invars[0], Literal):
+        return None
+    early = delayed.get(operand)
+    if early is None or early not in repeated:
+        return None
+    out = equation.outvars[0].aval
+    uses = kind.index_map(operand.aval, out, equation.params)
+    axes = [use.axis for use in uses]
+    if sorted(set(axes)) != axes or not out.size or any((use.start, use.step) != (0, 1) for use in uses):
+        return None
+    if any(out.shape[use.axis] != extent for use, extent in zip(uses, operand.aval.shape, strict=True)):
+        return None
+    groups = _groups(early.aval.shape, operand.aval.shape)
+    if groups is None:
+        return None
+    split = dict(zip(axes, groups, strict=True))
+    shape, dims = list[int](), list[int]()
+    for axis, extent in enumerate(out.shape):
+        group = split.get(axis)
+        dims += range(len(shape), len(shape) + len(group or ()))
+        shape += [extent] if group is None else group
+    params = {"shape": tuple(shape), "broadcast_dimensions": tuple(dims), "sharding": None}
+    made = Var(out.update(shape=tuple(shape)))
+    return JaxprEqn([early], [made], operations.broadcast_in_dim_p, params, source=equation.source)
+
+
+def _groups(shape: Sequence[int], joined: Sequence[int]) -> list[list[int]] | None:
+    """The extents that are joined to each of ``joined``; None if a reshape does more than to join extents."""
+    groups, left = list[list[int]](), list(shape)
+    for extent in joined:
+        group = list[int]()
+        while left and (math.prod(group) < extent or not group):
+            group.append(left.pop(0))
+        if math.prod(group) != extent:
+            return None
+        groups.append(group)
+    if left and (not groups or math.prod(left) != 1):
+        return None
+    return [*groups[:-1], [*groups[-1], *left]] if left else groups
 
 
 def _before_reshape(equation: JaxprEqn, delayed: dict[Any, Any], makers: rewrite.Makers) -> list[JaxprEqn]:

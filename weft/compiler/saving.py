@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import codegen, dtypes
 from weft._base import target
-from weft.compiler import cache, disk, pipeline, saved, stored
+from weft.compiler import cache, disk, like_programs, pipeline, saved, stored
 from weft.dispatch import devices, executables, portable
 from weft.dispatch.ahead_of_time import Compiled
 from weft.dispatch.identity import Refusal
@@ -101,6 +101,8 @@ def _device(bound: executables.Compiled) -> tuple[str, int]:
 
 def _program(writer: _Writer, bound: executables.Compiled) -> Any:
     program = bound.program
+    if isinstance(program, like_programs.LikeProgram):
+        program = program.whole()
     if isinstance(program, pipeline.Program):
         return writer.program(program)
     if hasattr(program, "steps"):

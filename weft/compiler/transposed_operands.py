@@ -17,7 +17,7 @@ from weft import operations
 from weft.compiler import expansions
 from weft.compiler.contraction import permutation
 from weft.core import kinds, rewrite
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Splicer
 
 
@@ -31,7 +31,8 @@ def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> Sequence[Ato
     invars = list(eqn.invars)
     sums, batches = (list(pair) for pair in eqn.params["dimension_numbers"])
     for side in (0, 1):
-        while (order := _order_of(invars[side], splicer, uses)) is not None:
+        alone = _is_read_once(invars[side], uses)
+        while (order := _order_of(invars[side], splicer, uses, alone)) is not None:
             free = [order[d] for d in range(len(order)) if d not in (*sums[side], *batches[side])]
             walked = [order[d] for d in sorted(sums[side])]
             if free != sorted(free) or (side == 0 and walked != sorted(walked)):  # sums keep their order
@@ -39,32 +40,42 @@ def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> Sequence[Ato
             sums[side] = tuple(order[d] for d in sums[side])
             batches[side] = tuple(order[d] for d in batches[side])
             invars[side] = _as_it_lies(invars[side], order, invars[side].aval.size, splicer)
+            alone = alone and _is_read_once(invars[side], uses)
     if all(new is old for new, old in zip(invars, eqn.invars, strict=True)):
         return None
     numbers = ((tuple(sums[0]), tuple(sums[1])), (tuple(batches[0]), tuple(batches[1])))
     return splicer.emit(eqn.replace(invars=invars, params={**eqn.params, "dimension_numbers": numbers}))
 
 
-def _order_of(atom: Any, splicer: Splicer, uses: Counter[Var]) -> list[int] | None:
-    """The axes of the arrays that a value is a transposition of, or is computed of elementwise; None if it is not."""
+def _order_of(atom: Any, splicer: Splicer, uses: Counter[Var], alone: bool) -> list[int] | None:
+    """The axes of the arrays that a value is a transposition of, or is computed of elementwise; None if it is not.
+
+    ``alone``: nothing else reads the value, or what it is a view for.
+    """
     maker = splicer.makers.of(atom)
     if maker is None:
         return None
     order = permutation(maker) if maker.invars else None
-    if order is not None or not isinstance(maker.primitive.kind, kinds.Elementwise) or uses[atom] != 1:
+    if order is not None or not isinstance(maker.primitive.kind, kinds.Elementwise) or not alone:
         return order
     arrays = [v for v in maker.invars if not _is_repeated(v, atom.aval.size, splicer)]
-    orders = [_order_of(v, splicer, uses) for v in arrays]
+    orders = [_order_of(v, splicer, uses, _is_read_once(v, uses)) for v in arrays]
     return orders[0] if orders and all(found == orders[0] for found in orders) else None
+
+
+def _is_read_once(atom: Atom, uses: Counter[Var]) -> bool:
+    """Whether nothing else reads a value, so that it may be computed in another order; also of new ones."""
+    return not isinstance(atom, Literal) and uses[atom] <= 1
 
 
 def _is_repeated(atom: Any, size: int, splicer: Splicer) -> bool:
     """Whether fewer numbers than ``size`` are repeated along dimensions, so that to transpose them is less."""
     maker = splicer.makers.of(atom)
-    if atom.aval.size < size:
+    if type(atom) is Literal or atom.aval.size < size:
         return True
-    is_view = maker is not None and isinstance(maker.primitive.kind, kinds.View)
-    return is_view and maker.invars[0].aval.size < atom.aval.size
+    if maker is None or not isinstance(maker.primitive.kind, kinds.View):
+        return False
+    return maker.invars[0].aval.size < atom.aval.size
 
 
 def _as_it_lies(atom: Any, order: Sequence[int], size: int, splicer: Splicer) -> Any:

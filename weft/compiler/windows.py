@@ -44,11 +44,13 @@ def writes_nothing(equation: JaxprEqn) -> bool:
 def scatter_space(dims: Dimensions, equation: JaxprEqn) -> Space:
     """The axes of a scatter. Parallel are dimensions along which different points always update different elements.
 
-    Those are the dimensions that a window covers in full, those without an index, and those that the array shares with
-    the indices.
+    Those are the dimensions that a window covers in full, those without an index, those that the array shares with
+    the indices, and all of a window that is the only one.
     """
     windows, updates = dims.windows[equation], equation.invars[2]
     movable = {dim for dim, most in zip(windows.starts, windows.most, strict=True) if most}
+    if all(updates.aval.shape[dim] == 1 for dim in windows.batch):
+        movable = set()
     free = [update_dim for dim, update_dim in enumerate(windows.moved) if update_dim is not None and dim not in movable]
     within = [dim for dim in range(updates.aval.ndim) if dim not in windows.batch and dim not in free]
     ordered = [*[dim for dim in windows.batch if dim not in free], *within]

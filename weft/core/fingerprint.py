@@ -47,6 +47,11 @@ def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str
     return jaxpr.memoize("fingerprint_strong", lambda j: _Writer(False).digest(j))
 
 
+def params_text(primitive: Any, params: dict[str, Any]) -> str:
+    """The parameters of an equation as text; equal texts mean equal behaviour."""
+    return _Writer(True).params(primitive, params)
+
+
 class _Writer:
     """Writes one jaxpr as text for hashing, with numbers for variables."""
 

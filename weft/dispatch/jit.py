@@ -139,7 +139,6 @@ def any_size(
     these.
     """
     jitted = jit(fun, **options)
-    jitted._state.any_size = True
     jitted._state.extents = extents
     return jitted
 

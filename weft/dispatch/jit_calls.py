@@ -105,7 +105,7 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "__weakref__", "any_size", "executables", "extents", "form", "function", "hits_before", "kernels", "milliseconds", "name",
+        "__weakref__", "executables", "extents", "form", "function", "hits_before", "kernels", "milliseconds", "name",
         "options", "own", "traces",
     )  # fmt: skip
 
@@ -115,8 +115,7 @@ class JitState:
         # stands for the options in keys
         self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)
         self.own: bool | None = None  # whether the function is weft's own; None: not yet computed
-        self.any_size = False  # whether what it records depends on sizes as ``sized_calls`` says
-        self.extents: tuple[str, ...] = ()  # then: the static arguments that are extents
+        self.extents: tuple[str, ...] | None = None  # static arguments that are extents: see ``sized_calls``
         self.name: str | None = None
         self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
         self.milliseconds: dict[str, float] | None = None  # in each stage
@@ -148,7 +147,7 @@ class JitState:
         try:
             if current is not tracing.EVAL:
                 return self._recorded(current, args, kwargs), None
-            if self.any_size and caller is not None:
+            if self.extents is not None and caller is not None:
                 return self._sized(args, kwargs, caller)
             return self._slow(args, kwargs, caller)
         except errors.ArrayHolderError as error:

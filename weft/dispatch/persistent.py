@@ -138,8 +138,11 @@ def find(wanted: Request, build: Callable[..., Any]) -> Any:
 
 
 def keep(wanted: Request, trace: Any, compiled: Any) -> None:
-    """Store the program of a trace without effects, if everything about it can be written as plain values."""
-    if not trace.closed.effects:
+    """Store the program of a trace without effects, if everything about it can be written as plain values.
+
+    One made from a like program is not stored: to load it would take longer than to make it again.
+    """
+    if not trace.closed.effects and compiled.program.is_whole:
         _hooks["keep"](wanted, compiled.program, compiled.consts, trace.out_avals, (trace.out_tree, compiled.kept))
 
 

@@ -79,7 +79,7 @@ def classified(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], t
             marks.append(None)
     for name in sorted(kwargs) if len(kwargs) > 1 else kwargs:
         value = kwargs[name]
-        if name in state.extents:
+        if name in (state.extents or ()):
             shape = _shape(value)
             if shape is None:
                 return None
@@ -101,7 +101,7 @@ def classified(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], t
 def _shape(value: Any) -> Any:
     """A type with the extents of a static argument; None for what is not sure to be extents."""
     extents = (value,) if type(value) is int else value
-    if type(extents) is not tuple or any([type(n) is not int or n < 0 for n in extents]):
+    if type(extents) is not tuple or any(type(n) is not int or n < 0 for n in extents):
         return None
     return runtime.ShapedArray(extents, dtypes.bool_)
 

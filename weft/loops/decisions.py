@@ -185,12 +185,12 @@ class _Decider:
 
     def form(self) -> Form:
         nest = self.nest
-        if nest.digits and not self.reduced:
-            return "collapsed"
         if nest.short is not None:
             return "short rows"
         if nest.row is not None:
             return "known rows"
+        if nest.digits and not self.reduced:
+            return "collapsed"
         if nest.woven is not None:
             return "woven"
         return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"

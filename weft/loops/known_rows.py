@@ -10,7 +10,7 @@ is read before any of it is written, since a result may lie in the memory of an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.loops import costs, ir
@@ -18,26 +18,59 @@ from weft.loops import costs, ir
 if TYPE_CHECKING:
     from weft.loops.lower import Draft
 
-VECTORS = 4  # the longest row
+VECTORS, LONGEST = 4, 32  # in a row, and elements
+MANY = 16384  # elements of all rows from which on they have a kernel of their own
 LIGHT = 10.0  # cost of a body that is written for so many vectors
 SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eight, and is done as soon
 COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
+TRANSPOSED = 32  # elements of a row from which on whole blocks are transposed in registers
+TURNED = 6  # and from which on they are put together from single elements before
+FEW_LANES = 8
 HALF = 4  # elements of a row from which on lanes across rows gain nothing
 
 
-def fits(draft: Draft, extent: int, lanes: int, moved: bool) -> bool:
-    """Whether the statements may be written for the vectors of a row; with ``moved`` only if they compute nothing."""
+def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, moved: bool) -> bool:
+    """Whether the statements may be written for the vectors of a row, along the axes ``row``.
+
+    With ``moved`` only if they compute nothing of its elements.
+    """
     statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
-    computed = [s for s in statements if isinstance(s, ir.Apply)]
-    if moved and computed:
-        return False
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
     if not all(isinstance(s, plain) and not (isinstance(s, ir.LoadAt) and s.inside is not None) for s in statements):
         return False
-    if costs.instructions(statements) > LIGHT:
+    differ = _differing(draft, row, statements)
+    computed = [s for s in statements if isinstance(s, ir.Apply) and s.out in differ]
+    if (moved and computed) or costs.instructions(statements) > LIGHT:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
     return simple or lanes * len(vectors(extent, lanes)[1]) <= COMPUTED * extent
+
+
+def _differing(draft: Draft, row: Collection[Any], statements: Sequence[Any]) -> set[int]:
+    """The values that are not the same for all elements of a row, as places by an index are."""
+    found = set[int]()
+    for s in statements:
+        if isinstance(s, ir.Load | ir.LoadAt):
+            strides = draft.operands[s.operand].strides
+            differs = any(key in strides and strides[key].factor for key in row)
+        else:
+            differs = s.dim in row if isinstance(s, ir.IndexOf) else not found.isdisjoint(ir.arguments(s))
+        if differs and not isinstance(s, ir.Store):
+            found.add(s.out)
+    return found
+
+
+def longest(lanes: int) -> int:
+    """Elements of the longest row."""
+    return min(VECTORS * lanes, LONGEST)
+
+
+def turned(extent: int, lanes: int) -> bool:
+    """Whether rows of results, whose elements lie a row apart, are rather put together from single elements.
+
+    Blocks that are transposed in registers take longer if they are not whole: twice as long with few lanes.
+    """
+    return lanes <= FEW_LANES and TURNED <= extent < TRANSPOSED
 
 
 def vectors(extent: int, lanes: int) -> tuple[int, Sequence[int]]:

@@ -1,8 +1,8 @@
 """Makes a nest of a draft: collapses axes, chooses the vector dimension, collects the parameters.
 
 Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. What extents
-decide is in ``thresholds``. Parallel dimensions come first, in logical order. At most three stay in the nest; the
-runtime iterates the outer ones.
+decide is in ``thresholds``. Parallel dimensions come first, in logical order. At most three (four where
+nothing is reduced) stay in the nest; the runtime iterates the outer ones.
 
     exp over axes (64, 128), operands dense   ->   nest "parallel i0 lanes x16", called with i0 = 8192
 """
@@ -21,13 +21,23 @@ from weft._base.record import NamedTuple, Record, field
 from weft.loops import ir, known_rows, neighbours, printer, unit_axes
 from weft.loops.index_math import ZERO, Product, Stride, follows
 from weft.loops.resize import Asked, Sizing, term, words_of
-from weft.loops.thresholds import NOTHING_ASKED, PERMUTED, SHORT, SHORT_OF_WORDS, Thresholds, are_many, thresholds
+from weft.loops.thresholds import (
+    NOTHING_ASKED,
+    PERMUTED,
+    SHORT,
+    SHORT_OF_WORDS,
+    Thresholds,
+    are_many,
+    is_narrow,
+    thresholds,
+)
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel
     from weft.loops.lower import Draft, OperandDraft
 
 MAX_PARALLEL = 3
+MAX_OF_ELEMENTS = 4  # the same of nests that neither reduce nor update
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
@@ -119,30 +129,28 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
     reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
-    outer, parallel = _split_outer(parallel, draft)
+    whole = _whole_rows(source, draft, parallel, lanes)
+    parallel = [*parallel[: len(parallel) - len(whole)], *_joined(whole)]
+    outer, parallel = _split_outer(parallel, draft, MAX_PARALLEL if source.tree else MAX_OF_ELEMENTS)
     rows = reduced if _along_rows(source) and not digits and _may_lie_across(draft) else []
     longest = _longest_short(draft, parallel, rows) if rows else SHORT
-    asked = _asked(draft, outer, parallel, rows, lanes, bool(units), longest) if sized else None
+    asked = _asked(draft, outer, parallel, rows, lanes, bool(units), longest) if sized and not whole else None
     found = _thresholds(draft, outer, parallel, rows, lanes, longest) if len(parallel) > 1 or rows else NOTHING_ASKED
-    woven = parallel[-1].extent if _is_woven(source, draft, parallel, found) else None
-    row = _known_row(source, draft, parallel, found, lanes) if woven is None and not digits else None
-    if source.tree is None and woven is None and (row is None or lanes > PERMUTED):
-        parallel, digits = _collapse_short(draft, parallel, found, row is not None)
-    row = None if digits else row
-    narrow = found.narrow and not digits and row is None
+    known: Sequence[_Loop] = ()
+    if whole:
+        digits, known = whole, [parallel[-1], *whole]
+    elif source.tree is None:
+        parallel, digits, known = _with_rows(draft, parallel, found, lanes)
+    narrow = bool(found.narrow) and not digits and (not known or _is_woven(draft, parallel, found))
     runs = not digits and _has_runs(source, draft, parallel, reduced)
     if runs:
         parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []
-    loops, last = parallel + reduced, parallel[-1] if (row or woven) is not None else None
+    loops = parallel + reduced
     strides = [_strides(operand, loops, digits) for operand in draft.operands]
     nest = ir.Nest(
         dims=tuple(
             [
-                ir.Dim(
-                    loop.role,
-                    found.short if loop in reduced else (row or woven) if loop is last else None,
-                    runs and d == 0,
-                )
+                ir.Dim(loop.role, _known_extent(loop, known, reduced, found), runs and d == 0)
                 for d, loop in enumerate((*loops, *digits))
             ]
         ),
@@ -280,12 +288,12 @@ def _reduced_loops(source: Kernel, draft: Draft) -> tuple[list[_Loop], list[_Loo
     return loops, digits if len(digits) > 1 else []
 
 
-def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list[_Loop]]:
-    """(outer dimensions for the runtime, at most three others); a dimension whose index is read is never outer."""
+def _split_outer(parallel: list[_Loop], draft: Draft, most: int) -> tuple[list[_Loop], list[_Loop]]:
+    """(outer dimensions for the runtime, at most ``most`` others); a dimension whose index is read is never outer."""
     outer: list[_Loop] = []
     inner = list(parallel)
     for loop in parallel[:-1]:
-        if len(inner) <= MAX_PARALLEL:
+        if len(inner) <= most:
             break
         if not any(axis.key in draft.indexed for axis in loop.axes):
             outer.append(loop)
@@ -318,25 +326,79 @@ def _collapse_short(
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
 
 
-def _known_row(source: Kernel, draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int) -> int | None:
-    """The extent of the rows if it is compiled in: short rows whose elements lie side by side in the results."""
-    if source.tree is not None or found.row is None:
-        return None
+def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int) -> bool:
+    """Whether the extent of the rows is compiled in: short ones whose elements lie side by side in the results."""
+    if found.row is None:
+        return False
     across = found.row < known_rows.HALF  # lanes lie rather across rows, unless rows are moved whole
-    if not known_rows.fits(draft, found.row, lanes, moved=across):
-        return None
+    keys = {axis.key for axis in parallel[-1].axes}
+    if not known_rows.fits(draft, keys, found.row, lanes, moved=across):
+        return False
     for operand in draft.operands:
         along = _class(parallel[-1].stride(operand))
         if along != 1 and (across or operand.role == "out"):
-            return None
-        if along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1]):
-            return None  # it is transposed
-    return found.row
+            return False
+        turned = along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1])
+        if turned and not known_rows.turned(found.row, lanes):
+            return False  # it is transposed in registers
+    return True
 
 
-def _is_woven(source: Kernel, draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> bool:
+def _with_rows(
+    draft: Draft, parallel: list[_Loop], found: Thresholds, lanes: int
+) -> tuple[list[_Loop], list[_Loop], list[_Loop]]:
+    """The dimensions of elements, the digits of the last one, and the dimensions whose extents are compiled in."""
+    if _is_woven(draft, parallel, found):
+        return parallel, [], parallel[-1:]
+    row = _known_row(draft, parallel, found, lanes)
+    if not row or lanes > PERMUTED:
+        merged, digits = _collapse_short(draft, parallel, found, only_windows=row)
+        if digits:
+            return merged, digits, []
+    return parallel, [], parallel[-1:] if row else []
+
+
+def _known_extent(loop: _Loop, known: Sequence[_Loop], reduced: Sequence[_Loop], found: Thresholds) -> int | None:
+    if any(loop is one for one in known):
+        return loop.extent
+    return found.short if loop in reduced else None
+
+
+def _joined(loops: Sequence[_Loop]) -> list[_Loop]:
+    return [_Loop("parallel", [axis for loop in loops for axis in loop.axes])] if loops else []
+
+
+def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: int) -> list[_Loop]:
+    """The last dimensions, as digits, if they are one row of a length that is compiled in, of repeated elements.
+
+    Of an operand of which they are no row the elements lie side by side along one of them.
+    """
+    if source.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent < known_rows.HALF:
+        return []
+    first, extent = len(parallel) - 1, parallel[-1].extent
+    while first > 1 and extent * parallel[first - 1].extent <= known_rows.longest(lanes):
+        first -= 1
+        extent *= parallel[first].extent
+    loops = parallel[first:]
+    if len(loops) < 2 or is_narrow([loop.extent for loop in parallel]):
+        return []
+    if extent < lanes or math.prod([loop.extent for loop in parallel]) < known_rows.MANY:
+        return []
+    axes = _joined(loops)[0].axes
+    keys = {axis.key for axis in axes}
+    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes, moved=False):
+        return []
+    for operand in draft.operands:
+        row = all(_collapses(operand, *pair) for pair in itertools.pairwise(axes))
+        row = row and _class(loops[-1].stride(operand)) == 1
+        if not row and (operand.role == "out" or any(_class(loop.stride(operand)) not in (0, 1) for loop in loops)):
+            return []
+    return [_Loop("digit", loop.axes) for loop in loops]
+
+
+def _is_woven(draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> bool:
     """Whether results are vectors of elements that take turns, of operands whose own are side by side."""
-    if source.tree is not None or not found.narrow or not all(map(_is_plain, draft.phases)):
+    if not found.narrow or not all(map(_is_plain, draft.phases)):
         return False
     if any(_reads_inside(s) for phase in draft.phases for s in (*phase[0], *phase[1])):
         return False

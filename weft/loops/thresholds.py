@@ -27,10 +27,9 @@ SHORT_OF_WORDS = 31  # the same where it costs little to read lanes across rows;
 class Thresholds(NamedTuple):
     """The answers."""
 
-    first: (
-        int | None
-    )  # the parallel dimension from which on all might be one with tables of digits, if the last is short
-    narrow: bool  # lanes lie across the last dimension but one
+    # the parallel dimension from which on all might be one with tables of digits, if the last is short
+    first: int | None
+    narrow: int  # lanes lie across the last dimension but one: the extent of the last, which may be compiled in; else 0
     fills: tuple[bool, bool]  # where ``first`` is known: whether the last dimension fills whole vectors, or half of one
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
@@ -40,7 +39,7 @@ class Thresholds(NamedTuple):
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
 
-NOTHING_ASKED = Thresholds(None, False, (False, False), (), (), None, (), None, False)  # one loop over everything
+NOTHING_ASKED = Thresholds(None, 0, (False, False), (), (), None, (), None, False)  # one loop over everything
 
 
 def thresholds(
@@ -66,7 +65,7 @@ def thresholds(
         windows = tuple([_in_window(pair, parallel[-1], lanes) for pair in strides if first == len(parallel) - 2])
     many = units and are_many(outer, parallel)
     row = _row(outer, parallel, lanes)
-    narrow = is_narrow(parallel)
+    narrow = parallel[-1] if is_narrow(parallel) else 0
     woven = tuple([pair == (parallel[-1], 1) for pair in along()]) if narrow else ()
     return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), woven, row, many)
 
@@ -104,9 +103,9 @@ def are_many(outer: Sequence[int], parallel: Sequence[int]) -> bool:
 
 def _row(outer: Sequence[int], parallel: Sequence[int], lanes: int) -> int | None:
     """The extent of the last dimension if a few vectors hold it, and there are enough of them."""
-    if len(parallel) < 2 or not 1 < parallel[-1] <= known_rows.VECTORS * lanes:
+    if len(parallel) < 2 or not 1 < parallel[-1] <= known_rows.longest(lanes):
         return None
-    return parallel[-1] if math.prod(outer) * math.prod(parallel) >= LONG else None
+    return parallel[-1] if math.prod(outer) * math.prod(parallel) >= known_rows.MANY else None
 
 
 def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], longest: int) -> int | None:

@@ -118,7 +118,6 @@ if _typing.TYPE_CHECKING:
         copy as copy,
         empty as empty,
         empty_like as empty_like,
-        eye as eye,
         from_dlpack as from_dlpack,
         frombuffer as frombuffer,
         fromfile as fromfile,
@@ -126,15 +125,14 @@ if _typing.TYPE_CHECKING:
         fromstring as fromstring,
         full as full,
         full_like as full_like,
-        identity as identity,
         indices as indices,
         meshgrid as meshgrid,
         ones as ones,
         ones_like as ones_like,
-        tri as tri,
         zeros as zeros,
         zeros_like as zeros_like,
     )
+    from weft.numpy.diagonals import eye as eye, identity as identity, tri as tri
     from weft.numpy.dtype_queries import (
         can_cast as can_cast,
         finfo as finfo,
@@ -504,8 +502,9 @@ _NAMES = _lazy.Names(
         "numpy.contractions": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
         "numpy.convolution": "convolve correlate",
         "numpy.creation": """
-            arange array asarray astype copy empty empty_like eye from_dlpack frombuffer fromfile fromiter
-            fromstring full full_like identity indices meshgrid ones ones_like tri zeros zeros_like""",
+            arange array asarray astype copy empty empty_like from_dlpack frombuffer fromfile fromiter
+            fromstring full full_like indices meshgrid ones ones_like zeros zeros_like""",
+        "numpy.diagonals": "eye identity tri",
         "numpy.dtype_queries": """
             can_cast finfo iinfo iscomplexobj isdtype isrealobj issubdtype promote_types result_type""",
         "numpy.einstein": "einsum einsum_path",

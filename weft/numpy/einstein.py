@@ -116,7 +116,7 @@ def _key(subscripts: Any, operands: tuple[Any, ...], optimize: Any) -> Any:
     """What the path for arrays depends on: one contraction is the same whatever the extents are. None: not known."""
     if type(subscripts) is not str or type(optimize) is not str:
         return None
-    if any([type(x) is not runtime.Array for x in operands]):
+    if any(type(x) is not runtime.Array for x in operands):
         return None
     found = runtime.size_class(operands)
     return None if found is None else (subscripts, optimize, found[0] if len(operands) <= 2 else found)

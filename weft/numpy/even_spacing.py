@@ -15,7 +15,7 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
-from weft.numpy import axes, promotion
+from weft.numpy import axes, promotion, small_copies
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -62,6 +62,10 @@ def linspace(
     """
     if device is not None:
         return devices.placed(lambda: linspace(start, stop, num, endpoint, retstep, dtype, axis), device=device)
+    if type(num) is int and dtype is None and axis in (0, -1) and not retstep:
+        found = small_copies.spaced(num, start, stop, bool(endpoint))
+        if found is not None:
+            return found
     num = axes.concrete_int(num, "'num' argument of jnp.linspace")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "linspace")
     return _linspace(start, stop, num=num, endpoint=bool(endpoint), retstep=bool(retstep), dtype=asked, axis=axis)

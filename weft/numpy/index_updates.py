@@ -189,7 +189,7 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
     key: tuple[Any, ...] = (False,)
     tracing = core.is_tracing()
     if not tracing and not options:
-        if type(idx) is runtime.Array and _is_of_rows(x, idx, values):
+        if type(idx) in (runtime.Array, int) and _is_of_rows(x, idx, values):
             layout = gather_indexing.of_rows(x.ndim)
             return _apply_at_any_size(x, values, idx, x.shape[0], op=op, layout=layout)
         whole = idx if type(idx) is tuple else (idx,)
@@ -220,9 +220,13 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
 
 
 def _is_of_rows(x: Any, indices: Any, values: Any) -> bool:
-    """Whether rows of ``x`` are updated in a program that is made for any size: its extent is an operand."""
-    array, aval, kind = x.aval, indices.aval, type(values)
-    if aval.dtype not in indexing.LONG_INTEGERS or not aval.ndim or not array.ndim or array.size >= 2**31:
+    """Whether rows of ``x`` are updated, in a program that is made for any size: its extent is an operand."""
+    array, kind = x.aval, type(values)
+    if type(indices) is int:
+        fits = abs(indices) < 2**31
+    else:
+        fits = indices.ndim > 0 and indices.aval.dtype in indexing.LONG_INTEGERS
+    if not fits or not array.ndim or array.size >= 2**31:
         return False
     if not (values.aval.dtype is array.dtype if kind is runtime.Array else kind in _HELD.get(array.dtype, ())):
         return False

@@ -20,7 +20,17 @@ from weft._base import lazy
 from weft._base import unbuilt as _unbuilt
 from weft._base.array import Array as Array
 from weft.dispatch import jit as jit_module
-from weft.numpy import arithmetic, axes, contractions, creation, einstein, matrices, promotion, rearrange, reductions
+from weft.numpy import (
+    arithmetic,
+    axes,
+    contractions,
+    diagonals,
+    einstein,
+    matrices,
+    promotion,
+    rearrange,
+    reductions,
+)
 
 if typing.TYPE_CHECKING:
     pass
@@ -186,7 +196,7 @@ def _as_matrix_power(a: Any, *, exponent: int) -> Any:
     """By squaring (Knuth, The Art of Computer Programming, volume 2, 4.6.3)."""
     if exponent == 0:
         extents = promotion.shape_of(a)
-        return promotion.broadcast_to(creation.eye(extents[-1], dtype=promotion.dtype_of(a)), extents)
+        return promotion.broadcast_to(diagonals.eye(extents[-1], dtype=promotion.dtype_of(a)), extents)
     if exponent < 0:
         a, exponent = lazy.submodule("weft.numpy.solving").inv(a), -exponent
     product = contractions.matmul

@@ -18,7 +18,18 @@ from weft import core, dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import jit as jit_module
-from weft.numpy import arithmetic, axes, creation, index_updates, logic, promotion, rearrange, reductions, selection
+from weft.numpy import (
+    arithmetic,
+    axes,
+    creation,
+    diagonals,
+    index_updates,
+    logic,
+    promotion,
+    rearrange,
+    reductions,
+    selection,
+)
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -29,7 +40,7 @@ def _triangle(name: str, m: Any, k: int) -> Any:
     extents = promotion.shape_of(m)
     if len(extents) < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
-    mask = creation.triangle_mask(extents[-2], extents[-1], operator.index(k))
+    mask = diagonals.triangle_mask(extents[-2], extents[-1], operator.index(k))
     mask = promotion.broadcast_to(mask, extents)
     zeros = lax.full_like(m, 0)
     return lax.select(mask, m, zeros) if name == "tril" else lax.select(mask, zeros, m)
@@ -75,7 +86,7 @@ def _diag(v: Any, *, k: int) -> Any:
     zero = promotion.constant_like(0, v, any_rank=True)
     size = extents[0] + abs(k)
     padded = lax.pad(v, zero, ((max(0, -k), max(0, k), 0),))
-    return selection.where(creation.diagonal_mask(size, size, k), lax.expand_dims(padded, (1,)), zero)
+    return selection.where(diagonals.diagonal_mask(size, size, k), lax.expand_dims(padded, (1,)), zero)
 
 
 def diagflat(v: Any, k: int = 0) -> Array:
@@ -132,7 +143,7 @@ def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     if axes.canonical_axis(axis1, rank) == axes.canonical_axis(axis2, rank):
         raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
     a = rearrange.moveaxis(a, (axes.canonical_axis(axis1, rank), axes.canonical_axis(axis2, rank)), (-2, -1))
-    mask = creation.diagonal_mask(promotion.shape_of(a)[-2], promotion.shape_of(a)[-1], offset)
+    mask = diagonals.diagonal_mask(promotion.shape_of(a)[-2], promotion.shape_of(a)[-1], offset)
     kept = selection.where(mask, a, lax.full_like(a, 0))
     return reductions.sum(kept, axis=(-2, -1), dtype=dtype)
 

@@ -27,6 +27,7 @@ from weft.numpy import (
     rearrange,
     reductions,
     rounding,
+    small_copies,
     statistics,
     vectorized,
 )
@@ -63,6 +64,10 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Ar
     >>> pad(weft.numpy.arange(2), 1).tolist()
     [0, 0, 1, 0]
     """
+    if type(pad_width) is int and mode == "constant" and not kwargs and type(array) is runtime.Array:
+        found = small_copies.padded(array, 0, ((pad_width, pad_width),) * array.ndim)  # the commonest call
+        if found is not None:
+            return found
     promotion.check_arraylike("pad", array)
     if callable(mode):
         return _pad_by_function(array, _pairs(pad_width, len(promotion.shape_of(array)), "pad_width"), mode, kwargs)
@@ -77,7 +82,8 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Ar
     reflect_type = kwargs.get("reflect_type", "even")
     values = kwargs.get("constant_values", 0)
     if mode == "constant" and not isinstance(values, list | tuple) and promotion.shape_of(values) == ():
-        return _pad_evenly(array, values, widths=widths)
+        found = small_copies.padded(array, values, widths)
+        return found if found is not None else _pad_evenly(array, values, widths=widths)
     ends = ()
     if mode == "linear_ramp":
         ends = tuple(map(tuple, np.broadcast_to(np.asarray(kwargs.get("end_values", 0)), (rank, 2)).tolist()))

@@ -14,7 +14,7 @@ from weft import core, dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
-from weft.numpy import convolution, creation, joining, linalg, matrices, promotion, rearrange, reductions
+from weft.numpy import convolution, creation, diagonals, joining, linalg, matrices, promotion, rearrange, reductions
 
 _NEEDS_VALUES = "trim_leading_zeros=True needs the values of the coefficients, which are traced here"
 
@@ -170,7 +170,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     count = promotion.shape_of(p)[0] - 1
     found = creation.zeros(0, whole)
     if count:
-        matrix = creation.eye(count, k=-1, dtype=dtype).at[0].set(-p[1:] / p[0])
+        matrix = diagonals.eye(count, k=-1, dtype=dtype).at[0].set(-p[1:] / p[0])
         found = linalg.eigvals(matrix)
     return joining.concatenate([promotion.convert(found, whole), creation.zeros(behind, whole)])
 

@@ -100,7 +100,10 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     extents = promotion.shape_of(a)
     wanted = resolve_shape(extents, shape)
     if order == "C":
-        return promotion.as_array(a) if wanted == extents else _reshape(a, shape=wanted)
+        if wanted == extents:
+            return promotion.as_array(a)
+        found = small_copies.reshaped(a, wanted)
+        return found if found is not None else _reshape(a, shape=wanted)
     if order == "F":
         reverse = tuple(range(len(extents)))[::-1]
         turned = lax.reshape(a, wanted[::-1], reverse if len(extents) > 1 else None)
@@ -429,7 +432,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """
     promotion.check_arraylike("roll", a)
     if type(shift) is int and (type(axis) is int or (axis is None and len(promotion.shape_of(a)) == 1)):
-        return _roll_static(a, shift=(shift,), axis=axes.canonical_axes(axis, len(promotion.shape_of(a))))
+        places = axes.canonical_axes(axis, len(promotion.shape_of(a)))
+        found = small_copies.rolled(a, shift, places[0])
+        return found if found is not None else _roll_static(a, shift=(shift,), axis=places)
     if isinstance(axis, list):
         axis = tuple(axis)
     if axis is None:

@@ -21,6 +21,7 @@ from weft.core import explicit
 from weft.core import trace as tracing
 from weft.dispatch import devices
 
+_COPIED = 32 << 10  # bytes up to which a view is a copy: memory that is shared cannot be donated
 _LARGE = 3e38  # below, a float is a finite float32
 _FAR = 1 << 62  # integers below fit in 64 bits
 
@@ -55,6 +56,52 @@ def may_copy() -> bool:
         return False
     _unwatched = token
     return True
+
+
+def rolled(array: Any, shift: int, axis: int) -> Any:
+    """An array rolled along one axis."""
+    if type(array) is not runtime.Array or array.weak_type or abs(shift) >= _FAR or not may_copy():
+        return None
+    return runtime.rolled_copy(array, shift, axis)
+
+
+def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
+    """An array too large to be copied, with another shape of as many elements: it shares the memory."""
+    if type(array) is not runtime.Array or array.place or not may_copy():
+        return None
+    aval = array.aval
+    if aval.nbytes <= _COPIED or not isinstance(aval.dtype, np.dtype) or explicit.is_used():
+        return None
+    return runtime.array_alias(array, runtime.ShapedArray(shape, aval.dtype, aval.weak_type))
+
+
+def padded(array: Any, value: Any, widths: Sequence[Sequence[int]]) -> Any:
+    """An array with numbers before and after along every axis, that its dtype holds."""
+    if type(array) is not runtime.Array or not array.ndim or array.weak_type or not may_copy():
+        return None
+    dtype = array.dtype
+    if not isinstance(dtype, np.dtype) or type(value) not in _PADS.get(dtype.kind, ()):
+        return None
+    if abs(value) > 100:  # every dtype holds less
+        return None
+    given = widths if type(widths[0][0]) is int else [(int(low), int(high)) for low, high in widths]
+    lows = tuple([low for low, _ in given])
+    shape = tuple([low + extent + high for extent, (low, high) in zip(array.shape, given, strict=True)])
+    element = _element(value, dtype) if type(value) is int else np.asarray(value, dtype).tobytes()
+    return None if element is None else runtime.padded_copy(array, lows, shape, element)
+
+
+_PADS: dict[str, Any] = {"i": (int,), "f": (int, float)}  # by kind of dtype
+
+
+def spaced(num: int, start: Any, stop: Any, endpoint: bool) -> Any:
+    """``num`` evenly spaced numbers of the default float dtype."""
+    for end in (start, stop):
+        if not (type(end) is float or (type(end) is int and abs(end) < 1 << 24)) or not -_LARGE < end < _LARGE:
+            return None
+    if num < 0 or explicit.is_used() or not may_copy():
+        return None
+    return runtime.spaced_small((num,), default_float(), start, stop, endpoint)
 
 
 def joined(arrays: Sequence[Any], axis: int, stacked: bool = False) -> Any:

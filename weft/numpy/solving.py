@@ -22,6 +22,7 @@ from weft.numpy import (
     contractions,
     creation,
     decompositions,
+    diagonals,
     linalg,
     logic,
     matrices,
@@ -147,7 +148,7 @@ def inv(a: Any) -> Array:
     extents = promotion.shape_of(a)
     if len(extents) < 2 or extents[-1] != extents[-2]:
         raise ValueError(f"Argument to inv must have shape [..., n, n], got {extents}.")
-    return solve(a, promotion.broadcast_to(creation.eye(extents[-1], dtype=promotion.dtype_of(a)), extents))
+    return solve(a, promotion.broadcast_to(diagonals.eye(extents[-1], dtype=promotion.dtype_of(a)), extents))
 
 
 # -- determinants -----------------------------------------------------------------------------------------------------

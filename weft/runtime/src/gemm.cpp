@@ -23,6 +23,7 @@ constexpr double kCrossingBytes = 96 << 10;  // the same where columns cross cac
 constexpr int64_t kStripDepth = 128;  // the same where it is no deeper
 constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time otherwise
 constexpr double kTileNs = 6;  // a tile's fixed cost
+constexpr int64_t kTurnedBytes = 16 << 10;  // of a small right operand whose columns are copied side by side
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
 constexpr int64_t kFetchedBytes = 1 << 20;  // of a batch from where on the next product is fetched during one
 constexpr int64_t kLine = 64;
@@ -94,7 +95,11 @@ void GemmStep::plan() {
   if (form == Form::grid && !by_part) form = Form::rows;
   by_product = form == Form::products;
   if (by_product) form = Form::none;  // nothing is done inside a product
-  if (in_place && !vector && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
+  const bool rest_plain = a_rows.count == 1 && a_sum.count == 1 && c_rows.count == 1;
+  turned = kernels->strided != nullptr && (plain ? b_column != 1 : rest_plain && n <= kMostLines) &&
+           k * up(n, kernels->lanes) * kernels->source_bytes <= kTurnedBytes &&
+           (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
+  if ((in_place || turned) && !vector && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
 }
 
 // Flattened, but for what large products take: a small one is done in tens of nanoseconds.
@@ -105,9 +110,16 @@ void GemmStep::plan() {
   const bool small = job->threads == 1 && !step.small.empty();
   const bool one_block = job->threads == 1 && !job->turned;
   const bool short_vector = one_block && step.vector && step.k > 0 && step.k <= step.depth_of_block();
+  alignas(64) char columns[kTurnedBytes];
+  const char* columns_of = nullptr;
   for (int64_t item = low; item < high && !stream_cancelled(job->number); ++item) {
     Product product{job, walk.a, walk.b, walk.c};
     if (item + 1 < high) walk.advance();
+    if (small && step.turned) {
+      if (columns_of != product.b) step.turn_columns(product.b, columns);  // often one operand for all of the batch
+      columns_of = product.b;
+      product.b = columns;
+    }
     if (small) step.multiply_small(product, walk.a, walk.b);
     else if (short_vector) step.multiply_short_vector(product);
     else step.multiply(product);
@@ -115,7 +127,7 @@ void GemmStep::plan() {
   }
 }
 
-// Small products on one thread: their tiles are listed.
+// Small products on one thread: their tiles are listed. They read their operands as they lie, or a copy of the right one.
 
 void GemmStep::list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_t width) {
   const int64_t item = kernels->source_bytes, row = m * sliver / slivers, height = m * (sliver + 1) / slivers - row;
@@ -151,6 +163,13 @@ void GemmStep::plan_small() {
     a_part = part(m, k, a_row, a_k);
     b_part = part(k, n, b_k, b_column);
   }
+}
+
+// Copies b, whose rows or columns do not lie side by side, as rows of whole vectors.
+void GemmStep::turn_columns(const char* from, char* to) const {
+  const int64_t pitch = up(n, kernels->lanes);
+  if (plain) kernels->pack({from, b_k, b_column, nullptr, k, n, pitch, pitch, to});
+  else pack_lines({from, &b_sum, &b_columns, 0, k, 0, n, false, to}, pitch);
 }
 
 // Has half the tiles fetch a and the others b, a line at each step of k; what is too much for that is fetched at once.
@@ -208,7 +227,8 @@ void GemmStep::multiply_small(const Product& product, const char* next_a, const 
   GemmTile tile{};
   tile.a_row = a_row;
   tile.a_k = a_k;
-  tile.b_k = b_k;
+  tile.b_k = turned ? up(n, kernels->lanes) : b_k;
+  tile.b_padded = turned;
   tile.c_row = c_row;
   tile.k = k;
   for (const SmallTile& part : small) {

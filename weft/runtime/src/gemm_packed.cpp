@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t kSharedBytes = 32 << 20;  // packed operand of all threads
 constexpr int64_t kHeldBytes = 1 << 20;      // half a second-level cache
-constexpr int64_t kMostLines = 64;           // rows or columns of a tile
 constexpr int64_t kLeastRun = 8;             // of terms that are read where they lie
 constexpr int64_t kFewRows = 8;              // of a tile, if they are in one set of the first cache
 constexpr int64_t kManyRows = 512;           // that make packing the columns worth it

@@ -20,6 +20,7 @@ namespace weft {
 
 constexpr int64_t kRowsOfTask = 128;     // 128 x 512 packed float32: a quarter of a second-level cache
 constexpr int64_t kColumnsOfTask = 128;  // of the packed operand that is walked while the other one is cached
+constexpr int64_t kMostLines = 64;  // that are packed at a time: rows or columns of a tile
 constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
 
 inline int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -169,6 +170,7 @@ class GemmStep final : public Step {
 
   // Small ones, on one thread.
   void plan_small();
+  void turn_columns(const char* from, char* to) const;
   void list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_t width);
   void fetch_during(GemmTile& tile, const char* next_a, int64_t a_part, const char* next_b, int64_t b_part,
                     int64_t index) const;
@@ -257,6 +259,7 @@ class GemmStep final : public Step {
   bool by_part = false;       // the epilogue runs on tiles, else on rows
   bool by_product = false;    // it runs on whole products of a batch
   std::vector<SmallTile> small;
+  bool turned = false;  // these read a copy of b, whose columns do not lie side by side
   bool near = false;               // into the first cache
   int64_t a_part = 0, b_part = 0;  // bytes of the next product that each tile fetches
 };

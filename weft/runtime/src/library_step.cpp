@@ -2,8 +2,10 @@
 //
 //   ("library", "cholesky", "f", 8, (300,), (place of a,), (place of l,))    eight matrices f32[300,300]
 //
-// Several matrices: each is computed by one thread of the pool. A single matrix: LAPACK uses as many threads as the
-// pool has, and the pool waits. Interrupts are handled between two matrices.
+// Several matrices: each is computed by one thread of the pool. A single matrix, or a few large ones: LAPACK uses as many
+// threads as the pool has, and the pool waits. LAPACK's threads wait for each other without sleeping; where another
+// process has one of the processors each such meeting takes milliseconds (an inverse of 60 rows: 16 ms, one thread 15
+// us). So they are used for large matrices only. Interrupts are handled between two matrices.
 #include <algorithm>
 #include <atomic>
 
@@ -19,7 +21,7 @@ namespace {
 
 constexpr double kFlopNs = 0.15;  // of a processor that works on small matrices
 constexpr double kCallNs = 300;  // overhead of one matrix
-constexpr double kAloneNs = 20e3;  // a smaller matrix is not worth a second thread
+constexpr double kAloneNs = 1e3;  // for a smaller matrix no BLAS takes a second thread
 constexpr double kLargeNs = 500e3;  // with fewer matrices than threads, each one above this is computed by all threads
 
 class LibraryStep final : public Step {
@@ -28,10 +30,10 @@ class LibraryStep final : public Step {
     Job job{this, &frame};
     int threads = pool_threads();
     bool several = batch > 1 && (batch >= threads || one_ns() < kLargeNs) && pool_worth(cost_ns());
-    if (!routine->is_library || (batch == 1 && one_ns() < kAloneNs)) {
+    if (!routine->is_library || (!several && one_ns() < kAloneNs)) {
       several ? pool_run(some, &job, batch, grain(), cost_ns()) : some(&job, 0, batch);
     } else {
-      LapackThreads guard(several ? 1 : threads);
+      LapackThreads guard(several || routine->flops < routine->flops_for_threads ? 1 : threads);
       several ? pool_run(some, &job, batch, grain(), cost_ns()) : some(&job, 0, batch);
     }
     return job.status.load();

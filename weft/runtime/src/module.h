@@ -42,7 +42,7 @@ int register_jit(PyObject* module);     // JitFunction, CacheEntry, BinaryOperat
 int register_sources(PyObject* module);  // source_stamps
 int register_finalizer(PyObject* module);  // finalizer
 int register_size_class(PyObject* module);  // size_class
-int register_views(PyObject* module);       // joined_copy, reversed_copy, filled_small, counted_small
+int register_views(PyObject* module);       // small arrays copied and filled
 int register_plan(PyObject* module);     // install_instructions
 int register_record(PyObject* module);   // record, equation, atoms
 int register_replay(PyObject* module);   // call_key, user_position

@@ -10,6 +10,7 @@ namespace {
 
 // A program copies more than this on several threads, or in blocks. Starting one takes as long as this copy.
 constexpr int64_t kMostBytes = 32 << 10;
+constexpr int64_t kMostFilled = 256 << 10;  // bytes, where none are read
 constexpr int64_t kMostScattered = 2048;  // elements that are not next to each other
 
 // A view in memory: the first element, and extents and strides (in bytes) of the dimensions.
@@ -297,9 +298,9 @@ Owned<Array> small_array(PyObject* shape, PyObject* dtype, bool weak_type) {
     extents[dim] = extent_of(PyTuple_GET_ITEM(shape, dim));
     if (extents[dim] < 0 || __builtin_mul_overflow(size, extents[dim], &size)) return Owned<Array>();
   }
-  if (size > kMostBytes) return Owned<Array>();
+  if (size > kMostFilled) return Owned<Array>();
   auto aval = Owned<ShapedArray>::steal(aval_intern(int(ndim), extents, dtype, weak_type));
-  if (!aval || aval->nbytes < 0 || aval->nbytes > kMostBytes) return Owned<Array>();
+  if (!aval || aval->nbytes < 0 || aval->nbytes > kMostFilled) return Owned<Array>();
   return Owned<Array>::steal(array_allocate(aval.get(), "fill", "a small array"));
 }
 
@@ -309,6 +310,15 @@ PyObject* result_or_none(Owned<Array> array) {
   return reinterpret_cast<PyObject*>(array.release());
 }
 
+// Repeats the bytes of one element.
+void fill(Array* array, const Py_buffer& element) {
+  char* to = array->buffer->data;
+  const int64_t item = element.len, bytes = array->aval->nbytes;
+  if (bytes <= 0) return;
+  std::memcpy(to, element.buf, size_t(item));
+  for (int64_t done = item; done < bytes; done *= 2) std::memcpy(to + done, to, size_t(std::min(done, bytes - done)));
+}
+
 PyObject* filled_small(PyObject*, PyObject* args) {
   PyObject *shape, *dtype;
   Py_buffer element;
@@ -316,12 +326,7 @@ PyObject* filled_small(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "O!Oy*p", &PyTuple_Type, &shape, &dtype, &element, &weak_type)) return nullptr;
   Owned<Array> made = small_array(shape, dtype, weak_type != 0);
   if (made && made->aval->itemsize != element.len) made = Owned<Array>();
-  if (made && made->aval->nbytes > 0) {
-    char* to = made->buffer->data;
-    const int64_t item = element.len, bytes = made->aval->nbytes;
-    std::memcpy(to, element.buf, size_t(item));
-    for (int64_t done = item; done < bytes; done *= 2) std::memcpy(to + done, to, size_t(std::min(done, bytes - done)));
-  }
+  if (made) fill(made.get(), element);
   PyBuffer_Release(&element);
   return result_or_none(std::move(made));
 }
@@ -353,12 +358,127 @@ PyObject* counted_small(PyObject*, PyObject* args) {
   return result_or_none(std::move(made));
 }
 
+// Weighted means of the ends in the operations, and their order, of weft.numpy's program (even_spacing.py).
+template <typename Real>
+void space_out(char* to, int64_t size, Real start, Real stop, bool endpoint) {
+  auto store = [to](int64_t i, Real value) { std::memcpy(to + i * int64_t(sizeof(Real)), &value, sizeof(Real)); };
+  if (size == 1) return store(0, start);
+  const int64_t steps = endpoint ? size - 1 : size;
+  const Real divisor = Real(steps);
+  for (int64_t i = 0; i < steps; ++i) {
+    const Real weight = Real(i) / divisor;
+    store(i, start * (Real(1) - weight) + stop * weight);
+  }
+  if (endpoint && size > 0) store(steps, stop);
+}
+
+PyObject* spaced_small(PyObject*, PyObject* args) {
+  PyObject *shape, *dtype;
+  double start, stop;
+  int endpoint;
+  if (!PyArg_ParseTuple(args, "O!Oddp", &PyTuple_Type, &shape, &dtype, &start, &stop, &endpoint)) return nullptr;
+  Owned<Array> made = small_array(shape, dtype, false);
+  if (made) {
+    char* to = made->buffer->data;
+    if (made->aval->itemsize == 4) space_out<float>(to, made->aval->size, float(start), float(stop), endpoint != 0);
+    else space_out<double>(to, made->aval->size, start, stop, endpoint != 0);
+  }
+  return result_or_none(std::move(made));
+}
+
+// ---- roll, pad
+
+// The array `object`, or nullptr if it cannot be read now, or its copy into rows along `axis` would be long.
+Array* small_rows(PyObject* object, int axis, int64_t* rows, int64_t* inner) {
+  if (!is_array(object) || !is_readable(reinterpret_cast<Array*>(object))) return nullptr;
+  Array* array = reinterpret_cast<Array*>(object);
+  const ShapedArray* aval = array->aval;
+  if (axis < 0 || axis >= aval->ndim || aval->nbytes > kMostBytes) return nullptr;
+  *rows = 1;
+  *inner = aval->itemsize;
+  for (int dim = 0; dim < axis; ++dim) *rows *= aval->extents[dim];
+  for (int dim = axis + 1; dim < aval->ndim; ++dim) *inner *= aval->extents[dim];
+  return *rows > kMostScattered ? nullptr : array;
+}
+
+PyObject* rolled_copy(PyObject*, PyObject* args) {
+  PyObject* object;
+  long long shift;
+  int axis;
+  if (!PyArg_ParseTuple(args, "OLi", &object, &shift, &axis)) return nullptr;
+  int64_t rows, inner;
+  Array* array = small_rows(object, axis, &rows, &inner);
+  if (array == nullptr) Py_RETURN_NONE;
+  ShapedArray* aval = array->aval;
+  auto type = Owned<ShapedArray>::steal(aval_intern(aval->ndim, aval->extents, aval->dtype, aval->weak_type));
+  if (!type) return nullptr;
+  auto result = Owned<Array>::steal(array_allocate(type.get(), "roll", "a small array"));
+  if (!result) return nullptr;
+  result->place = array->place;
+  const int64_t extent = aval->extents[axis];
+  if (aval->nbytes > 0) {
+    const int64_t moved = ((shift % extent) + extent) % extent * inner, whole = extent * inner;
+    for (int64_t row = 0; row < rows; ++row) {
+      const char* from = array->buffer->data + row * whole;
+      char* to = result->buffer->data + row * whole;
+      std::memcpy(to + moved, from, size_t(whole - moved));
+      std::memcpy(to, from + whole - moved, size_t(moved));
+    }
+  }
+  return reinterpret_cast<PyObject*>(result.release());
+}
+
+void pad_rows(const ShapedArray* inside, const ShapedArray* whole, const int64_t* low, int dim, const char* from, char* to) {
+  if (dim == inside->ndim) {
+    std::memcpy(to, from, size_t(inside->itemsize));
+    return;
+  }
+  const int64_t there = inside->strides()[dim], here = whole->strides()[dim];
+  to += low[dim] * here;
+  if (dim == inside->ndim - 1) {
+    std::memcpy(to, from, size_t(inside->extents[dim] * inside->itemsize));
+    return;
+  }
+  for (int64_t i = 0; i < inside->extents[dim]; ++i) pad_rows(inside, whole, low, dim + 1, from + i * there, to + i * here);
+}
+
+PyObject* padded_copy(PyObject*, PyObject* args) {
+  PyObject *object, *lows, *shape;
+  Py_buffer element;
+  if (!PyArg_ParseTuple(args, "OO!O!y*", &object, &PyTuple_Type, &lows, &PyTuple_Type, &shape, &element)) return nullptr;
+  int64_t rows = 0, inner = 0, low[kMaxRank];
+  Array* array = is_array(object) ? small_rows(object, reinterpret_cast<Array*>(object)->aval->ndim - 1, &rows, &inner) : nullptr;
+  bool fits = array != nullptr && array->aval->itemsize == element.len && PyTuple_GET_SIZE(lows) == array->aval->ndim &&
+              PyTuple_GET_SIZE(shape) == array->aval->ndim;
+  for (int dim = 0; fits && dim < array->aval->ndim; ++dim) {
+    low[dim] = extent_of(PyTuple_GET_ITEM(lows, dim));
+    const int64_t extent = extent_of(PyTuple_GET_ITEM(shape, dim));
+    fits = low[dim] >= 0 && extent <= kMostFilled && low[dim] <= extent - array->aval->extents[dim];
+  }
+  Owned<Array> made = fits ? small_array(shape, array->aval->dtype, array->aval->weak_type) : Owned<Array>();
+  if (made) {
+    made->place = array->place;
+    fill(made.get(), element);
+    if (array->aval->size > 0) pad_rows(array->aval, made->aval, low, 0, array->buffer->data, made->buffer->data);
+  }
+  PyBuffer_Release(&element);
+  return result_or_none(std::move(made));
+}
+
 PyMethodDef kMethods[] = {
     {"filled_small", entry_point<filled_small>, METH_VARARGS,
      "filled_small(shape, dtype, element, weak_type) -> Array or None: a small array of one element's bytes; None if it "
      "is large."},
     {"counted_small", entry_point<counted_small>, METH_VARARGS,
      "counted_small(shape, dtype, first, step) -> Array or None: first + i * step in integers; None if it is large."},
+    {"spaced_small", entry_point<spaced_small>, METH_VARARGS,
+     "spaced_small(shape, dtype, start, stop, endpoint) -> Array or None: float32 or float64 evenly spaced between finite "
+     "ends; None if it is large."},
+    {"rolled_copy", entry_point<rolled_copy>, METH_VARARGS,
+     "rolled_copy(array, shift, axis) -> Array or None: a small array rolled along one axis; None as for joined_copy."},
+    {"padded_copy", entry_point<padded_copy>, METH_VARARGS,
+     "padded_copy(array, lows, shape, element) -> Array or None: a small array at a place in a larger one, of which all "
+     "else is one element's bytes; None as for joined_copy."},
     {"joined_copy", entry_point<joined_copy>, METH_VARARGS,
      "joined_copy(arrays, axis, stacked) -> Array or None: small arrays one behind the other along an axis (stacked: "
      "along a new one); None if a program has to do it: large or not yet computed arrays, other types, a mistake."},
