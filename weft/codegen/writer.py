@@ -43,6 +43,8 @@ class Writer:
         "mends_extrema", "open_loops", "prepared", "scalar", "short_tables", "spills", "splats", "streams",
     )  # fmt: skip
 
+    keeps_sums = True  # (x + c) - c is x rounded, and not simplified
+
     def __init__(
         self, avx512: bool = False, scalar: bool = False, mends_extrema: bool = False, short_tables: str = ""
     ) -> None:

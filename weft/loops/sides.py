@@ -77,8 +77,8 @@ def _case_of_numbers(statements: Sequence[ir.Statement], which: int) -> int | No
         if isinstance(s, ir.Apply) and s.out == which:
             if len(s.args) != 2 or s.args[0] != s.args[1] or s.dtype != np.bool_:
                 return None
-            one = np.ones(())
-            return int(bool(s.kind.reference(one, one, **dict(s.params))))
+            found = {bool(s.kind.reference(x, x, **dict(s.params))) for x in (np.zeros((), bool), np.ones((), bool))}
+            return int(found.pop()) if len(found) == 1 else None
     return None
 
 

@@ -27,6 +27,7 @@ class Processor:
 
     avx512 = False
     short_tables = ""
+    keeps_sums = False  # XLA makes x of (x + c) - c (seen in jaxlib 0.10.2)
     scalar = False
 
 

@@ -56,6 +56,9 @@ def whole_and_power(y: V, shift: int, times: float = 1.0) -> tuple[V, V]:
 
     The sum is rounded to whole steps. With an odd ``shift`` what is added is even: ties go where ``rint`` takes them.
     """
+    if not y.lanes.writer.keeps_sums:
+        k = (y * times).rint()
+        return k, power_of_two(k, shift)
     add, mantissa = _exponent_in_last_bits(y.element, shift)
     rounded = y + add if times == 1.0 else y.fma(times, add)
     return rounded - add, (rounded.bits() << mantissa).as_float()
