@@ -127,7 +127,7 @@ def test_a_second_size_builds_no_kernel() -> None:
     jitted = weft.jit(lambda x, w: split_by_columns(x, w) * 1.25)
     jitted(*arguments(split_by_columns))
     before = pipeline.stats()
-    jitted(*arguments(split_by_columns, 3, 31))
+    jitted(*arguments(split_by_columns, 3, 37))  # not 31: many rows that short have a kernel of their own
     after = pipeline.stats()
     assert after["kernels_built"] == before["kernels_built"]
 
