@@ -163,3 +163,12 @@ def test_narrow_rows_backwards(name: str) -> None:
 def test_narrow_rows_backwards_are_whole_vectors() -> None:
     text = weft.jit(lambda x: x[:, ::-1]).lower(np.zeros((3000, 3), np.uint8)).compile().as_text("loops")
     assert "elements of 3 rows stored in turns" in text
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "complex64"])
+def test_many_short_rows_are_padded_by_a_fill_of_all(dtype: str) -> None:
+    for rows, length in ((300, 3), (300, 62), (300, 63), (5, 3), (0, 3), (400, 0)):
+        for widths in (((0, 0), (1, 1)), ((0, 0), (0, 2)), ((2, 1), (1, 0))):
+            x = np.random.default_rng(0).integers(0, 9, (rows, length)).astype(dtype)
+            got = weft.jit(lambda x, w=widths: jnp.pad(x, w, constant_values=7))(x)
+            np.testing.assert_array_equal(np.asarray(got), np.pad(x, widths, constant_values=7))
