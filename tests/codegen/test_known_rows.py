@@ -130,3 +130,45 @@ def test_elements_of_narrow_rows_take_turns(count: int) -> None:
 def test_repeats_are_stored_as_whole_vectors() -> None:
     text = weft.jit(lambda x: jnp.repeat(x, 3)).lower(np.zeros(9000, np.float32)).compile().as_text("loops")
     assert "elements of 3 rows stored in turns" in text
+
+
+BACKWARDS: dict[str, Callable[[Any, Any], Any]] = {
+    "all": lambda m, x: x[:, ::-1],
+    "blocks": lambda m, x: x[: len(x) // 17 * 17].reshape(-1, 17, x.shape[1])[:, 1:, ::-1],
+    "and forwards": lambda m, x: m.where(x == x[:, ::-1], x, x[:, ::-1]),
+    "and a column": lambda m, x: m.where(x[:, ::-1] == x[:, :1], x[:, ::-1], x[:1, :]),
+    "and turned": lambda m, x: x[:, ::-1] == x.reshape(x.shape[1], -1).T,
+    "and a number": lambda m, x: x[:, ::-1] == x[:1, :1],
+    "with positions": lambda m, x: m.where(m.arange(x.shape[1]) > 1, x[:, ::-1], x),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_narrow_rows_backwards(name: str) -> None:
+    """Rows of channels, of every dtype: whole blocks of vectors, and what is left of them."""
+    for number, dtype in enumerate(DTYPES):
+        length = 2 + number % 3
+        x = np.random.default_rng(0).integers(0, 2, (1037 + number, length))
+        x = x.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        if x.dtype.kind in "fc":
+            x[0, 0], x[-1, -1], x[1, 0] = np.nan, -0.0, np.inf
+        for rows in (len(x), 300, 16, 0):
+            with weft.enable_x64(True):
+                got = np.asarray(weft.jit(lambda x: BACKWARDS[name](jnp, x))(x[:rows]))
+            expected = np.asarray(BACKWARDS[name](np, x[:rows]))
+            assert (got.dtype, got.shape) == (expected.dtype, expected.shape), (rows, dtype)
+            assert got.tobytes() == expected.tobytes(), (rows, dtype)
+
+
+def test_narrow_rows_backwards_are_whole_vectors() -> None:
+    text = weft.jit(lambda x: x[:, ::-1]).lower(np.zeros((3000, 3), np.uint8)).compile().as_text("loops")
+    assert "elements of 3 rows stored in turns" in text
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "complex64"])
+def test_many_short_rows_are_padded_by_a_fill_of_all(dtype: str) -> None:
+    for rows, length in ((300, 3), (300, 62), (300, 63), (5, 3), (0, 3), (400, 0)):
+        for widths in (((0, 0), (1, 1)), ((0, 0), (0, 2)), ((2, 1), (1, 0))):
+            x = np.random.default_rng(0).integers(0, 9, (rows, length)).astype(dtype)
+            got = weft.jit(lambda x, w=widths: jnp.pad(x, w, constant_values=7))(x)
+            np.testing.assert_array_equal(np.asarray(got), np.pad(x, widths, constant_values=7))

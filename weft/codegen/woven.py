@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import columns, instances, shuffles
+from weft.codegen import columns, flat_rows, instances, shuffles
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import whole
@@ -20,6 +20,11 @@ from weft.loops import ir
 class WovenWriter(columns.ColumnWriter):
     """Writes the loops of one nest."""
 
+    def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
+        if flat_rows.has_rows(self.nest):
+            tiles = (flat_rows.lanes(self.nest, self.parent.width) // self.parent.width,)
+        super()._columns(place, alone, base, tiles)
+
     def _inside(self, tile: list[Instance], place: Position) -> None:
         """All elements of the rows of a tile."""
         parent, nest = self.parent, self.nest
@@ -27,6 +32,12 @@ class WovenWriter(columns.ColumnWriter):
         assert count is not None
         if tile[0].mask is not None:
             super()._inside(tile, place)
+            return
+        if flat_rows.has_rows(nest):
+            if tile[0].memory.lanes.width < parent.width:  # one element of what no block holds
+                super()._inside(tile, place)
+            else:
+                flat_rows.Block(parent, tile, place).write()
             return
         statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
         stores = [s for s in statements if isinstance(s, ir.Store)]

@@ -13,8 +13,10 @@ from typing import Any
 from weft.core import index_maps, kinds
 from weft.core.index_maps import Piece
 from weft.core.jaxpr import JaxprEqn
+from weft.loops.thresholds import are_many
 
 MAX_PADDED = 2  # dimensions; with more slabs, calls cost more than writing twice
+FILLED = 64  # elements of a row, and fewer: to fill all of many rows is faster than to write their ends
 
 
 def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
@@ -24,7 +26,8 @@ def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
         return found
     fill, body = found
     padded = [dim for dim, extent in enumerate(fill.region.extent) if extent != body.region.extent[dim]]
-    if len(padded) > MAX_PADDED:
+    *rows, last = fill.region.extent
+    if len(padded) > MAX_PADDED or (padded[-1:] == [len(rows)] and last <= FILLED and are_many((), rows)):
         return found
     slabs = index_maps.around(body.region, fill.region.extent)
     return [*[Piece(fill.operand, slab, fill.index_map) for slab in slabs], body]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
@@ -397,15 +397,29 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
 
 
 def _is_woven(draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> bool:
-    """Whether results are vectors of elements that take turns, of operands whose own are side by side."""
+    """Whether results are vectors of elements that take turns, of operands whose own are side by side.
+
+    So may be the rows of an operand (``codegen.flat_rows``), which pays if others lie there backwards.
+    """
     if not found.narrow or not all(map(_is_plain, draft.phases)):
         return False
-    if any(_reads_inside(s) for phase in draft.phases for s in (*phase[0], *phase[1])):
+    statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
+    if any(map(_reads_inside, statements)):
         return False
-    return all(
-        woven if operand.role == "out" else _class(parallel[-2].stride(operand)) in (0, 1)
-        for operand, woven in zip(draft.operands, found.woven, strict=True)
-    )
+    beside, backwards = False, False
+    for operand, woven in zip(draft.operands, found.woven, strict=True):
+        row, step = (_class(parallel[k].stride(operand)) for k in (-2, -1))
+        if operand.role == "out" or row not in (0, 1):
+            if not woven or (operand.role == "out" and step != 1):
+                return False
+            beside = beside or operand.role != "out"
+            backwards = backwards or step == ir.REVERSED
+    keys = {axis.key for loop in parallel[-2:] for axis in loop.axes}
+    return not beside or (backwards and all(_is_known_there(s, keys) for s in statements))
+
+
+def _is_known_there(s: ir.Statement, keys: Collection[int]) -> bool:
+    return not isinstance(s, ir.LoadAt | ir.Guard) and not (isinstance(s, ir.IndexOf) and s.dim in keys)
 
 
 def _is_window(draft: Draft, found: Thresholds, number: int) -> bool:

@@ -34,7 +34,9 @@ class Thresholds(NamedTuple):
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
-    woven: tuple[bool, ...]  # the operands whose rows are narrow and side by side; none if rows are not narrow
+    woven: tuple[
+        bool, ...
+    ]  # the operands whose rows are narrow and side by side, each forwards or backwards; none if they are not narrow
     row: int | None  # the extent of rows with lanes along them, if they are short and many
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
@@ -64,10 +66,10 @@ def thresholds(
         near = tuple([abs(stride) <= NARROW for _, stride in strides])
         windows = tuple([_in_window(pair, parallel[-1], lanes) for pair in strides if first == len(parallel) - 2])
     many = units and are_many(outer, parallel)
-    row = _row(outer, parallel, lanes)
+    extent = _row(outer, parallel, lanes)
     narrow = parallel[-1] if is_narrow(parallel) else 0
-    woven = tuple([pair == (parallel[-1], 1) for pair in along()]) if narrow else ()
-    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), woven, row, many)
+    woven = tuple([(row, abs(step)) == (parallel[-1], 1) for row, step in along()]) if narrow else ()
+    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), woven, extent, many)
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:

@@ -1,0 +1,117 @@
+"""Vectors of narrow rows side by side, of operands whose rows lie so too, in another order: shuffles of whole vectors.
+
+    y = x[:, ::-1], rows of 3, lanes along all elements:   x0 x1 x2 x3   x2 x3 x4 x5   ->   x2 x1 x0 x5
+
+A vector of results takes its elements from one or two vectors that begin where the first of them lies; none reaches
+outside of the rows of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.codegen import instances, shuffles
+from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import Lanes, V
+from weft.codegen.memory import whole
+from weft.loops import elements, ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+QUARTER = 16  # bytes within which most of x86's shuffles move elements
+
+
+def lanes(nest: ir.Nest, width: int) -> int:
+    """Lanes of a vector of results, and rows of a block: those of the nest, or more if elements are small."""
+    return max(width, QUARTER // max(elements.of(o.dtype).size for o in nest.operands)) if width > 1 else width
+
+
+def has_rows(nest: ir.Nest) -> bool:
+    """Whether the rows of an operand lie side by side."""
+    return any(operand.role == "in" and _beside(nest, operand) for operand in nest.operands)
+
+
+def _beside(nest: ir.Nest, operand: ir.Operand) -> bool:
+    """Elements of one row beside each other, along a dimension inside of the lanes': so are the rows (``ir.Nest``)."""
+    return operand.strides[-2] == ir.RUNTIME
+
+
+class Block:
+    """As many rows as a vector has lanes: that many vectors as a row has elements."""
+
+    def __init__(self, parent: NestWriter, tile: Sequence[Instance], place: Position) -> None:
+        assert parent.nest.woven is not None
+        self.parent, self.nest, self.place, self.count = parent, parent.nest, place, parent.nest.woven
+        self.first, self.writer, scalars = tile[0].index, parent.writer, tile[0].scalars
+        self.width = len(tile) * parent.width
+        base = parent.copy(Lanes(parent.writer, self.width), {})
+        known = {n: base.memory.splat(scalars[n]) for n in tile[0].values}
+        self.copies = [instances.fresh(base, known, None, None, k * self.width) for k in range(self.count)]
+        self.memory, self.lanes = base.memory, base.memory.lanes
+
+    def write(self) -> None:
+        """Every load, every value, every store."""
+        statements = [s for phase in self.nest.phases for s in (*phase.before, *phase.body)]
+        for s in statements:
+            if isinstance(s, ir.Load) and s.out not in self.copies[0].values:
+                self._load(s)
+        computed = [s for s in statements if not isinstance(s, ir.Load | ir.Store)]
+        self.parent.run(computed, self.copies, self.place)
+        for s in statements:
+            if isinstance(s, ir.Store):
+                self._store(s)
+
+    def _at(self, operand: int, count: int) -> str:
+        """The address of the first row of the block, if rows are ``count`` elements apart."""
+        assert self.first is not None
+        distance = self.writer.index("mul", self.first, str(count))
+        return self.writer.element(whole(self.nest.operands[operand].dtype), self.place.pointers[operand], distance)
+
+    def _store(self, s: ir.Store) -> None:
+        dtype, pointer = self.nest.operands[s.operand].dtype, self._at(s.operand, self.count)
+        for copy in self.copies:
+            copy.memory.store(copy.values[s.value], self.writer.element(whole(dtype), pointer, str(copy.slot)))
+
+    def _load(self, s: ir.Load) -> None:
+        operand, count, width = self.nest.operands[s.operand], self.count, self.width
+        places = [[divmod(k * width + lane, count) for lane in range(width)] for k in range(count)]
+        if _beside(self.nest, operand):
+            step = operand.strides[-1]
+            self._beside(s, [[row * count + step * turn for row, turn in some] for some in places])
+            return
+        dtype, moves = operand.dtype, bool(operand.strides[-1])
+        pointer = self._at(s.operand, operand.strides[-2])
+        turns = []
+        for turn in range(count if moves else 1):
+            distance = self.parent.distance(s.operand, len(self.nest.dims) - 1, str(turn)) if moves else "0"
+            p = self.writer.element(whole(dtype), pointer, distance)
+            turns.append(self.memory.load(dtype, p) if operand.strides[-2] else self.memory.load_scalar(dtype, p))
+        for copy, some in zip(self.copies, places, strict=True):
+            picks = [(turn if moves else 0, row if operand.strides[-2] else 0) for row, turn in some]
+            copy.values[s.out] = self._picked(turns, picks)
+
+    def _beside(self, s: ir.Load, offsets: Sequence[Sequence[int]]) -> None:
+        """Values of rows that lie side by side, from vectors where they are needed."""
+        dtype, width, pointer = self.nest.operands[s.operand].dtype, self.width, self._at(s.operand, self.count)
+        last, loaded = max(map(max, offsets)) - width + 1, dict[int, Value]()
+        for copy, wanted in zip(self.copies, offsets, strict=True):
+            starts: list[int] = []
+            for offset in sorted(wanted):
+                if not starts or offset >= starts[-1] + width:
+                    starts.append(min(offset, last))
+            for start in starts:
+                if start not in loaded:
+                    loaded[start] = self.memory.load(dtype, self.writer.element(whole(dtype), pointer, str(start)))
+            sources = [max(k for k, start in enumerate(starts) if start <= offset) for offset in wanted]
+            picks = [(source, offset - starts[source]) for source, offset in zip(sources, wanted, strict=True)]
+            copy.values[s.out] = self._picked([loaded[start] for start in starts], picks)
+
+    def _picked(self, sources: Sequence[Value], picks: Sequence[tuple[int, int]]) -> Value:
+        parts = []
+        for part in range(len(sources[0].parts)):
+            some: list[V] = [value.parts[part] for value in sources]
+            parts.append(shuffles.picked(some, picks, self.lanes))
+        return Value(sources[0].dtype, tuple(parts))
