@@ -164,6 +164,7 @@ programs = {
     "count": lambda np, a, b, f: (a & f[:, None]).sum(0),
     "of numbers": lambda np, a, b, f: ((a * 3.0 > f[:, None]) & b).any(0),
     "and a step": lambda np, a, b, f: (a & f[:, None]).any(0) & ~b[0],
+    "and numbers": lambda np, a, b, f: np.where((a & f[:, None]).any(0) & (b[0] < f[0]), np.float32(3), b[1 % len(b)]),
 }
 compiled = {name: weft.jit(lambda a, b, f, g=g: g(jnp, a, b, f)) for name, g in programs.items()}
 rng = np.random.default_rng(0)
