@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.codegen.running import HOST
 from tests.compiler import ladder
 from weft.loops import ir, parallel
 
@@ -147,3 +151,40 @@ def test_rows_in_runs(shape: tuple[int, ...]) -> None:
     for threads in (1, 2):
         with weft.threads(threads):
             assert [out.tobytes() for out in ladder.by_machine_code(program, [x])] == expected
+
+
+BOOLS = """
+import numpy as np, weft, weft.numpy as jnp
+programs = {
+    "any": lambda np, a, b, f: a.any(0),
+    "all": lambda np, a, b, f: (a | b).all(0),
+    "under a mask": lambda np, a, b, f: ((a & f[:, None]).any(0), (a | ~f[:, None]).all(0)),
+    "by a row": lambda np, a, b, f: ((a ^ b[:1]) & ~b).any(0),
+    "of two axes": lambda np, a, b, f: (a.reshape(-1, 1, a.shape[1]) & b.reshape(-1, 1, a.shape[1])).any((0, 1)),
+    "count": lambda np, a, b, f: (a & f[:, None]).sum(0),
+    "of numbers": lambda np, a, b, f: ((a * 3.0 > f[:, None]) & b).any(0),
+    "and a step": lambda np, a, b, f: (a & f[:, None]).any(0) & ~b[0],
+    "and numbers": lambda np, a, b, f: np.where((a & f[:, None]).any(0) & (b[0] < f[0]), np.float32(3), b[1 % len(b)]),
+}
+compiled = {name: weft.jit(lambda a, b, f, g=g: g(jnp, a, b, f)) for name, g in programs.items()}
+rng = np.random.default_rng(0)
+shapes = [(3, 1), (1, 16), (5, 15), (40, 17), (300, 31), (17, 33), (258, 64), (700, 79), (33, 130), (2060, 1037)]
+for rows, columns in shapes:
+    for likely in (0.5, 1 / rows, 1 - 1 / rows):
+        a, b, f = (rng.random(s) < likely for s in ((rows, columns), (rows, columns), (rows,)))
+        for name, g in programs.items():
+            for found, expected in zip(weft.tree.leaves(compiled[name](a, b, f)), weft.tree.leaves(g(np, a, b, f))):
+                np.testing.assert_array_equal(np.asarray(found), expected, f"{name} {rows} {columns}")
+none = np.zeros((0, 20), bool)
+assert not np.asarray(compiled["any"](none, none, none[:, 0])).any()
+assert np.asarray(compiled["all"](none, none, none[:, 0])).all()
+print("right")
+"""
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", ""] if HOST.triple.startswith("x86_64") else [""])
+def test_columns_of_bools(target: str) -> None:
+    """AVX2 has sixteen of them side by side, and does what is left one by one."""
+    environment = {**os.environ, **({"WEFT_TARGET": target} if target else {})}
+    ran = subprocess.run([sys.executable, "-c", BOOLS], env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.stdout == "right\n", ran.stderr

@@ -273,6 +273,35 @@ def test_large_batches_of_small_products(batch: tuple[int, ...], dtype: str) -> 
                         np.testing.assert_array_equal(np.asarray(jnp.matmul(x, y)), exact.astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "uint16", "int32", "bool", "int64"])
+def test_batches_of_small_packed_products_are_those_of_large_ones(dtype: str) -> None:
+    rng, kind = np.random.default_rng(10), dtypes.as_dtype(dtype)
+    # the axes of an operand as it lies, outermost first: rows, columns or the batch lie innermost
+    orders = [((0, 1, 2), (0, 1, 2)), ((0, 2, 1), (0, 1, 2)), ((0, 1, 2), (0, 2, 1)), ((1, 2, 0), (2, 1, 0))]
+    with weft.enable_x64(True):
+        for m, n, k in [(2, 3, 1), (4, 4, 4), (8, 8, 8), (7, 9, 5), (15, 33, 17), (29, 70, 40), (5, 17, 65)]:
+            count = int(rng.integers(2, 40))
+            a, b = (np.asarray(rng.standard_normal((count, *s)) * 50).astype(kind) for s in ((m, k), (k, n)))
+            wide = np.zeros((k, 4200), kind)  # packed as large products are
+            expected = []
+            for x, y in zip(a, b, strict=True):
+                wide[:, :n] = y
+                expected.append(np.asarray(jnp.matmul(x, wide))[:, :n])
+            for (order_a, order_b), threads in itertools.product(orders, (1, 2)):
+                x, y = (
+                    np.ascontiguousarray(v.transpose(order)).transpose(np.argsort(order))
+                    for v, order in ((a, order_a), (b, order_b))
+                )
+                with weft.threads(threads):
+                    multiply = weft.jit(
+                        lambda v, w, p=order_a, q=order_b: jnp.matmul(
+                            v.transpose(np.argsort(p)), w.transpose(np.argsort(q))
+                        )
+                    )
+                    found = np.asarray(multiply(x.transpose(order_a), y.transpose(order_b)))
+                np.testing.assert_array_equal(found.astype(np.float64), np.asarray(expected).astype(np.float64))
+
+
 SCRIPT = """
 import sys, numpy as np, weft, weft.numpy as jnp
 weft.config.update("enable_x64", True)

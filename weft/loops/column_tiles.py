@@ -51,7 +51,8 @@ def tiles(nest: ir.Nest, target: Target, model: Model, lanes: int) -> tuple[int,
     narrow = max(TILE, wide)
     # a nest that is split already has several variants of the loop
     if nest.split or nest.rows or per_vector * WIDE_TILE > model.kept_bytes or _ends(nest) > SMALL_ENDS:
-        return (narrow,)
+        # without masks, what is left is done one by one: of many small lanes that is long
+        return (narrow, 1) if lanes > nest.width and not model.masks else (narrow,)
     return (WIDE_TILE, narrow)
 
 

@@ -14,6 +14,8 @@ from weft._base.target import Target
 from weft.loops import elements, ir
 from weft.loops.target_model import PAIRED
 
+FLAGS = 16  # columns of bools side by side where there are no masks: as bytes; the last ones, fewer, go one by one
+
 
 def lanes(nest: ir.Nest, target: Target, transposed: Sequence[int] = ()) -> int:
     """Lanes of a vector: more than the nest's if the operands along the lanes are only bytes, 16-bit words or bfloat16.
@@ -61,12 +63,23 @@ def _reducing(nest: ir.Nest, target: Target) -> int:
     if not (along or computed):  # tiles of columns already have a suitable width
         return nest.width
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.Guard) for s in body)
-    if not (target.avx512 and simple) or nest.rows or nest.digits or nest.short is not None:
+    computed_in = [*[o.dtype for o in loads], *[s.dtype for s in body if isinstance(s, ir.Param | ir.Apply)]]
+    flags = not (target.avx512 or along) and all(_reduces_flags(phase, nest) for phase in phases if phase.reductions)
+    if not ((target.avx512 or flags) and simple) or nest.rows or nest.digits or nest.short is not None:
         return nest.width
     if any(operand.strides[nest.vector] == ir.RUNTIME for operand in loads):
         return nest.width
-    dtypes = [*kept, *[o.dtype for o in loads], *[s.dtype for s in body if isinstance(s, ir.Param | ir.Apply)]]
-    return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in dtypes)
+    if flags:
+        return max(nest.width, FLAGS)
+    return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in [*kept, *computed_in])
+
+
+def _reduces_flags(phase: ir.Phase, nest: ir.Nest) -> bool:
+    """Whether all that a phase computes of each reduced element, and keeps of it, are bools or bytes of them."""
+    dtypes = [nest.operands[s.operand].dtype for s in phase.body if isinstance(s, ir.Load)]
+    dtypes += [s.dtype for s in phase.body if isinstance(s, ir.Param | ir.Apply)]
+    kept = [np.dtype(dtype) for r in phase.reductions for dtype, _ in r.accumulators]
+    return all(dtype == elements.BOOL for dtype in dtypes) and all(dtype.itemsize == 1 for dtype in kept)
 
 
 def without_position(phase: ir.Phase) -> ir.Phase | None:

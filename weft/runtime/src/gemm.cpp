@@ -23,7 +23,7 @@ constexpr double kCrossingBytes = 96 << 10;  // the same where columns cross cac
 constexpr int64_t kStripDepth = 128;  // the same where it is no deeper
 constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time otherwise
 constexpr double kTileNs = 6;  // a tile's fixed cost
-constexpr int64_t kTurnedBytes = 16 << 10;  // of a small right operand whose columns are copied side by side
+constexpr int64_t kTurnedBytes = 16 << 10;  // of an operand of a small product that is copied first
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
 constexpr int64_t kFetchedBytes = 1 << 20;  // of a batch from where on the next product is fetched during one
 constexpr int64_t kLine = 64;
@@ -99,7 +99,11 @@ void GemmStep::plan() {
   turned = kernels->strided != nullptr && (plain ? b_column != 1 : rest_plain && n <= kMostLines) &&
            k * up(n, kernels->lanes) * kernels->source_bytes <= kTurnedBytes &&
            (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
-  if ((in_place || turned) && !vector && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
+  const int64_t copied = steps_of(k) * kernels->packed_bytes;
+  packs_small = kernels->strided == nullptr && kernels->unit == nullptr && plain &&
+                std::max(m, packed_columns(n)) * copied <= kTurnedBytes;
+  const bool may = in_place || turned || packs_small;
+  if (may && !vector && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
 }
 
 // Flattened, but for what large products take: a small one is done in tens of nanoseconds.
@@ -110,13 +114,18 @@ void GemmStep::plan() {
   const bool small = job->threads == 1 && !step.small.empty();
   const bool one_block = job->threads == 1 && !job->turned;
   const bool short_vector = one_block && step.vector && step.k > 0 && step.k <= step.depth_of_block();
-  alignas(64) char columns[kTurnedBytes];
-  const char* columns_of = nullptr;
+  alignas(kLine) char rows[kTurnedBytes], columns[kTurnedBytes];
+  const char *rows_of = nullptr, *columns_of = nullptr;  // often one operand for all of the batch
   for (int64_t item = low; item < high && !stream_cancelled(job->number); ++item) {
     Product product{job, walk.a, walk.b, walk.c};
     if (item + 1 < high) walk.advance();
-    if (small && step.turned) {
-      if (columns_of != product.b) step.turn_columns(product.b, columns);  // often one operand for all of the batch
+    if (small && step.packs_small) {
+      if (rows_of != product.a) step.pack_rows(product, 0, step.m, 0, step.k, rows);
+      rows_of = product.a;
+      product.a = rows;
+    }
+    if (small && (step.turned || step.packs_small)) {
+      if (columns_of != product.b) step.copy_columns(product, columns);
       columns_of = product.b;
       product.b = columns;
     }
@@ -127,30 +136,33 @@ void GemmStep::plan() {
   }
 }
 
-// Small products on one thread: their tiles are listed. They read their operands as they lie, or a copy of the right one.
+// Small products on one thread: their tiles are listed. They read their operands as they lie, or a copy of the right one;
+// those whose kernels only take packed ones read copies of both.
 
 void GemmStep::list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_t width) {
   const int64_t item = kernels->source_bytes, row = m * sliver / slivers, height = m * (sliver + 1) / slivers - row;
   const int columns = int(std::min(width, n - column));
   const int64_t vectors = pieces_of(columns, kernels->lanes);
+  const GemmTileFunction* functions = packs_small ? kernels->packed : kernels->strided;
   const GemmTileFunction function = vectors > kernels->vectors
                                         ? kernels->broad[height - 1]
-                                        : kernels->strided[(height - 1) * kernels->vectors + vectors - 1];
-  const int64_t c = (row * c_row + column) * kernels->result_bytes;
-  small.push_back({function, row * a_row * item, column * item, c, columns});
+                                        : functions[(height - 1) * kernels->vectors + vectors - 1];
+  const int64_t c = (row * c_row + column) * kernels->result_bytes, line = steps_of(k) * kernels->packed_bytes;
+  const int64_t a = packs_small ? row * line : row * a_row * item, b = column * (packs_small ? line : item);
+  small.push_back({function, a, b, c, columns});
 }
 
 void GemmStep::plan_small() {
   const int64_t item = kernels->source_bytes, width = tile_columns();
   // a last vector alone is bound by its loads
-  const bool broad = n > width && n % width != 0 && n % width <= kernels->lanes;
+  const bool broad = !packs_small && n > width && n % width != 0 && n % width <= kernels->lanes;
   const int64_t whole = broad ? n / width - 1 : pieces_of(n, width), slivers = pieces_of(m, most_rows);
   // the part of b that a column of tiles reads stays in the first cache, where not both operands do
   const bool by_column = (m + n) * k * item > kNearBytes;
   for (int64_t i = 0; i < slivers * whole; ++i)
     list_tile(by_column ? i % slivers : i / whole, slivers, (by_column ? i / slivers : i % whole) * width, width);
-  const int64_t lower = pieces_of(m, std::min<int64_t>(most_rows, kernels->broad_height));
-  for (int64_t sliver = 0; broad && sliver < lower; ++sliver)
+  const int64_t lower = broad ? pieces_of(m, std::min<int64_t>(most_rows, kernels->broad_height)) : 0;
+  for (int64_t sliver = 0; sliver < lower; ++sliver)
     list_tile(sliver, lower, whole * width, width + kernels->lanes);
   // operands that lie together are fetched in as many parts as there are tiles
   const int64_t tiles = int64_t(small.size()), bytes = (m * k + k * n + m * n) * item;
@@ -158,6 +170,7 @@ void GemmStep::plan_small() {
     const int64_t reach = ((rows - 1) * row + (columns - 1) * column + 1) * item;
     return reach <= 2 * rows * columns * item ? up(pieces_of(reach, tiles), kLine) : 0;
   };
+  if (packs_small) return;
   near = 2 * bytes <= kNearBytes;
   if (batch.count > 1 && double(batch.count) * double(bytes) > (near ? kNearBytes : kFetchedBytes)) {
     a_part = part(m, k, a_row, a_k);
@@ -165,11 +178,12 @@ void GemmStep::plan_small() {
   }
 }
 
-// Copies b, whose rows or columns do not lie side by side, as rows of whole vectors.
-void GemmStep::turn_columns(const char* from, char* to) const {
+// Copies b, whose rows or columns do not lie side by side, as rows of whole vectors: packs it where a is packed too.
+void GemmStep::copy_columns(const Product& product, char* to) const {
   const int64_t pitch = up(n, kernels->lanes);
-  if (plain) kernels->pack({from, b_k, b_column, nullptr, k, n, pitch, pitch, to});
-  else pack_lines({from, &b_sum, &b_columns, 0, k, 0, n, false, to}, pitch);
+  if (packs_small) pack_columns(product, 0, n, 0, k, to);
+  else if (plain) kernels->pack({product.b, b_k, b_column, nullptr, k, n, pitch, pitch, to});
+  else pack_lines({product.b, &b_sum, &b_columns, 0, k, 0, n, false, to}, pitch);
 }
 
 // Has half the tiles fetch a and the others b, a line at each step of k; what is too much for that is fetched at once.
@@ -228,9 +242,9 @@ void GemmStep::multiply_small(const Product& product, const char* next_a, const 
   tile.a_row = a_row;
   tile.a_k = a_k;
   tile.b_k = turned ? up(n, kernels->lanes) : b_k;
-  tile.b_padded = turned;
+  tile.b_padded = turned || packs_small;
   tile.c_row = c_row;
-  tile.k = k;
+  tile.k = steps_of(k);
   for (const SmallTile& part : small) {
     if (near) {
       for (int64_t i = 0; i < a_part; i += kLine) __builtin_prefetch(next_a + i);
@@ -244,6 +258,7 @@ void GemmStep::multiply_small(const Product& product, const char* next_a, const 
     tile.b = product.b + part.b;
     tile.c = product.c + part.c;
     tile.columns = part.columns;
+    if (packs_small) tile.b_k = up(part.columns, kernels->lanes);
     part.function(tile);
   }
   if (form != Form::none) finish(product, 0, m, 0, n);

@@ -34,6 +34,11 @@ void GemmStep::pack_columns(const Product& product, int64_t first, int64_t colum
 void GemmStep::pack_lines(const GemmPacking& work, int64_t padded) const {
   if (kernels->unit != nullptr) return kernels->unit->pack(work);
   const GemmDigits &terms = *work.terms, &lines = *work.lines;
+  if (terms.count == 1 && lines.count == 1) {
+    const int64_t from = terms.at(work.k0) + lines.at(work.x0);
+    return kernels->pack({work.source + from * kernels->source_bytes, terms.strides[0], lines.strides[0], nullptr,
+                          work.k, work.width, padded, padded, work.to});
+  }
   if (kernels->depth > 1 && terms.count > 1 && terms.extents[0] % kernels->depth != 0) return pack_pieces(work, padded);
   // where lines, or runs of them, lie and which are their first ones
   int64_t offsets[kMostLines], firsts[kMostLines + 1], parts = 0;

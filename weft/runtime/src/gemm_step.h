@@ -170,7 +170,7 @@ class GemmStep final : public Step {
 
   // Small ones, on one thread.
   void plan_small();
-  void turn_columns(const char* from, char* to) const;
+  void copy_columns(const Product& product, char* to) const;
   void list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_t width);
   void fetch_during(GemmTile& tile, const char* next_a, int64_t a_part, const char* next_b, int64_t b_part,
                     int64_t index) const;
@@ -260,6 +260,7 @@ class GemmStep final : public Step {
   bool by_product = false;    // it runs on whole products of a batch
   std::vector<SmallTile> small;
   bool turned = false;  // these read a copy of b, whose columns do not lie side by side
+  bool packs_small = false;  // or packed copies of both operands
   bool near = false;               // into the first cache
   int64_t a_part = 0, b_part = 0;  // bytes of the next product that each tile fetches
 };
