@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -140,3 +142,29 @@ def test_rows_have_the_extremum_of_their_complex_numbers(size):
     for ours, best in ((jnp.max, max), (jnp.min, min)):
         found = np.asarray(weft.jit(lambda v, f=ours: f(v, axis=1))(x))
         assert found.tolist() == [best(row, key=lambda z: (z.real, z.imag)) for row in x.tolist()]
+
+
+@pytest.mark.parametrize("name", ["any", "all", "max", "min", "argmax", "argmin"])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "float32"])
+def test_what_is_kept_beside_a_reduction_is_all_stored(name: str, dtype: str) -> None:
+    """A reduction that needs no further element does not end the loop that stores them."""
+    x = (np.arange(120_000).reshape(3, 40_000) % 120).astype(dtype)
+
+    def kept(x: Any, axis: int | None) -> Any:
+        y = x == 0 if dtype == "bool" else x * 3
+        return y, getattr(jnp, name)(y, axis=axis)
+
+    want = x == 0 if dtype == "bool" else (x * np.array(3, dtype)).astype(dtype)
+    for axis in (1, None):
+        every, found = weft.jit(kept, static_argnums=1)(x, axis)
+        np.testing.assert_array_equal(every, want)
+        np.testing.assert_array_equal(found, getattr(np, name)(want, axis=axis))
+
+
+@pytest.mark.parametrize("name", ["any", "max"])
+def test_all_elements_beside_a_reduction_are_checked(name: str) -> None:
+    """An index outside is found behind the element that decides a reduction."""
+    x, i = np.ones(40_000, np.float32), np.arange(40_000)
+    i[39_000] = 50_000
+    with weft.checks("index"), pytest.raises(weft.errors.IndexCheckError, match="50000"):
+        weft.jit(lambda x, i: getattr(jnp, name)(x[i] > 0))(x, i)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -159,3 +162,41 @@ def test_outer_products_are_multiplications(dtype: str) -> None:
         np.testing.assert_array_equal(np.asarray(found), expected.astype(found.dtype))
         found = np.asarray(weft.vmap(outer)(jnp.asarray(x[:60].reshape(3, 20)), jnp.asarray(np.stack([y] * 3))))
         np.testing.assert_array_equal(found.reshape(60, 20), expected[:60].astype(found.dtype))
+
+
+ENDLESS = """
+    import numpy as np
+    import weft
+    import weft.numpy as jnp
+    from weft import lax
+
+    def endless(step, x):
+        return lax.while_loop(lambda s: s[0] < 10, lambda s: (s[0] + step, s[1] + x), (step, x))[1]
+
+    def directly(n, step, x):
+        return lax.fori_loop(0, n, lambda i, s: s + endless(step, x), x)
+
+    def in_a_branch(n, step, x):
+        return lax.fori_loop(0, n, lambda i, s: s + lax.cond(step < 5, endless, lambda step, x: x, step, x), x)
+
+    def in_a_loop(n, step, x):
+        def two(s, _):
+            return s + endless(step, x), None
+
+        return lax.fori_loop(0, n, lambda i, s: s + lax.scan(two, x, None, length=2)[0], x)
+
+    for f in (directly, in_a_branch, in_a_loop):
+        for x in (np.float32(3), np.ones(40, np.float32)):
+            assert (weft.jit(f)(0, 0, x) == x).all()
+            once = f(1, 2, x) - x
+            np.testing.assert_allclose(weft.jit(f)(2, 2, x), x + 2 * once)
+    print("fine")
+"""
+
+
+def test_a_loop_that_might_not_end_stays_where_nothing_may_ask_for_it() -> None:
+    """An inner loop goes before another only if a step of that one is known to run."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(ENDLESS)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "fine\n", (done.returncode, done.stderr[-2000:])

@@ -27,7 +27,9 @@ def absorbing(reduction: ir.Reduce) -> Any:
 
 
 def is_absorbed(phase: ir.Phase, emit: Emitter, totals: Sequence[Accumulators]) -> str | None:
-    """An i1: whether no further element can change any total; None if this cannot happen."""
+    """An i1: whether no further element is needed; None if all are, as where each is stored or checked."""
+    if any(isinstance(s, ir.Store | ir.Update | ir.Guard) for s in phase.body):
+        return None
     ends = [absorbing(reduction) for reduction in phase.reductions]
     if any(end is None for end in ends):
         return None

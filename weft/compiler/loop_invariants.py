@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.compiler import contraction
 from weft.core import check_scopes, kinds
-from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Var, joined_effects
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params, joined_effects
 from weft.core.rewrite import Makers, Splicer, live, variables
 from weft.loops import costs
 
@@ -40,8 +40,8 @@ def loop_invariants(closed: ClosedJaxpr, simplified: Simplified) -> ClosedJaxpr:
         if (parts.trips is not None and parts.trips < 2) or check_scopes.asked(parts.body):
             return None
         body, operands = _as_they_lie(simplified(parts.body), eqn.invars, parts, splicer.makers)
-        step = _Step(body, parts.n_consts)
-        cond = None if parts.cond is None else _Step(simplified(parts.cond), parts.n_cond_consts)
+        step = _Step(body, parts.n_consts, once=parts.trips is not None)
+        cond = None if parts.cond is None else _Step(simplified(parts.cond), parts.n_cond_consts, once=True)
         if operands == list(eqn.invars) and not step.values and (cond is None or not cond.values):
             return None
         return splicer.splice(_divided(eqn, parts, step, cond), operands)
@@ -103,13 +103,16 @@ def _params(body: _Step, cond: _Step | None) -> dict[str, Any]:
 
 
 class _Step:
-    """A divided program: ``early`` equations give ``values``, which ``late`` takes with the other ``captured`` ones."""
+    """A divided program: ``early`` equations give ``values``, which ``late`` takes with the other ``captured`` ones.
 
-    def __init__(self, program: ClosedJaxpr, n_consts: int) -> None:
+    ``once``: the program runs at least once.
+    """
+
+    def __init__(self, program: ClosedJaxpr, n_consts: int, once: bool) -> None:
         jaxpr = program.jaxpr
         self.program, self.operands = program, jaxpr.invars[:n_consts]
         fixed = [*jaxpr.constvars, *self.operands]
-        found = _Invariants(jaxpr, fixed)
+        found = _Invariants(jaxpr, fixed, once)
         self.values = found.values
         self.early = live([equation for equation in jaxpr.eqns if equation in found.equations], list(self.values))
         late = live([equation for equation in jaxpr.eqns if self.values.isdisjoint(equation.outvars)], jaxpr.outvars)
@@ -124,7 +127,8 @@ class _Step:
 class _Invariants:
     """The equations of a program that depend only on ``fixed``, and the ``values`` of theirs that are worth keeping."""
 
-    def __init__(self, jaxpr: Jaxpr, fixed: Sequence[Var]) -> None:
+    def __init__(self, jaxpr: Jaxpr, fixed: Sequence[Var], once: bool) -> None:
+        self.once = once
         self.makers: dict[Var, JaxprEqn] = {}
         self.sources: dict[Var, frozenset[Var]] = {v: frozenset([v]) for v in fixed}
         self.equations: set[JaxprEqn] = set()
@@ -148,8 +152,9 @@ class _Invariants:
     def _is_fixed(self, equation: JaxprEqn, reads: Sequence[Var]) -> bool:
         kind = equation.primitive.kind
         movable = isinstance(kind, (*_READ_IN_PLACE, *_FUSED, *_LONG)) and not equation.effects
-        foreign = isinstance(kind, kinds.External) and kind.foreign
-        return movable and not foreign and all(v in self.sources for v in reads)
+        if not movable or (isinstance(kind, kinds.External) and kind.foreign):
+            return False
+        return all(v in self.sources for v in reads) and (self.once or _ends(equation))
 
     def _choose(self, v: Var) -> None:
         """Keep a value, or those that it is made of, if they are worth it."""
@@ -180,6 +185,16 @@ class _Invariants:
             return 0.0
         own = getattr(equation.primitive.kind, "cost", costs.FUNCTION if _is_long(equation) else 0.0)
         return max([own, *[self._cost(operand) for operand in variables(equation.invars)]])
+
+
+def _ends(equation: JaxprEqn) -> bool:
+    """Whether an equation ends for all operands, so that it may be computed though no step of a loop asks for it."""
+    kind, params = equation.primitive.kind, equation.params
+    parts = kind.parts(params) if isinstance(kind, kinds.Loop) else params.get("parts")
+    if isinstance(parts, kinds.LoopParts) and parts.trips is None:
+        return False
+    inside = [jaxprs_in_params(params), *([[parts.body.jaxpr]] if isinstance(parts, kinds.LoopParts) else [])]
+    return all(_ends(inner) for programs in inside for jaxpr in programs for inner in jaxpr.eqns)
 
 
 def _is_long(equation: JaxprEqn) -> bool:

@@ -68,7 +68,7 @@ ERF_F32 = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.7612
 def erf_f32(emit: Emitter, x: V) -> V:
     result = piecewise.odd_steps(x, ERF_PIECES, 0.125, 3.93, 0.3125)
     if result is None:
-        result = piecewise.odd_short(x, ERF_SHORT, 0.53, 3.93)
+        result = piecewise.odd_short(x, ERF_SHORT, 0.53, 3.97)  # where it is 1
     return _erf_f32(emit, x) if result is None else result
 
 
