@@ -99,3 +99,11 @@ def test_donation_and_new_memory(donated):
             before = np.array(x)
             np.testing.assert_allclose(jitted(x), before + 1)
             assert x.is_deleted() == donated
+
+
+def test_uses_of_one_literal_are_no_uses_of_two():
+    """Repeated comparisons of one type are replayed, and then share their 0: their kernel has a scalar less."""
+    jitted = weft.jit(lambda x, y: jnp.sum((x > 0)[:, None] & (y > 0)[None, :]))
+    for n, m in ((300, 40), (301, 41), (5, 7), (7, 5), (7, 7), (8, 8), (33, 33)):
+        x, y = array(n), array(m, 1)
+        assert jitted(x, y) == np.sum((x > 0)[:, None] & (y > 0)[None, :])

@@ -2,8 +2,9 @@
 
 A function is traced for every shape, since its Python may do anything with extents; what it records may still be what
 it recorded before, at other sizes. Two programs are *like* each other if their equations, parameters and literals are
-equal, and every extent in them is the same one among the distinct extents of the operands, or the same number. The
-second is then a member of the first one's family (``other_sizes``), if that is one kernel or product.
+equal (and what uses one literal in one does in the other), and every extent in them is the same one among the distinct
+extents of the operands, or the same number. The second is then a member of the first one's family (``other_sizes``),
+if that is one kernel or product.
 
     { a:f32[300]. b:f32[300] = mul a 2.0 in (b,) }    is like    { a:f32[301]. b:f32[301] = mul a 2.0 in (b,) }
 """
@@ -44,6 +45,7 @@ class _Writer:
     def __init__(self, places: dict[int, int]) -> None:
         self.places = places
         self.params = fingerprint.params_text
+        self.literals: dict[int, int] = {}  # those met, by identity: uses of one share a parameter of the kernel
 
     def program(self, jaxpr: Jaxpr) -> tuple[Any, ...] | None:
         if jaxpr.effects or jaxpr.constvars:
@@ -82,7 +84,10 @@ class _Writer:
         return aval.dtype, aval.weak_type, tuple([places.get(n, ~n) for n in aval.shape])
 
     def atom(self, atom: Any, numbers: dict[Any, int]) -> Any:
-        return (fingerprint.literal_bits(atom), self.type(atom.aval)) if type(atom) is Literal else numbers[atom]
+        if type(atom) is not Literal:
+            return numbers[atom]
+        number = self.literals.setdefault(id(atom), len(self.literals))
+        return fingerprint.literal_bits(atom), number, self.type(atom.aval)
 
 
 def find(key: Key, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any]) -> LikeProgram | None:
