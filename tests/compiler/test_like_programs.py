@@ -107,3 +107,11 @@ def test_uses_of_one_literal_are_no_uses_of_two():
     for n, m in ((300, 40), (301, 41), (5, 7), (7, 5), (7, 7), (8, 8), (33, 33)):
         x, y = array(n), array(m, 1)
         assert jitted(x, y) == np.sum((x > 0)[:, None] & (y > 0)[None, :])
+
+
+def test_reduction_of_as_many_points_as_are_fused_apart():
+    """From 1 << 18 points on reductions are fused in other ways: the option ``check`` compares with that."""
+    jitted = weft.jit(lambda x: weft.nn.softmax(jnp.tanh(x), axis=0))
+    for n in (4096, 4100, 8192):
+        x = array((n, 32)).astype(np.float32)
+        np.testing.assert_allclose(np.sum(jitted(x), 0), 1, rtol=1e-4)

@@ -27,7 +27,7 @@ from weft.loops.index_math import UNIT
 if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
-MOST_REDUCED = 1 << 18  # points of a reduction: fusion treats larger ones in ways of their own
+MOST_REDUCED = (1 << 18) - 1  # points of a reduction: fusion treats larger ones in ways of their own (``groups.FAR``)
 MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``split_scatters``)
 _MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
 _FAMILY_BYTES = 4000  # measured
