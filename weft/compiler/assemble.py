@@ -22,7 +22,7 @@ FILLED = 64  # elements of a row, and fewer: to fill all of many rows is faster 
 def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
     """The pieces that have elements; a leading fill under one dense region is cut into slabs."""
     found = [piece for piece in pieces if 0 not in piece.region.extent]
-    if len(found) != 2 or not found[0].fill or not found[1].region.is_dense:
+    if len(found) != 2 or not found[0].fill or not found[1].region.is_dense or not found[0].region.extent:
         return found
     fill, body = found
     padded = [dim for dim, extent in enumerate(fill.region.extent) if extent != body.region.extent[dim]]
