@@ -36,7 +36,9 @@ def key_of(closed: ClosedJaxpr, name: str) -> Key | None:
         return None
     sizes = found[1]
     written = _Writer({size: place for place, size in enumerate(sizes)}).program(closed.jaxpr)
-    return None if written is None else ((("like", name, found[0], written), (), config.token()), sizes)  # with the fields of a ProgramKey
+    if written is None:
+        return None
+    return (("like", name, found[0], written), (), config.token()), sizes  # with the fields of a ProgramKey
 
 
 class _Writer:
