@@ -14,7 +14,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
-from weft import lax
+from weft import config, lax
 from weft.core import kinds
 
 
@@ -162,6 +162,33 @@ def test_outer_products_are_multiplications(dtype: str) -> None:
         np.testing.assert_array_equal(np.asarray(found), expected.astype(found.dtype))
         found = np.asarray(weft.vmap(outer)(jnp.asarray(x[:60].reshape(3, 20)), jnp.asarray(np.stack([y] * 3))))
         np.testing.assert_array_equal(found.reshape(60, 20), expected[:60].astype(found.dtype))
+
+
+def chain(x: Any, steps: int) -> Any:
+    for _ in range(steps):
+        x = x * 0.5 + x * 0.25 + 0.1
+    return x
+
+
+LONG: list[Callable[..., Any]] = [
+    lambda a, b: chain(a, 1500) @ b,
+    lambda a, b: chain(a.T, 1500) @ b,
+    lambda a, b: lax.fori_loop(0, 3, lambda i, s: chain(a, 600) @ s, b),
+    lambda a, b: lax.fori_loop(0, 3, lambda i, s: chain(a.T, 40) @ s, b),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LONG)))
+def test_long_chains(number: int) -> None:
+    """No deep recursion, and no walk along every path: each value of a chain is read twice by the next one."""
+    a, b = numbers(12, 12), numbers(12)
+    steps = (1500, 1500, 600, 40)[number]
+    matrix = chain((a.T if number % 2 else a).astype(np.float64), steps)
+    expected = b.astype(np.float64)
+    for _ in range(1 if number < 2 else 3):
+        expected = matrix @ expected
+    with config.context("check", False):
+        np.testing.assert_allclose(weft.jit(LONG[number])(a, b), expected, rtol=1e-4)
 
 
 ENDLESS = """

@@ -129,25 +129,24 @@ class _Invariants:
 
     def __init__(self, jaxpr: Jaxpr, fixed: Sequence[Var], once: bool) -> None:
         self.once = once
-        self.makers: dict[Var, JaxprEqn] = {}
         self.sources: dict[Var, frozenset[Var]] = {v: frozenset([v]) for v in fixed}
-        self.equations: set[JaxprEqn] = set()
+        self.costs: dict[Var, float] = dict.fromkeys(fixed, 0.0)  # the dearest operation among those that give a value
+        self.equations: dict[JaxprEqn, None] = {}
         self.values: set[Var] = set()
+        self.wanted: set[Var] = {*variables(jaxpr.outvars)}  # values that a step reads, or computes others of
         self.stored: set[Var] = set()
-        moving: list[Var] = variables(jaxpr.outvars)
         for equation in jaxpr.eqns:
             reads = variables(equation.invars)
             if self._is_fixed(equation, reads):
-                self.equations.add(equation)
-                self.makers.update(dict.fromkeys(equation.outvars, equation))
-                sources = frozenset[Var]().union(*[self.sources[v] for v in reads])
-                self.sources.update(dict.fromkeys(equation.outvars, sources))
+                self._add(equation, reads)
             else:
-                moving += reads
+                self.wanted.update(reads)
                 if not isinstance(equation.primitive.kind, _FUSING):
                     self.stored.update(reads)
-        for v in dict.fromkeys(moving):
-            self._choose(v)
+        for equation in reversed(self.equations):
+            for v in equation.outvars:
+                if v in self.wanted:
+                    self._choose(v, equation)
 
     def _is_fixed(self, equation: JaxprEqn, reads: Sequence[Var]) -> bool:
         kind = equation.primitive.kind
@@ -156,35 +155,32 @@ class _Invariants:
             return False
         return all(v in self.sources for v in reads) and (self.once or _ends(equation))
 
-    def _choose(self, v: Var) -> None:
-        """Keep a value, or those that it is made of, if they are worth it."""
-        equation = self.makers.get(v)
-        if equation is None or v in self.values:
-            return
+    def _add(self, equation: JaxprEqn, reads: Sequence[Var]) -> None:
+        self.equations[equation] = None
+        kind = equation.primitive.kind
+        own = getattr(kind, "cost", costs.FUNCTION if isinstance(kind, _LONG) else 0.0)
+        self.costs.update(dict.fromkeys(equation.outvars, max([own, *[self.costs[v] for v in reads]])))
+        sources = frozenset[Var]().union(*[self.sources[v] for v in reads])
+        self.sources.update(dict.fromkeys(equation.outvars, sources))
+
+    def _choose(self, v: Var, equation: JaxprEqn) -> None:
+        """Keep a value if it is worth it; if not, those that it is made of are asked for."""
         if not isinstance(equation.primitive.kind, _READ_IN_PLACE) and self._is_worth(v, equation):
             self.values.add(v)
             return
-        for operand in variables(equation.invars):
-            if v in self.stored:
-                self.stored.add(operand)
-            self._choose(operand)
+        operands = variables(equation.invars)
+        self.wanted.update(operands)
+        if v in self.stored:
+            self.stored.update(operands)
 
     def _is_worth(self, v: Var, equation: JaxprEqn) -> bool:
         if isinstance(equation.primitive.kind, _LONG):
             return True
         nbytes = v.aval.nbytes
-        if nbytes <= _SMALL and self._cost(v) < costs.FUNCTION:
+        if nbytes <= _SMALL and self.costs[v] < costs.FUNCTION:
             return False
         times = _STORED_ANYWAY if v in self.stored else 1
         return nbytes <= times * sum(source.aval.nbytes for source in self.sources[v])
-
-    def _cost(self, v: Var) -> float:
-        """The dearest operation among those that give a value."""
-        equation = self.makers.get(v)
-        if equation is None:
-            return 0.0
-        own = getattr(equation.primitive.kind, "cost", costs.FUNCTION if _is_long(equation) else 0.0)
-        return max([own, *[self._cost(operand) for operand in variables(equation.invars)]])
 
 
 def _ends(equation: JaxprEqn) -> bool:
@@ -195,7 +191,3 @@ def _ends(equation: JaxprEqn) -> bool:
         return False
     inside = [jaxprs_in_params(params), *([[parts.body.jaxpr]] if isinstance(parts, kinds.LoopParts) else [])]
     return all(_ends(inner) for programs in inside for jaxpr in programs for inner in jaxpr.eqns)
-
-
-def _is_long(equation: JaxprEqn) -> bool:
-    return isinstance(equation.primitive.kind, _LONG)

@@ -20,6 +20,8 @@ from weft.core import kinds, rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Splicer
 
+LONGEST = 50  # elementwise equations between a transpose and a product; longer chains are left as they are
+
 
 def transposed_operands(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such products."""
@@ -47,19 +49,19 @@ def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> Sequence[Ato
     return splicer.emit(eqn.replace(invars=invars, params={**eqn.params, "dimension_numbers": numbers}))
 
 
-def _order_of(atom: Any, splicer: Splicer, uses: Counter[Var], alone: bool) -> list[int] | None:
+def _order_of(atom: Any, splicer: Splicer, uses: Counter[Var], alone: bool, most: int = LONGEST) -> list[int] | None:
     """The axes of the arrays that a value is a transposition of, or is computed of elementwise; None if it is not.
 
-    ``alone``: nothing else reads the value, or what it is a view for.
+    ``alone``: nothing else reads the value, or what it is a view for. ``most``: equations that are looked at in a row.
     """
     maker = splicer.makers.of(atom)
     if maker is None:
         return None
     order = permutation(maker) if maker.invars else None
-    if order is not None or not isinstance(maker.primitive.kind, kinds.Elementwise) or not alone:
+    if order is not None or not isinstance(maker.primitive.kind, kinds.Elementwise) or not alone or not most:
         return order
     arrays = [v for v in maker.invars if not _is_repeated(v, atom.aval.size, splicer)]
-    orders = [_order_of(v, splicer, uses, _is_read_once(v, uses)) for v in arrays]
+    orders = [_order_of(v, splicer, uses, _is_read_once(v, uses), most - 1) for v in arrays]
     return orders[0] if orders and all(found == orders[0] for found in orders) else None
 
 
@@ -88,8 +90,10 @@ def _as_it_lies(atom: Any, order: Sequence[int], size: int, splicer: Splicer) ->
         return atom
     if maker is None or _is_repeated(atom, size, splicer):
         inverse = tuple([order.index(d) for d in range(len(order))])
-        turned = expansions.expansion(("transposed", inverse), lambda x: operations.transpose(x, inverse), (atom.aval,))
-        return splicer.splice(turned, [atom])[0]
+        transposed = expansions.expansion(
+            ("transposed", inverse), lambda x: operations.transpose(x, inverse), (atom.aval,)
+        )
+        return splicer.splice(transposed, [atom])[0]
     if not isinstance(maker.primitive.kind, kinds.Elementwise):
         return maker.invars[0]
     operands = [_as_it_lies(v, order, size, splicer) for v in maker.invars]
