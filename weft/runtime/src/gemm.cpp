@@ -23,7 +23,7 @@ constexpr double kCrossingBytes = 96 << 10;  // the same where columns cross cac
 constexpr int64_t kStripDepth = 128;  // the same where it is no deeper
 constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time otherwise
 constexpr double kTileNs = 6;  // a tile's fixed cost
-constexpr int64_t kTurnedBytes = 16 << 10;  // of an operand of a small product that is copied first
+constexpr int64_t kCopiedBytes = 16 << 10;  // of an operand of a small product that is copied first
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
 constexpr int64_t kFetchedBytes = 1 << 20;  // of a batch from where on the next product is fetched during one
 constexpr int64_t kLine = 64;
@@ -96,13 +96,13 @@ void GemmStep::plan() {
   by_product = form == Form::products;
   if (by_product) form = Form::none;  // nothing is done inside a product
   const bool rest_plain = a_rows.count == 1 && a_sum.count == 1 && c_rows.count == 1;
-  turned = kernels->strided != nullptr && (plain ? b_column != 1 : rest_plain && n <= kMostLines) &&
-           k * up(n, kernels->lanes) * kernels->source_bytes <= kTurnedBytes &&
+  copies_b = kernels->strided != nullptr && (plain ? b_column != 1 : rest_plain && n <= kMostLines) &&
+           k * up(n, kernels->lanes) * kernels->source_bytes <= kCopiedBytes &&
            (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
   const int64_t copied = steps_of(k) * kernels->packed_bytes;
   packs_small = kernels->strided == nullptr && kernels->unit == nullptr && plain &&
-                std::max(m, packed_columns(n)) * copied <= kTurnedBytes;
-  const bool may = in_place || turned || packs_small;
+                std::max(m, packed_columns(n)) * copied <= kCopiedBytes;
+  const bool may = in_place || copies_b || packs_small;
   if (may && !vector && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
 }
 
@@ -114,7 +114,7 @@ void GemmStep::plan() {
   const bool small = job->threads == 1 && !step.small.empty();
   const bool one_block = job->threads == 1 && !job->turned;
   const bool short_vector = one_block && step.vector && step.k > 0 && step.k <= step.depth_of_block();
-  alignas(kLine) char rows[kTurnedBytes], columns[kTurnedBytes];
+  alignas(kLine) char rows[kCopiedBytes], columns[kCopiedBytes];
   const char *rows_of = nullptr, *columns_of = nullptr;  // often one operand for all of the batch
   for (int64_t item = low; item < high && !stream_cancelled(job->number); ++item) {
     Product product{job, walk.a, walk.b, walk.c};
@@ -124,7 +124,7 @@ void GemmStep::plan() {
       rows_of = product.a;
       product.a = rows;
     }
-    if (small && (step.turned || step.packs_small)) {
+    if (small && (step.copies_b || step.packs_small)) {
       if (columns_of != product.b) step.copy_columns(product, columns);
       columns_of = product.b;
       product.b = columns;
@@ -241,8 +241,8 @@ void GemmStep::multiply_small(const Product& product, const char* next_a, const 
   GemmTile tile{};
   tile.a_row = a_row;
   tile.a_k = a_k;
-  tile.b_k = turned ? up(n, kernels->lanes) : b_k;
-  tile.b_padded = turned || packs_small;
+  tile.b_k = copies_b ? up(n, kernels->lanes) : b_k;
+  tile.b_padded = copies_b || packs_small;
   tile.c_row = c_row;
   tile.k = steps_of(k);
   for (const SmallTile& part : small) {

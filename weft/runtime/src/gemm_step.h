@@ -259,7 +259,7 @@ class GemmStep final : public Step {
   bool by_part = false;       // the epilogue runs on tiles, else on rows
   bool by_product = false;    // it runs on whole products of a batch
   std::vector<SmallTile> small;
-  bool turned = false;  // these read a copy of b, whose columns do not lie side by side
+  bool copies_b = false;  // these read a copy of b, whose columns do not lie side by side
   bool packs_small = false;  // or packed copies of both operands
   bool near = false;               // into the first cache
   int64_t a_part = 0, b_part = 0;  // bytes of the next product that each tile fetches

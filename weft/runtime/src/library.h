@@ -34,10 +34,10 @@ class Routine {
   int64_t work_bytes = 0;
   double flops = 0;  // estimate, of one matrix
   bool is_library = true;  // calls LAPACK, which may use its own threads
-  double flops_for_threads = 60e6;  // from which on these gain something
-
-  // Of routines of many small steps (reflectors, rotations), at each of which LAPACK's threads meet.
-  static constexpr double kFlopsOfSmallSteps = 1e9;
+  // From which on these gain something: most routines take many small steps (reflectors, rotations), at each of which
+  // LAPACK's threads meet; kFlopsOfBlocks where it does whole blocks at a time.
+  double flops_for_threads = 1e9;
+  static constexpr double kFlopsOfBlocks = 60e6;
 
  protected:
   // Reserves `count` elements in the workspace; returns their offset.

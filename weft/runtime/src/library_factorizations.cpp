@@ -16,6 +16,7 @@ class Cholesky final : public Routine {
     n = sizes[0];
     in_bytes = out_bytes = {n * n * int64_t(sizeof(T))};
     flops = double(n) * n * n / 3 * (kIsComplex<T> ? 4 : 1);
+    flops_for_threads = kFlopsOfBlocks;
     return find_lapack<T>(potrf, "potrf");
   }
 
@@ -48,6 +49,7 @@ class Lu final : public Routine {
     columns = room<T>(m * n);
     swaps = room<Int>(k);
     flops = double(m) * n * k * (kIsComplex<T> ? 4 : 1);
+    flops_for_threads = kFlopsOfBlocks;
     return find_lapack<T>(getrf, "getrf");
   }
 
@@ -154,7 +156,6 @@ class Qr final : public Reflectors<T> {
     this->out_bytes = {m * width * item, width * n * item};
     if (sizes[3]) this->out_bytes.push_back(n * 4);
     this->flops = (2.0 * m * n * k + 2.0 * m * width * k) * (kIsComplex<T> ? 4 : 1);
-    this->flops_for_threads = this->kFlopsOfSmallSteps;
     if (!this->prepare_factors(m, n, sizes[3] != 0) || !this->prepare_product(m, width, k)) return false;
     columns = this->template room<T>(m * std::max(n, width));
     taus = this->template room<T>(k);
@@ -197,7 +198,6 @@ class Factors final : public Reflectors<T> {
     this->out_bytes = {this->in_bytes[0], std::min(m, n) * item};
     if (sizes[2]) this->out_bytes.push_back(n * 4);
     this->flops = 2.0 * m * n * std::min(m, n) * (kIsComplex<T> ? 4 : 1);
-    this->flops_for_threads = this->kFlopsOfSmallSteps;
     if (!this->prepare_factors(m, n, sizes[2] != 0)) return false;
     columns = this->template room<T>(m * n);
     this->scratch = this->template room<T>(this->scratch_count);
@@ -230,7 +230,6 @@ class Product final : public Reflectors<T> {
     this->in_bytes = {m * n * item, k * item};
     this->out_bytes = {this->in_bytes[0]};
     this->flops = 2.0 * m * n * k * (kIsComplex<T> ? 4 : 1);
-    this->flops_for_threads = this->kFlopsOfSmallSteps;
     if (!this->prepare_product(m, n, k)) return false;
     columns = this->template room<T>(m * n);
     this->scratch = this->template room<T>(this->scratch_count);
@@ -263,7 +262,6 @@ class Applied final : public Routine {
     in_bytes = {m * n * item, k * item, rows * columns * item};
     out_bytes = {in_bytes[2]};
     flops = 4.0 * rows * columns * k * (kIsComplex<T> ? 4 : 1);
-    flops_for_threads = kFlopsOfSmallSteps;
     if (!find_lapack<T>(ormqr, "ormqr", "unmqr")) return false;
     T answer(0), unused{};
     Int info = 0, query = -1, ld = std::max<Int>(m, 1), ldc = std::max<Int>(rows, 1);
@@ -305,7 +303,6 @@ class Hessenberg final : public Routine {
     in_bytes = {n * n * item};
     out_bytes = {in_bytes[0], (n - 1) * item};
     flops = 10.0 / 3 * n * n * n * (kIsComplex<T> ? 4 : 1);
-    flops_for_threads = kFlopsOfSmallSteps;
     if (!find_lapack<T>(gehrd, "gehrd")) return false;
     T answer(0), unused{};
     Int info = 0, query = -1, first = 1;
@@ -341,7 +338,6 @@ class Tridiagonal final : public Routine {
     in_bytes = {n * n * item};
     out_bytes = {in_bytes[0], n * real, (n - 1) * real, (n - 1) * item};
     flops = 4.0 / 3 * n * n * n * (kIsComplex<T> ? 4 : 1);
-    flops_for_threads = kFlopsOfSmallSteps;
     if (!find_lapack<T>(sytrd, "sytrd", "hetrd")) return false;
     T answer(0), unused{};
     Real<T> nothing = 0;

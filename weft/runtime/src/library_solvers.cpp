@@ -26,6 +26,7 @@ class Triangular final : public Routine {
     out_bytes = {in_bytes[1]};
     if (is_conjugated) copy = room<T>(order * order);
     flops = double(m) * n * order * (kIsComplex<T> ? 4 : 1);
+    flops_for_threads = kFlopsOfBlocks;
     return find_lapack<T>(trsm, "trsm") && find_lapack<T>(trsv, "trsv");
   }
 

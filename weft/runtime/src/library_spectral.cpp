@@ -24,7 +24,6 @@ class Symmetric final : public Routine {
     out_bytes = {count * real};
     if (job == 'V') out_bytes.insert(out_bytes.begin(), n * count * item);
     flops = (job == 'V' ? 9.0 : 2.0) * n * n * n * (kIsComplex<T> ? 4 : 1);
-    flops_for_threads = kFlopsOfSmallSteps;
     matrix = room<T>(n * n);
     values = room<Real<T>>(n);
     if (n == 0) return true;
@@ -120,7 +119,6 @@ class Singular final : public Routine {
     out_bytes = {k * int64_t(sizeof(Real<T>))};
     if (job != 'N') out_bytes.insert(out_bytes.end(), {m * rows * item, columns * n * item});
     flops = (job == 'N' ? 4.0 : 14.0) * m * n * k * (kIsComplex<T> ? 4 : 1);
-    flops_for_threads = kFlopsOfSmallSteps;
     return k == 0 || ask();
   }
 
@@ -204,7 +202,6 @@ class General final : public Routine {
     for (char job : jobs)
       if (job == 'V') out_bytes.push_back(square * int64_t(sizeof(Complex)));
     flops = 25.0 * n * n * n * (kIsComplex<T> ? 4 : 1);
-    flops_for_threads = kFlopsOfSmallSteps;
     matrix = room<T>(square);
     for (Int i = 0; i < 2; ++i) vectors[i] = room<T>(jobs[i] == 'V' ? square : 1);
     parts = room<Real<T>>(2 * n);
@@ -291,7 +288,6 @@ class Schur final : public Routine {
     in_bytes = {square * int64_t(sizeof(T))};
     out_bytes.assign(job == 'V' ? 2 : 1, in_bytes[0]);
     flops = 25.0 * n * n * n * (kIsComplex<T> ? 4 : 1);
-    flops_for_threads = kFlopsOfSmallSteps;
     matrix = room<T>(square);
     vectors = room<T>(job == 'V' ? square : 1);
     values = room<T>(2 * n);
