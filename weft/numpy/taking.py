@@ -86,16 +86,13 @@ def _extent(a: Any, indices: Any, axis: Any) -> int | None:
         return None
     given, aval = a.aval, indices.aval
     if (
-        aval.dtype not in _LONG_INTEGERS
+        aval.dtype not in indexing.LONG_INTEGERS
         or aval.weak_type
         or not (type(axis) is int or (axis is None and given.ndim == 1))
     ):
         return None
     extent = given.shape[axes.canonical_axis(axis or 0, given.ndim)]
     return extent if extent < 2**31 else None
-
-
-_LONG_INTEGERS = frozenset((dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64))  # they hold every extent
 
 
 def _take_of(
