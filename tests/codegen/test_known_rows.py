@@ -129,7 +129,7 @@ def test_elements_of_narrow_rows_take_turns(count: int) -> None:
 
 def test_repeats_are_stored_as_whole_vectors() -> None:
     text = weft.jit(lambda x: jnp.repeat(x, 3)).lower(np.zeros(9000, np.float32)).compile().as_text("loops")
-    assert "elements of 3 rows stored in turns" in text
+    assert "elements of rows of 3 interleaved" in text
 
 
 BACKWARDS: dict[str, Callable[[Any, Any], Any]] = {
@@ -162,7 +162,7 @@ def test_narrow_rows_backwards(name: str) -> None:
 
 def test_narrow_rows_backwards_are_whole_vectors() -> None:
     text = weft.jit(lambda x: x[:, ::-1]).lower(np.zeros((3000, 3), np.uint8)).compile().as_text("loops")
-    assert "elements of 3 rows stored in turns" in text
+    assert "elements of rows of 3 interleaved" in text
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "complex64"])

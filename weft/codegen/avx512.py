@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from weft.codegen import shuffles
 from weft.codegen.lanes import FLOAT_BITS, FLOAT_OF, Lanes, V, literal
 
 _CURRENT_ROUNDING = "4"
@@ -27,9 +28,9 @@ def nan_or_range(x: V, y: V, larger: bool, numbers: bool) -> V | None:
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
     if lanes.writer.avx512 and lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
-        picked = nan_or_range(widened(x, wide), widened(y, wide), larger, numbers)
+        picked = nan_or_range(shuffles.widened(x, wide), shuffles.widened(y, wide), larger, numbers)
         assert picked is not None
-        return narrowed(picked.text, lanes, wide, x.element)
+        return shuffles.narrowed(picked.text, lanes, wide, x.element)
     picked = _by_registers(x, y, lambda a, b: _call(a, b, "range", _RANGE_MAX if larger else _RANGE_MIN))
     return picked if numbers or picked is None else lanes.select(x.compare("uno", y), x + y, picked)
 
@@ -62,26 +63,12 @@ def _each(x: V, function: Callable[[V], str]) -> V:
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
     if lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
-        return narrowed(function(widened(x, wide)), lanes, wide, x.element)
+        return shuffles.narrowed(function(shuffles.widened(x, wide)), lanes, wide, x.element)
     per = min(lanes.width, 512 // bits)
     narrow = Lanes(lanes.writer, per)
-    return joined([function(part(x, narrow, s)) for s in range(0, lanes.width, per)], lanes, per, x.element)
-
-
-def widened(x: V, wide: Lanes) -> V:
-    """The lanes of ``x`` in a wider vector."""
-    lanes, type_ = x.lanes, wide.type(x.element)
-    if lanes.width == 1:
-        return V(wide, x.element, lanes.writer.op(f"insertelement {type_} poison, {x.element} {x.text}, i64 0"))
-    order = [min(k, lanes.width) for k in range(wide.width)]
-    return V(wide, x.element, lanes.shuffle(x.text, "poison", x.element, order, lanes.width))
-
-
-def narrowed(text: str, lanes: Lanes, wide: Lanes, element: str) -> V:
-    """The first lanes of a wider vector."""
-    if lanes.width == 1:
-        return V(lanes, element, wide.extract(V(wide, element, text), 0))
-    return V(lanes, element, lanes.shuffle(text, "poison", element, range(lanes.width), wide.width))
+    return shuffles.joined(
+        [function(shuffles.part(x, narrow, s)) for s in range(0, lanes.width, per)], lanes, per, x.element
+    )
 
 
 def whole_registers(x: V) -> bool:
@@ -97,26 +84,9 @@ def _by_registers(x: V, y: V, function: Callable[[V, V], str]) -> V | None:
     per = min(lanes.width, 512 // FLOAT_BITS[x.element])
     narrow, texts = Lanes(lanes.writer, per), []
     for start in range(0, lanes.width, per):
-        a, b = (part(v, narrow, start) for v in (x, y))
+        a, b = (shuffles.part(v, narrow, start) for v in (x, y))
         texts.append(function(a, b))
-    return joined(texts, lanes, per, x.element)
-
-
-def joined(texts: list[str], lanes: Lanes, width: int, element: str) -> V:
-    """One vector from parts of ``width`` lanes."""
-    while len(texts) > 1:
-        order = range(2 * width)
-        texts = [lanes.shuffle(a, b, element, order, width) for a, b in zip(texts[::2], texts[1::2], strict=True)]
-        width *= 2
-    return V(lanes, element, texts[0])
-
-
-def part(v: V, narrow: Lanes, start: int) -> V:
-    """The lanes of ``v`` from ``start`` on, as many as ``narrow`` has."""
-    if v.lanes.width == narrow.width:
-        return v
-    picks = range(start, start + narrow.width)
-    return V(narrow, v.element, v.lanes.shuffle(v.text, "poison", v.element, picks, v.lanes.width))
+    return shuffles.joined(texts, lanes, per, x.element)
 
 
 def _call(a: V, b: V, name: str, immediate: str) -> str:
@@ -179,5 +149,7 @@ def lookup(table: Sequence[float], index: V) -> V:
         return lanes.writer.call(name, type_, [(type_, first), (wide.type(index.element), part.text), (type_, second)])
 
     if lanes.width < per:
-        return narrowed(find(widened(index, wide)), lanes, wide, element)
-    return joined([find(part(index, wide, start)) for start in range(0, lanes.width, per)], lanes, per, element)
+        return shuffles.narrowed(find(shuffles.widened(index, wide)), lanes, wide, element)
+    return shuffles.joined(
+        [find(shuffles.part(index, wide, start)) for start in range(0, lanes.width, per)], lanes, per, element
+    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from weft.codegen import instances, shuffles
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
-from weft.codegen.lanes import Lanes, V
+from weft.codegen.lanes import Lanes
 from weft.codegen.memory import whole
 from weft.loops import elements, ir
 
@@ -43,8 +43,8 @@ class Block:
     """As many rows as a vector has lanes: that many vectors as a row has elements."""
 
     def __init__(self, parent: NestWriter, tile: Sequence[Instance], place: Position) -> None:
-        assert parent.nest.woven is not None
-        self.parent, self.nest, self.place, self.count = parent, parent.nest, place, parent.nest.woven
+        assert parent.nest.interleaved is not None
+        self.parent, self.nest, self.place, self.count = parent, parent.nest, place, parent.nest.interleaved
         self.first, self.writer, scalars = tile[0].index, parent.writer, tile[0].scalars
         self.width = len(tile) * parent.width
         base = parent.copy(Lanes(parent.writer, self.width), {})
@@ -80,7 +80,7 @@ class Block:
         places = [[divmod(k * width + lane, count) for lane in range(width)] for k in range(count)]
         if _beside(self.nest, operand):
             step = operand.strides[-1]
-            self._beside(s, [[row * count + step * turn for row, turn in some] for some in places])
+            self._load_beside(s, [[row * count + step * turn for row, turn in some] for some in places])
             return
         dtype, moves = operand.dtype, bool(operand.strides[-1])
         pointer = self._at(s.operand, operand.strides[-2])
@@ -91,9 +91,9 @@ class Block:
             turns.append(self.memory.load(dtype, p) if operand.strides[-2] else self.memory.load_scalar(dtype, p))
         for copy, some in zip(self.copies, places, strict=True):
             picks = [(turn if moves else 0, row if operand.strides[-2] else 0) for row, turn in some]
-            copy.values[s.out] = self._picked(turns, picks)
+            copy.values[s.out] = shuffles.picked_value(turns, picks, self.lanes)
 
-    def _beside(self, s: ir.Load, offsets: Sequence[Sequence[int]]) -> None:
+    def _load_beside(self, s: ir.Load, offsets: Sequence[Sequence[int]]) -> None:
         """Values of rows that lie side by side, from vectors where they are needed."""
         dtype, width, pointer = self.nest.operands[s.operand].dtype, self.width, self._at(s.operand, self.count)
         last, loaded = max(map(max, offsets)) - width + 1, dict[int, Value]()
@@ -105,13 +105,5 @@ class Block:
             for start in starts:
                 if start not in loaded:
                     loaded[start] = self.memory.load(dtype, self.writer.element(whole(dtype), pointer, str(start)))
-            sources = [max(k for k, start in enumerate(starts) if start <= offset) for offset in wanted]
-            picks = [(source, offset - starts[source]) for source, offset in zip(sources, wanted, strict=True)]
-            copy.values[s.out] = self._picked([loaded[start] for start in starts], picks)
-
-    def _picked(self, sources: Sequence[Value], picks: Sequence[tuple[int, int]]) -> Value:
-        parts = []
-        for part in range(len(sources[0].parts)):
-            some: list[V] = [value.parts[part] for value in sources]
-            parts.append(shuffles.picked(some, picks, self.lanes))
-        return Value(sources[0].dtype, tuple(parts))
+            vectors = [loaded[start] for start in starts]
+            copy.values[s.out] = shuffles.picked_value(vectors, shuffles.picks(starts, wanted), self.lanes)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen import columns, instances, shuffles
-from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import whole
@@ -29,16 +28,16 @@ class KnownRowWriter(columns.ColumnWriter):
         self.lanes_of_row, self.starts = known_rows.vectors(extent, parent.width)
 
     def write(self, place: Position, scalars: Instance) -> None:
-        parent, nest = self.parent, self.nest
-        assert nest.vector is not None
+        parent, nest, vector = self.parent, self.nest, self.nest.vector
+        assert vector is not None
         lanes = Lanes(self.writer, self.lanes_of_row)
         base = self._base(lanes, scalars)
         for key, stride in parent.strides.items():
-            if key[1] == nest.vector and lanes.width > 1:
+            if key[1] == vector and lanes.width > 1:
                 parent.offsets[key] = lanes.splat(stride, "i64") * lanes.iota("i64")
 
         def rows(outside: Position) -> None:
-            dim, operands = nest.vector - 1, range(len(nest.operands))  # type: ignore[operator]  # asserted above
+            dim, operands = vector - 1, range(len(nest.operands))
             low, high = (parent.range(0), parent.range(1)) if dim == 0 else ("0", parent.extents[dim])
 
             def one(index: str, _: list[str]) -> list[str]:
@@ -47,7 +46,7 @@ class KnownRowWriter(columns.ColumnWriter):
 
             parent.stretches(low, high, 1, [], one)
 
-        parent.parallel(place, range(nest.vector - 1), rows)
+        parent.parallel(place, range(vector - 1), rows)
 
     def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
         tile = [instances.fresh(base, base.values, str(start), None, start) for start in self.starts]
@@ -74,10 +73,5 @@ class KnownRowWriter(columns.ColumnWriter):
         loaded = [narrow.memory.load(operand.dtype, pointer) for pointer in pointers]
         for copy, begun in zip(tile, self.starts, strict=True):
             lanes = copy.memory.lanes
-            wanted = offsets[begun : begun + lanes.width]
-            sources = [max(k for k, start in enumerate(starts) if start <= offset) for offset in wanted]
-            picks = [(source, offset - starts[source]) for source, offset in zip(sources, wanted, strict=True)]
-            parts = [
-                shuffles.picked([value.parts[k] for value in loaded], picks, lanes) for k in range(len(loaded[0].parts))
-            ]
-            copy.values[s.out] = Value(operand.dtype, tuple(parts))
+            picks = shuffles.picks(starts, offsets[begun : begun + lanes.width])
+            copy.values[s.out] = shuffles.picked_value(loaded, picks, lanes)

@@ -21,6 +21,7 @@ from weft.codegen import (
     columns,
     guards,
     indexed,
+    interleaved,
     known_rows,
     mixed_radix,
     nontemporal_stores,
@@ -28,7 +29,6 @@ from weft.codegen import (
     rows,
     runs,
     short_rows,
-    woven,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position, apply, index_value, scan
@@ -406,6 +406,6 @@ _LOOPS: dict[str, Callable[[NestWriter], Any]] = {
     "rows": rows.RowWriter,
     "collapsed": collapsed_loops.CollapsedLoopWriter,
     "known rows": known_rows.KnownRowWriter,
-    "woven": woven.WovenWriter,
+    "interleaved": interleaved.InterleavedWriter,
     "short rows": short_rows.ShortRowWriter,
 }

@@ -292,11 +292,11 @@ class RowWriter:
         )
         vectors = self._sweep(run, base, place, (low, last), vectors, 1, stop)
         if per_block > 1:
-            vectors = self._turned(phase, vectors, (last, rounded))
+            vectors = self._rotated(phase, vectors, (last, rounded))
         emit = base.emit
         return [reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)]
 
-    def _turned(
+    def _rotated(
         self, phase: ir.Phase, vectors: list[list[Accumulators]], bounds: tuple[str, str]
     ) -> list[list[Accumulators]]:
         """The accumulators as ``_sweep`` leaves them after vectors without elements."""

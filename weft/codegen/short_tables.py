@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen.avx512 import joined, narrowed, part, widened
 from weft.codegen.lanes import Lanes, V, literal
+from weft.codegen.shuffles import joined, narrowed, part, widened
 
 SIZE = 8
 PERMUTE, BYTES = "permute", "bytes"  # the instructions: of lanes (AVX2), of bytes (NEON)

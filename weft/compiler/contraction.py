@@ -24,8 +24,8 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.loops.thresholds import LONG
 from weft.operations.contract import contraction_dtype
 
-FEW_IN_BATCH = 16  # the same for matrices of a batch
 FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product
+FEW_IN_BATCH = 16  # the same for matrices of a batch
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
 IN_PAIRS = (dtypes.bfloat16,)  # terms are added in adjacent pairs (AVX512_BF16): the sum must be over one dimension
 SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L": "lL", "F": "F", "D": "D"}

@@ -20,7 +20,9 @@ from weft.loops import column_tiles, costs, elements, ir, lane_width, target_mod
 from weft.loops.column_tiles import Passes
 from weft.loops.target_model import LINE
 
-Form = Literal["rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "known rows", "woven"]
+Form = Literal[
+    "rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "known rows", "interleaved"
+]
 Line = tuple[int, int]  # an operand, and how many rows below its own
 
 REDUCED_LANES = 32  # accumulators of the tree "lanes" (docs/NUMERICS.md)
@@ -191,8 +193,8 @@ class _Decider:
             return "known rows"
         if nest.digits and not self.reduced:
             return "collapsed"
-        if nest.woven is not None:
-            return "woven"
+        if nest.interleaved is not None:
+            return "interleaved"
         return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"
 
     def tiles(self, form: Form) -> tuple[int, ...]:

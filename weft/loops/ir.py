@@ -45,7 +45,7 @@ class Dim(Record):
     """One loop. ``role``: parallel (independent points), reduced (iterated inside a phase, in tree order), or digit.
 
     ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled,
-    for the lanes' dimension if rows are short (``loops.known_rows``), and inside of it (``codegen.woven``).
+    for the lanes' dimension if rows are short (``loops.known_rows``), and inside of it (``codegen.interleaved``).
     ``runs``: the updates of a sorted scatter. Points are independent where the place updated changes: a range that is
     cut elsewhere is moved on to the next change.
     """
@@ -288,12 +288,13 @@ class Nest(Record, labels=("name",)):
     @property
     def row(self) -> int | None:
         """The extent of the rows along which the lanes lie, if it is known."""
-        known = self.vector is not None and self.dims[self.vector].role == "parallel"
-        return self.dims[self.vector].extent if known and self.vector is not None else None
+        if self.vector is None or self.dims[self.vector].role != "parallel":
+            return None
+        return self.dims[self.vector].extent
 
     @property
-    def woven(self) -> int | None:
-        """The extent of a dimension inside of the one with the lanes, if its elements are stored in turns."""
+    def interleaved(self) -> int | None:
+        """The extent of a dimension inside of the lanes' one, if its elements are interleaved when they are stored."""
         return self.dims[-1].extent if self.dims and self.dims[-1].role == "parallel" and self.row is None else None
 
     @property

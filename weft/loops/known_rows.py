@@ -23,8 +23,7 @@ MANY = 16384  # elements of all rows from which on they have a kernel of their o
 LIGHT = 10.0  # cost of a body that is written for so many vectors
 SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eight, and is done as soon
 COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
-TRANSPOSED = 32  # elements of a row from which on whole blocks are transposed in registers
-TURNED = 6  # and from which on they are put together from single elements before
+OF_ELEMENTS = range(6, 32)  # elements of a row of transposed operands: longer ones are blocks transposed in registers
 FEW_LANES = 8
 HALF = 4  # elements of a row from which on lanes across rows gain nothing
 
@@ -65,12 +64,12 @@ def longest(lanes: int) -> int:
     return min(VECTORS * lanes, LONGEST)
 
 
-def turned(extent: int, lanes: int) -> bool:
-    """Whether rows of results, whose elements lie a row apart, are rather put together from single elements.
+def of_single_elements(extent: int, lanes: int) -> bool:
+    """Whether rows whose elements lie a row apart in an operand are put together from single elements.
 
     Blocks that are transposed in registers take longer if they are not whole: twice as long with few lanes.
     """
-    return lanes <= FEW_LANES and TURNED <= extent < TRANSPOSED
+    return lanes <= FEW_LANES and extent in OF_ELEMENTS
 
 
 def vectors(extent: int, lanes: int) -> tuple[int, Sequence[int]]:

@@ -31,7 +31,7 @@ def widths(program: routine.Routine, target: Target) -> list[int]:
         few = min(few, target_model.of(target).registers // REGISTERS_OF_A_VECTOR)
     pairs = any(kind.dtype == elements.BFLOAT16 for kind in program.types)
     wide = [n * target.lanes for n in TILES if n <= few and not (pairs and n * target.lanes == PAIRED)]
-    return [*wide[:1], *wide[1:][-1:], target.lanes]
+    return [*dict.fromkeys([*wide[:1], *wide[-1:]]), target.lanes]  # the widest, the narrowest, and a vector
 
 
 def text(program: routine.Routine, target: Target) -> str:

@@ -141,7 +141,7 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
         digits, known = whole, [parallel[-1], *whole]
     elif source.tree is None:
         parallel, digits, known = _with_rows(draft, parallel, found, lanes)
-    narrow = bool(found.narrow) and not digits and (not known or _is_woven(draft, parallel, found))
+    narrow = bool(found.narrow) and not digits and (not known or _is_interleaved(draft, parallel, found))
     runs = not digits and _has_runs(source, draft, parallel, reduced)
     if runs:
         parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []
@@ -338,8 +338,8 @@ def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes
         along = _class(parallel[-1].stride(operand))
         if along != 1 and (across or operand.role == "out"):
             return False
-        turned = along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1])
-        if turned and not known_rows.turned(found.row, lanes):
+        transposed = along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1])
+        if transposed and not known_rows.of_single_elements(found.row, lanes):
             return False  # it is transposed in registers
     return True
 
@@ -348,7 +348,7 @@ def _with_rows(
     draft: Draft, parallel: list[_Loop], found: Thresholds, lanes: int
 ) -> tuple[list[_Loop], list[_Loop], list[_Loop]]:
     """The dimensions of elements, the digits of the last one, and the dimensions whose extents are compiled in."""
-    if _is_woven(draft, parallel, found):
+    if _is_interleaved(draft, parallel, found):
         return parallel, [], parallel[-1:]
     row = _known_row(draft, parallel, found, lanes)
     if not row or lanes > PERMUTED:
@@ -396,8 +396,8 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
     return [_Loop("digit", loop.axes) for loop in loops]
 
 
-def _is_woven(draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> bool:
-    """Whether results are vectors of elements that take turns, of operands whose own are side by side.
+def _is_interleaved(draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> bool:
+    """Whether results are interleaved vectors of elements, of operands whose own are side by side.
 
     So may be the rows of an operand (``codegen.flat_rows``), which pays if others lie there backwards.
     """
@@ -407,10 +407,10 @@ def _is_woven(draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> boo
     if any(map(_reads_inside, statements)):
         return False
     beside, backwards = False, False
-    for operand, woven in zip(draft.operands, found.woven, strict=True):
+    for operand, interleaved in zip(draft.operands, found.interleaved, strict=True):
         row, step = (_class(parallel[k].stride(operand)) for k in (-2, -1))
         if operand.role == "out" or row not in (0, 1):
-            if not woven or (operand.role == "out" and step != 1):
+            if not interleaved or (operand.role == "out" and step != 1):
                 return False
             beside = beside or operand.role != "out"
             backwards = backwards or step == ir.REVERSED

@@ -53,11 +53,12 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
     masked = "masked, stores tested" if target_model.of(target).tests_masks else "masked"
     last = "last masked" if schedule.masked else "last lanes one by one"
     stencil, transposed, halves = schedule.stencil, schedule.transposed, schedule.halves
-    if schedule.form == "woven":
-        return [f"elements of {schedule.nest.woven} rows stored in turns, {last}"]
+    if schedule.form == "interleaved":
+        return [f"elements of rows of {schedule.nest.interleaved} interleaved, {last}"]
     if schedule.nest.row is not None:
         width, starts = known_rows.vectors(schedule.nest.row, schedule.lanes)
-        return [f"{len(starts)} vector{'s'[: len(starts) - 1]} of {width} for each row"]
+        vectors = "1 vector" if len(starts) == 1 else f"{len(starts)} vectors"
+        return [f"{vectors} of {width} for each row"]
     if schedule.form == "collapsed":
         return [f"digits' values from tables, {last}"]
     if transposed is not None:

@@ -34,9 +34,8 @@ class Thresholds(NamedTuple):
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
-    woven: tuple[
-        bool, ...
-    ]  # the operands whose rows are narrow and side by side, each forwards or backwards; none if they are not narrow
+    # the operands whose rows are narrow and side by side, each forwards or backwards; none if rows are not narrow
+    interleaved: tuple[bool, ...]
     row: int | None  # the extent of rows with lanes along them, if they are short and many
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
@@ -68,8 +67,10 @@ def thresholds(
     many = units and are_many(outer, parallel)
     extent = _row(outer, parallel, lanes)
     narrow = parallel[-1] if is_narrow(parallel) else 0
-    woven = tuple([(row, abs(step)) == (parallel[-1], 1) for row, step in along()]) if narrow else ()
-    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), woven, extent, many)
+    interleaved = tuple([(row, abs(step)) == (parallel[-1], 1) for row, step in along()]) if narrow else ()
+    return Thresholds(
+        first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), interleaved, extent, many
+    )
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:

@@ -1,4 +1,4 @@
-"""Writes elementwise nests whose results are narrow rows side by side: vectors of elements that take turns.
+"""Writes elementwise nests whose results are narrow rows side by side, by interleaving vectors of their elements.
 
     y = stack [a, b] -1    lanes along a and b:   a0 a1 a2 a3   b0 b1 b2 b3   ->   a0 b0 a1 b1   a2 b2 a3 b3
 
@@ -17,7 +17,7 @@ from weft.codegen.memory import whole
 from weft.loops import ir
 
 
-class WovenWriter(columns.ColumnWriter):
+class InterleavedWriter(columns.ColumnWriter):
     """Writes the loops of one nest."""
 
     def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
@@ -28,7 +28,7 @@ class WovenWriter(columns.ColumnWriter):
     def _inside(self, tile: list[Instance], place: Position) -> None:
         """All elements of the rows of a tile."""
         parent, nest = self.parent, self.nest
-        dim, count = len(nest.dims) - 1, nest.woven
+        dim, count = len(nest.dims) - 1, nest.interleaved
         assert count is not None
         if tile[0].mask is not None:
             super()._inside(tile, place)
@@ -76,9 +76,5 @@ class WovenWriter(columns.ColumnWriter):
         for vector in range(count):
             picks = [divmod(vector * width + lane, count) for lane in range(width)]
             values = [turn.values[s.value] for turn in turns]
-            parts = []
-            for part in range(len(values[0].parts)):
-                sources = [value.parts[part] for value in values]
-                parts.append(shuffles.picked(sources, [(turn, row) for row, turn in picks], copy.memory.lanes))
-            value = Value(dtype, tuple(parts))
+            value = shuffles.picked_value(values, [(turn, row) for row, turn in picks], copy.memory.lanes)
             copy.memory.store(value, self.writer.element(whole(dtype), pointer, str(vector * width)))
