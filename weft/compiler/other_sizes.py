@@ -184,17 +184,17 @@ def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable
         return None
     if len(plan.instructions) == 2 and not _is_copy_of_operand(plan):
         return None
-    if not all(type(output) is NewOutput for output in plan.outputs) or any(
-        place[1:] != (0, -1) for place in run.operands
-    ):
+    if not all(type(output) is NewOutput for output in plan.outputs) or any(place[2] != -1 for place in run.operands):
         return None
     if run.lowered.sizing is None or (any(d.role == "reduced" for d in run.lowered.nest.dims) and _is_large(program)):
         return None
     places = _places(program, sizes, given)
     sizing = None if places is None else resize.placed(run.lowered.sizing, places)
     jaxpr = program.jaxpr
-    shapes, inputs = [None if places is None else _shapes(program, v, places) for v in (jaxpr.outvars, jaxpr.invars)]
-    if sizing is None or shapes is None or inputs is None:
+    if sizing is None or places is None:
+        return None
+    shapes, inputs = _shapes(program, jaxpr.outvars, places), _shapes(program, jaxpr.invars, places, _ranks(program))
+    if shapes is None or inputs is None:
         return None
     made = Resizable(program, run, sizing, shapes, inputs)
     found = resize.numbers(sizing, sizes)
@@ -252,10 +252,11 @@ def _places(program: Program, sizes: Sequence[int], given: bool) -> dict[int, in
     numbers: dict[int, int | None] = {1: None} | {size: number for number, size in enumerate(sizes)}
     jaxpr = program.jaxpr
     made = [v for eqn in jaxpr.eqns for v in eqn.outvars if symbols.known(v)] if given else []
-    for variable in (*jaxpr.invars, *made):
+    ranks = (*_ranks(program), *[v.aval.ndim for v in made])
+    for variable, rank in zip((*jaxpr.invars, *made), ranks, strict=True):
         if not symbols.known(variable):
             return None
-        for symbol, extent in zip(symbols.symbols(variable), variable.aval.shape, strict=True):
+        for symbol, extent in zip(symbols.symbols(variable)[:rank], variable.aval.shape[:rank], strict=True):
             if symbol == UNIT:
                 continue
             if extent not in numbers:  # the types of the call are not those of the program: float0
@@ -265,12 +266,19 @@ def _places(program: Program, sizes: Sequence[int], given: bool) -> dict[int, in
     return places
 
 
-def _shapes(program: Program, variables: Sequence[Any], places: dict[int, int | None]) -> list[Shape] | None:
+def _ranks(program: Program) -> list[int]:
+    """The ranks of the operands as they are given: behind them, an array of keys has a dimension of their words."""
+    return [variable.aval.ndim for variable in program.source.jaxpr.invars]
+
+
+def _shapes(
+    program: Program, variables: Sequence[Any], places: dict[int, int | None], ranks: Sequence[int] | None = None
+) -> list[Shape] | None:
     symbols, shapes = program.kernels.sizes, []
-    for variable in variables:
+    for number, variable in enumerate(variables):
         if type(variable) is Literal or not symbols.known(variable):
             return None
-        found = symbols.symbols(variable)
+        found = symbols.symbols(variable)[: None if ranks is None else ranks[number]]
         if any(symbol != UNIT and symbol not in places for symbol in found):
             return None
         shapes.append(tuple([None if symbol == UNIT else places[symbol] for symbol in found]))
@@ -297,6 +305,8 @@ def is_general(equation: JaxprEqn) -> bool:
         return _updates_whole_rows(equation)
     if isinstance(kind, kinds.Contraction):
         return contraction.is_of_vectors(equation) or contraction.is_outer(equation)
+    if isinstance(kind, kinds.Resolve):
+        return kind.at_any_size is not None and kind.at_any_size([x.aval for x in equation.invars], equation.params)
     return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Cumulative, kinds.Generate, kinds.Identity))
 
 
@@ -332,7 +342,7 @@ def _updates_whole_rows(equation: JaxprEqn) -> bool:
 
 
 def _is_whole(use: Any, extent: int, shape: Sequence[int]) -> bool:
-    """Whether a view shows a whole dimension, or repeats its only element."""
-    if use.axis == index_maps.CONSTANT:
-        return extent == 1 and use.start == 0
+    """Whether a view shows a whole dimension, or one element of it."""
+    if use.axis == index_maps.CONSTANT or shape[use.axis] == 1:
+        return True
     return (use.start, use.step) == (0, 1) and shape[use.axis] == extent

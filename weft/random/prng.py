@@ -193,12 +193,19 @@ def _of_generator(function: str) -> Expansion:
     return expand
 
 
-def _primitive(name: str, expand: Expansion, typing: Callable[..., Any], of_words: bool = False) -> Primitive:
+def _primitive(
+    name: str,
+    expand: Expansion,
+    typing: Callable[..., Any],
+    of_words: bool = False,
+    at_any_size: Callable[[Any, Any], bool] | None = None,
+) -> Primitive:
     """A primitive on keys; ``expand`` is given the words of the keys and gives words.
 
-    ``of_words``: the operand of the primitive is words already, with a last dimension of their own.
+    ``of_words``: the operand of the primitive is words already, with a last dimension of their own. ``at_any_size``:
+    see ``kinds.Resolve``.
     """
-    primitive = Primitive(name, kinds.Resolve(expand, of_keys=True))
+    primitive = Primitive(name, kinds.Resolve(expand, of_keys=True, at_any_size=at_any_size))
     primitive.def_abstract_eval(typing)
     primitive.jvp, primitive.transpose = None, None  # keys and bits have no tangents
 
@@ -260,8 +267,16 @@ random_split_p = _primitive(
 )
 random_fold_in_p = _primitive("random_fold_in", _of_generator("fold_in"), _folded)
 random_clone_p = _primitive("random_clone", _identity, lambda keys: keys)
+
+
+def _are_in_a_row(avals: Any, params: Any) -> bool:
+    """Whether these are bits of one dimension, by one key: counters of more are multiplied with extents."""
+    return avals[0].dtype is THREEFRY.key_dtype and avals[0].shape == () and len(params["shape"]) == 1
+
+
 random_bits_p = _primitive(
     "random_bits",
     _of_generator("bits"),
     lambda keys, *, bit_width, shape: ShapedArray((*keys.shape, *shape), np.dtype(f"uint{bit_width}")),
+    at_any_size=_are_in_a_row,
 )

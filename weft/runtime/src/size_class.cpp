@@ -6,13 +6,14 @@
 
 #include "array.h"
 #include "module.h"
+#include "numpy_api.h"
 
 namespace weft {
 namespace {
 
 constexpr double kMostElements = double(int64_t{1} << 46);  // of all operands and so of what is broadcast from them
 constexpr size_t kMostSizes = 100;
-constexpr char kUnit = 101, kScalar = 102, kArray = 103, kWeakArray = 104;
+constexpr char kUnit = 101, kScalar = 102, kArray = 103, kWeakArray = 104, kHostArray = 105;
 
 struct SizeClass {
   std::string pattern;  // of each array its kind, rank, and for each dimension kUnit or the number of its extent
@@ -20,9 +21,10 @@ struct SizeClass {
   std::vector<PyObject*> types;  // borrowed: dtypes of arrays, types of scalars
   double elements = 1;
 
-  // False: arrays without elements, of extended dtypes, or elsewhere than usual are in no class.
+  // False: arrays without elements, of several random keys, or elsewhere than usual are in no class.
   bool add(ShapedArray* aval) {
-    if (aval->type_number == kExtendedType || aval->sharding != Py_None || aval->memory_space != Py_None) return false;
+    if (aval->type_number == kExtendedType && aval->ndim != 0) return false;
+    if (aval->sharding != Py_None || aval->memory_space != Py_None) return false;
     if (aval->varying != nullptr && PyTuple_GET_SIZE(aval->varying) != 0) return false;
     pattern += aval->weak_type ? kWeakArray : kArray;
     pattern += char(aval->ndim);
@@ -47,7 +49,15 @@ struct SizeClass {
     if (is_array(value)) return add(reinterpret_cast<Array*>(value)->aval);
     if (is_shaped_array(value)) return add(reinterpret_cast<ShapedArray*>(value));
     PyTypeObject* type = Py_TYPE(value);
-    if (type != &PyFloat_Type && type != &PyLong_Type && type != &PyBool_Type && type != &PyComplex_Type) return false;
+    if (PyArray_CheckExact(value)) {
+      auto* array = reinterpret_cast<PyArrayObject*>(value);
+      if (PyArray_NDIM(array) != 0 || !PyArray_ISNOTSWAPPED(array)) return false;
+      pattern += kHostArray;
+      types.push_back(reinterpret_cast<PyObject*>(PyArray_DESCR(array)));
+      return true;
+    }
+    bool is_number = type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyComplex_Type;
+    if (!is_number && !PyArray_IsScalar(value, Number) && !PyArray_IsScalar(value, Bool)) return false;
     pattern += kScalar;
     types.push_back(reinterpret_cast<PyObject*>(type));
     return true;
