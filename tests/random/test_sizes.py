@@ -10,7 +10,7 @@ from weft import compiler, config, random
 from weft.compiler import pipeline
 from weft.core.store import PROGRAMS
 
-SHAPES = [(40,), (2,), (1,), (), (0,), (3, 2), (2, 2), (2, 0), (1, 1), (5, 1), (300,), (7, 40), (2, 3, 4), (41,), (1100,)]
+SHAPES = [(40,), (2,), (1,), (), (0,), (3, 2), (2, 2), (2, 0), (1, 1), (5, 1), (300,), (7, 40), (2, 3, 4), (1100,)]
 DRAWS = {
     "bits": random.bits,
     "narrow bits": lambda key, shape: random.bits(key, shape, np.uint8),
