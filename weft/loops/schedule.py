@@ -232,7 +232,7 @@ def _call(
         sizing = Sizing(
             tuple([loop.symbols for loop in loops]), tuple([loop.symbols for loop in outer]),
             tuple([term(stride) for stride in at_run_time]), tuple(map(tuple, around)), scalars,
-            words_of(draft.scalars), asked,
+            words_of(draft.scalars), asked, tuple([tuple(map(term, row)) for row in strides]),
         )  # fmt: skip
     return Lowered(nest.name, nest, tuple(bindings), extents, tuple([loop.extent for loop in outer]), params, sizing)
 

@@ -198,7 +198,7 @@ def _primitive(
     expand: Expansion,
     typing: Callable[..., Any],
     of_words: bool = False,
-    at_any_size: Callable[[Any, Any], bool] | None = None,
+    at_any_size: Callable[[Any, Any], bool | None] | None = None,
 ) -> Primitive:
     """A primitive on keys; ``expand`` is given the words of the keys and gives words.
 
@@ -262,17 +262,23 @@ random_unwrap_p = _primitive(
     _identity,
     lambda keys: ShapedArray((*keys.shape, *keys.dtype.physical_shape), keys.dtype.physical_dtype),
 )
+
+
+def _are_in_a_row(avals: Any, params: Any) -> bool | None:
+    """Whether these are keys or bits of one dimension, of one key: counters of more are multiplied with extents."""
+    if avals[0].dtype is not THREEFRY.key_dtype or avals[0].shape:
+        return False
+    return True if len(params["shape"]) == 1 else None
+
+
 random_split_p = _primitive(
-    "random_split", _of_generator("split"), lambda keys, *, shape: ShapedArray((*keys.shape, *shape), keys.dtype)
+    "random_split",
+    _of_generator("split"),
+    lambda keys, *, shape: ShapedArray((*keys.shape, *shape), keys.dtype),
+    at_any_size=_are_in_a_row,
 )
 random_fold_in_p = _primitive("random_fold_in", _of_generator("fold_in"), _folded)
 random_clone_p = _primitive("random_clone", _identity, lambda keys: keys)
-
-
-def _are_in_a_row(avals: Any, params: Any) -> bool:
-    """Whether these are bits of one dimension, by one key: counters of more are multiplied with extents."""
-    return avals[0].dtype is THREEFRY.key_dtype and avals[0].shape == () and len(params["shape"]) == 1
-
 
 random_bits_p = _primitive(
     "random_bits",

@@ -205,8 +205,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
         info, wide = dtypes.iinfo(target), np.dtype(np.int32)
         minval = selection.clip(promotion.convert(minval, wide), min=int(info.min), max=int(info.max))
         maxval = selection.clip(promotion.convert(maxval, wide), min=int(info.min), max=int(info.max) + 1)
-        return promotion.convert(_randint(typed, minval, maxval, shape=shape, dtype=wide), target)
-    return _randint(typed, minval, maxval, shape=shape, dtype=target)
+        return promotion.convert(in_a_row(_randint, typed, minval, maxval, shape=shape, dtype=wide), target)
+    return in_a_row(_randint, typed, minval, maxval, shape=shape, dtype=target)
 
 
 def _integer_bound(bound: Any, dtype: Any) -> Any:
@@ -231,7 +231,7 @@ def _clipped(value: Any, dtype: Any) -> Any:
     return promotion.convert(selection.clip(value, *limits), dtype)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(at_any_size, static_argnames=_STATIC)
 def _randint(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
     largest = np.asarray(dtypes.iinfo(dtype).max, dtype)
