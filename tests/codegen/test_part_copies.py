@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import ml_dtypes
 import numpy as np
 import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.codegen import on_avx2
 
-ON_AVX2 = "x86-64-v3"
 DTYPES = ["bool", "int8", "uint8", "int16", "float16", "bfloat16"]
 
 
 def test_on_avx2() -> None:
-    """The other tests of this file, in a process that writes code for AVX2."""
-    if os.environ.get("WEFT_TARGET") == ON_AVX2:
-        return
-    tests = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    held = {**os.environ, "WEFT_TARGET": ON_AVX2}
-    done = subprocess.run(tests, env=held, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout[-3000:]
+    on_avx2.run_again(__file__)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

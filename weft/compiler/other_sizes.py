@@ -147,11 +147,16 @@ def _is_large(program: Program) -> bool:
     return any(low is not None and low.points > MOST_REDUCED for low in program.lowered)
 
 
+def _reduces(program: Program) -> bool:
+    nests = [low.nest for low in program.lowered if low is not None]
+    return any(dim.role == "reduced" for nest in nests for dim in getattr(nest, "dims", ()))
+
+
 def _compare(known: Resizable | _Alone, program: Program, sizes: Sequence[int]) -> None:
     """InternalError if the compiler made another program than this gives."""
     given, plan = known.instructions(sizes), program.plan
-    if given is None:
-        return
+    if given is None or (isinstance(known, Resizable) and known.reduces and not _reduces(program)):
+        return  # or few elements are combined without a loop (``short_reductions``), which gives the same bits
     shapes = [known.shape(number, sizes) for number in range(len(plan.outputs))]
     same = shapes == [output.aval.shape for output in plan.outputs] and len(plan.instructions) == len(given)
     if isinstance(known, Resizable):
