@@ -20,29 +20,27 @@ if TYPE_CHECKING:
 
 VECTORS, LONGEST = 4, 32  # in a row, and elements
 MANY = 16384  # elements of all rows from which on they have a kernel of their own
-LIGHT = 10.0  # cost of a body that is written for so many vectors
+LIGHT = 40.0  # cost of the bodies of all vectors of a row
 SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eight, and is done as soon
 COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
 OF_ELEMENTS = range(6, 32)  # elements of a row of transposed operands: longer ones are blocks transposed in registers
 FEW_LANES = 8
-HALF = 4  # elements of a row from which on lanes across rows gain nothing
+REPEATED = 4  # elements of a row of rows: fewer, which leave lanes empty, are one row with those around them
 
 
-def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, moved: bool) -> bool:
-    """Whether the statements may be written for the vectors of a row, along the axes ``row``.
-
-    With ``moved`` only if they compute nothing of its elements.
-    """
+def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int) -> bool:
+    """Whether the statements may be written for the vectors of a row, along the axes ``row``."""
     statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
     if not all(isinstance(s, plain) and not (isinstance(s, ir.LoadAt) and s.inside is not None) for s in statements):
         return False
     differ = _differing(draft, row, statements)
     computed = [s for s in statements if isinstance(s, ir.Apply) and s.out in differ]
-    if (moved and computed) or costs.instructions(statements) > LIGHT:
+    count = len(vectors(extent, lanes)[1])
+    if costs.instructions(statements) * count > LIGHT:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
-    return simple or lanes * len(vectors(extent, lanes)[1]) <= COMPUTED * extent
+    return simple or lanes * count <= COMPUTED * extent
 
 
 def _differing(draft: Draft, row: Collection[Any], statements: Sequence[Any]) -> set[int]:

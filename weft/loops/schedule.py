@@ -334,13 +334,12 @@ def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes
     """Whether the extent of the rows is compiled in: short ones whose elements lie side by side in the results."""
     if found.row is None:
         return False
-    across = found.row < known_rows.HALF  # lanes lie rather across rows, unless rows are moved whole
     keys = {axis.key for axis in parallel[-1].axes}
-    if not known_rows.fits(draft, keys, found.row, lanes, moved=across):
+    if not known_rows.fits(draft, keys, found.row, lanes):
         return False
     for operand in draft.operands:
         along = _class(parallel[-1].stride(operand))
-        if along != 1 and (across or operand.role == "out"):
+        if along != 1 and operand.role == "out":
             return False
         transposed = along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1])
         if transposed and not known_rows.of_single_elements(found.row, lanes):
@@ -377,7 +376,7 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
 
     Of an operand of which they are no row the elements lie side by side along one of them.
     """
-    if source.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent < known_rows.HALF:
+    if source.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent < known_rows.REPEATED:
         return []
     first, extent = len(parallel) - 1, parallel[-1].extent
     while first > 1 and extent * parallel[first - 1].extent <= known_rows.longest(lanes):
@@ -390,7 +389,7 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
         return []
     axes = _joined(loops)[0].axes
     keys = {axis.key for axis in axes}
-    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes, moved=False):
+    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes):
         return []
     for operand in draft.operands:
         row = all(_collapses(operand, *pair) for pair in itertools.pairwise(axes))
