@@ -25,6 +25,8 @@ SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eig
 COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
 OF_ELEMENTS = range(6, 32)  # elements of a row of transposed operands: longer ones are blocks transposed in registers
 FEW_LANES = 8
+FEW = 4  # elements of rows that would else be accessed element by element, with lanes across rows
+APART = 2.0  # cost of such an access
 REPEATED = 4  # elements of a row of rows: fewer, which leave lanes empty, are one row with those around them
 
 
@@ -40,7 +42,10 @@ def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int) -> bool:
     if costs.instructions(statements) * count > LIGHT:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
-    return simple or lanes * count <= COMPUTED * extent
+    if simple or lanes * count <= COMPUTED * extent:
+        return True
+    moved = sum(isinstance(s, ir.Load | ir.LoadAt | ir.Store) for s in statements)
+    return extent <= FEW and costs.instructions(computed) * (count - extent / lanes) <= APART * extent * moved
 
 
 def _differing(draft: Draft, row: Collection[Any], statements: Sequence[Any]) -> set[int]:
