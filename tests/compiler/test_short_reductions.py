@@ -20,6 +20,7 @@ CASES = [  # shape, axes
     ((97, 16, 2, 3), (2,)), ((60, 2, 50, 2, 3), (1, 3)), ((130, 2, 70, 2), (1, 3)), ((41, 4, 33, 4), (1, 3)),
     ((3000, 4, 3), (1,)), ((1, 5, 3333, 2), (1, 3)), ((16, 1200, 1), (0,)), ((2, 8000, 2), (0, 2)),
     ((90, 3, 30, 3), (1, 3)), ((900, 5, 7), (1,)), ((2, 3, 2, 1500, 1), (0, 2)), ((7, 2, 90, 2, 31), (1, 3)),
+    ((2000, 3, 3), (2,)), ((5001, 4), (1,)), ((90, 70, 3), (2,)), ((2100, 2, 4), (2,)),
 ]  # fmt: skip
 DTYPES = ["float32", "float64", "bfloat16", "int32", "uint8", "bool", "complex64", "float16"]
 
@@ -59,6 +60,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "mean and maximum": lambda x: x.reshape(-1, 2, 50, 2, 3).mean((1, 3)) - x.reshape(-1, 2, 50, 2, 3).max((1, 3)),
     "softmax": lambda x: weft.nn.softmax(x.reshape(-1, 4, 3), 1),
     "gradient": weft.grad(lambda x: (x.reshape(-1, 2, 50, 2, 3).mean((1, 3)) ** 2).sum()),
+    "matrices by vectors": lambda x: (x[:80, :99].reshape(-1, 3, 3) * x[:80, :99, 0].reshape(-1, 1, 3)).sum(-1),
+    "flags": lambda x: ((x > 0).any(-1), (x[:, :, :2] > 0).all(-1), jnp.sum(x > 0.5, -1)),
     "vmap": weft.vmap(lambda x: x.reshape(-1, 2, 3).max(1)),
 }
 

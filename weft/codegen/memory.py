@@ -330,7 +330,7 @@ class Memory:
         """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: likely strides."""
         if self.lanes.width == 1:
             return self.load_scalar(dtype, pointer)
-        if near and (mask is None or mask.mostly_whole) and self._has_small_strides(dtype):
+        if near and (mask is None or mask.mostly_whole) and dtype != elements.COMPLEX128:
             return strided.load(self, dtype, pointer, stride, offsets, near, mask)
         return self.load_far(dtype, pointer, stride, offsets, mask)
 

@@ -14,6 +14,8 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from weft import operations as lax
 from weft.compiler import algebra, unstacked
 from weft.core import kinds, rewrite
@@ -22,6 +24,8 @@ from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 MOST_ELEMENTS = 16  # that are combined to one
 MOST_EQUATIONS = 96  # that a reduction may become
 MANY = 16384  # elements of the array from which on it pays
+FEW = 4  # elements of a row that is written out: of few rows around which others lie, or of narrow elements
+WORD = 4  # bytes of an element of which vectors of rows are transposed
 NARROW = 32  # elements side by side in the result from which on a loop fills the lanes
 
 _MOVED = (kinds.Elementwise, kinds.View, kinds.Reshape)
@@ -61,7 +65,11 @@ def _is_short(eqn: JaxprEqn) -> bool:
     inner = [extent for axis, extent in enumerate(shape) if axis > along[-1] and axis not in axes]
     if math.prod(inner) > 1:
         return math.prod(inner) < NARROW
-    return any(shape[axis] > 1 for axis in range(along[0], along[-1]) if axis not in axes)
+    if any(shape[axis] > 1 for axis in range(along[0], along[-1]) if axis not in axes):
+        return True
+    before = [shape[axis] for axis in range(along[0]) if shape[axis] > 1]
+    few = 1 < len(before) and before[-1] <= FEW
+    return count <= FEW and (few or np.dtype(eqn.invars[0].aval.dtype).itemsize < WORD)
 
 
 def _is_read_again(eqn: JaxprEqn, later: Sequence[JaxprEqn]) -> bool:

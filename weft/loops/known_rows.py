@@ -27,11 +27,14 @@ OF_ELEMENTS = range(6, 32)  # elements of a row of transposed operands: longer o
 FEW_LANES = 8
 FEW = 4  # elements of rows that would else be accessed element by element, with lanes across rows
 APART = 2.0  # cost of such an access
-REPEATED = 4  # elements of a row of rows: fewer, which leave lanes empty, are one row with those around them
+REPEATED = 4, 16  # least elements of a row of short rows, and most of each: a loop over few rows takes longer
 
 
-def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int) -> bool:
-    """Whether the statements may be written for the vectors of a row, along the axes ``row``."""
+def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, joined: bool = False) -> bool:
+    """Whether the statements may be written for the vectors of a row, along the axes ``row``.
+
+    ``joined``: the row is made of shorter ones, which would take more vectors.
+    """
     statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
     if not all(isinstance(s, plain) and not (isinstance(s, ir.LoadAt) and s.inside is not None) for s in statements):
@@ -42,7 +45,7 @@ def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int) -> bool:
     if costs.instructions(statements) * count > LIGHT:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
-    if simple or lanes * count <= COMPUTED * extent:
+    if simple or joined or lanes * count <= COMPUTED * extent:
         return True
     moved = sum(isinstance(s, ir.Load | ir.LoadAt | ir.Store) for s in statements)
     return extent <= FEW and costs.instructions(computed) * (count - extent / lanes) <= APART * extent * moved

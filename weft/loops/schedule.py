@@ -376,7 +376,7 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
 
     Of an operand of which they are no row the elements lie side by side along one of them.
     """
-    if source.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent < known_rows.REPEATED:
+    if source.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent <= known_rows.REPEATED[-1]:
         return []
     first, extent = len(parallel) - 1, parallel[-1].extent
     while first > 1 and extent * parallel[first - 1].extent <= known_rows.longest(lanes):
@@ -385,11 +385,11 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
     loops = parallel[first:]
     if len(loops) < 2 or is_narrow([loop.extent for loop in parallel]):
         return []
-    if extent < lanes or math.prod([loop.extent for loop in parallel]) < known_rows.MANY:
+    if extent < known_rows.REPEATED[0] or math.prod([loop.extent for loop in parallel]) < known_rows.MANY:
         return []
     axes = _joined(loops)[0].axes
     keys = {axis.key for axis in axes}
-    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes):
+    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes, joined=True):
         return []
     for operand in draft.operands:
         row = all(_collapses(operand, *pair) for pair in itertools.pairwise(axes))

@@ -75,7 +75,7 @@ def thresholds(
 def _apart(strides: tuple[int, int]) -> tuple[int, int] | None:
     """Strides of narrow rows that may be compiled in."""
     row, step = strides
-    return (row, step) if 1 < row <= APART and abs(step) <= NARROW else None
+    return (row, step) if 1 < abs(row) <= APART and abs(step) <= NARROW else None
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:
