@@ -42,7 +42,7 @@ def test_narrow_rows(name: str) -> None:
             x[0, 0], x[-1, -1], x[1, 2] = np.nan, -0.0, np.inf
         c = rng.integers(0, 2, rows).astype(np.int32)
         with weft.enable_x64(True):
-            got = np.asarray(weft.jit(lambda x, c: PROGRAMS[name](jnp, x, c))(x, c))  # noqa: B023 called here
+            got = np.asarray(weft.jit(lambda x, c: PROGRAMS[name](jnp, x, c))(x, c))
         expected = np.asarray(PROGRAMS[name](np, x, c)).astype(got.dtype)
         assert got.shape == expected.shape and got.tobytes() == expected.tobytes(), (dtype, width)
 
@@ -51,7 +51,9 @@ def test_narrow_rows(name: str) -> None:
 def test_elements_at_small_strides(step: int) -> None:
     """Of one stride, which is compiled in; of several; backwards."""
     x = np.arange(3001 * step, dtype=np.float32).reshape(-1, step)
-    given = weft.jit(lambda x: (x[:, 0] + x[:, 1] * x[:, -1], x[:, 1] - x.reshape(-1)[: len(x)], x[::-1, 0] * x[:, 1]))(x)
+    given = weft.jit(lambda x: (x[:, 0] + x[:, 1] * x[:, -1], x[:, 1] - x.reshape(-1)[: len(x)], x[::-1, 0] * x[:, 1]))(
+        x
+    )
     expected = x[:, 0] + x[:, 1] * x[:, -1], x[:, 1] - x.reshape(-1)[: len(x)], x[::-1, 0] * x[:, 1]
     for a, b in zip(given, expected, strict=True):
         np.testing.assert_allclose(np.asarray(a), b, rtol=1e-6)

@@ -97,7 +97,7 @@ def _by_stride(
 
 
 def _load_near(memory: Memory, dtype: np.dtype, pointer: str, step: int) -> str:
-    """The words at 0, step, 2 step, ...; vector k of those loaded begins at k W, the last one ends with the last word."""
+    """The words at 0, step, 2 step, ...; vector k of those loaded begins at k W, or ends with the last of the words."""
     lanes, writer, element, word = memory.lanes, memory.writer, elements.of(dtype), _word(dtype)
     width, type_ = lanes.width, lanes.type(word)
     found = "poison"

@@ -68,7 +68,7 @@ def _is_short(eqn: JaxprEqn) -> bool:
     if any(shape[axis] > 1 for axis in range(along[0], along[-1]) if axis not in axes):
         return True
     before = [shape[axis] for axis in range(along[0]) if shape[axis] > 1]
-    few = 1 < len(before) and before[-1] <= FEW
+    few = len(before) > 1 and before[-1] <= FEW
     return count <= FEW and (few or np.dtype(eqn.invars[0].aval.dtype).itemsize < WORD)
 
 

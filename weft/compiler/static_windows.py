@@ -23,6 +23,7 @@ from weft.core.rewrite import Makers
 
 LOOK_BACK = 64  # most equations between an array and the updates that depend on it
 NARROW = 32  # elements from which on a row of a window fills the lanes
+MANY = 1 << 15  # elements of a window with short rows from which on they are copied rather than updated
 MAX_CUT = 3  # dimensions that a window covers partly: each adds two slabs
 _PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.Identity)
 
@@ -49,7 +50,7 @@ def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Cal
             return None
         start[dim] = index.start
     extent = [1 if dim is None else updates.aval.shape[dim] for dim in windows.moved]
-    short = 1 < extent[-1] < min(shape[-1], NARROW)
+    short = 1 < extent[-1] < min(shape[-1], NARROW) and updates.aval.size >= MANY
     if (4 if short else 2) * updates.aval.size < array.aval.size:
         return None
     cut = [d for d in range(len(shape)) if extent[d] != shape[d]]

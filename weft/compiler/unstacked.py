@@ -165,8 +165,7 @@ def _apart(builder: rewrite.Builder, equation: JaxprEqn, stack: _Stack, i: int, 
 
 def _combined(builder: rewrite.Builder, equation: JaxprEqn, values: Sequence[Atom]) -> None:
     """The reduction of a stack as operations on its arrays."""
-    kind, out, operand = equation.primitive.kind, equation.outvars[0], equation.invars[0]
-    (axis,) = kind.axes(equation.params)
+    (axis,) = equation.primitive.kind.axes(equation.params)
     if equation.primitive in algebra.FIRST_STAYS:
         _position(builder, equation, [builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values])
         return

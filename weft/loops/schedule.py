@@ -428,8 +428,8 @@ def _step(draft: Draft, parallel: Sequence[_Loop]) -> int | None:
     spread = {stride.elems for stride in strides if _class(stride) == ir.RUNTIME}
     if len(spread) != 1 or not spread <= set(STEPS):
         return None
-    fixed = any(operand.offset or operand.starts is not None for operand in draft.operands)
-    return spread.pop() if fixed or all(stride.product == () for stride in strides) else None
+    of_one_size = any(not operand.fixed or operand.starts is not None for operand in draft.operands)  # see ``_call``
+    return spread.pop() if of_one_size or all(stride.product == () for stride in strides) else None
 
 
 def _is_known_there(s: ir.Statement, keys: Collection[int]) -> bool:

@@ -158,20 +158,17 @@ def _gradually_scaled(q: V, k: V, half: V | None = None) -> V:
     """
     lanes, is_single = q.lanes, q.element == "float"
     least, shift, bottom = (-125.0, 149.0, -152.0) if is_single else (-1021.0, 1074.0, -1078.0)
-    small = tiny = k < least
-    if half is None:
-        dead = k < bottom
-        tiny = small & ~dead
+    small = k < least
 
     def rounded() -> list[V]:
         steps = scale(q + 1.0, lanes.select(k < bottom, bottom, k) + shift).rint()
         return [steps.cast("fptosi", "i32" if is_single else "i64").as_float()]
 
-    if half is None:
-        ordinary = lanes.select(dead, 0.0, scale(q + 1.0, lanes.select(small, least, k)))
-    else:
-        ordinary = q.fma(2.0, 2.0) * half
-    return lanes.cold(tiny, rounded, ordinary, rare=False)[0]
+    if half is not None:
+        return lanes.cold(small, rounded, q.fma(2.0, 2.0) * half, rare=False)[0]
+    dead = k < bottom
+    ordinary = lanes.select(dead, 0.0, scale(q + 1.0, lanes.select(small, least, k)))
+    return lanes.cold(small & ~dead, rounded, ordinary, rare=False)[0]
 
 
 def exp_lite(x: V) -> V:
