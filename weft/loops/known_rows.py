@@ -33,11 +33,13 @@ REPEATED = 4, 16  # least elements of a row of short rows, and most of each: a l
 def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, joined: bool = False) -> bool:
     """Whether the statements may be written for the vectors of a row, along the axes ``row``.
 
-    ``joined``: the row is made of shorter ones, which would take more vectors.
+    ``joined``: the row is made of shorter ones, which would take more vectors; places by an index have no digits.
     """
     statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
     if not all(isinstance(s, plain) and not (isinstance(s, ir.LoadAt) and s.inside is not None) for s in statements):
+        return False
+    if joined and any(isinstance(s, ir.LoadAt) for s in statements):
         return False
     differ = _differing(draft, row, statements)
     computed = [s for s in statements if isinstance(s, ir.Apply) and s.out in differ]
