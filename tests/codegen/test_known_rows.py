@@ -180,5 +180,5 @@ def test_places_by_several_indices(axis: int) -> None:
     x = np.arange(1100 * 2 * 2 * 3, dtype=np.float32).reshape(1100, 2, 2, 3)
     i = np.array([[0, 1], [1, 0], [1, 1]], np.int32)
     for mode in ("fill", "clip", "wrap"):
-        got = weft.jit(lambda x, i: jnp.take(x, i, axis, mode=mode))(x, i)  # noqa: B023 called here
+        got = weft.jit(lambda x, i: jnp.take(x, i, axis, mode=mode))(x, i)  # noqa: B023 - called here
         np.testing.assert_array_equal(np.asarray(got), np.take(x, i, axis))

@@ -43,14 +43,14 @@ def test_bits_of_the_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         with weft.enable_x64(True):
             aval = weft.typeof(jnp.asarray(x))
             params = {"axes": axes, "out_sharding": None} if name == "sum" else {"axes": axes}
-            got = np.asarray(weft.jit(lambda x: primitive.bind(x, **params))(x))  # noqa: B023 called here
+            got = np.asarray(weft.jit(lambda x: primitive.bind(x, **params))(x))  # noqa: B023 - called here
         (expected,) = reduction_tree.reduce(primitive.kind, [x], params, [aval])
         np.testing.assert_array_equal(got, expected.astype(got.dtype), err_msg=f"{shape} {axes} {kind}")
         if x.dtype.kind == "f":
             with weft.enable_x64(True), monkeypatch.context() as patched:
                 patched.setattr(short_reductions, "MANY", 1 << 60)
                 weft.clear_caches()
-                by_loop = np.asarray(weft.jit(lambda x: primitive.bind(x, **params))(x))  # noqa: B023 called here
+                by_loop = np.asarray(weft.jit(lambda x: primitive.bind(x, **params))(x))  # noqa: B023 - called here
             assert (np.signbit(got) == np.signbit(by_loop))[~np.isnan(got)].all()
 
 
