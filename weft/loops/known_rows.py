@@ -26,20 +26,19 @@ COMPUTED = 1.25  # elements that are computed for each of a row, if operations t
 OF_ELEMENTS = range(6, 32)  # elements of a row of transposed operands: longer ones are blocks transposed in registers
 FEW_LANES = 8
 FEW = 4  # elements of rows that would else be accessed element by element, with lanes across rows
+MASKED = 8.0  # cost of what a vector with a mask takes longer
 APART = 2.0  # cost of such an access
 REPEATED = 4, 16  # least elements of a row of short rows, and most of each: a loop over few rows takes longer
 
 
-def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, joined: bool = False) -> bool:
+def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, more: float = 0.0) -> bool:
     """Whether the statements may be written for the vectors of a row, along the axes ``row``.
 
-    ``joined``: the row is made of shorter ones, which would take more vectors; places by an index have no digits.
+    ``more``: what its vectors may cost more than the least number of vectors.
     """
     statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
     if not all(isinstance(s, plain) and not (isinstance(s, ir.LoadAt) and s.inside is not None) for s in statements):
-        return False
-    if joined and any(isinstance(s, ir.LoadAt) for s in statements):
         return False
     differ = _differing(draft, row, statements)
     computed = [s for s in statements if isinstance(s, ir.Apply) and s.out in differ]
@@ -47,7 +46,9 @@ def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, joined: bo
     if costs.instructions(statements) * count > LIGHT:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
-    if simple or joined or lanes * count <= COMPUTED * extent:
+    if simple or lanes * count <= COMPUTED * extent:
+        return True
+    if more and costs.instructions(computed) * (count + extent // -lanes) <= more:
         return True
     moved = sum(isinstance(s, ir.Load | ir.LoadAt | ir.Store) for s in statements)
     return extent <= FEW and costs.instructions(computed) * (count - extent / lanes) <= APART * extent * moved

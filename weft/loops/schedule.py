@@ -330,12 +330,15 @@ def _collapse_short(
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
 
 
-def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int) -> bool:
-    """Whether the extent of the rows is compiled in: short ones whose elements lie side by side in the results."""
+def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int, more: float = 0.0) -> bool:
+    """Whether the extent of the rows is compiled in: short ones whose elements lie side by side in the results.
+
+    ``more``: what its vectors may cost more than those of which the last has a mask.
+    """
     if found.row is None:
         return False
     keys = {axis.key for axis in parallel[-1].axes}
-    if not known_rows.fits(draft, keys, found.row, lanes):
+    if not known_rows.fits(draft, keys, found.row, lanes, more):
         return False
     for operand in draft.operands:
         along = _class(parallel[-1].stride(operand))
@@ -358,6 +361,7 @@ def _with_rows(
         merged, digits = _collapse_short(draft, parallel, found, only_windows=row)
         if digits:
             return merged, digits, []
+        row = row or (lanes <= PERMUTED and _known_row(draft, parallel, found, lanes, more=known_rows.MASKED))
     return parallel, [], parallel[-1:] if row else []
 
 
@@ -389,7 +393,9 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
         return []
     axes = _joined(loops)[0].axes
     keys = {axis.key for axis in axes}
-    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes, joined=True):
+    if any(isinstance(s, ir.LoadAt) for phase in draft.phases for s in (*phase[0], *phase[1])):
+        return []  # places by an index have no digits
+    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes, more=known_rows.LIGHT):
         return []
     for operand in draft.operands:
         row = all(_collapses(operand, *pair) for pair in itertools.pairwise(axes))
