@@ -22,7 +22,7 @@ from weft.compiler.kernels import Kernels, Step
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from weft.loops import indexed, resize
-from weft.loops.index_math import UNIT
+from weft.loops.index_math import UNIT, Sizes
 from weft.loops.schedule import Binding, Lowered
 from weft.loops.thresholds import Thresholds
 
@@ -134,7 +134,7 @@ class ResizableForms:
         turns: bool,
     ) -> None:
         self.turns, self.literals, self.differed = turns, tuple(literals), frozenset[int]()
-        self.name, self.kernels, self.parts = program.name, program.kernels, parts
+        self.name, self.kernels, self.parts = program.name, _light(program.kernels), parts
         self.sizes, self.trusted = tuple(sizes), frozenset[int]()  # the places of sizes that were seen to differ
         self.constants, self.types = tuple(numbering.constants), numbering.types
         self.results = [numbering.types[v] for v in program.jaxpr.outvars]
@@ -317,8 +317,18 @@ def _variables(program: Program) -> dict[Any, None]:
     return {atom: None for atom in found if type(atom) is not Literal}
 
 
+def _light(kernels: Kernels) -> Kernels:
+    """The program after fusion without the equations of its kernels, which no plan asks for."""
+    nothing: dict[str, Any] = {"axes": (), "equations": (), "nodes": {}, "outputs": (), "refusals": ()}
+    made = [
+        step if step.kernel is None else step.replace(kernel=step.kernel.replace(**nothing)) for step in kernels.steps
+    ]
+    jaxpr = Jaxpr([], kernels.jaxpr.invars, kernels.jaxpr.outvars, [])
+    return Kernels(jaxpr, tuple(made), kernels.aliases, Sizes())
+
+
 def _renamed(kernels: Kernels, variables: dict[Any, Var]) -> Kernels:
-    """The program after fusion with other variables; its kernels keep the old ones, which nobody asks for."""
+    """The program after fusion with other variables."""
 
     def new(atom: Any) -> Any:
         return atom if type(atom) is Literal else variables.get(atom, atom)
