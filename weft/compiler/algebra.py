@@ -7,7 +7,7 @@ real numbers are absent. A rule applies if its result has the type of the equati
 
     rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0))  # x - 0.0 is x, also for -0.0
 
-Operations on integer literals alone become literals, so that divisors of ``//`` and ``%`` are known here.
+Operations on literals alone become literals, so that divisors of ``//`` and ``%`` and constant indices are known here.
 """
 
 from __future__ import annotations
@@ -160,14 +160,20 @@ def simplified(equation: JaxprEqn, makers: Makers) -> Any:
 
 
 def number(equation: JaxprEqn) -> Literal | None:
-    """The result of an elementwise operation on integer literals, by its reference; None for any other equation."""
+    """The result of an elementwise operation on literals, by its reference; None for any other equation.
+
+    Of floats if it is exact or rounded once, and a number: then every processor gives these bits.
+    """
     kind, out = equation.primitive.kind, equation.outvars[0].aval
-    if not isinstance(kind, kinds.Elementwise) or any(v.aval.dtype.kind not in "biu" for v in equation.invars):
+    if out.shape or not isinstance(kind, kinds.Elementwise):
         return None
-    if out.shape or out.dtype.kind not in "biu":
+    known = [*map(np.dtype, "fd")] if equation.primitive in ROUNDED_ONCE else []
+    if any(v.aval.dtype.kind not in "biu" and v.aval.dtype not in known for v in [*equation.invars, *equation.outvars]):
         return None
     values = [np.asarray(v.val, v.aval.dtype) for v in equation.invars if isinstance(v, Literal)]
-    return Literal(kind.reference(*values, **equation.params)[()], out)
+    with np.errstate(all="ignore"):
+        found = kind.reference(*values, **equation.params)[()]
+    return None if found != found else Literal(found, out)
 
 
 def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
@@ -214,8 +220,11 @@ def _square_root(x: Any) -> Any:
 
 
 def sorts_along_rows(equation: JaxprEqn) -> bool:
-    """Whether ``_sort_of_rows`` applies."""
-    return equation.primitive is lax.sort_p and equation.params["dimension"] != equation.invars[0].aval.ndim - 1
+    """Whether ``_sort_of_rows`` applies: not where the rows are so short that the sort becomes other operations."""
+    if equation.primitive is not lax.sort_p or equation.params["dimension"] == equation.invars[0].aval.ndim - 1:
+        return False
+    unrolled = equation.primitive.kind.unrolled
+    return unrolled is None or unrolled([v.aval for v in equation.invars], equation.params) is None
 
 
 @functools.cache
@@ -232,6 +241,13 @@ def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> 
 
 
 # for whole numbers they give whole numbers, even if rounded
+# of literals they are computed here, in float32 and float64
+ROUNDED_ONCE = frozenset(
+    (
+        lax.add_p, lax.sub_p, lax.mul_p, lax.neg_p, lax.abs_p, lax.floor_p, lax.ceil_p, lax.clamp_p,
+        lax.convert_element_type_p, lax.lt_p, lax.le_p, lax.gt_p, lax.ge_p, lax.eq_p, lax.ne_p,
+    )
+)  # fmt: skip
 KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
 ADDITIONS = frozenset((lax.add_p, linear.add_any_p))
 CONVERSIONS = frozenset((lax.convert_element_type_p,))
