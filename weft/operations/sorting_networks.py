@@ -24,7 +24,7 @@ MOST = 160  # operations of a network, which is to be one kernel
 def of_rows(avals: Sequence[Any], dimension: int, num_keys: int) -> Callable[..., Any] | None:
     """The function that sorts operands of these types by their first, or None if the native sort is to do it."""
     key, n = avals[0], avals[0].shape[dimension]
-    if num_keys != 1 or not 1 < n <= LONGEST or math.prod(key.shape) < ROWS * n:
+    if num_keys != 1 or not are_short(key.shape, dimension):
         return None
     whole = np.dtype(key.dtype).kind in "iu" and key.dtype != np.dtype(bool)
     if not whole and key.dtype not in dtypes.FLOATS:
@@ -43,6 +43,11 @@ def of_rows(avals: Sequence[Any], dimension: int, num_keys: int) -> Callable[...
         return [ops.concatenate([ops.expand_dims(x, (dimension,)) for x in column], dimension) for column in zip(*rows)]
 
     return function
+
+
+def are_short(shape: Sequence[int], dimension: int) -> bool:
+    """Whether rows along a dimension are so short and many that they may be sorted by a network."""
+    return 1 < shape[dimension] <= LONGEST and math.prod(shape) >= ROWS * shape[dimension]
 
 
 Row = list[Any]  # one element of each operand
