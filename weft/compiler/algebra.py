@@ -7,8 +7,8 @@ real numbers are absent. A rule applies if its result has the type of the equati
 
     rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0))  # x - 0.0 is x, also for -0.0
 
-Operations on integer literals alone become literals, so that divisors of ``//`` and ``%`` are known here; so do integers
-that follow from literals of floats, which are indices (of a quantile).
+Operations on integer literals alone become literals, so that divisors of ``//`` and ``%`` are known here; so do
+integers that follow from literals of floats, which are indices (of a quantile).
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
 
 
 def is_small_sort(equation: JaxprEqn) -> bool:
-    """Whether a program of this equation alone stays a native sort, whose program serves all sizes without compiling."""
+    """Whether a program of this equation alone stays a native sort, which serves all sizes without compiling."""
     kind = equation.primitive.kind
     is_sort = isinstance(kind, kinds.External) and kind.ordering is not None
     return is_sort and equation.invars[0].aval.size < SMALL

@@ -3,8 +3,8 @@
     y = x.at[1:-1].add(f(x))   ->   concatenate(x[:1], x[1:-1] + f(x), x[-1:])
     y = gather x [2]           ->   x[2]
 
-Scatters only if the updates cover most of the array and depend on it, or the array is one value repeated: such a scatter would
-first write the whole array and then its window. Any other writes its window in place.
+Scatters only if the updates cover most of the array and depend on it, or the array is one value repeated: such a
+scatter would first write the whole array and then its window. Any other writes its window in place.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sorting networks: many short rows sorted by comparisons of neighbours, which are elementwise operations.
 
-    sort f32[1000,3]   ->   a, b, c = its columns;   a, b = ordered(a, b);   b, c = ordered(b, c);   a, b = ordered(a, b)
+    sort f32[1000,3]  ->  a, b, c = its columns;  a, b = ordered(a, b);  b, c = ordered(b, c);  a, b = ordered(a, b)
 
 Only neighbours change places, and only where the second is smaller, so that equal elements keep their order.
 """
