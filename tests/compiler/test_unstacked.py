@@ -1,4 +1,4 @@
-"""Stacks that are only reduced again: no stack is made, and the results have the bits of a reduction."""
+"""Stacks that are only reduced or sliced again: no stack is made, and the results have the bits of a reduction."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "position_in_scalars": lambda x: jnp.argmax(jnp.stack([x[0], x[1], x[2]])) + x,
     "also_a_result": lambda x: (lambda s: (s, s.max(0)))(jnp.stack([x, -x])),
     "also_sliced": lambda x: (lambda s: s[1] + s.max(0))(jnp.stack([x, -x])),
+    "also_sliced_in_part": lambda x: (lambda s: s[1, :1] + s.max(0))(jnp.stack([x, -x])),
 }
-UNSTACKED = sorted(PROGRAMS.keys() - {"product_of_seventeen", "also_a_result", "also_sliced"})
+UNSTACKED = sorted(PROGRAMS.keys() - {"product_of_seventeen", "also_a_result", "also_sliced_in_part"})
 
 
 def numbers(n: int, dtype: Any = np.float32) -> np.ndarray:

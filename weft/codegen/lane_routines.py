@@ -101,7 +101,7 @@ class LaneWriter(RoutineWriter):
         super().__init__(program, target, helpers)
         self.writer = Writer.of(target)
         self.first = ""  # lane of the tile
-        self.mask = Mask("", V(Lanes(self.writer, 1), "i1", ""))
+        self.mask: Mask | None = None  # of the tile; none for a whole one
 
     def text(self, symbol: str) -> str:
         writer = self.writer
@@ -109,20 +109,22 @@ class LaneWriter(RoutineWriter):
         first, spent = "0", "0"
         widths = lane_tiles.widths(self.program, self.target)
         # the next width processes the lanes that are left
-        for width, least in zip(widths, [*widths[1:], 0], strict=True):
-            high = writer.index("sub", self.extents[0], str(least))
+        whole_first = len(widths) > 2 and lane_tiles.whole_first(self.program, self.target)
+        for k, (width, least) in enumerate(zip(widths, [*widths[1:], 0], strict=True)):
+            is_whole = whole_first and k == 0
+            high = writer.index("sub", self.extents[0], str(width - 1 if is_whole else least))
             carried = [("i64", first), ("i64", spent)]
-            tile = functools.partial(self.tile, width)
+            tile = functools.partial(self.tile, width, is_whole)
             first, spent = writer.loop(first, high, width, carried, tile)
         return self.ended(symbol)
 
-    def tile(self, width: int, first: str, carried: Sequence[str]) -> tuple[str, str]:
+    def tile(self, width: int, is_whole: bool, first: str, carried: Sequence[str]) -> tuple[str, str]:
         """Write the lanes from ``first``; gives the next lane, and the steps since the last check for an interrupt."""
         writer = self.writer
         self.scope = LaneScope(writer, self.target, self.helpers, width)
         self.first = first
         remaining = writer.index("sub", self.extents[0], first)
-        self.mask = first_lanes(self.scope.emit(1).lanes, remaining)
+        self.mask = None if is_whole else first_lanes(self.scope.emit(1).lanes, remaining)
         self.run(self.program.block)
         spent = writer.index("add", writer.index("add", carried[1], self.steps), "1")
         many = writer.compare_index("sgt", spent, str(POLL_MASK))
@@ -178,15 +180,17 @@ class LaneWriter(RoutineWriter):
         pieces = []
         for k in range(kind.size):
             pointer = self.writer.element(whole(kind.dtype), base, str(k))
-            first = memory.splat(memory.load_scalar(kind.dtype, pointer))
             if kind.size == 1:
                 loaded = memory.load(kind.dtype, pointer, self.mask)
             else:
                 offsets = lanes.iota("i32") * kind.size
                 loaded = memory.load_strided(kind.dtype, pointer, str(kind.size), offsets, self.mask)
-            pairs = zip(loaded.parts, first.parts, strict=True)
-            parts = tuple(lanes.select(self.mask.lanes, own, other) for own, other in pairs)
-            pieces.append(Value(kind.dtype, parts))
+            if self.mask is not None:
+                first = memory.splat(memory.load_scalar(kind.dtype, pointer))
+                pairs = zip(loaded.parts, first.parts, strict=True)
+                parts = tuple(lanes.select(self.mask.lanes, own, other) for own, other in pairs)
+                loaded = Value(kind.dtype, parts)
+            pieces.append(loaded)
         self.values[s.out] = Array(kind.dtype, kind.size, tuple(pieces))
 
     def write(self, s: routine.Write) -> None:
@@ -199,7 +203,9 @@ class LaneWriter(RoutineWriter):
         self.fetch(s, base, self.type(s.value))
         for k, piece in enumerate(value.pieces):
             pointer = self.writer.element(whole(value.dtype), base, str(k))
-            if value.size == 1:
+            if value.size == 1 and s.row and self.mask is not None and not self.writer.avx512:
+                memory.put_parts(piece, pointer, self.mask)
+            elif value.size == 1:
                 memory.store(piece, pointer, self.mask)
             else:
                 offsets = lanes.iota("i32") * value.size

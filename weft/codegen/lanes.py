@@ -289,7 +289,9 @@ class Lanes:
         element = yes.element if isinstance(yes, V) else no.element  # type: ignore[union-attr]
         a, b = [v.text if isinstance(v, V) else self.constant_text(v, element) for v in (yes, no)]
         t = self.type(element)
-        return V(self, element, self.writer.op(f"select {self.type('i1')} {condition.text}, {t} {a}, {t} {b}"))
+        # LLVM would make branches of single elements' selects in loops, which data decides and no processor foresees
+        kept = ", !unpredictable !{}" if self.width == 1 else ""
+        return V(self, element, self.writer.op(f"select {self.type('i1')} {condition.text}, {t} {a}, {t} {b}{kept}"))
 
     def any(self, mask: V) -> str:
         """A scalar i1: whether any lane is true."""

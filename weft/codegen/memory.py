@@ -291,6 +291,51 @@ class Memory:
         writer.branch(done)
         writer.label(done)
 
+    def put_parts(self, value: Value, pointer: str, mask: Mask) -> None:
+        """Store by plain stores of whole vectors, then of halves of halves, where masked ones are slow or missing.
+
+        For loops that store the same lanes again and again, whose branches are foreseen.
+        """
+        writer, lanes, dtype = self.writer, self.lanes, value.dtype
+        width, size = min(self.target.lanes, lanes.width), elements.of(dtype).size
+        type_, text = self.pack(value)
+        count, word = type_[1:-1].split(" x ")
+        words = int(count) // lanes.width
+        for first in range(0, lanes.width, width):
+            left = writer.index("sub", mask.remaining, str(first))
+            picks = range(first * words, (first + width) * words)
+            vector = text if width == lanes.width else lanes.shuffle(text, "poison", word, picks, int(count))
+            packed = f"<{width * words} x {word}>", vector
+            plain, part, done = (writer.fresh_label() for _ in range(3))
+            writer.branch_if(writer.compare_index("sge", left, str(width)), plain, part)
+            writer.label(plain)
+            self.put(dtype, packed, writer.element("i8", pointer, str(first * size)), None)
+            writer.branch(done)
+            writer.label(part)
+            self._put_halves(dtype, packed, pointer, (first, width), writer.maximum_index(left, "0"))
+            writer.branch(done)
+            writer.label(done)
+
+    def _put_halves(
+        self, dtype: np.dtype, packed: tuple[str, str], pointer: str, lanes: tuple[int, int], count: str
+    ) -> None:
+        """Store fewer lanes of a vector than it has, which begins at a lane of the tile."""
+        writer, size, (first, width) = self.writer, elements.of(dtype).size, lanes
+        buffer, half = writer.alloca(packed[0]), width // 2
+        writer.line(f"store {packed[0]} {packed[1]}, ptr {buffer}, align 64")
+        while half:
+            some, rest = writer.fresh_label(), writer.fresh_label()
+            writer.branch_if(writer.compare_index("ne", writer.index("and", count, str(half)), "0"), some, rest)
+            writer.label(some)
+            at = writer.index("mul", writer.index("and", count, str(-2 * half)), str(size))
+            type_ = f"i{8 * half * size}" if half * size <= 8 else f"<{half * size // 8} x i64>"
+            word = writer.op(f"load {type_}, ptr {writer.element('i8', buffer, at)}, align {alignment(dtype)}")
+            sink = writer.element("i8", writer.element("i8", pointer, str(first * size)), at)
+            writer.line(f"store {type_} {word}, ptr {sink}, align {alignment(dtype)}")
+            writer.branch(rest)
+            writer.label(rest)
+            half //= 2
+
     # backwards
 
     def _reversed(self, value: Value) -> Value:

@@ -7,7 +7,8 @@ real numbers are absent. A rule applies if its result has the type of the equati
 
     rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0))  # x - 0.0 is x, also for -0.0
 
-Operations on integer literals alone become literals, so that divisors of ``//`` and ``%`` are known here.
+Operations on integer literals alone become literals, so that divisors of ``//`` and ``%`` are known here; so do
+integers that follow from literals of floats, which are indices (of a quantile).
 """
 
 from __future__ import annotations
@@ -170,6 +171,30 @@ def number(equation: JaxprEqn) -> Literal | None:
     return Literal(kind.reference(*values, **equation.params)[()], out)
 
 
+def _known_integer(equation: JaxprEqn, makers: Makers) -> Literal | None:
+    """The integer that a float becomes which follows from literals."""
+    operand, out = equation.invars[0], equation.outvars[0].aval
+    if out.shape or out.dtype.kind not in "iu" or operand.aval.dtype not in _ROUNDED:
+        return None
+    value = _known_float(operand, makers, DEEPEST)
+    return None if value is None else Literal(equation.primitive.kind.reference(value, **equation.params)[()], out)
+
+
+def _known_float(atom: Atom, makers: Makers, depth: int) -> np.ndarray | None:
+    """A float computed of literals by operations that are exact or rounded once, if it is finite."""
+    if isinstance(atom, Literal):
+        return np.asarray(atom.val, atom.aval.dtype)
+    maker = makers.of(atom)
+    if maker is None or not depth or maker.primitive not in ROUNDED_ONCE or atom.aval.dtype not in _ROUNDED:
+        return None
+    values = [_known_float(operand, makers, depth - 1) for operand in maker.invars]
+    if any(value is None or value.shape for value in values):
+        return None
+    with np.errstate(all="ignore"):
+        found = np.asarray(maker.primitive.kind.reference(*values, **maker.params), atom.aval.dtype)
+    return found if np.isfinite(found) else None
+
+
 def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
     """A function that gives the same bits by other operations, and its operands; or None."""
     if equation.primitive in DIVISIONS:
@@ -214,8 +239,11 @@ def _square_root(x: Any) -> Any:
 
 
 def sorts_along_rows(equation: JaxprEqn) -> bool:
-    """Whether ``_sort_of_rows`` applies."""
-    return equation.primitive is lax.sort_p and equation.params["dimension"] != equation.invars[0].aval.ndim - 1
+    """Whether ``_sort_of_rows`` applies: not where the rows are so short that the sort becomes other operations."""
+    if equation.primitive is not lax.sort_p or equation.params["dimension"] == equation.invars[0].aval.ndim - 1:
+        return False
+    unrolled = equation.primitive.kind.unrolled
+    return unrolled is None or unrolled([v.aval for v in equation.invars], equation.params) is None
 
 
 @functools.cache
@@ -233,6 +261,10 @@ def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> 
 
 # for whole numbers they give whole numbers, even if rounded
 KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
+# of literals they are computed here, in these dtypes
+ROUNDED_ONCE = frozenset((lax.add_p, lax.sub_p, lax.mul_p, lax.neg_p, lax.floor_p, lax.ceil_p, lax.clamp_p))
+_ROUNDED = (np.dtype(np.float32), np.dtype(np.float64))
+DEEPEST = 16
 ADDITIONS = frozenset((lax.add_p, linear.add_any_p))
 CONVERSIONS = frozenset((lax.convert_element_type_p,))
 # reductions that give a single element itself (a sum: -0.0 becomes 0.0), and the operation that combines two
@@ -286,6 +318,7 @@ rule_of_pair("reshape_back", lax.reshape_p, lambda x, inner, outer: x)
 rule_of_pair(
     "reverse_twice", lax.rev_p, lambda x, i, o: x if i.params["dimensions"] == o.params["dimensions"] else None
 )
+RULES.setdefault(lax.convert_element_type_p, []).append(Rule("known_integer", _known_integer))
 rule_of_params("convert_to_same", lax.convert_element_type_p, lambda x, params: x.aval.dtype == params["new_dtype"])
 rule_of_params("power_one", lax.integer_pow_p, lambda x, params: params["y"] == 1)
 rule_of_params(

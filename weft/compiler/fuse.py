@@ -55,7 +55,7 @@ class _Fusion:
         self.jaxpr, self.dims = jaxpr, dimensions(jaxpr)
         dims, known = self.dims, rewrite.index(jaxpr)
         self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
-        self.absorber = Absorber(dims, self.places)
+        self.absorber = Absorber(dims, self.places, known.makers)
         self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
         self.makers, self.uses = known.makers, known.uses
         self.groups: list[Group] = []

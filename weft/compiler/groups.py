@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from weft.compiler import repetition
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.rewrite import Makers
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Constant, Node
@@ -130,8 +132,8 @@ def axis_for_dimensions(dims: Dimensions, variable: Any) -> tuple[list[Axis], Ac
 class Absorber:
     """The rules by which equations join groups, for one program."""
 
-    def __init__(self, dims: Dimensions, places: dict[Any, int]) -> None:
-        self.dims, self.places = dims, places
+    def __init__(self, dims: Dimensions, places: dict[Any, int], makers: Makers) -> None:
+        self.dims, self.places, self.makers = dims, places, makers
 
     def absorb(self, group: Group, equation: JaxprEqn) -> str | None:
         """Compute an equation's wanted values inside a group; or return the reason why not."""
@@ -174,6 +176,8 @@ class Absorber:
             return "updates in order run on one worker: a separate kernel computes it on all"
         if functions and any(_is_alike_in_columns(group, access) for access in accesses):
             return "it is the same in every column: computed once it is read by all"
+        if functions and repetition.is_repeated(group, accesses, equation, self.makers):
+            return repetition.REASON
         out, sizes = equation.outvars[0], self.dims.sizes
         result = []
         for access in accesses:

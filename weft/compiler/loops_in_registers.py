@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.batching import batched_programs
 from weft.compiler import finished_lanes
+from weft.compiler.single_windows import single_windows
 from weft.control import while_loop
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
@@ -51,9 +52,13 @@ def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatt
         unread = [k for k, out in enumerate(equation.outvars) if out not in read]
         mask = finished_lanes.mask(parts, atoms, flatten, unread)
     by_element = batched_programs.ends_by_element
-    lowered = lane_routine.lower_loop(parts, atoms, flatten, equation.primitive.name, by_element, mask)
+
+    def flat(closed: ClosedJaxpr) -> ClosedJaxpr:
+        return single_windows(flatten(closed))
+
+    lowered = lane_routine.lower_loop(parts, atoms, flat, equation.primitive.name, by_element, mask)
     try:
-        lowered = lowered or small.lower_loop(parts, atoms, flatten, equation.primitive.name)
+        lowered = lowered or small.lower_loop(parts, atoms, flat, equation.primitive.name)
     except small.TooLarge:
         return equation
     literals = [np.asarray(atom.val).astype(atom.aval.dtype) if isinstance(atom, Literal) else None for atom in atoms]

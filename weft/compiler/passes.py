@@ -108,7 +108,7 @@ PASSES = (
     _pass(functools.partial(loop_fission, simplified=simplified), kinds.Loop, expands=True),
     _pass(window_lowering, kinds.Window, required=True, expands=True),
     _pass(unrolled_decompositions, kinds.External, expands=True),
-    _pass(static_windows, kinds.Scatter, expands=True),
+    _pass(static_windows, kinds.Scatter, kinds.Gather, expands=True),
     _pass(split_scatters, kinds.Scatter, expands=True),
     _pass(batched_scatters, kinds.Scatter, expands=True),
     _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which makes rows a batch

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import runtime
-from weft.compiler import chain, link, plan, steps
+from weft.compiler import chain, link, plan, sort_lowering, steps
 from weft.compiler.instructions import Copy, Fill, Gemm, NewOutput, Sort
 from weft.compiler.kernels import Kernels, Step
 from weft.core import kinds
@@ -187,7 +187,11 @@ class ResizableForms:
             if low is None and part is not None:
                 return None
             lowered.append(low)
-        made = plan.plan(_renamed(self.kernels, variables), lowered, (), out_avals)
+        kernels = _renamed(self.kernels, variables)
+        sorts = [step.equation for step in kernels.steps if step.equation is not None and step.equation.invars]
+        if any(sort_lowering.may_be_unrolled(equation, equation.invars[0].aval.shape) for equation in sorts):
+            return None
+        made = plan.plan(kernels, lowered, (), out_avals)
         made = chain.chain(made)
         return made if _is_plain(made) else None
 

@@ -22,10 +22,12 @@ from weft.core import kinds, rewrite
 from weft.core.index_maps import Affine
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
 from weft.core.rewrite import Index, Makers
+from weft.operations import sorting_networks
 
 # most elements of a row, or of all rows, sorted natively with positions: Python's sort uses threads within longer rows
 ROW, FEW = 1 << 10, 1 << 11
 MANY, LONG = 8, 1 << 16  # so many rows of one key are divided among threads, up to this length
+SMALL = 1 << 14  # elements that a program of one sort sorts natively, even if the rows are short
 _PACKED = (2, 4)  # bytes of a key that is sorted in one word with its position, a long row on all threads
 _SIZES = (1, 2, 4, 8, 16)  # bytes of an element that are moved natively
 _POSITIONS = frozenset(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
@@ -99,6 +101,22 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
         found.largest is not None, tuple(keys), tuple(moved),
         None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize,
     )  # fmt: skip
+
+
+def is_small_sort(equation: JaxprEqn) -> bool:
+    """Whether a program of this equation alone stays a native sort, which serves all sizes without compiling."""
+    kind = equation.primitive.kind
+    is_sort = isinstance(kind, kinds.External) and kind.ordering is not None
+    return is_sort and equation.invars[0].aval.size < SMALL
+
+
+def may_be_unrolled(equation: JaxprEqn, shape: Sequence[int]) -> bool:
+    """Whether at such a shape a sort may become other operations (``unrolled_decompositions``)."""
+    kind = equation.primitive.kind
+    if not isinstance(kind, kinds.External) or kind.ordering is None:
+        return False
+    found = kind.ordering(equation.params)
+    return found.largest is None and sorting_networks.are_short(shape, found.axis)
 
 
 def is_alone(equation: JaxprEqn) -> bool:

@@ -24,7 +24,7 @@ class ResizableSort:
 
     def __init__(self, program: Program, equation: JaxprEqn, sort: Sort, operand: Shape) -> None:
         self.name, self.sort, self.operand = program.name, sort, operand
-        kind = equation.primitive.kind
+        self.equation, kind = equation, equation.primitive.kind
         assert isinstance(kind, kinds.External) and kind.ordering is not None
         self.axis = kind.ordering(equation.params).axis
         self.alone = sort_lowering.is_alone(equation)
@@ -38,6 +38,10 @@ class ResizableSort:
         """The sort at these sizes; None if it is done in another way."""
         shape = at(self.operand, sizes)
         n, size = shape[self.axis], math.prod(shape)
+        if size >= sort_lowering.SMALL and sort_lowering.may_be_unrolled(self.equation, shape):
+            return None
+        if self.axis != len(shape) - 1:  # longer rows are transposed first
+            return None
         if not sort_lowering.is_native(self.sort.keys, self.alone, size, n):
             return None
         return [self.sort._replace(rows=size // n, n=n, inner=math.prod(shape[self.axis + 1 :]), kept=n)]

@@ -1,10 +1,11 @@
-"""Scatters of one window at a known position become concatenations of the new window and the rest of the array.
+"""Scatters and gathers of one window at a known position become concatenations and slices.
 
     y = x.at[1:-1].add(f(x))   ->   concatenate(x[:1], x[1:-1] + f(x), x[-1:])
+    y = gather x [2]           ->   x[2]
 
-Only if the updates cover most of the array and depend on it, or the array is one value repeated: such a scatter would
-first write the whole array and then its window. Any other writes its window in place, unless a row of the window is a
-few elements, which are copied in a tenth of the time.
+Scatters only if the updates cover most of the array and depend on it, or the array is one value repeated: such a
+scatter would first write the whole array and then its window. Any other writes its window in place, unless a row of
+the window is a few elements, which are copied in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -29,12 +30,40 @@ _PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.I
 
 
 def static_windows(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such scatters replaced."""
-    return expansions.expand(closed, (kinds.Scatter,), _rewritten)
+    """The program with such scatters and gathers replaced."""
+    return expansions.expand(closed, (kinds.Scatter, kinds.Gather), _rewritten)
 
 
 def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
-    """The window's start, and a function that replaces the scatter; None if it is not changed."""
+    """The window's start, and a function that replaces the equation; None if it is not changed."""
+    return (_gathered if isinstance(equation.primitive.kind, kinds.Gather) else _scattered)(equation, makers)
+
+
+def _gathered(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
+    array, indices = equation.invars
+    out = equation.outvars[0].aval
+    if isinstance(array, Literal) or not out.size or indices.aval.ndim != 1:
+        return None
+    windows = equation.primitive.kind.windows([array.aval, indices.aval], out, equation.params)
+    moved = [dim for dim in windows.moved if dim is not None]
+    start = _start(windows, indices, array.aval.ndim, makers)
+    if start is None or windows.batch or moved != sorted(moved):
+        return None
+    stop = [at + (1 if dim is None else out.shape[dim]) for at, dim in zip(start, windows.moved, strict=True)]
+    return start, lambda array, _: lax.reshape(lax.slice(array, start, stop), out.shape)
+
+
+def _start(windows: kinds.Windows, indices: Any, ndim: int, makers: Makers) -> tuple[int, ...] | None:
+    """Where the window begins, if that is known and it lies inside."""
+    start = [0] * ndim
+    for dim, index, most in zip(windows.starts, components(indices, makers), windows.most, strict=True):
+        if index is None or index.axis != CONSTANT or not 0 <= index.start <= most:
+            return None
+        start[dim] = index.start
+    return tuple(start)
+
+
+def _scattered(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
     array, indices, updates = equation.invars
     shape = array.aval.shape
     if isinstance(array, Literal) or not array.aval.size or not updates.aval.size or indices.aval.ndim != 1:
@@ -44,11 +73,9 @@ def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Cal
     moved = [dim for dim in windows.moved if dim is not None]
     if windows.batch or moved != sorted(moved) or params["update_consts"]:
         return None
-    start = [0] * len(shape)
-    for dim, index, most in zip(windows.starts, components(indices, makers), windows.most, strict=True):
-        if index is None or index.axis != CONSTANT or not 0 <= index.start <= most:
-            return None
-        start[dim] = index.start
+    start = _start(windows, indices, len(shape), makers)
+    if start is None:
+        return None
     extent = [1 if dim is None else updates.aval.shape[dim] for dim in windows.moved]
     short = 1 < extent[-1] < min(shape[-1], NARROW) and updates.aval.size >= MANY
     if (4 if short else 2) * updates.aval.size < array.aval.size:
@@ -58,7 +85,7 @@ def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Cal
         return None
     if not short and not is_fill(array, makers) and not _is_computed_from(updates, array, makers):
         return None
-    return tuple(start), _assembled(start, extent, cut, kind.update(params))
+    return start, _assembled(start, extent, cut, kind.update(params))
 
 
 def _is_computed_from(atom: Any, array: Any, makers: Makers) -> bool:

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.compiler import expansions
+from weft.compiler import expansions, sort_lowering
 from weft.core import kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
 from weft.core.rewrite import Splicer
 
 
 def unrolled_decompositions(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with its small decompositions unrolled."""
-    return Splicer(closed, _unrolled, (kinds.External,)).run()
+    """The program with its small decompositions, and sorts of short rows, unrolled."""
+    alone = sum(not isinstance(eqn.primitive.kind, kinds.Generate) for eqn in closed.jaxpr.eqns) == 1
+
+    def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        return None if alone and sort_lowering.is_small_sort(eqn) else _unrolled(eqn, splicer)
+
+    return Splicer(closed, rule, (kinds.External,)).run()
 
 
 def _unrolled(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:

@@ -1,4 +1,4 @@
-"""A stack of a few arrays that is only reduced again is never made: the arrays are combined element by element.
+"""A stack of a few arrays that is only reduced or sliced again is never made: its arrays are combined one by one.
 
     s = concatenate x[None] y[None]; t = exp s; r = reduce_max[axes=(0,)] t    ->    r = max (exp x) (exp y)
 
@@ -48,6 +48,8 @@ def unstacked(closed: ClosedJaxpr) -> ClosedJaxpr:
             pieces[equation.outvars[0]] = list(equation.invars)
         elif stack is not None:
             pieces[equation.outvars[0]] = [_apart(builder, equation, stack, i, pieces) for i in range(stack.length)]
+        elif read and (picked := _picked(equation, read[0].dim)) is not None:
+            _sliced(builder, equation, pieces[equation.invars[0]][picked])  # type: ignore[index]
         elif read:
             _combined(builder, equation, pieces[equation.invars[0]])  # type: ignore[index]
         else:
@@ -104,7 +106,7 @@ class _Members:
         elif _reduces(equation, first.dim):
             self.reduced.add(first.number)
             self.made[first.number] += (2 if equation.primitive in algebra.COMBINED_BY else 6) * first.length
-        else:
+        elif _picked(equation, first.dim) is None:
             self._fail(read)
 
     def _join(self, left: _Stack, right: _Stack) -> None:
@@ -145,6 +147,27 @@ def _reduces(equation: JaxprEqn, dim: int) -> bool:
         return False
     known = equation.primitive in algebra.COMBINED_BY or equation.primitive in algebra.FIRST_STAYS
     return known and equation.primitive.kind.axes(equation.params) == (dim,)
+
+
+def _picked(equation: JaxprEqn, dim: int) -> int | None:
+    """The array of a stack that an equation takes out of it."""
+    kind, out = equation.primitive.kind, equation.outvars[0].aval
+    if not isinstance(kind, kinds.View) or len(equation.invars) != 1:
+        return None
+    shape = equation.invars[0].aval.shape
+    if out.shape != (*shape[:dim], 1, *shape[dim + 1 :]):
+        return None
+    uses = kind.index_map(equation.invars[0].aval, out, equation.params)
+    moved = [(use.axis, use.start, use.step) for d, use in enumerate(uses) if d != dim and shape[d] != 1]
+    whole = moved == [(d, 0, 1) for d in range(len(shape)) if d != dim and shape[d] != 1]
+    return uses[dim].start if whole else None
+
+
+def _sliced(builder: rewrite.Builder, equation: JaxprEqn, value: Atom) -> None:
+    """One array of a stack, under the name of the slice."""
+    params = {"start_indices": (0,) * value.aval.ndim, "limit_indices": value.aval.shape, "strides": None}
+    builder.bind(lax.slice_p, value, **params)
+    builder.eqns[-1] = builder.eqns[-1].replace(outvars=equation.outvars)
 
 
 def _apart(builder: rewrite.Builder, equation: JaxprEqn, stack: _Stack, i: int, pieces: dict[Var, list[Atom]]) -> Atom:

@@ -26,16 +26,31 @@ def widths(program: routine.Routine, target: Target) -> list[int]:
         element = elements.of(program.types[n].dtype)
         registers += program.types[n].size * element.parts * max(element.bytes // 4, 1)
     few = min(WORK_OF_A_TILE / max(program.cost, 1.0), STATE_OF_A_TILE / max(registers, 1))
-    calls = any(isinstance(s, routine.Map) and s.kind.cost >= LONG for s in routine.statements(program.block))
-    if calls:  # while one vector is in a function, all of them hold their state
+    if _calls(program):  # while one vector is in a function, all of them hold their state
         few = min(few, target_model.of(target).registers // REGISTERS_OF_A_VECTOR)
     pairs = any(kind.dtype == elements.BFLOAT16 for kind in program.types)
     wide = [n * target.lanes for n in TILES if n <= few and not (pairs and n * target.lanes == PAIRED)]
     return [*dict.fromkeys([*wide[:1], *wide[-1:]]), target.lanes]  # the widest, the narrowest, and a vector
 
 
+def whole_first(program: routine.Routine, target: Target) -> bool:
+    """Whether the widest tiles are whole ones only, and narrower ones take the rest.
+
+    Where no register masks lanes, masks of many vectors and what they choose between need more registers than there
+    are. Where functions are called, lanes wait for each other's results, and a wide tile pays for lanes it lacks.
+    """
+    return not target.avx512 and not _calls(program)
+
+
+def _calls(program: routine.Routine) -> bool:
+    return any(isinstance(s, routine.Map) and s.kind.cost >= LONG for s in routine.statements(program.block))
+
+
 def text(program: routine.Routine, target: Target) -> str:
     """The schedule as a line."""
     fetched = any(isinstance(s, routine.Read | routine.Write) and s.row for s in routine.statements(program.block))
     rows = f"; rows {FAR_BYTES} bytes apart fetched {AHEAD} ahead" if fetched else ""
-    return f"schedule: {', then '.join(map(str, widths(program, target)))} lanes at a time{rows}"
+    tiles = widths(program, target)
+    whole = " if there are as many" if len(tiles) > 2 and whole_first(program, target) else ""
+    first, *rest = map(str, tiles)
+    return f"schedule: {', then '.join([first + whole, *rest])} lanes at a time{rows}"

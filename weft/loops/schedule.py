@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from weft.loops.lower import Draft, OperandDraft
 
 MAX_PARALLEL = 3
+MANY_OPERATIONS = 8.0  # cost from which values of updates in order are computed by vectors, stored and loaded again
 MAX_OF_ELEMENTS = 4  # the same of nests that neither reduce nor update
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
@@ -505,9 +506,9 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 
 def _calls_functions(draft: Draft) -> bool:
-    """Whether updates, which are stored one by one, use functions expensive enough for vectors."""
-    bodies = [s for phase in draft.phases for s in phase[1]]
-    return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in bodies)
+    """Whether updates, which are stored one by one, use functions or operations enough for vectors."""
+    costs = [s.kind.cost for phase in draft.phases for s in phase[1] if isinstance(s, ir.Apply)]
+    return max(costs, default=0.0) > SCALAR_COST or sum(costs) >= MANY_OPERATIONS
 
 
 def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from weft import core, dtypes, runtime
 from weft.core import kinds
 from weft.core import tangents as tangent_types
-from weft.operations import mapped
+from weft.operations import mapped, sorting_networks
 from weft.operations.elementwise import BOOL, COMPLEX, REAL, check_dtype
 from weft.operations.gather import gather
 from weft.operations.later import ops
@@ -181,7 +181,15 @@ def _sort_ordering(params: kinds.Params) -> kinds.Ordering:
     return kinds.Ordering(params["dimension"], params["num_keys"])
 
 
-sort_p = core.Primitive("sort", kind=kinds.External(call=_sort, ordering=_sort_ordering), multiple_results=True)
+def _sort_unrolled(avals: Sequence[Any], params: kinds.Params) -> Callable[..., Any] | None:
+    return sorting_networks.of_rows(avals, params["dimension"], params["num_keys"])
+
+
+sort_p = core.Primitive(
+    "sort",
+    kind=kinds.External(call=_sort, ordering=_sort_ordering, unrolled=_sort_unrolled),
+    multiple_results=True,
+)
 sort_p.def_abstract_eval(_sort_typing)
 sort_p.jvp, sort_p.transpose = _sort_jvp, None
 
