@@ -15,7 +15,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import runtime
+import numpy as np
+
+from weft import dtypes, runtime
 from weft.compiler import chain, link, plan, sort_lowering, steps
 from weft.compiler.instructions import Copy, Fill, Gemm, NewOutput, Sort
 from weft.compiler.kernels import Kernels, Step
@@ -75,7 +77,10 @@ class _Kernel:
             for at, (dtype, form, numbers) in self.filled.items():
                 if len({literals[number] for number in numbers}) > 1:
                     return None  # those that were equal so far are not
-                block[begin + at : begin + at + dtype.itemsize] = _form(literals[numbers[0]], dtype, form)
+                found_form = _form(literals[numbers[0]], dtype, form)
+                if found_form is None:
+                    return None
+                block[begin + at : begin + at + dtype.itemsize] = found_form
             params = bytes(block)
         return Lowered(self.low.name, self.low.nest, tuple(bindings), found.extents, outer, params)
 
@@ -113,12 +118,19 @@ class _Kernel:
 _FORMS = (1, -1, 2, -2)  # of a literal in a kernel: itself or one by it, negated
 
 
-def _form(value: Any, dtype: Any, form: int) -> bytes:
-    """The bytes of a literal in a form."""
-    found = dtype.type(value)
-    if abs(form) == 2:
-        found = dtype.type(1) / found
-    return (found if form > 0 else -found).astype(dtype).tobytes()
+def _form(value: Any, dtype: Any, form: int) -> bytes | None:
+    """The bytes of a literal in a form; None for an integer dtype that does not hold it, and for bools."""
+    if dtype.kind == "b":
+        return None
+    if dtypes.issubdtype(dtype, np.integer):
+        limits = dtypes.iinfo(dtype)
+        if abs(form) == 2 or value != int(value) or not int(limits.min) <= value <= int(limits.max):
+            return None  # what a conversion makes of it is another number
+    with np.errstate(all="ignore"):
+        found = np.asarray(value).astype(dtype)
+        if abs(form) == 2:
+            found = (1 / found).astype(dtype)
+        return (found if form > 0 else -found).astype(dtype).tobytes()
 
 
 class ResizableForms:
