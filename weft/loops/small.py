@@ -464,16 +464,16 @@ def fold(
     while first > 0 and axes[first - 1] == axes[first] - 1:
         first -= 1
     order = np.arange(math.prod(shape)).reshape(shape).transpose([*kept, *axes])
-    ordered = [low.reordered(arg, order) for arg in args]
-    depth = low.depth_of(ordered)
+    places = None if [*kept, *axes] == list(range(len(shape))) else tuple(order.ravel().tolist())
+    depth = low.depth_of(args)
     outs = [low.value(v.aval.dtype, low.size_of(v.aval), depth) for v in equation.outvars]
     extents = [math.prod([shape[axis] for axis in group]) for group in (kept, axes[:first], axes[first:])]
     accumulators = tuple([(np.dtype(d), i) for d, i in kind.accumulators(avals, equation.params)])
     tree: Any = "lanes" if axes[-1] == len(shape) - 1 else "rows"
     low.append(
         routine.Fold(
-            tuple(outs), equation.primitive.name, kind, tuple(sorted(equation.params.items())), tuple(ordered),
-            accumulators, tree, *extents,
+            tuple(outs), equation.primitive.name, kind, tuple(sorted(equation.params.items())), tuple(args),
+            accumulators, tree, *extents, places,
         ),
         depth,
     )  # fmt: skip
