@@ -92,7 +92,7 @@ class Map(Record):
 
 
 class Fold(Record):
-    """outs = the reduction of ``args``, whose elements in the order (kept, outer, run) are those at ``places``, or as they are."""
+    """outs = the reduction of ``args``, whose elements are in the order (kept, outer, run), or lie at ``places``."""
 
     outs: tuple[int, ...]
     name: str
