@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the second-level cache need not be packed
 constexpr int64_t kFewColumnsBytes = 128 << 10;  // of a block of b that is read in place however many blocks there are
+constexpr int64_t kReadOnceTerms = 32;        // of a right operand that one sliver of rows reads, where it lies
 constexpr double kFewTermsBytes = 160 << 10;  // of a block of b that is read whole for every few rows
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 // Of a matrix of contiguous columns that is read in narrow strips: in the second-level cache.
@@ -82,8 +83,9 @@ void GemmStep::plan() {
   // of few columns a block is small, and an element of a is not read often
   const bool few = a_k == 1 && n * std::min(k, span) * kernels->source_bytes <= kFewColumnsBytes;
   const int64_t cached = few ? std::min(k, span) : k;
+  const bool read_once = m <= kernels->height && k <= kReadOnceTerms;
   in_place = kernels->strided != nullptr && plain && b_column == 1 &&
-             n * cached * kernels->source_bytes <= kInPlaceBytes &&
+             (read_once || n * cached * kernels->source_bytes <= kInPlaceBytes) &&
              (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
   // rows that lie a multiple of a cache's way apart evict each other, if they are more than its ways
   const bool evicting = a_k == 1 && k > 64 && a_row * kernels->source_bytes % 2048 == 0;

@@ -188,10 +188,17 @@ inline const typename E::T* widened_factors(const GemmVector& work) {
   return copy;
 }
 
+constexpr int kShortRow = 64;  // elements of narrower rows, up to which their last vectors are a large part
+
+template <class E, class S>
+void multiply_widened_rows(const GemmVector& work);
+
 template <class E, class S>
 inline void multiply_rows(const GemmVector& work) {
   using T = typename E::T;
   constexpr bool widened = sizeof(S) != sizeof(T);
+  if constexpr (widened)
+    if (work.k <= kShortRow && work.k % E::W != 0 && work.a_row == work.k) return multiply_widened_rows<E, S>(work);
   const T* x = reinterpret_cast<const T*>(work.x);
   if (work.x_k != 1 || widened) x = widened_factors<E, S>(work);
   // registers that sums may take
@@ -202,6 +209,29 @@ inline void multiply_rows(const GemmVector& work) {
 #endif
   if (work.k <= kFoldedDepth) all_rows<E, S, kRows>(work, x);
   else all_rows<E, S, (kRows < 8 ? kRows : 8)>(work, x);
+}
+
+// Short rows that follow each other in memory: whole vectors of them are widened at a time, then multiplied.
+template <class E, class S>
+void multiply_widened_rows(const GemmVector& work) {
+  using T = typename E::T;
+  constexpr int64_t room = 32 * kShortRow;
+  alignas(64) T rows[room];
+  GemmVector part = work;
+  part.x = reinterpret_cast<const char*>(widened_factors<E, S>(work));
+  part.x_k = 1;
+  part.a = reinterpret_cast<const char*>(rows);
+  const S* from = reinterpret_cast<const S*>(work.a);
+  const int64_t most = room / work.k / E::W * E::W;
+  for (int64_t row = 0; row < work.rows; row += most) {
+    part.rows = least(most, work.rows - row);
+    part.y = work.y + row * work.y_row * int64_t(sizeof(T));
+    const int64_t count = part.rows * work.k;
+    int64_t i = 0;
+    for (; i + E::W <= count; i += E::W) E::store(rows + i, E::widen(from + row * work.k + i, E::W));
+    if (i < count) E::store(rows + i, E::widen(from + row * work.k + i, int(count - i)), int(count - i));
+    multiply_rows<E, T>(part);
+  }
 }
 
 }  // namespace
