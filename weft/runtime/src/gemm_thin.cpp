@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kWidenedBytes = 4 << 10;   // of an operand that are widened at a time
 constexpr int64_t kPartElements = 16 << 10;  // of the result, between an epilogue's parts, or looks for an interrupt
+constexpr int kChainsInFlight = 8, kFullTerms = 12;
 constexpr double kTermNs = 0.15;             // a row's time for each of its terms
 
 }  // namespace
@@ -28,7 +29,9 @@ struct GemmStep::ThinOperand {
 
 void GemmStep::plan_thin() {
   const bool fits = kernels->thin != nullptr && k > 0 && k <= kernels->thin_terms && n <= kernels->lanes;
-  thin = fits && plain && !vector ? kernels->thin[k - 1] : nullptr;
+  // tiles of as many rows as there are chains in flight, of whole vectors, do as well for more terms
+  const bool tiles_do = n == kernels->lanes && kernels->height >= kChainsInFlight && k > kFullTerms;
+  thin = fits && plain && !vector && !tiles_do ? kernels->thin[k - 1] : nullptr;
   if (thin == nullptr) return;
   const double bytes = double(kernels->source_bytes * (m * k + k * n) + kernels->result_bytes * m * n);
   const double each = std::max(double(m) * double(std::max<int64_t>(k, 3)) * kTermNs, bytes * 0.012);

@@ -13,9 +13,6 @@ namespace {
 
 template <class E>
 constexpr int kThinTerms = (kVectorBytes == 32 ? 8 : 16) / E::kParts;  // whose columns are held in registers
-// Chains side by side: a processor's scheduler holds the additions of few rows if they wait for each other.
-template <class E>
-constexpr int kThinRows = (kVectorBytes == 32 ? 4 : 8) / E::kParts;
 
 // Row by row, each stored as a whole vector where the rows after it follow in memory and are written after it.
 template <class E, int terms>
@@ -30,29 +27,17 @@ void multiply_thin(const GemmTile& tile) {
   for (int k = 0; k < terms; ++k)
     columns[k] = n == E::W || tile.b_padded ? E::load(b + k * tile.b_k) : E::load(b + k * tile.b_k, n);
   const int64_t a_row = tile.a_row, a_k = tile.a_k, c_row = tile.c_row;
-  constexpr int together = kThinRows<E>;
-  typename E::Sum chains[together];
-  const auto sum = [&](auto rows) __attribute__((always_inline)) {
-#pragma GCC unroll 8
-    for (int r = 0; r < rows(); ++r) chains[r] = {};
+  const auto sum = [&]() __attribute__((always_inline)) {
+    typename E::Sum chain{};
 #pragma GCC unroll 16
-    for (int k = 0; k < terms; ++k)
-#pragma GCC unroll 8
-      for (int r = 0; r < rows(); ++r) chains[r] = E::fma(E::splat(a[r * a_row + k * a_k]), columns[k], chains[r]);
-    a += rows() * a_row;
+    for (int k = 0; k < terms; ++k) chain = E::fma(E::splat(a[k * a_k]), columns[k], chain);
+    a += a_row;
+    return E::total(chain);
   };
   const int64_t last = n == E::W ? 0 : c_row == n ? (E::W + n - 1) / n - 1 : tile.rows;  // rows that end what is written
   int64_t row = 0;
-  for (; row + together <= tile.rows - last; row += together) {
-    sum(std::integral_constant<int, together>{});
-#pragma GCC unroll 8
-    for (int r = 0; r < together; ++r, c += c_row) E::store(c, E::total(chains[r]));
-  }
-  for (; row < tile.rows; ++row, c += c_row) {
-    sum(std::integral_constant<int, 1>{});
-    if (row < tile.rows - last) E::store(c, E::total(chains[0]));
-    else E::store(c, E::total(chains[0]), n);
-  }
+  for (; row < tile.rows - last; ++row, c += c_row) E::store(c, sum());
+  for (; row < tile.rows; ++row, c += c_row) E::store(c, sum(), n);
 }
 
 template <class E, int... i>
