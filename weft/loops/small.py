@@ -478,7 +478,7 @@ def fold(
     low.append(
         routine.Fold(
             tuple(outs), equation.primitive.name, kind, tuple(sorted(equation.params.items())), tuple(args),
-            accumulators, tree, *extents, places,
+            accumulators, tree, *extents, places=places,
         ),
         depth,
     )  # fmt: skip
