@@ -65,8 +65,8 @@ def bind(
     keep_unused: bool,
     shares: bool = False,
     place: Any = 0,
-    anew: bool = False,
     in_family: bool = False,
+    anew: bool = False,
 ) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 

@@ -530,8 +530,7 @@ class JitState:
             if devices.many_processes() and lazy.process_calls.crosses(trace, place, where):
                 found = lazy.process_calls.bind(trace, donated, keep, place, where)
             else:
-                own, in_family = self.calls_own_only(), self.extents is not None
-                found = executables.bind(trace, donated, keep, own, where, in_family=in_family)
+                found = executables.bind(trace, donated, keep, self.calls_own_only(), where, self.extents is not None)
             trace.calls[code] = found
             self._count(found.program, trace.name)
         if self.options.required:
