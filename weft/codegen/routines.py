@@ -175,7 +175,7 @@ class RoutineWriter:
         accs = [self.identities(s, emit) for _ in range(count)]
         for at in range(0, s.run, width):
             here = min(width, s.run - at)
-            places = [at + min(lane, here - 1) for lane in range(width)]
+            places = [s.place(0, 0, at + min(lane, here - 1)) for lane in range(width)]
             values = tuple(scope.piece(arg, places, width) for arg in args)
             index = None
             if s.kind.needs_index:
@@ -216,10 +216,7 @@ class RoutineWriter:
         for outer in range(s.outer):
             lanes: list[list[Values] | None] = [None] * (LANES if s.tree == "lanes" else 1)
             for i in range(s.run):
-                element = [
-                    scope.pick(arg.dtype, [(arg, (k * s.outer + outer) * s.run + i) for k in range(s.kept)])
-                    for arg in args
-                ]
+                element = [scope.pick(arg.dtype, [(arg, s.place(k, outer, i)) for k in range(s.kept)]) for arg in args]
                 slot = i % len(lanes)
                 lanes[slot] = self.stepped(s, sizes, lanes[slot], element, i)
             half = len(lanes) // 2
