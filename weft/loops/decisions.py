@@ -35,6 +35,7 @@ ORDERED_BLOCK = 256  # updates that are computed before they are applied, whose 
 PAIR = 2  # rows of a neighbourhood at a time; more would fall into one set of the first cache if rows are long
 LOADS = 4.0  # instructions for each load of a neighbourhood up to which loads take most of the time
 STENCIL_BYTES = 128  # bytes of a row in a tile of a neighbourhood
+TABLED = 4  # vectors in flight of short bodies with values from tables
 LEAST_STREAMED = 16  # bytes of a vector: narrower ones have no such store
 
 
@@ -198,9 +199,19 @@ class _Decider:
         return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"
 
     def tiles(self, form: Form) -> tuple[int, ...]:
-        if form in ("short rows", "collapsed"):
+        if form == "collapsed":
+            return (self.tabled(),)
+        if form == "short rows":
             return (1,)
         return column_tiles.tiles(self.nest, self.target, self.model, self.lanes)
+
+    def tabled(self) -> int:
+        """Vectors in flight where values of digits are looked up: finding the next place takes as long as a few."""
+        nest = self.nest
+        read = [s for s in self.statements if isinstance(s, ir.Load | ir.IndexOf) and nest.reads_digits(s)]
+        whole = all(operand.strides[nest.vector or 0] in (0, 1) for operand in nest.operands)
+        light = costs.instructions(self.statements) <= self.model.unrolled
+        return TABLED if light and whole and all(map(nest.repeats, read)) else 1
 
     def maskable(self, transposed: Sequence[int] = (), among: Sequence[int] | None = None) -> bool:
         """Whether all operands that move along the lanes, except transposed ones, have masked access."""

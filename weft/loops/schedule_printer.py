@@ -60,7 +60,7 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
         vectors = "1 vector" if len(starts) == 1 else f"{len(starts)} vectors"
         return [f"{vectors} of {width} for each row"]
     if schedule.form == "collapsed":
-        return [f"digits' values from tables, {last}"]
+        return [f"digits' values from tables, {schedule.tiles[0]} in flight, {last}"]
     if transposed is not None:
         turned = _listed("in", transposed.operands)
         return [f"{turned} transposed along i{transposed.dim}, blocks of {transposed.block} lanes"]
