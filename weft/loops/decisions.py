@@ -16,7 +16,7 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.loops import column_tiles, costs, elements, ir, lane_width, target_model, two_halves, words
+from weft.loops import column_tiles, costs, elements, ir, lane_width, sides, target_model, two_halves, words
 from weft.loops.column_tiles import Passes
 from weft.loops.target_model import LINE
 
@@ -233,7 +233,9 @@ class _Decider:
         simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in self.statements)
         if not simple or any(operand.strides[0] not in (0, 1) or operand.near for operand in nest.operands):
             return 0
-        return column_tiles.padded(self.statements, self.model)
+        blocks = [sides.grouped(phase.body, lambda: sides.uses(nest), self.model.test) for phase in nest.phases]
+        tests = any(isinstance(s, sides.Side) for block in blocks for s in block)
+        return column_tiles.padded(self.statements, self.model, tests)
 
     def near(self) -> tuple[int, ...]:
         """The strides along the lanes that have code of their own; others are gathered."""
