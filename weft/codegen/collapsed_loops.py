@@ -98,7 +98,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         place: Position,
         tables: dict[int, str],
     ) -> None:
-        """Vectors side by side at these indices, the first lane of which is at position ``at[1]`` of block ``at[0]``."""
+        """Vectors side by side at these indices, the first lane at position ``at[1]`` of block ``at[0]``."""
         slots = range(0, len(each) * self.parent.width, self.parent.width)
         copies = [
             instances.fresh(base, base.values, index, mask, slot) for index, slot in zip(each, slots, strict=True)
@@ -123,7 +123,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
             self.windows[s.out] = windows.prepare(parent, self.digits, s.operand, table, entries, self.slots)
 
     def _table(self, s: ir.Load | ir.IndexOf, place: Position) -> str:
-        """A table for the positions of a block and of the vectors in flight: of periodic values, else of offsets or first digits."""
+        """A table for a block and the vectors in flight: of periodic values, else of offsets or first digits."""
         writer, point = self.writer, self.parent.copy(self.parent.scalar, {})
         dtype = elements.INT64
         if self.nest.repeats(s):

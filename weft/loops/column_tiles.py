@@ -84,8 +84,7 @@ def padded(statements: Sequence[ir.Statement], model: Model, tests: bool) -> int
     cost = costs.instructions(statements)
     if cost <= model.unrolled:
         return 0
-    costliest = max([s.kind.cost for s in statements if isinstance(s, ir.Apply)], default=0.0)
-    if costs.chain(statements) - costliest < model.function and not tests:
+    if not costs.waits(statements) and not tests:
         return 1
     return WAITING if cost <= model.pipelined else WAITING // 2
 

@@ -35,6 +35,12 @@ def chain(statements: Iterable[ir.Statement]) -> float:
     return max(done.values(), default=0.0)
 
 
+def waits(statements: Sequence[ir.Statement]) -> bool:
+    """Whether functions wait for each other's results."""
+    costliest = max([s.kind.cost for s in statements if isinstance(s, ir.Apply)], default=0.0)
+    return chain(statements) - costliest >= FUNCTION
+
+
 def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
     """Bytes of scratch one call needs when the dimensions have these extents."""
     if not nest.rows:

@@ -16,8 +16,9 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.loops import column_tiles, costs, elements, ir, lane_width, sides, target_model, two_halves, words
+from weft.loops import column_tiles, costs, elements, ir, lane_width, sides, stages, target_model, two_halves, words
 from weft.loops.column_tiles import Passes
+from weft.loops.stages import Stages
 from weft.loops.target_model import LINE
 
 Form = Literal[
@@ -116,7 +117,7 @@ class Schedule(Record):
 
     ``tiles``: vectors in flight, larger tiles first; none if every vector has a mask. ``masked``: the last lanes are a
     vector with a mask, else single elements. ``padded``: so many vectors are in flight, and the last elements are
-    computed on padded copies, by the same code.
+    computed on padded copies, by the same code, in ``stages`` if there are any.
     """
 
     nest: ir.Nest
@@ -128,6 +129,7 @@ class Schedule(Record):
     phases: tuple[RowPhase, ...] = ()
     accumulators: int = 0
     padded: int = 0
+    stages: Stages | None = None
     halves: two_halves.Halves | None = None
     passes: Passes | None = None
     short: ShortRows | None = None
@@ -167,6 +169,9 @@ class _Decider:
         transposed = self.transposed() if form == "columns" else None
         masked = self.maskable()
         padded = self.padded() if form == "columns" and transposed is None else 0
+        cut = stages.stages(nest, self.model) if padded else None
+        if cut is not None and not self.tests():
+            padded = 1
         heavy = bool(padded) or (masked and form == "columns" and column_tiles.is_heavy(nest, self.model))
         tiles = () if heavy else self.tiles(form)
         stencil = self.stencil() if form == "columns" and transposed is None and masked else None
@@ -178,6 +183,7 @@ class _Decider:
             masked,
             self.near(),
             padded=padded,
+            stages=cut,
             halves=two_halves.halves(nest, self.model, self.lanes) if heavy or stencil else None,
             passes=column_tiles.passes(nest, self.model, self.lanes, tiles) if nest.split else None,
             short=self.short_rows() if form == "short rows" else None,
@@ -233,9 +239,13 @@ class _Decider:
         simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in self.statements)
         if not simple or any(operand.strides[0] not in (0, 1) or operand.near for operand in nest.operands):
             return 0
+        return column_tiles.padded(self.statements, self.model, self.tests())
+
+    def tests(self) -> bool:
+        """Whether sides of choices are skipped."""
+        nest = self.nest
         blocks = [sides.grouped(phase.body, lambda: sides.uses(nest), self.model.test) for phase in nest.phases]
-        tests = any(isinstance(s, sides.Side) for block in blocks for s in block)
-        return column_tiles.padded(self.statements, self.model, tests)
+        return any(isinstance(s, sides.Side) for block in blocks for s in block)
 
     def near(self) -> tuple[int, ...]:
         """The strides along the lanes that have code of their own; others are gathered."""
