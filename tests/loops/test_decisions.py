@@ -89,7 +89,7 @@ def test_schedule_of_each_kind(name: str) -> None:
 
 
 def test_targets_differ_where_their_facts_do() -> None:
-    """Registers for masks: halves. None: single elements, padded copies, stages. Neighbourhoods: what registers hold."""
+    """Registers for masks: halves. None: single elements, padded copies, stages. Neighbourhoods: what they hold."""
     x = f32(1000)
     assert "in halves" in lines(price, V4, x, x, x, x)[0]
     assert "in halves" not in lines(price, V3, x, x, x, x)[0]

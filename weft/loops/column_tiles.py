@@ -84,7 +84,7 @@ def padded(statements: Sequence[ir.Statement], model: Model, tests: bool) -> int
     cost = costs.instructions(statements)
     if cost <= model.unrolled:
         return 0
-    if not costs.waits(statements) and not tests:
+    if not costs.waits(statements, model.rounding) and not tests:
         return 1
     return WAITING if cost <= model.pipelined else WAITING // 2
 

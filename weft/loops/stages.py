@@ -47,7 +47,7 @@ def stages(nest: ir.Nest, model: Model) -> Stages | None:
     applied = [s for s in statements if isinstance(s, ir.Apply)]
     number = _numbers(applied, model)
     last = max(number.values(), default=0)
-    if not last or not costs.waits(statements):
+    if not last or not costs.waits(statements, model.rounding):
         return None
     stored = {s.value for s in statements if isinstance(s, ir.Store)}
     users: dict[int, set[int]] = {n: {last} for n in stored}
