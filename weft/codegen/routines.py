@@ -39,6 +39,7 @@ class RoutineWriter:
         self.program, self.target = program, target
         scalar = program.scalar or all(kind.size == 1 for kind in program.types)
         self.writer = Writer.of(target, scalar)
+        self.writer.shares = True
         self.helpers = helpers
         self.scope = Scope(self.writer, target, helpers, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}

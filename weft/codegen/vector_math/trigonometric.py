@@ -89,6 +89,10 @@ def _reduce_vector_f32(emit: Emitter, x: V, r: V, quadrant: V) -> tuple[V, V]:
     """Redo the reduction for vectors with large lanes: in float64, or by a call for lanes too large for that."""
     lanes, size = x.lanes, x.abs()
     large = ~(size <= LIMIT_F32)
+    if lanes.writer.shares:
+        slow = functools.partial(emit.apart, "reduce_far_f32", _reduce_far_f32, (x,), ("float", "i32"))
+        found = lanes.cold(large, slow, r, quadrant)
+        return found[0], found[1]
 
     def further() -> list[str]:
         in_large = [lanes.select(large, s, f).text for s, f in zip(_reduce_large_f32(x), (r, quadrant), strict=True)]
