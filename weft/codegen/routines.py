@@ -43,6 +43,7 @@ class RoutineWriter:
         self.helpers = helpers
         self.scope = Scope(self.writer, target, helpers, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}
+        self.picked: dict[int, list[tuple[Array, int]]] = {}  # where the elements of some values were before
         self.pointers: list[str] = []
         self.trips: list[str] = []
         self.extents: list[str] = []
@@ -95,9 +96,13 @@ class RoutineWriter:
         self.values[s.out] = self.scope.load(kind.dtype, 1, slot)
 
     def pick(self, s: routine.Pick) -> None:
-        self.values[s.out] = self.scope.pick(
-            self.type(s.out).dtype, [(self.values[value], element) for value, element in s.sources]
-        )
+        sources = self.picked[s.out] = [(self.values[value], element) for value, element in s.sources]
+        self.values[s.out] = self.scope.pick(self.type(s.out).dtype, sources)
+
+    def sources(self, n: int) -> list[tuple[Array, int]]:
+        """The elements of a value, from where they were picked: a fold of columns moves those of a transpose back."""
+        value = self.values[n]
+        return self.picked.get(n) or [(value, element) for element in range(value.size)]
 
     def pointer(self, operand: int, row: bool) -> str:
         base = self.pointers[operand]
@@ -143,11 +148,10 @@ class RoutineWriter:
         self.values[s.out] = Array(kind.dtype, kind.size, tuple(total))
 
     def fold(self, s: routine.Fold) -> None:
-        args = [self.values[n] for n in s.args]
         if s.kept == 1 and s.outer == 1 and s.tree == "lanes":
-            accs = self.folded_lanes(s, args)
+            accs = self.folded_lanes(s, [self.values[n] for n in s.args])
         else:
-            accs = self.folded_columns(s, args)
+            accs = self.folded_columns(s, [self.sources(n) for n in s.args])
         params = dict(s.params)
         columns: list[list[Value]] = [[] for _ in s.outs]
         for number, width in enumerate(self.scope.widths(s.kept)):
@@ -209,7 +213,7 @@ class RoutineWriter:
             for n, o in zip(new, old, strict=True)
         )
 
-    def folded_columns(self, s: routine.Fold, args: list[Array]) -> list[list[Value]]:
+    def folded_columns(self, s: routine.Fold, args: list[list[tuple[Array, int]]]) -> list[list[Value]]:
         """Fold rows elementwise: every accumulator is an array over the kept elements."""
         scope = self.scope
         sizes = scope.widths(s.kept)
@@ -218,7 +222,7 @@ class RoutineWriter:
             lanes: list[list[Values] | None] = [None] * (LANES if s.tree == "lanes" else 1)
             for i in range(s.run):
                 element = [
-                    scope.pick(arg.dtype, [(arg, (k * s.outer + outer) * s.run + i) for k in range(s.kept)])
+                    scope.pick(arg[0][0].dtype, [arg[(k * s.outer + outer) * s.run + i] for k in range(s.kept)])
                     for arg in args
                 ]
                 slot = i % len(lanes)
