@@ -114,6 +114,16 @@ def _same(result: Dimensions, equation: JaxprEqn) -> None:
             result.sizes.assign(out, result.sizes.symbols(operand))
 
 
+def _external(result: Dimensions, equation: JaxprEqn) -> None:
+    """A sort's results have the shape of its operands; of others nothing is known."""
+    kind, operand = equation.primitive.kind, equation.invars[0] if equation.invars else None
+    if kind.ordering is None or operand is None or type(operand) is Literal:
+        return
+    for out in equation.outvars:
+        if out.aval.shape == operand.aval.shape and kind.ordering(equation.params).largest is None:
+            result.sizes.assign(out, result.sizes.symbols(operand))
+
+
 def _assemble(result: Dimensions, equation: JaxprEqn) -> None:
     out = equation.outvars[0]
     avals = [atom.aval for atom in equation.invars]
@@ -238,6 +248,7 @@ _RULES: dict[type, Callable[[Dimensions, Any], None]] = {
     kinds.Cumulative: _same,
     kinds.Identity: _same,
     kinds.Assemble: _assemble,
+    kinds.External: _external,
     kinds.DynamicSlice: _dynamic_slice,
     kinds.DynamicUpdateSlice: _same,
     kinds.Gather: _gather,

@@ -2,9 +2,9 @@
 
 A function is traced for every shape, since its Python may do anything with extents; what it records may still be what
 it recorded before, at other sizes. Two programs are *like* each other if their equations, parameters and literals are
-equal (and what uses one literal in one does in the other), and every extent in them is the same one among the distinct
-extents of the operands, or the same number. The second is then a member of the first one's family (``other_sizes``),
-if that is one kernel or product.
+equal (and what uses one literal in one does in the other), and the same ones of their extents are equal or 1. Literals
+that are extents, like the divisor of a mean, may differ too. The second is then a member of the first one's family
+(``other_sizes``).
 
     { a:f32[300]. b:f32[300] = mul a 2.0 in (b,) }    is like    { a:f32[301]. b:f32[301] = mul a 2.0 in (b,) }
 """
@@ -15,30 +15,39 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft import config, runtime
 from weft.core import fingerprint, kinds
 from weft.core.index_maps import CONSTANT
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from weft.core.store import PROGRAMS
 
-_ALLOWED = (kinds.Elementwise, kinds.Reduction, kinds.Identity, kinds.View, kinds.Contraction)
-_MOST_EQUATIONS = 40  # of a program: longer ones are hardly ever one kernel
+# Not among them: counts and computed places, of which the compiler may know that they are below an extent.
+_ALLOWED = (
+    kinds.Elementwise, kinds.Reduction, kinds.Identity, kinds.View, kinds.Contraction, kinds.Cumulative, kinds.Reshape,
+)  # fmt: skip
+_MOST_EQUATIONS = 200  # of a program: longer ones are hardly ever alike
+_SMALL, _LARGE = 16, 1 << 40  # other numbers are not taken for extents
+_EXTENTS = frozenset(("shape", "new_sizes", "slice_sizes", "limit_indices"))  # parameters that are extents
 
-Key = tuple[Any, tuple[int, ...]]  # what like programs have in common; the distinct extents of the operands
+# what like programs have in common; their distinct extents, those of the operands first; literals that follow from them
+Key = tuple[Any, tuple[int, ...], tuple[Any, ...]]
 
 
 def key_of(closed: ClosedJaxpr, name: str) -> Key | None:
     """The key of a program; None if it is like no other."""
     if closed.consts or len(closed.jaxpr.eqns) > _MOST_EQUATIONS:
         return None
-    found = runtime.size_class(tuple(closed.in_avals))
+    found = runtime.size_class(tuple(closed.in_avals), True)
     if found is None:
         return None
-    sizes = found[1]
-    written = _Writer({size: place for place, size in enumerate(sizes)}).program(closed.jaxpr)
+    writer = _Writer({size: place for place, size in enumerate(found[1])})
+    written = writer.program(closed.jaxpr)
     if written is None:
         return None
-    return (("like", name, found[0], written), (), config.token()), sizes  # with the fields of a ProgramKey
+    key = (("like", name, found[0], written), (), config.token())  # with the fields of a ProgramKey
+    return key, tuple(writer.places), tuple(writer.values)
 
 
 class _Writer:
@@ -48,6 +57,8 @@ class _Writer:
         self.places = places
         self.params = fingerprint.params_text
         self.literals: dict[int, int] = {}  # those met, by identity: uses of one share a parameter of the kernel
+        self.values: list[Any] = []  # those that follow from extents
+        self.folded: dict[Any, bool] = {}  # variables that are known numbers, and whether such literals are in them
 
     def program(self, jaxpr: Jaxpr) -> tuple[Any, ...] | None:
         if jaxpr.effects or jaxpr.constvars:
@@ -57,14 +68,27 @@ class _Writer:
             numbers[variable] = len(numbers)
         lines = []
         for equation in jaxpr.eqns:
+            before = len(self.values)
             operands = tuple([self.atom(x, numbers) for x in equation.invars])
             what = self.operation(equation)
-            if what is None:
+            if what is None or not self.is_linear(equation, len(self.values) > before):
                 return None
             for variable in equation.outvars:
                 numbers[variable] = len(numbers)
             lines.append((what, operands, tuple([self.type(v.aval) for v in equation.outvars])))
         return (*lines, tuple([self.atom(x, numbers) for x in jaxpr.outvars]))
+
+    def is_linear(self, equation: JaxprEqn, of_extents: bool) -> bool:
+        """Whether literals that follow from extents, and numbers computed of them, are used in linear operations only.
+
+        Of others the compiler may know the result, which need not follow from another extent in the same way.
+        """
+        known = [type(x) is Literal or x in self.folded for x in equation.invars]
+        of_extents = of_extents or any([type(x) is not Literal and self.folded.get(x, False) for x in equation.invars])
+        if all(known):
+            self.folded.update(dict.fromkeys(equation.outvars, of_extents))
+        primitive = equation.primitive
+        return not of_extents or isinstance(primitive.kind, kinds.Higher) or primitive.transpose is not None
 
     def operation(self, equation: JaxprEqn) -> Any:
         """What an equation does, without its operands and types; None if the program is like no other."""
@@ -72,31 +96,50 @@ class _Writer:
         if isinstance(kind, kinds.Higher):
             inner = kind.inline(params)
             return None if inner is None or inner.consts else self.program(inner.jaxpr)
-        if not isinstance(kind, _ALLOWED):
-            return None
+        is_sort = isinstance(kind, kinds.External) and kind.ordering is not None
+        if not is_sort and not isinstance(kind, _ALLOWED):
+            if not isinstance(kind, kinds.Resolve) or kind.at_any_size is None:
+                return None
         if not params:
             return equation.primitive
-        if isinstance(kind, kinds.View):  # a parameter that is the shape of the result says nothing new
-            shape = equation.outvars[0].aval.shape
-            params = {name: "the shape" if value == shape else value for name, value in params.items()}
-        return equation.primitive, self.params(equation.primitive, params)
+        extents = [(name, self.extents(params[name])) for name in _EXTENTS if type(params.get(name)) is tuple]
+        others = {name: value for name, value in params.items() if name not in _EXTENTS} if extents else params
+        return equation.primitive, self.params(equation.primitive, others), *extents
+
+    def extents(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Of every extent its place among the distinct ones; -1 and -2 for 0 and 1."""
+        places = self.places
+        return tuple([places.setdefault(n, len(places)) if n > 1 else n - 2 for n in shape])
 
     def type(self, aval: Any) -> tuple[Any, ...]:
-        places = self.places
-        return aval.dtype, aval.weak_type, tuple([places.get(n, ~n) for n in aval.shape])
+        return aval.dtype, aval.weak_type, self.extents(aval.shape)
 
     def atom(self, atom: Any, numbers: dict[Any, int]) -> Any:
         if type(atom) is not Literal:
             return numbers[atom]
         number = self.literals.setdefault(id(atom), len(self.literals))
+        value = atom.val.item() if isinstance(atom.val, (np.ndarray, np.generic)) else atom.val
+        if self.is_of_extents(value):
+            self.values.append(value)
+            return "of extents", number, self.type(atom.aval)
         return fingerprint.literal_bits(atom), number, self.type(atom.aval)
+
+    def is_of_extents(self, value: Any) -> bool:
+        """Whether a number is about an extent or the product of two, or one by that; small ones stand for themselves."""
+        size = abs(value) if type(value) in (int, float) else 0
+        if 0 < size <= 1 / _SMALL and size * _LARGE > 1:
+            size = round(1 / size)
+        if not _SMALL <= size < _LARGE or size != int(size):
+            return False
+        near = any(abs(size - n) <= 1 for n in self.places)  # one less: degrees of freedom
+        return near or any(size % n == 0 and size // n in self.places for n in self.places)
 
 
 def find(key: Key, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any]) -> LikeProgram | None:
     """The program from a like one; None: it has to be compiled."""
     start = time.perf_counter()
     family = PROGRAMS.entries.get(key[0])
-    made = None if family is None else family.at(key[1], tuple(closed.in_avals))
+    made = None if family is None else family.at(key[1], tuple(closed.in_avals), key[2])
     if made is None:
         return None
     return LikeProgram(closed, name, made, compile_new, (time.perf_counter() - start) * 1e3)
@@ -107,9 +150,9 @@ def learn(key: Key, program: Any) -> None:
     family = PROGRAMS.entries.get(key[0])
     if family is None:
         family = program.family(program.out_avals)
-        family.refuses = not _are_aligned(program.source.jaxpr)
+        family.turns = not _are_aligned(program.source.jaxpr)
         PROGRAMS.add(key[0], family)
-    family.learn(program, key[1])
+    family.learn(program, key[1], key[2])
 
 
 def _are_aligned(jaxpr: Jaxpr) -> bool:

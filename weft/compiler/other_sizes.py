@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import config, runtime
-from weft.compiler import contraction, link, product_sizes, sort_sizes, steps
+from weft import config, dtypes, runtime
+from weft.compiler import contraction, link, product_sizes, resized_forms, sort_sizes, steps
 from weft.compiler.instructions import Copy, Kernel, NewOutput
 from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MOST_REDUCED = (1 << 18) - 1  # points of a reduction: fusion treats larger ones in ways of their own (``groups.FAR``)
 MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``split_scatters``)
 _MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
+_MOST_REFUTED = 3  # programs of several steps that the compiler made in another way for other sizes
 _FAMILY_BYTES = 4000  # measured
 
 _Alone = product_sizes.ResizableProduct | sort_sizes.ResizableSort
@@ -81,7 +82,8 @@ class Resizable:
 class Family:
     """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
 
-    __slots__ = ("__weakref__", "alone", "asked", "found", "given", "keys", "members", "out_avals", "refuses")
+    __slots__ = ("__weakref__", "alone", "asked", "found", "given", "keys", "members", "out_avals", "refuses", "refuted",
+                 "several", "turns")  # fmt: skip
     weight = _FAMILY_BYTES
 
     def __init__(self, out_avals: Sequence[Any], given: bool = False) -> None:
@@ -90,6 +92,9 @@ class Family:
         self.members: dict[Any, Resizable] = {}
         self.asked: resize.Asked | None = None
         self.alone: _Alone | None = None  # the only member, if it is no kernel
+        self.several: list[resized_forms.ResizableForms] = []  # members of several steps
+        self.refuted = 0  # of those, how many were wrong
+        self.turns = False  # whether views exchange dimensions: members are of several steps
         self.refuses = False  # whether its programs are not of the kind that this is for
         self.keys: dict[Any, None] = {}
         self.found = 0
@@ -100,32 +105,54 @@ class Family:
     def retire(self) -> None:
         """Nothing to do: executables hold what they run."""
 
-    def at(self, sizes: Sequence[int], in_avals: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
-        """(the executable, the avals of its results) for operands with these distinct extents; None: compile it."""
+    def at(
+        self, sizes: Sequence[int], in_avals: Sequence[Any], literals: Sequence[Any] = ()
+    ) -> tuple[Any, tuple[Any, ...]] | None:
+        """(the executable, the avals of its results) for operands with these distinct extents; None: compile it.
+
+        ``literals``: those of the program that follow from extents.
+        """
+        if self.several:
+            return self._of_several(sizes, in_avals, literals)
         member = None if self.refuses else self._member(sizes)
         made = None if member is None else member.instructions(sizes)
         if member is None or made is None or config.read("check"):  # then ``learn`` compares
             return None
         self.found += 1
-        avals = tuple(
-            [
-                runtime.ShapedArray(member.shape(number, sizes), aval.dtype, aval.weak_type)
-                for number, aval in enumerate(self.out_avals)
-            ]
-        )
+        avals = self._results(member, sizes)
         outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
         return runtime.Executable(len(in_avals), outputs, [], 0, made, member.name, in_avals), avals
+
+    def _results(self, member: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
+        """The avals of the results."""
+        numbered = enumerate(self.out_avals)
+        return tuple([runtime.ShapedArray(member.shape(n, sizes), a.dtype, a.weak_type) for n, a in numbered])
+
+    def _of_several(
+        self, sizes: Sequence[int], in_avals: Sequence[Any], literals: Sequence[Any]
+    ) -> tuple[Any, tuple[Any, ...]] | None:
+        for member in self.several:
+            if member.is_trusted(sizes, literals) and not config.read("check"):
+                avals = self._results(member, sizes)
+                made = member.executable(sizes, in_avals, avals, literals)
+                if made is not None:
+                    self.found += 1
+                    return made, avals
+        return None
 
     def _member(self, sizes: Sequence[int]) -> Resizable | _Alone | None:
         if self.asked is None:
             return self.alone
         return self.members.get(resize.answers(self.asked, sizes))
 
-    def learn(self, program: Program, sizes: Sequence[int]) -> None:
-        """Take in a program that was compiled at these sizes."""
+    def learn(self, program: Program, sizes: Sequence[int], literals: Sequence[Any] = ()) -> None:
+        """Take in a program that was compiled at these sizes, with these literals that follow from them."""
         if self.refuses:
             return
         known = self._member(sizes)
+        if self.turns or literals:
+            self._learn_several(program, sizes, literals)
+            return
         if known is not None:  # with the option ``check``, and for large reductions
             _compare(known, program, sizes)
             return
@@ -134,13 +161,59 @@ class Family:
             self.alone = product_sizes.resizable(program, sizes)
         if made is None and not self.members and self.alone is None and _is_of_one(program, _is_sort):
             self.alone = sort_sizes.resizable(program, sizes)
+        if made is None and not self.members and self.alone is None:
+            self._learn_several(program, sizes, literals)
+            self.refuses = not self.several and (self.refuted > _MOST_REFUTED or not _is_large(program))
         if made is None:
-            self.refuses = not self.members and self.alone is None and not _is_large(program)
             return
         asked = made.sizing.asked
         self.asked = self.asked or asked
         if len(self.members) < _MOST_MEMBERS and asked == self.asked:
             self.members[resize.answers(asked, sizes)] = made
+
+
+    def _learn_several(self, program: Program, sizes: Sequence[int], literals: Sequence[Any]) -> None:
+        """Take in a program of several steps: those members are dropped that say something else of these sizes."""
+        for member in list(self.several):
+            found = member.learn(program, sizes, literals)
+            if found:
+                return
+            if found is False:
+                if member.is_trusted(sizes, literals) and config.read("check"):
+                    raise _difference(program, sizes, "another plan")
+                self.several.remove(member)
+                self.refuted += 1
+        if self.refuted > _MOST_REFUTED:
+            self.several = []
+        elif len(self.several) < _MOST_MEMBERS and _is_plain(program) and _are_all(program.source.jaxpr, _is_stepwise):
+            made = resized_forms.resizable(program, sizes, literals, self.turns)
+            self.several += [] if made is None else [made]
+
+
+def _is_stepwise(equation: JaxprEqn) -> bool:
+    """Whether the compiler treats an equation alike at all sizes of a class in programs of several steps."""
+    kind = equation.primitive.kind
+    if isinstance(kind, kinds.Contraction):
+        sums, batches = equation.params["dimension_numbers"]
+        sides = zip(equation.invars, sums, batches, strict=True)
+        free = [contraction.free_dims(x.aval.ndim, summed, batch) for x, summed, batch in sides]
+        return all(free) or is_general(equation)  # of vectors, some are reductions at some sizes
+    if isinstance(kind, kinds.Resolve):
+        return _expands_alike(equation) is not False
+    return isinstance(kind, (kinds.View, kinds.Reshape)) or _is_sort(equation) or is_general(equation)
+
+
+def _expands_alike(equation: JaxprEqn) -> bool | None:
+    """``kinds.Resolve.at_any_size`` of an equation."""
+    kind = equation.primitive.kind
+    if not isinstance(kind, kinds.Resolve) or kind.at_any_size is None:
+        return False
+    return kind.at_any_size([atom.aval for atom in equation.invars], equation.params)
+
+
+def may_be_sized(equation: JaxprEqn) -> bool:
+    """Whether the call of a kernel with this equation may follow from sizes, if two programs show that it does."""
+    return isinstance(equation.primitive.kind, (kinds.Assemble, kinds.View, kinds.Reshape)) or is_general(equation)
 
 
 def _is_large(program: Program) -> bool:
@@ -162,12 +235,15 @@ def _compare(known: Resizable | _Alone, program: Program, sizes: Sequence[int]) 
     else:
         same = same and plan.instructions == given
     if not same:
-        raise InternalError(
-            f"for extents {tuple(sizes)} a family gives results of shapes {shapes} by {given}; the compiler made "
-            f"{plan.describe()}",
-            stage="other_sizes",
-            node=program.name,
-        )
+        raise _difference(program, sizes, f"results of shapes {shapes} by {given}")
+
+
+def _difference(program: Program, sizes: Sequence[int], given: str) -> InternalError:
+    return InternalError(
+        f"for extents {tuple(sizes)} a family gives {given}; the compiler made {program.plan.describe()}",
+        stage="other_sizes",
+        node=program.name,
+    )
 
 
 def _no_program(*_: Any) -> Any:
@@ -184,17 +260,17 @@ def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable
         return None
     if len(plan.instructions) == 2 and not _is_copy_of_operand(plan):
         return None
-    if not all(type(output) is NewOutput for output in plan.outputs) or any(
-        place[1:] != (0, -1) for place in run.operands
-    ):
+    if not all(type(output) is NewOutput for output in plan.outputs) or any(place[2] != -1 for place in run.operands):
         return None
     if run.lowered.sizing is None or (any(d.role == "reduced" for d in run.lowered.nest.dims) and _is_large(program)):
         return None
     places = _places(program, sizes, given)
     sizing = None if places is None else resize.placed(run.lowered.sizing, places)
     jaxpr = program.jaxpr
-    shapes, inputs = [None if places is None else _shapes(program, v, places) for v in (jaxpr.outvars, jaxpr.invars)]
-    if sizing is None or shapes is None or inputs is None:
+    if sizing is None or places is None:
+        return None
+    shapes, inputs = _shapes(program, jaxpr.outvars, places), _shapes(program, jaxpr.invars, places, _ranks(program))
+    if shapes is None or inputs is None:
         return None
     made = Resizable(program, run, sizing, shapes, inputs)
     found = resize.numbers(sizing, sizes)
@@ -252,10 +328,11 @@ def _places(program: Program, sizes: Sequence[int], given: bool) -> dict[int, in
     numbers: dict[int, int | None] = {1: None} | {size: number for number, size in enumerate(sizes)}
     jaxpr = program.jaxpr
     made = [v for eqn in jaxpr.eqns for v in eqn.outvars if symbols.known(v)] if given else []
-    for variable in (*jaxpr.invars, *made):
+    ranks = (*_ranks(program), *[v.aval.ndim for v in made])
+    for variable, rank in zip((*jaxpr.invars, *made), ranks, strict=True):
         if not symbols.known(variable):
             return None
-        for symbol, extent in zip(symbols.symbols(variable), variable.aval.shape, strict=True):
+        for symbol, extent in zip(symbols.symbols(variable)[:rank], variable.aval.shape[:rank], strict=True):
             if symbol == UNIT:
                 continue
             if extent not in numbers:  # the types of the call are not those of the program: float0
@@ -265,12 +342,19 @@ def _places(program: Program, sizes: Sequence[int], given: bool) -> dict[int, in
     return places
 
 
-def _shapes(program: Program, variables: Sequence[Any], places: dict[int, int | None]) -> list[Shape] | None:
+def _ranks(program: Program) -> list[int]:
+    """The ranks of the operands as they are given: behind them, an array of keys has a dimension of their words."""
+    return [variable.aval.ndim for variable in program.source.jaxpr.invars]
+
+
+def _shapes(
+    program: Program, variables: Sequence[Any], places: dict[int, int | None], ranks: Sequence[int] | None = None
+) -> list[Shape] | None:
     symbols, shapes = program.kernels.sizes, []
-    for variable in variables:
+    for number, variable in enumerate(variables):
         if type(variable) is Literal or not symbols.known(variable):
             return None
-        found = symbols.symbols(variable)
+        found = symbols.symbols(variable)[: None if ranks is None else ranks[number]]
         if any(symbol != UNIT and symbol not in places for symbol in found):
             return None
         shapes.append(tuple([None if symbol == UNIT else places[symbol] for symbol in found]))
@@ -297,6 +381,8 @@ def is_general(equation: JaxprEqn) -> bool:
         return _updates_whole_rows(equation)
     if isinstance(kind, kinds.Contraction):
         return contraction.is_of_vectors(equation) or contraction.is_outer(equation)
+    if isinstance(kind, kinds.Resolve):  # the number of keys is no extent of an operand
+        return bool(_expands_alike(equation)) and not any(dtypes.is_extended(v.aval.dtype) for v in equation.outvars)
     return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Cumulative, kinds.Generate, kinds.Identity))
 
 

@@ -332,8 +332,8 @@ def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
 
 def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
-    alone = kernels.steps[0].kernel if len(drafts) == 1 else None
-    sized = alone is not None and kernels.guards is None and all(map(other_sizes.is_general, alone.equations))
+    equations = [equation for step in kernels.steps if step.kernel for equation in step.kernel.equations]
+    sized = kernels.guards is None and all(map(other_sizes.may_be_sized, equations))
     return [
         schedule.schedule(step.kernel, draft, lanes, sized) if step.kernel and draft else None
         for step, draft in zip(kernels.steps, drafts, strict=True)

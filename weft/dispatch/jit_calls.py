@@ -530,7 +530,7 @@ class JitState:
             if devices.many_processes() and lazy.process_calls.crosses(trace, place, where):
                 found = lazy.process_calls.bind(trace, donated, keep, place, where)
             else:
-                found = executables.bind(trace, donated, keep, self.is_own(), where)
+                found = executables.bind(trace, donated, keep, self.calls_own_only(), where)
             trace.calls[code] = found
             self._count(found.program, trace.name)
         if self.options.required:

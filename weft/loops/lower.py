@@ -43,6 +43,7 @@ class OperandDraft(Record, frozen=False):
     variable: Any
     role: str
     offset: int  # elements
+    fixed: bool  # whether the offset is the same at all sizes
     strides: dict[int, Stride]  # by axis key
     starts: Any  # the equation whose run-time starts shift the base, or None
     dtype: np.dtype
@@ -265,14 +266,15 @@ class _Lowering:
         found = self.operand_index.get(key)
         if found is not None:
             return found
-        offset, strides = 0, {}
+        offset, fixed, strides = 0, True, {}
         for use, stride in zip(access, self.sizes.strides(base), strict=True):
             offset += int(use.start) * stride.elems
+            fixed = fixed and (use.start == 0 or stride.product == ())
             if use.axis != CONSTANT:
                 strides[use.axis] = added(strides.get(use.axis, ZERO), scaled(stride, use.step))
         self.operand_index[key] = len(self.result.operands)
         dtype = np.dtype(base.aval.dtype)
-        self.result.operands.append(OperandDraft(base, role, offset, strides, starts, dtype, access))
+        self.result.operands.append(OperandDraft(base, role, offset, fixed, strides, starts, dtype, access))
         return self.operand_index[key]
 
     def _emit_equation(self, equation: JaxprEqn, node: Node) -> None:

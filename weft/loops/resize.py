@@ -61,6 +61,7 @@ class Sizing(NamedTuple):
     scalars: bytes
     words: tuple[Word, ...]  # those of the scalars that follow from sizes
     asked: Asked
+    elements: tuple[tuple[Term | None, ...], ...]  # strides of each operand, those that are known in the nest too
 
 
 class Numbers(NamedTuple):
@@ -91,11 +92,10 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
     """The same with places in a list of sizes instead of symbols (None: of extent 1); None if some have none."""
 
     def product(symbols: Product) -> Product:
-        found = [places[symbol] for symbol in symbols if symbol != UNIT]
-        return tuple([place for place in found if place is not None])
+        return _placed(symbols, places)
 
     def of(terms: Sequence[Any]) -> tuple[Term, ...]:
-        return tuple([(factor, product(symbols)) for factor, symbols in terms])
+        return _placed_row(terms, places)
 
     try:
         asked = sizing.asked
@@ -116,9 +116,29 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
                 units=asked.units,
                 longest=asked.longest,
             ),
+            sizing.elements,
         )
     except (KeyError, TypeError):  # an extent that is none of the operands', a stride that is no product
         return None
+
+
+def placed_terms(
+    rows: Sequence[Sequence[Term | None]], places: Mapping[int, int | None]
+) -> list[tuple[Term, ...]] | None:
+    """Rows of terms with places instead of symbols; None if some have none."""
+    try:
+        return [_placed_row(row, places) for row in rows]
+    except (KeyError, TypeError):
+        return None
+
+
+def _placed_row(terms: Sequence[Any], places: Mapping[int, int | None]) -> tuple[Term, ...]:
+    return tuple([(factor, _placed(symbols, places)) for factor, symbols in terms])
+
+
+def _placed(symbols: Product, places: Mapping[int, int | None]) -> Product:
+    found = [places[symbol] for symbol in symbols if symbol != UNIT]
+    return tuple([place for place in found if place is not None])
 
 
 def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
@@ -129,7 +149,7 @@ def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
     outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
 
     def along() -> list[tuple[int, int]]:
-        return list(zip(_values(asked.above, sizes), _values(asked.along, sizes), strict=True))
+        return list(zip(values(asked.above, sizes), values(asked.along, sizes), strict=True))
 
     return thresholds(outer, parallel, rows, along, asked.lanes, asked.units, asked.longest)
 
@@ -139,11 +159,11 @@ def numbers(sizing: Sizing, sizes: Sequence[int]) -> Numbers:
     extents = [_value(product, sizes) for product in sizing.extents]
     words = extents
     if sizing.strides:
-        words = [*extents, *_values(sizing.strides, sizes)]
+        words = [*extents, *values(sizing.strides, sizes)]
     outer: Any = ()
     if sizing.outer:
         rows = zip(sizing.outer, sizing.around, strict=True)
-        outer = tuple([(_value(product, sizes), tuple(_values(terms, sizes))) for product, terms in rows])
+        outer = tuple([(_value(product, sizes), tuple(values(terms, sizes))) for product, terms in rows])
     scalars = sizing.scalars
     if sizing.words:
         block = bytearray(scalars)
@@ -160,5 +180,6 @@ def _value(product: Product, sizes: Sequence[int]) -> int:
     return math.prod([sizes[place] for place in product])
 
 
-def _values(terms: Sequence[Any], sizes: Sequence[int]) -> list[int]:
+def values(terms: Sequence[Any], sizes: Sequence[int]) -> list[int]:
+    """Terms at these sizes."""
     return [factor * _value(product, sizes) for factor, product in terms]

@@ -227,12 +227,12 @@ def _call(
     params = struct.pack(f"<{len(words)}q", *words) + scalars
     nest = neighbours.marked(nest, bindings)
     sizing = None
-    if asked is not None and not any(b.offset or b.starts is not None for b in bindings):
+    if asked is not None and all(operand.fixed and operand.starts is None for operand in draft.operands):
         around = [[term(loop.stride(operand), operand.dtype.itemsize) for operand in draft.operands] for loop in outer]
         sizing = Sizing(
             tuple([loop.symbols for loop in loops]), tuple([loop.symbols for loop in outer]),
             tuple([term(stride) for stride in at_run_time]), tuple(map(tuple, around)), scalars,
-            words_of(draft.scalars), asked,
+            words_of(draft.scalars), asked, tuple([tuple(map(term, row)) for row in strides]),
         )  # fmt: skip
     return Lowered(nest.name, nest, tuple(bindings), extents, tuple([loop.extent for loop in outer]), params, sizing)
 

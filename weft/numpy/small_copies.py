@@ -21,7 +21,7 @@ from weft.core import explicit
 from weft.core import trace as tracing
 from weft.dispatch import devices
 
-_COPIED = 32 << 10  # bytes up to which a view is a copy: memory that is shared cannot be donated
+_COPIED = 256 << 10  # bytes up to which a view is a copy: memory that is shared cannot be donated
 _LARGE = 3e38  # below, a float is a finite float32
 _FAR = 1 << 62  # integers below fit in 64 bits
 
@@ -66,12 +66,14 @@ def rolled(array: Any, shift: int, axis: int) -> Any:
 
 
 def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
-    """An array too large to be copied, with another shape of as many elements: it shares the memory."""
+    """An array with another shape of as many elements: one too large to be copied shares the memory."""
     if type(array) is not runtime.Array or array.place or not may_copy():
         return None
     aval = array.aval
-    if aval.nbytes <= _COPIED or not isinstance(aval.dtype, np.dtype) or explicit.is_used():
+    if not isinstance(aval.dtype, np.dtype) or explicit.is_used():
         return None
+    if aval.nbytes <= _COPIED:
+        return runtime.reshaped_copy(array, shape)
     return runtime.array_alias(array, runtime.ShapedArray(shape, aval.dtype, aval.weak_type))
 
 

@@ -8,6 +8,7 @@ replacement is the head of a permutation or, with probabilities, the largest of 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -36,21 +37,24 @@ from weft.random import distributions, keys, sampling
 jit = jit_module.jit
 
 
-@jit(static_argnames=("axis",))
-def _shuffle(key: Any, x: Any, axis: int) -> Any:
+def _rounds(shape: tuple[int, ...]) -> int:
+    """How often elements are sorted by random bits: three times the bits that tell them apart."""
+    return math.ceil(3 * math.log(max(1, math.prod(shape))) / math.log(2**32 - 1))
+
+
+@functools.partial(jit_module.any_size, static_argnames=("axis", "rounds"))
+def _shuffle(key: Any, x: Any, *, axis: int, rounds: int) -> Any:
     shape = promotion.shape_of(x)
-    size = max(1, math.prod(shape))
-    rounds = math.ceil(3 * math.log(size) / math.log(2**32 - 1))  # three times the bits that tell the elements apart
     for _ in range(rounds):
         key, drawn = indexing.rows(keys.split(key))
         _, x = lax.sort_key_val(sampling.raw_bits(drawn, 32, shape), x, axis)
     return x
 
 
-@jit(static_argnames=("size",))
-def _shuffled_range(key: Any, size: int) -> Any:
+@functools.partial(jit_module.any_size, extents=("size",), static_argnames=("size", "rounds"))
+def _shuffled_range(key: Any, *, size: int, rounds: int) -> Any:
     """``_shuffle`` of the range, whose first round sorts positions alone: outside of programs the range is not seen."""
-    return _shuffle(key, creation.arange(size), axis=0)
+    return _shuffle(key, creation.arange(size), axis=0, rounds=rounds)
 
 
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Array:
@@ -70,12 +74,13 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
             raise TypeError("x must be an integer or at least 1-dimensional")
         size = axes.concrete_int(x, "argument x of jax.random.permutation()")
         if isinstance(typed, runtime.Array):
-            return _shuffled_range(typed, size)
-        return _shuffle(typed, creation.arange(size), axis=axis)
+            return _shuffled_range(typed, size=max(size, 0), rounds=_rounds((size,)))
+        return _shuffle(typed, creation.arange(size), axis=axis, rounds=_rounds((size,)))
     x = promotion.as_array(x)
     if independent or rank == 1:
-        return _shuffle(typed, x, axis=axis)
-    order = _shuffle(typed, creation.arange(promotion.shape_of(x)[axis]), axis=0)
+        return _shuffle(typed, x, axis=axis, rounds=_rounds(promotion.shape_of(x)))
+    size = promotion.shape_of(x)[axis]
+    order = _shuffle(typed, creation.arange(size), axis=0, rounds=_rounds((size,)))
     return taking.take(x, order, axis, unique_indices=True)
 
 

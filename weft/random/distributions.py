@@ -7,6 +7,7 @@ Each is an inner ``jit`` under JAX's name, and gives JAX's values up to the roun
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,10 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     if not dtypes.issubdtype(dtype, np.floating):
         raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {dtype}.")
     p = promotion.convert(p, dtype)
-    return _bernoulli(typed, p, shape=joint_shape("bernoulli", shape, p), mode=mode)
+    return sampling.in_a_row(_bernoulli, typed, p, shape=joint_shape("bernoulli", shape, p), mode=mode)
 
 
-@jit(static_argnames=("shape", "mode"))
+@functools.partial(sampling.at_any_size, static_argnames=("shape", "mode"))
 def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Any:
     if mode == "high":
         dtype = promotion.dtype_of(p)
@@ -87,10 +88,10 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     if out_sharding is not None:
         return devices.placed(lambda: exponential(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("exponential", key, shape, dtype)
-    return _exponential(typed, shape=shape, dtype=dtype)
+    return sampling.in_a_row(_exponential, typed, shape=shape, dtype=dtype)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
 def _exponential(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.neg(lax.log1p(lax.neg(_uniform(key, 0.0, 1.0, shape=shape, dtype=dtype))))
 
@@ -107,10 +108,10 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     mode = ("high" if config.read("high_dynamic_range_gumbel") else "low") if mode is None else mode
     if mode not in ("high", "low"):
         raise ValueError(f"Must provide valid mode for gumbel got: {mode}")
-    return _gumbel(typed, shape=shape, dtype=dtype, mode=mode)
+    return sampling.in_a_row(_gumbel, typed, shape=shape, dtype=dtype, mode=mode)
 
 
-@jit(static_argnames=(*_STATIC, "mode"))
+@functools.partial(sampling.at_any_size, static_argnames=(*_STATIC, "mode"))
 def _gumbel(key: Any, *, shape: tuple[int, ...], dtype: Any, mode: str) -> Any:
     info = dtypes.finfo(dtype)
     if mode == "low":
@@ -132,10 +133,10 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     if out_sharding is not None:
         return devices.placed(lambda: laplace(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("laplace", key, shape, dtype)
-    return _laplace(typed, shape=shape, dtype=dtype)
+    return sampling.in_a_row(_laplace, typed, shape=shape, dtype=dtype)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
 def _laplace(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = const(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
     drawn = _uniform(key, low, 1.0, shape=shape, dtype=dtype)
@@ -151,10 +152,10 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     if out_sharding is not None:
         return devices.placed(lambda: logistic(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("logistic", key, shape, dtype)
-    return _logistic(typed, shape=shape, dtype=dtype)
+    return sampling.in_a_row(_logistic, typed, shape=shape, dtype=dtype)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
 def _logistic(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, const(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.sub(lax.log(drawn), lax.log1p(lax.neg(drawn)))
@@ -169,10 +170,10 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     if out_sharding is not None:
         return devices.placed(lambda: cauchy(key, shape, dtype), out_sharding=out_sharding)
     typed, shape, dtype = sampler("cauchy", key, shape, dtype)
-    return _cauchy(typed, shape=shape, dtype=dtype)
+    return sampling.in_a_row(_cauchy, typed, shape=shape, dtype=dtype)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
 def _cauchy(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, const(dtypes.finfo(dtype).eps, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.tan(lax.mul(const(np.pi, dtype), lax.sub(drawn, const(0.5, dtype))))
@@ -188,10 +189,10 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
         return devices.placed(lambda: rademacher(key, shape, dtype), out_sharding=out_sharding)
     typed = keys.single("rademacher", key)
     target = dtypes.canonicalize_dtype(np.int64) if dtype is None else dtypes.check_user_dtype(dtype, "rademacher")
-    return _rademacher(typed, shape=axes.canonical_shape(shape), dtype=target)
+    return sampling.in_a_row(_rademacher, typed, shape=axes.canonical_shape(shape), dtype=target)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
 def _rademacher(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     heads = promotion.convert(bernoulli(key, 0.5, shape), dtype)
     return lax.sub(lax.mul(const(2, dtype), heads), const(1, dtype))

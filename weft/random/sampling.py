@@ -6,21 +6,24 @@ remainder is nearly unbiased; normal values are the inverse error function of un
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
 
-from weft import dtypes, errors
+from weft import dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
-from weft.numpy import axes, indexing, promotion, selection
+from weft.numpy import axes, indexing, promotion, selection, small_copies
 from weft.operations import functions
 from weft.random import keys, prng
 
 jit = jit_module.jit
 _STATIC = ("shape", "dtype")
+at_any_size = functools.partial(jit_module.any_size, extents=("shape",))
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -37,7 +40,15 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
         target = np.dtype(np.uint32) if target.itemsize == 4 else target
     if not dtypes.issubdtype(target, np.unsignedinteger):
         raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {target}")
-    return raw_bits(typed, 8 * target.itemsize, axes.canonical_shape(shape))
+    shape = checked_shape("random_bits", axes.canonical_shape(shape))
+    if not small_copies.may_copy():
+        return raw_bits(typed, 8 * target.itemsize, shape)
+    return in_a_row(_bits, typed, shape=shape, bit_width=8 * target.itemsize)
+
+
+@functools.partial(at_any_size, static_argnames=("shape", "bit_width"))
+def _bits(key: Any, *, shape: tuple[int, ...], bit_width: int) -> Any:
+    return raw_bits(key, bit_width, shape)
 
 
 def raw_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Array:
@@ -50,6 +61,19 @@ def checked_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if any(extent < 0 for extent in shape):
         raise ValueError(f"[{name}] a shape must not have negative extents, got {shape}")
     return shape
+
+
+def in_a_row(draw: Any, key: Any, *parameters: Any, shape: tuple[int, ...], **options: Any) -> Array:
+    """``draw(key, *parameters, shape=)``, outside of programs as one dimension that is reshaped.
+
+    The values are the same: each is made of its row-major number. Counting them asks of a single dimension no extents,
+    so that no program has to be compiled for a new shape.
+    """
+    if len(shape) < 2 or type(key) is not runtime.Array or key.dtype is not prng.THREEFRY.key_dtype:
+        return draw(key, *parameters, shape=shape, **options)
+    if min(shape) < 1 or any(map(promotion.shape_of, parameters)) or not small_copies.may_copy():
+        return draw(key, *parameters, shape=shape, **options)
+    return draw(key, *parameters, shape=(math.prod(shape),), **options).reshape(shape)
 
 
 def float_dtype(name: str, dtype: Any) -> Any:
@@ -74,7 +98,7 @@ def uniform(
     target = float_dtype("uniform", dtype)
     shape = axes.canonical_shape(shape)
     _check_bounds("uniform", shape, minval, maxval)
-    return _uniform(typed, minval, maxval, shape=shape, dtype=target)
+    return in_a_row(_uniform, typed, minval, maxval, shape=shape, dtype=target)
 
 
 def _check_bounds(name: str, shape: tuple[int, ...], *bounds: Any) -> None:
@@ -99,7 +123,7 @@ def _to_rank(value: Any, rank: int) -> Any:
     return lax.broadcast_in_dim(value, (1,) * (rank - len(own)) + own, tuple(range(rank - len(own), rank)))
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(at_any_size, static_argnames=_STATIC)
 def _uniform(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     minval, maxval = promotion.convert(minval, dtype), promotion.convert(maxval, dtype)
     minval, maxval = _to_rank(minval, len(shape)), _to_rank(maxval, len(shape))
@@ -136,10 +160,10 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "normal")
     if not dtypes.issubdtype(target, np.inexact):
         raise ValueError(f"dtype argument to `normal` must be a float or complex dtype, got {target}")
-    return _normal(typed, shape=axes.canonical_shape(shape), dtype=target)
+    return in_a_row(_normal, typed, shape=axes.canonical_shape(shape), dtype=target)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(at_any_size, static_argnames=_STATIC)
 def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     if not dtypes.issubdtype(dtype, np.complexfloating):
         return _normal_real(key, shape=shape, dtype=dtype)
@@ -152,7 +176,7 @@ def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.mul(lax.add(re, lax.mul(np.asarray(1j).astype(dtype), im)), root)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(at_any_size, static_argnames=_STATIC)
 def _normal_real(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = np.nextafter(np.asarray(-1.0).astype(dtype), np.asarray(0.0).astype(dtype), dtype=dtype)
     drawn = _uniform(key, np.asarray(low), np.asarray(1.0).astype(dtype), shape=shape, dtype=dtype)
@@ -181,8 +205,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
         info, wide = dtypes.iinfo(target), np.dtype(np.int32)
         minval = selection.clip(promotion.convert(minval, wide), min=int(info.min), max=int(info.max))
         maxval = selection.clip(promotion.convert(maxval, wide), min=int(info.min), max=int(info.max) + 1)
-        return promotion.convert(_randint(typed, minval, maxval, shape=shape, dtype=wide), target)
-    return _randint(typed, minval, maxval, shape=shape, dtype=target)
+        return promotion.convert(in_a_row(_randint, typed, minval, maxval, shape=shape, dtype=wide), target)
+    return in_a_row(_randint, typed, minval, maxval, shape=shape, dtype=target)
 
 
 def _integer_bound(bound: Any, dtype: Any) -> Any:
@@ -207,7 +231,7 @@ def _clipped(value: Any, dtype: Any) -> Any:
     return promotion.convert(selection.clip(value, *limits), dtype)
 
 
-@jit(static_argnames=_STATIC)
+@functools.partial(at_any_size, static_argnames=_STATIC)
 def _randint(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
     largest = np.asarray(dtypes.iinfo(dtype).max, dtype)

@@ -6,30 +6,35 @@
 
 #include "array.h"
 #include "module.h"
+#include "numpy_api.h"
 
 namespace weft {
 namespace {
 
-constexpr double kMostElements = double(int64_t{1} << 46);  // of all operands and so of what is broadcast from them
+constexpr double kMostElements = double(int64_t{1} << 46);  // of what is broadcast from all operands
 constexpr size_t kMostSizes = 100;
-constexpr char kUnit = 101, kScalar = 102, kArray = 103, kWeakArray = 104;
+constexpr char kUnit = 101, kScalar = 102, kArray = 103, kWeakArray = 104, kHostArray = 105;
 
 struct SizeClass {
   std::string pattern;  // of each array its kind, rank, and for each dimension kUnit or the number of its extent
   std::vector<int64_t> sizes;
   std::vector<PyObject*> types;  // borrowed: dtypes of arrays, types of scalars
   double elements = 1;
+  bool traced;  // whether the program is known, and so that all of its arrays can be addressed
 
-  // False: arrays without elements, of extended dtypes, or elsewhere than usual are in no class.
+  explicit SizeClass(bool is_traced) : traced(is_traced) {}
+
+  // False: arrays without elements, of several random keys, or elsewhere than usual are in no class.
   bool add(ShapedArray* aval) {
-    if (aval->type_number == kExtendedType || aval->sharding != Py_None || aval->memory_space != Py_None) return false;
+    if (aval->type_number == kExtendedType && aval->ndim != 0) return false;
+    if (aval->sharding != Py_None || aval->memory_space != Py_None) return false;
     if (aval->varying != nullptr && PyTuple_GET_SIZE(aval->varying) != 0) return false;
     pattern += aval->weak_type ? kWeakArray : kArray;
     pattern += char(aval->ndim);
     types.push_back(aval->dtype);
     for (int32_t d = 0; d < aval->ndim; ++d) {
       const int64_t extent = aval->extents[d];
-      if (extent == 0 || (elements *= double(extent)) > kMostElements) return false;
+      if (extent == 0 || ((elements *= double(extent)) > kMostElements && !traced)) return false;
       if (extent == 1) {
         pattern += kUnit;
         continue;
@@ -47,16 +52,26 @@ struct SizeClass {
     if (is_array(value)) return add(reinterpret_cast<Array*>(value)->aval);
     if (is_shaped_array(value)) return add(reinterpret_cast<ShapedArray*>(value));
     PyTypeObject* type = Py_TYPE(value);
-    if (type != &PyFloat_Type && type != &PyLong_Type && type != &PyBool_Type && type != &PyComplex_Type) return false;
+    if (PyArray_CheckExact(value)) {
+      auto* array = reinterpret_cast<PyArrayObject*>(value);
+      if (PyArray_NDIM(array) != 0 || !PyArray_ISNOTSWAPPED(array)) return false;
+      pattern += kHostArray;
+      types.push_back(reinterpret_cast<PyObject*>(PyArray_DESCR(array)));
+      return true;
+    }
+    bool is_number = type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyComplex_Type;
+    if (!is_number && !PyArray_IsScalar(value, Number) && !PyArray_IsScalar(value, Bool)) return false;
     pattern += kScalar;
     types.push_back(reinterpret_cast<PyObject*>(type));
     return true;
   }
 };
 
-PyObject* size_class(PyObject*, PyObject* values) {
-  if (!PyTuple_Check(values)) return PyErr_Format(PyExc_TypeError, "[size_class] expected a tuple, got %R", values);
-  SizeClass found;
+PyObject* size_class(PyObject*, PyObject* args) {
+  PyObject* values;
+  int traced = 0;
+  if (!PyArg_ParseTuple(args, "O!|p:size_class", &PyTuple_Type, &values, &traced)) return nullptr;
+  SizeClass found(traced != 0);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); ++i)
     if (!found.add(PyTuple_GET_ITEM(values, i))) Py_RETURN_NONE;
   Ref key = steal(PyTuple_New(Py_ssize_t(found.types.size()) + 1)), sizes = steal(PyTuple_New(Py_ssize_t(found.sizes.size())));
@@ -75,9 +90,10 @@ PyObject* size_class(PyObject*, PyObject* values) {
 }
 
 PyMethodDef kMethods[] = {
-    {"size_class", entry_point<size_class>, METH_O,
-     "size_class(operands) -> (key, extents) or None: the types of a tuple of Arrays, avals and scalars without their "
-     "extents, and the distinct extents above 1 in order. Equal keys: the same extents are 1, or equal to each other."},
+    {"size_class", entry_point<size_class>, METH_VARARGS,
+     "size_class(operands, traced=False) -> (key, extents) or None: the types of a tuple of Arrays, avals and scalars without their "
+     "extents, and the distinct extents above 1 in order. Equal keys: the same extents are 1, or equal to each other. None for operands "
+     "in no class: unless the program is `traced`, also those from which too much may be broadcast."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -8,10 +8,11 @@
 namespace weft {
 namespace {
 
-// A program copies more than this on several threads, or in blocks. Starting one takes as long as this copy.
-constexpr int64_t kMostBytes = 32 << 10;
-constexpr int64_t kMostFilled = 256 << 10;  // bytes, where none are read
-constexpr int64_t kMostScattered = 2048;  // elements that are not next to each other
+// A program copies more bytes than this on several threads, at most twice as fast; making one for a new shape takes
+// fifty times as long as this copy.
+constexpr int64_t kMostBytes = 256 << 10;
+constexpr int64_t kMostPieces = 2048;  // runs of elements that are next to each other: each takes a call
+constexpr int64_t kMostScattered = 8192;  // elements that are copied one by one
 
 // A view in memory: the first element, and extents and strides (in bytes) of the dimensions.
 struct Layout {
@@ -83,8 +84,9 @@ PyObject* copied(const Array* array, const Layout& view) {
     if (__builtin_mul_overflow(size, view.extents[dim], &size)) return nullptr;
   if (size > kMostBytes / item) return nullptr;
   Layout dense = joined(view);
+  int64_t run = dense.ndim > 0 && dense.strides[dense.ndim - 1] == item ? dense.extents[dense.ndim - 1] : 1;
   bool is_run = dense.ndim == 0 || (dense.ndim == 1 && dense.strides[0] == item);
-  if (!is_run && size > kMostScattered) return nullptr;
+  if (!is_run && size > 0 && size / run > (run == 1 ? kMostScattered : kMostPieces)) return nullptr;
   auto aval = Owned<ShapedArray>::steal(aval_intern(view.ndim, view.extents, source->dtype, source->weak_type));
   if (!aval) return nullptr;
   auto result = Owned<Array>::steal(array_allocate(aval.get(), "view", "a copy of some elements"));
@@ -194,6 +196,14 @@ PyObject* reshaped_view(Array* array, PyObject* const* args, Py_ssize_t count) {
   return copied(array, view);
 }
 
+PyObject* reshaped_copy(PyObject*, PyObject* args) {
+  PyObject *object, *shape;
+  if (!PyArg_ParseTuple(args, "OO!", &object, &PyTuple_Type, &shape)) return nullptr;
+  PyObject* made = is_array(object) ? reshaped_view(reinterpret_cast<Array*>(object), &shape, 1) : nullptr;
+  if (made == nullptr && !PyErr_Occurred()) Py_RETURN_NONE;
+  return made;
+}
+
 PyObject* raveled_view(Array* array, PyObject* const*, Py_ssize_t count) {
   if (count != 0 || !is_readable(array)) return nullptr;
   Layout view{array->buffer->data};
@@ -250,7 +260,7 @@ PyObject* joined_copy(PyObject*, PyObject* args) {
     from += !here || !stacked;
     if (dim < axis) rows *= extents[dim];
   }
-  if (rows * count > kMostScattered) Py_RETURN_NONE;
+  if (rows * count > kMostPieces) Py_RETURN_NONE;
   auto aval = Owned<ShapedArray>::steal(aval_intern(ndim, extents, source->dtype, source->weak_type));
   if (!aval) return nullptr;
   auto result = Owned<Array>::steal(array_allocate(aval.get(), "join", "small arrays put together"));
@@ -298,9 +308,9 @@ Owned<Array> small_array(PyObject* shape, PyObject* dtype, bool weak_type) {
     extents[dim] = extent_of(PyTuple_GET_ITEM(shape, dim));
     if (extents[dim] < 0 || __builtin_mul_overflow(size, extents[dim], &size)) return Owned<Array>();
   }
-  if (size > kMostFilled) return Owned<Array>();
+  if (size > kMostBytes) return Owned<Array>();
   auto aval = Owned<ShapedArray>::steal(aval_intern(int(ndim), extents, dtype, weak_type));
-  if (!aval || aval->nbytes < 0 || aval->nbytes > kMostFilled) return Owned<Array>();
+  if (!aval || aval->nbytes < 0 || aval->nbytes > kMostBytes) return Owned<Array>();
   return Owned<Array>::steal(array_allocate(aval.get(), "fill", "a small array"));
 }
 
@@ -398,7 +408,7 @@ Array* small_rows(PyObject* object, int axis, int64_t* rows, int64_t* inner) {
   *inner = aval->itemsize;
   for (int dim = 0; dim < axis; ++dim) *rows *= aval->extents[dim];
   for (int dim = axis + 1; dim < aval->ndim; ++dim) *inner *= aval->extents[dim];
-  return *rows > kMostScattered ? nullptr : array;
+  return *rows > kMostPieces ? nullptr : array;
 }
 
 PyObject* rolled_copy(PyObject*, PyObject* args) {
@@ -453,7 +463,7 @@ PyObject* padded_copy(PyObject*, PyObject* args) {
   for (int dim = 0; fits && dim < array->aval->ndim; ++dim) {
     low[dim] = extent_of(PyTuple_GET_ITEM(lows, dim));
     const int64_t extent = extent_of(PyTuple_GET_ITEM(shape, dim));
-    fits = low[dim] >= 0 && extent <= kMostFilled && low[dim] <= extent - array->aval->extents[dim];
+    fits = low[dim] >= 0 && extent <= kMostBytes && low[dim] <= extent - array->aval->extents[dim];
   }
   Owned<Array> made = fits ? small_array(shape, array->aval->dtype, array->aval->weak_type) : Owned<Array>();
   if (made) {
@@ -482,6 +492,8 @@ PyMethodDef kMethods[] = {
     {"joined_copy", entry_point<joined_copy>, METH_VARARGS,
      "joined_copy(arrays, axis, stacked) -> Array or None: small arrays one behind the other along an axis (stacked: "
      "along a new one); None if a program has to do it: large or not yet computed arrays, other types, a mistake."},
+    {"reshaped_copy", entry_point<reshaped_copy>, METH_VARARGS,
+     "reshaped_copy(array, shape) -> Array or None: a small array of another shape; None as for joined_copy."},
     {"reversed_copy", entry_point<reversed_copy>, METH_VARARGS,
      "reversed_copy(array, dims) -> Array or None: a small array with dimensions in reverse order; None as above."},
     {nullptr, nullptr, 0, nullptr},
