@@ -66,7 +66,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
 
         def rest(index: str, _: list[str]) -> list[str]:
             mask = first_lanes(parent.lanes, writer.index("sub", high, index))
-            self._vectors([index], at, mask, base, place, tables)
+            self._side_by_side([index], at, mask, base, place, tables)
             return []
 
         writer.loop(low, high, parent.width, [], rest)
@@ -80,7 +80,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
 
         def vectors(index: str, at: list[str]) -> list[str]:
             each = [writer.index("add", index, str(k)) if k else index for k in range(0, step, parent.width)]
-            self._vectors(each, at, None, base, place, tables)
+            self._side_by_side(each, at, None, base, place, tables)
             moved = writer.index("add", at[1], on)
             over = writer.compare_index("sge", moved, self.block)
             carry = writer.op(f"zext i1 {over} to i64")
@@ -89,7 +89,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
 
         return parent.stretches(low, high, step, [("i64", one) for one in at], vectors)
 
-    def _vectors(
+    def _side_by_side(
         self,
         each: Sequence[str],
         at: list[str],

@@ -171,6 +171,7 @@ class Family:
         if len(self.members) < _MOST_MEMBERS and asked == self.asked:
             self.members[resize.answers(asked, sizes)] = made
 
+
     def _learn_several(self, program: Program, sizes: Sequence[int], literals: Sequence[Any]) -> None:
         """Take in a program of several steps: those members are dropped that say something else of these sizes."""
         for member in list(self.several):

@@ -40,9 +40,7 @@ class _Kernel:
 
     def __init__(self, low: Lowered, sizing: resize.Sizing, elements: Sequence[tuple[resize.Term, ...]]) -> None:
         self.low, self.sizing = low, sizing
-        known = zip(
-            low.operands, elements, strict=True
-        )  # None in place of terms: the strides are the same at all sizes
+        known = zip(low.operands, elements, strict=True)  # None in place of terms: the strides are the same at all sizes
         self.elements = [(binding, terms if any(product for _, product in terms) else None) for binding, terms in known]
         self.answers: Thresholds | None = None
         self.known = [(place, dim.extent) for place, dim in enumerate(low.nest.dims) if dim.extent is not None]
@@ -139,7 +137,9 @@ class ResizableForms:
         self.constants, self.types = tuple(numbering.constants), numbering.types
         self.results = [numbering.types[v] for v in program.jaxpr.outvars]
         compiled, instructions = iter(program.compiled), program.plan.instructions
-        self.machine_code = {nest: next(compiled) for entry in instructions if (nest := _nest_of(entry)) is not None}
+        self.machine_code = {
+            nest: next(compiled) for entry in instructions if (nest := _nest_of(entry)) is not None
+        }
         self.indexed = any(part is not None and part.sizing.words for part in parts)
         for part in parts:
             if part is not None:
@@ -201,8 +201,7 @@ class ResizableForms:
         if self._plan(sizes, program.out_avals, literals) is None:
             return None
         if len(self.parts) != len(program.lowered) or not all(
-            part is None
-            or (low is not None and low.nest == part.low.nest and part.fill(low.params, self.literals, literals))
+            part is None or (low is not None and low.nest == part.low.nest and part.fill(low.params, self.literals, literals))
             for part, low in zip(self.parts, program.lowered, strict=True)
         ):
             return False
@@ -252,7 +251,9 @@ class _Numbering:
         return self.numbers[extent]
 
 
-def resizable(program: Program, sizes: Sequence[int], literals: Sequence[Any], turns: bool) -> ResizableForms | None:
+def resizable(
+    program: Program, sizes: Sequence[int], literals: Sequence[Any], turns: bool
+) -> ResizableForms | None:
     """What gives a program at other sizes, not yet trusted; None if it is not of the kind that this is for.
 
     ``turns``: whether views exchange dimensions, so that fusion asks how far elements of large arrays lie apart.
