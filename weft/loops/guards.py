@@ -126,7 +126,7 @@ class Writer:
         if not self.found and not self.numbers and not self.updates:
             return
         operand = len(draft.operands)
-        draft.operands.append(make(self.guarded.words, "in", self.guarded.number, {}, None, BYTE, ()))
+        draft.operands.append(make(self.guarded.words, "in", self.guarded.number, True, {}, None, BYTE, ()))
         by_block: dict[int, tuple[list[ir.Statement], list[int]]] = {}
         for block, value in self.found:
             place = draft.phases[0][0] if block is draft.setup else block
