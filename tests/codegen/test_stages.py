@@ -62,6 +62,20 @@ def test_sizes_around_blocks(function, dtype):
                 np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), err_msg=f"{size} elements")
 
 
+@pytest.mark.parametrize("shape", [(3, 5), (40, 9), (7, 600), (2, 1031), (130, 64), (0, 7), (3, 0)], ids=str)
+def test_rows_with_other_operands(shape):
+    """Beside operands of one row, of one column, and every other row of a wider array, with masks for the last lanes."""
+    rng = np.random.default_rng(1)
+    s, t = (jnp.asarray(rng.uniform(0.2, 4, shape).astype(np.float32)) for _ in range(2))
+    k, v = jnp.linspace(0.3, 3, shape[1]), jnp.linspace(0.5, 2, shape[0])[:, None]
+    wide = jnp.asarray(rng.uniform(0.2, 4, (2 * shape[0], shape[1] + 3)).astype(np.float32))
+    for function in (option, several, choices):
+        cut = lambda s, k, w, v, function=function: function(s, k, w[::2, 2:-1], v)
+        for given, run in (((s, k, t, v), function), ((s, k, wide, v), cut)):
+            for found, expected in zip(weft.tree.leaves(weft.jit(run)(*given)), apart(run, given), strict=True):
+                np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
 def test_special_numbers():
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, -3e38, 1.0], np.float32)
     given = [jnp.asarray(np.roll(np.tile(special, 60), k * (1 + k))) for k in range(4)]
@@ -80,8 +94,8 @@ def test_a_result_in_the_memory_of_an_operand(function):
             np.testing.assert_array_equal(np.asarray(one), other)
 
 
-def schedule_of(function, count: int) -> str:
-    given = [weft.ShapeDtypeStruct((100_000,), jnp.float32)] * count
+def schedule_of(function, count: int, shape: tuple[int, ...] = (100_000,)) -> str:
+    given = [weft.ShapeDtypeStruct(shape, jnp.float32)] * count
     return weft.jit(function).lower(*given).compile().as_text("loops")
 
 
@@ -90,5 +104,8 @@ def test_which_bodies_have_stages():
         pytest.skip("bodies are in halves where masks have registers")
     assert "4 stages over blocks of 256 elements" in schedule_of(option, 4)
     assert "2 stages" in schedule_of(lambda x: jnp.exp(jnp.sin(x) * jnp.cos(x)), 1)  # which share their reduction
+    assert "2 stages" in schedule_of(
+        lambda x, y: jnp.exp(jnp.sin(x[:100, :90] + y[0, :90])), 2, (101, 91)
+    )  # rows apart
     assert "stages" not in schedule_of(jnp.tanh, 1)
     assert "stages" not in schedule_of(lambda x, y: jnp.sin(x) * jnp.exp(y), 2)  # they do not wait for each other

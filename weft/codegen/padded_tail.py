@@ -43,7 +43,7 @@ def write(columns: ColumnWriter, base: Instance, place: Position, low: str, high
         if staged is not None:
             staged.write(base, at, start, end, step)
         else:
-            writer.loop(start, end, step, [], tile)
+            columns.parent.stretches(start, end, step, [], tile)
         return [end, writer.index("add", main, str(step)), *[copy.shifted for copy in copies.values()]]
 
     cut = columns.schedule.stages

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.codegen import instances
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import whole
+from weft.codegen.memory import lanes_below, whole
 from weft.loops import ir
 from weft.loops.stages import Stage, Stages
 
@@ -26,26 +26,29 @@ class StageWriter:
         self.parent, self.cut = parent, cut
         self.buffers = {s.out: parent.writer.alloca(f"[{cut.block} x {whole(s.dtype)}]") for s in cut.kept}
 
-    def write(self, base: Instance, place: Position, low: str, high: str, step: int) -> None:
-        """The loops from ``low`` to ``high``, ``step`` elements at a time."""
+    def write(self, base: Instance, place: Position, low: str, high: str, step: int, masked: bool = False) -> None:
+        """The loops from ``low`` to ``high``, ``step`` elements at a time; ``masked``: the last ones with a mask."""
         writer = self.parent.writer
 
         def block(begin: str, _: list[str]) -> list[str]:
             end = writer.minimum_index(writer.index("add", begin, str(self.cut.block)), high)
             for stage in self.cut.stages:
-                self._stage(stage, base, place, (begin, end), step)
+                self._stage(stage, base, place, (begin, end), step, masked)
             return []
 
-        writer.loop(low, high, self.cut.block, [], block)
+        self.parent.stretches(low, high, self.cut.block, [], block)
 
-    def _stage(self, stage: Stage, base: Instance, place: Position, bounds: tuple[str, str], step: int) -> None:
+    def _stage(
+        self, stage: Stage, base: Instance, place: Position, bounds: tuple[str, str], step: int, masked: bool
+    ) -> None:
         parent, writer = self.parent, self.parent.writer
         begin, end = bounds
 
         def vectors(index: str, _: list[str]) -> list[str]:
             first = writer.index("sub", index, begin)
+            mask = lanes_below(parent.lanes, writer.index("sub", end, index), True) if masked else None
             copies = [
-                instances.fresh(base, base.values, writer.index("add", index, str(slot)), None, slot)
+                instances.fresh(base, base.values, writer.index("add", index, str(slot)), mask, slot)
                 for slot in range(0, step, parent.width)
             ]
             at = [writer.index("add", first, str(copy.slot)) for copy in copies]

@@ -117,7 +117,7 @@ class Schedule(Record):
 
     ``tiles``: vectors in flight, larger tiles first; none if every vector has a mask. ``masked``: the last lanes are a
     vector with a mask, else single elements. ``padded``: so many vectors are in flight, and the last elements are
-    computed on padded copies, by the same code, in ``stages`` if there are any.
+    computed on padded copies, by the same code. ``stages``: of a long body, padded or with a mask in every vector.
     """
 
     nest: ir.Nest
@@ -169,10 +169,10 @@ class _Decider:
         transposed = self.transposed() if form == "columns" else None
         masked = self.maskable()
         padded = self.padded() if form == "columns" and transposed is None else 0
-        cut = stages.stages(nest, self.model) if padded else None
-        if cut is not None and not self.tests():
-            padded = 1
         heavy = bool(padded) or (masked and form == "columns" and column_tiles.is_heavy(nest, self.model))
+        cut = stages.stages(nest, self.model) if heavy and transposed is None and self.contiguous() else None
+        if cut is not None and padded and not self.tests():
+            padded = 1
         tiles = () if heavy else self.tiles(form)
         stencil = self.stencil() if form == "columns" and transposed is None and masked else None
         return Schedule(
@@ -233,13 +233,17 @@ class _Decider:
 
     def padded(self) -> int:
         """Vectors in flight of a long body over one contiguous dimension, if the target has no registers for masks."""
-        nest = self.nest
-        if self.model.masks or self.reduced or len(nest.dims) != 1 or nest.dims[0].runs or self.lanes == 1:
-            return 0
-        simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in self.statements)
-        if not simple or any(operand.strides[0] not in (0, 1) or operand.near for operand in nest.operands):
+        if len(self.nest.dims) != 1 or not self.contiguous():
             return 0
         return column_tiles.padded(self.statements, self.model, self.tests())
+
+    def contiguous(self) -> bool:
+        """Whether elements of operands lie side by side along the last dimension, on a target without mask registers."""
+        nest, last = self.nest, len(self.nest.dims) - 1
+        if self.model.masks or self.reduced or nest.vector != last or nest.dims[0].runs or self.lanes == 1:
+            return False
+        simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in self.statements)
+        return simple and all(operand.strides[last] in (0, 1) and not operand.near for operand in nest.operands)
 
     def tests(self) -> bool:
         """Whether sides of choices are skipped."""

@@ -73,6 +73,7 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
     parts = [f"{' then '.join(map(str, schedule.tiles))} in flight, {last}" if schedule.tiles else masked]
     if halves is not None:
         parts.append(f"in halves, {_listed('v', [s.out for s in halves.carried]) or 'nothing'} carried")
+    parts += _stages(schedule)
     if schedule.passes is not None:
         parts.append(f"{schedule.passes.rows} rows at a time above {schedule.passes.columns} columns")
     return [*parts, *_short(schedule)]
