@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -64,14 +66,15 @@ def test_sizes_around_blocks(function, dtype):
 
 @pytest.mark.parametrize("shape", [(3, 5), (40, 9), (7, 600), (2, 1031), (130, 64), (0, 7), (3, 0)], ids=str)
 def test_rows_with_other_operands(shape):
-    """Beside operands of one row, of one column, and every other row of a wider array, with masks for the last lanes."""
+    """Beside operands of one row, of one column, and rows of a wider array; the last lanes have masks."""
     rng = np.random.default_rng(1)
     s, t = (jnp.asarray(rng.uniform(0.2, 4, shape).astype(np.float32)) for _ in range(2))
     k, v = jnp.linspace(0.3, 3, shape[1]), jnp.linspace(0.5, 2, shape[0])[:, None]
     wide = jnp.asarray(rng.uniform(0.2, 4, (2 * shape[0], shape[1] + 3)).astype(np.float32))
     for function in (option, several, choices):
         cut = lambda s, k, w, v, function=function: function(s, k, w[::2, 2:-1], v)
-        for given, run in (((s, k, t, v), function), ((s, k, wide, v), cut)):
+        runs: list[tuple[Any, Any]] = [((s, k, t, v), function), ((s, k, wide, v), cut)]
+        for given, run in runs:
             for found, expected in zip(weft.tree.leaves(weft.jit(run)(*given)), apart(run, given), strict=True):
                 np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
 

@@ -238,7 +238,7 @@ class _Decider:
         return column_tiles.padded(self.statements, self.model, self.tests())
 
     def contiguous(self) -> bool:
-        """Whether elements of operands lie side by side along the last dimension, on a target without mask registers."""
+        """Whether operands are contiguous along the last dimension, on a target without mask registers."""
         nest, last = self.nest, len(self.nest.dims) - 1
         if self.model.masks or self.reduced or nest.vector != last or nest.dims[0].runs or self.lanes == 1:
             return False
