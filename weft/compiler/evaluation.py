@@ -203,7 +203,7 @@ def clear_caches() -> None:
 def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> Any:
     closed, name = _as_program(primitive, avals, params)
     placement.check_program(closed.jaxpr, 0, name)
-    return pipeline.compile_jaxpr(closed, name=name, shares=True)
+    return pipeline.compile_jaxpr(closed, name=name, shares=True, in_family=True)
 
 
 def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[ClosedJaxpr, str]:

@@ -18,14 +18,16 @@ from typing import Any
 import numpy as np
 
 from weft import config, runtime
+from weft._base.record import NamedTuple
 from weft.core import fingerprint, kinds
 from weft.core.index_maps import CONSTANT
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from weft.core.store import PROGRAMS
 
-# Not among them: counts and computed places, of which the compiler may know that they are below an extent.
+# Not among them: counts, of which the compiler knows that they are below an extent.
 _ALLOWED = (
     kinds.Elementwise, kinds.Reduction, kinds.Identity, kinds.View, kinds.Contraction, kinds.Cumulative, kinds.Reshape,
+    kinds.Gather, kinds.Scatter,
 )  # fmt: skip
 _MOST_EQUATIONS = 200  # of a program: longer ones are hardly ever alike
 _SMALL, _LARGE = 16, 1 << 40  # other numbers are not taken for extents
@@ -50,6 +52,24 @@ def key_of(closed: ClosedJaxpr, name: str) -> Key | None:
     return key, tuple(writer.places), tuple(writer.values)
 
 
+class _Known(NamedTuple):
+    """A number that the compiler knows, and whether it follows from extents."""
+
+    value: Any
+    of_extents: bool
+
+
+def _folded(equation: JaxprEqn, known: Sequence[Any]) -> _Known | None:
+    """The result of known numbers: it follows from extents as they do if the operation is linear, else is itself."""
+    kind = equation.primitive.kind
+    if not isinstance(kind, kinds.Elementwise):
+        return known[0]
+    with np.errstate(all="ignore"):
+        value = kind.reference(*[number.value for number in known], **equation.params)
+    follows = any(number.of_extents for number in known) and equation.primitive.transpose is not None
+    return _Known(np.asarray(value), follows)
+
+
 class _Writer:
     """Writes programs as tuples that are equal for like ones."""
 
@@ -58,7 +78,8 @@ class _Writer:
         self.params = fingerprint.params_text
         self.literals: dict[int, int] = {}  # those met, by identity: uses of one share a parameter of the kernel
         self.values: list[Any] = []  # those that follow from extents
-        self.folded: dict[Any, bool] = {}  # variables that are known numbers, and whether such literals are in them
+        self.freed: set[int] = set()  # these, by identity
+        self.folded: dict[Any, _Known | None] = {}  # of variables: see ``known``
 
     def program(self, jaxpr: Jaxpr) -> tuple[Any, ...] | None:
         if jaxpr.effects or jaxpr.constvars:
@@ -68,43 +89,57 @@ class _Writer:
             numbers[variable] = len(numbers)
         lines = []
         for equation in jaxpr.eqns:
-            before = len(self.values)
             operands = tuple([self.atom(x, numbers) for x in equation.invars])
             what = self.operation(equation)
-            if what is None or not self.is_linear(equation, len(self.values) > before):
+            if what is None:
                 return None
             for variable in equation.outvars:
                 numbers[variable] = len(numbers)
             lines.append((what, operands, tuple([self.type(v.aval) for v in equation.outvars])))
         return (*lines, tuple([self.atom(x, numbers) for x in jaxpr.outvars]))
 
-    def is_linear(self, equation: JaxprEqn, of_extents: bool) -> bool:
-        """Whether literals that follow from extents, and numbers computed of them, are used in linear operations only.
-
-        Of others the compiler may know the result, which need not follow from another extent in the same way.
-        """
-        known = [type(x) is Literal or x in self.folded for x in equation.invars]
-        of_extents = of_extents or any([type(x) is not Literal and self.folded.get(x, False) for x in equation.invars])
-        if all(known):
-            self.folded.update(dict.fromkeys(equation.outvars, of_extents))
-        primitive = equation.primitive
-        return not of_extents or isinstance(primitive.kind, kinds.Higher) or primitive.transpose is not None
-
     def operation(self, equation: JaxprEqn) -> Any:
         """What an equation does, without its operands and types; None if the program is like no other."""
         kind, params = equation.primitive.kind, equation.params
+        known = [self.known(atom) for atom in equation.invars]
         if isinstance(kind, kinds.Higher):
-            inner = kind.inline(params)
-            return None if inner is None or inner.consts else self.program(inner.jaxpr)
+            return self.called(equation, kind.inline(params), known)
         is_sort = isinstance(kind, kinds.External) and kind.ordering is not None
-        if not is_sort and not isinstance(kind, _ALLOWED):
-            if not isinstance(kind, kinds.Resolve) or kind.at_any_size is None:
-                return None
-        if not params:
-            return equation.primitive
+        expands = isinstance(kind, kinds.Resolve) and kind.at_any_size is not None
+        if not (is_sort or expands or isinstance(kind, _ALLOWED)):
+            return None
+        if isinstance(kind, (kinds.Gather, kinds.Scatter)) and known[1] is not None:
+            return None  # places that are known to be below an extent
+        follows = any(number is not None and number.of_extents for number in known)
+        number = None
+        if None not in known and isinstance(kind, (kinds.Elementwise, kinds.View, kinds.Reshape)):
+            number = self.folded[equation.outvars[0]] = _folded(equation, known)
+            if number is not None and number.of_extents and number.value.dtype.kind in "iuf":
+                self.values.append(number.value.item())
+        # if no linear operation, its result need not follow from another extent in the same way
+        if follows and equation.primitive.transpose is None and number is None:
+            return None
+        result = () if number is None or number.of_extents else number.value.tobytes()
         extents = [(name, self.extents(params[name])) for name in _EXTENTS if type(params.get(name)) is tuple]
         others = {name: value for name, value in params.items() if name not in _EXTENTS} if extents else params
-        return equation.primitive, self.params(equation.primitive, others), *extents
+        return equation.primitive, self.params(equation.primitive, others) if others else "", result, *extents
+
+    def called(self, equation: JaxprEqn, inner: ClosedJaxpr | None, known: Sequence[_Known | None]) -> Any:
+        """The program that an equation calls."""
+        if inner is None or inner.consts:
+            return None
+        for variable, found in zip(inner.jaxpr.invars, known, strict=True):
+            self.folded[variable] = found  # also None: of an earlier call it may have been a number
+        written = self.program(inner.jaxpr)
+        for variable, atom in zip(equation.outvars, inner.jaxpr.outvars, strict=True):
+            self.folded[variable] = self.known(atom)
+        return written
+
+    def known(self, atom: Any) -> _Known | None:
+        """The number that an atom is, in all of its elements; None if the compiler does not know it."""
+        if type(atom) is not Literal:
+            return self.folded.get(atom)
+        return _Known(np.asarray(atom.val, atom.aval.dtype), id(atom) in self.freed)
 
     def extents(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Of every extent its place among the distinct ones; -1 and -2 for 0 and 1."""
@@ -121,11 +156,12 @@ class _Writer:
         value = atom.val.item() if isinstance(atom.val, (np.ndarray, np.generic)) else atom.val
         if self.is_of_extents(value):
             self.values.append(value)
+            self.freed.add(id(atom))
             return "of extents", number, self.type(atom.aval)
         return fingerprint.literal_bits(atom), number, self.type(atom.aval)
 
     def is_of_extents(self, value: Any) -> bool:
-        """Whether a number is about an extent or the product of two, or one by that; small ones stand for themselves."""
+        """Whether a number may be an extent, about one, or a product of two, or one by that. Small ones are not."""
         size = abs(value) if type(value) in (int, float) else 0
         if 0 < size <= 1 / _SMALL and size * _LARGE > 1:
             size = round(1 / size)

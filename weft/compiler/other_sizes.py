@@ -31,7 +31,10 @@ MOST_REDUCED = (1 << 18) - 1  # points of a reduction: fusion treats larger ones
 MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``split_scatters``)
 _MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
 _MOST_REFUTED = 3  # programs of several steps that the compiler made in another way for other sizes
-_FAMILY_BYTES = 4000  # measured
+_FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a family, for each equation and step
+
+# kinds of operations that may be the same at other sizes but for numbers: two programs show it
+_SHOWN = (kinds.View, kinds.Reshape, kinds.Gather, kinds.Scatter)
 
 _Alone = product_sizes.ResizableProduct | sort_sizes.ResizableSort
 Shape = tuple[int | None, ...]  # of each dimension the number of its extent among the sizes; None: 1
@@ -82,11 +85,13 @@ class Resizable:
 class Family:
     """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
 
-    __slots__ = ("__weakref__", "alone", "asked", "found", "given", "keys", "members", "out_avals", "refuses", "refuted",
-                 "several", "turns")  # fmt: skip
-    weight = _FAMILY_BYTES
+    __slots__ = (
+        "__weakref__", "alone", "asked", "found", "given", "keys", "members", "out_avals", "refuses", "refuted",
+        "several", "turns", "weight",
+    )  # fmt: skip
 
-    def __init__(self, out_avals: Sequence[Any], given: bool = False) -> None:
+    def __init__(self, out_avals: Sequence[Any], given: bool = False, weight: int = _FAMILY_BYTES) -> None:
+        self.weight = weight  # bytes
         self.given = given  # whether all extents are among the sizes, those of operations without operands too
         self.out_avals = tuple(out_avals)  # of one member; of the others the shapes differ
         self.members: dict[Any, Resizable] = {}
@@ -171,7 +176,6 @@ class Family:
         if len(self.members) < _MOST_MEMBERS and asked == self.asked:
             self.members[resize.answers(asked, sizes)] = made
 
-
     def _learn_several(self, program: Program, sizes: Sequence[int], literals: Sequence[Any]) -> None:
         """Take in a program of several steps: those members are dropped that say something else of these sizes."""
         for member in list(self.several):
@@ -200,7 +204,7 @@ def _is_stepwise(equation: JaxprEqn) -> bool:
         return all(free) or is_general(equation)  # of vectors, some are reductions at some sizes
     if isinstance(kind, kinds.Resolve):
         return _expands_alike(equation) is not False
-    return isinstance(kind, (kinds.View, kinds.Reshape)) or _is_sort(equation) or is_general(equation)
+    return isinstance(kind, _SHOWN) or _is_sort(equation) or is_general(equation)
 
 
 def _expands_alike(equation: JaxprEqn) -> bool | None:
@@ -213,7 +217,14 @@ def _expands_alike(equation: JaxprEqn) -> bool | None:
 
 def may_be_sized(equation: JaxprEqn) -> bool:
     """Whether the call of a kernel with this equation may follow from sizes, if two programs show that it does."""
-    return isinstance(equation.primitive.kind, (kinds.Assemble, kinds.View, kinds.Reshape)) or is_general(equation)
+    return isinstance(equation.primitive.kind, (kinds.Assemble, *_SHOWN)) or is_general(equation)
+
+
+def weight_of(program: Program) -> int:
+    """The bytes of a family that learns a program."""
+    steps = len(program.kernels.steps)
+    more = _STEP_BYTES * steps if steps > 1 else 0
+    return _FAMILY_BYTES + _EQUATION_BYTES * len(program.source.jaxpr.eqns) + more
 
 
 def _is_large(program: Program) -> bool:

@@ -108,7 +108,7 @@ class Program:
 
         ``given``: every extent is among the sizes.
         """
-        return other_sizes.Family(out_avals, given)
+        return other_sizes.Family(out_avals, given, other_sizes.weight_of(self))
 
     def with_consts(self, closed: ClosedJaxpr) -> Program:
         """The same program for the constants of an equal jaxpr."""
@@ -218,11 +218,13 @@ def compile_jaxpr(
     donated: tuple[bool, ...] = (),
     shares: bool = False,
     anew: bool = False,
+    in_family: bool = False,
 ) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters.
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
-    ``anew``: compile even what was compiled before, for a report that shows the lines of this program.
+    ``anew``: compile even what was compiled before, for a report that shows the lines of this program. ``in_family``:
+    the caller makes programs at other sizes itself.
     """
     closed = explicit.erased(closed)
     if check_scopes.asked(closed):
@@ -237,7 +239,8 @@ def compile_jaxpr(
     if config.read("log_compiles"):
         types = ", ".join(map(repr, closed.in_avals))
         _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
-    like = None if shares or any(donated) or _is_watched(name) else like_programs.key_of(closed, name)
+    alone = in_family or any(donated) or _is_watched(name)
+    like = None if alone else like_programs.key_of(closed, name)
     if like is not None:
         made: Any = like_programs.find(
             like, closed, name, functools.partial(compile_new, closed, name, donated, copied)

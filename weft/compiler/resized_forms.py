@@ -22,7 +22,7 @@ from weft.compiler.kernels import Kernels, Step
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from weft.loops import indexed, resize
-from weft.loops.index_math import UNIT
+from weft.loops.index_math import UNIT, Sizes
 from weft.loops.schedule import Binding, Lowered
 from weft.loops.thresholds import Thresholds
 
@@ -40,7 +40,9 @@ class _Kernel:
 
     def __init__(self, low: Lowered, sizing: resize.Sizing, elements: Sequence[tuple[resize.Term, ...]]) -> None:
         self.low, self.sizing = low, sizing
-        known = zip(low.operands, elements, strict=True)  # None in place of terms: the strides are the same at all sizes
+        known = zip(
+            low.operands, elements, strict=True
+        )  # None in place of terms: the strides are the same at all sizes
         self.elements = [(binding, terms if any(product for _, product in terms) else None) for binding, terms in known]
         self.answers: Thresholds | None = None
         self.known = [(place, dim.extent) for place, dim in enumerate(low.nest.dims) if dim.extent is not None]
@@ -132,14 +134,12 @@ class ResizableForms:
         turns: bool,
     ) -> None:
         self.turns, self.literals, self.differed = turns, tuple(literals), frozenset[int]()
-        self.name, self.kernels, self.parts = program.name, program.kernels, parts
+        self.name, self.kernels, self.parts = program.name, _light(program.kernels), parts
         self.sizes, self.trusted = tuple(sizes), frozenset[int]()  # the places of sizes that were seen to differ
         self.constants, self.types = tuple(numbering.constants), numbering.types
         self.results = [numbering.types[v] for v in program.jaxpr.outvars]
         compiled, instructions = iter(program.compiled), program.plan.instructions
-        self.machine_code = {
-            nest: next(compiled) for entry in instructions if (nest := _nest_of(entry)) is not None
-        }
+        self.machine_code = {nest: next(compiled) for entry in instructions if (nest := _nest_of(entry)) is not None}
         self.indexed = any(part is not None and part.sizing.words for part in parts)
         for part in parts:
             if part is not None:
@@ -201,7 +201,8 @@ class ResizableForms:
         if self._plan(sizes, program.out_avals, literals) is None:
             return None
         if len(self.parts) != len(program.lowered) or not all(
-            part is None or (low is not None and low.nest == part.low.nest and part.fill(low.params, self.literals, literals))
+            part is None
+            or (low is not None and low.nest == part.low.nest and part.fill(low.params, self.literals, literals))
             for part, low in zip(self.parts, program.lowered, strict=True)
         ):
             return False
@@ -251,9 +252,7 @@ class _Numbering:
         return self.numbers[extent]
 
 
-def resizable(
-    program: Program, sizes: Sequence[int], literals: Sequence[Any], turns: bool
-) -> ResizableForms | None:
+def resizable(program: Program, sizes: Sequence[int], literals: Sequence[Any], turns: bool) -> ResizableForms | None:
     """What gives a program at other sizes, not yet trusted; None if it is not of the kind that this is for.
 
     ``turns``: whether views exchange dimensions, so that fusion asks how far elements of large arrays lie apart.
@@ -312,8 +311,18 @@ def _variables(program: Program) -> dict[Any, None]:
     return {atom: None for atom in found if type(atom) is not Literal}
 
 
+def _light(kernels: Kernels) -> Kernels:
+    """The program after fusion without the equations of its kernels, which no plan asks for."""
+    nothing: dict[str, Any] = {"axes": (), "equations": (), "nodes": {}, "outputs": (), "refusals": ()}
+    made = [
+        step if step.kernel is None else step.replace(kernel=step.kernel.replace(**nothing)) for step in kernels.steps
+    ]
+    jaxpr = Jaxpr([], kernels.jaxpr.invars, kernels.jaxpr.outvars, [])
+    return Kernels(jaxpr, tuple(made), kernels.aliases, Sizes())
+
+
 def _renamed(kernels: Kernels, variables: dict[Any, Var]) -> Kernels:
-    """The program after fusion with other variables; its kernels keep the old ones, which nobody asks for."""
+    """The program after fusion with other variables."""
 
     def new(atom: Any) -> Any:
         return atom if type(atom) is Literal else variables.get(atom, atom)

@@ -66,10 +66,12 @@ def bind(
     shares: bool = False,
     place: Any = 0,
     anew: bool = False,
+    in_family: bool = False,
 ) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 
     ``shares``: a result that is an argument is no copy of it. ``anew``: an equal program compiled before is not used.
+    ``in_family``: ``sized_calls`` makes those for other sizes.
     """
     parts = parameters(trace, donated, keep_unused)
     placement.check_program(parts.closed.jaxpr, place, trace.name)
@@ -80,7 +82,7 @@ def bind(
         marks = source_info.in_place_required
         asked = marks and lazy.submodule("weft.dispatch.in_place").asked(parts.closed.jaxpr)
         program = _hooks["compile"](
-            parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew or asked
+            parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew or asked, in_family=in_family
         )
         if asked:
             lazy.submodule("weft.compiler.requirements").check_updates(program)

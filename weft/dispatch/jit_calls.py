@@ -530,7 +530,8 @@ class JitState:
             if devices.many_processes() and lazy.process_calls.crosses(trace, place, where):
                 found = lazy.process_calls.bind(trace, donated, keep, place, where)
             else:
-                found = executables.bind(trace, donated, keep, self.calls_own_only(), where)
+                own, in_family = self.calls_own_only(), self.extents is not None
+                found = executables.bind(trace, donated, keep, own, where, in_family=in_family)
             trace.calls[code] = found
             self._count(found.program, trace.name)
         if self.options.required:
