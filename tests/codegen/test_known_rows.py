@@ -172,3 +172,13 @@ def test_many_short_rows_are_padded_by_a_fill_of_all(dtype: str) -> None:
             x = np.random.default_rng(0).integers(0, 9, (rows, length)).astype(dtype)
             got = weft.jit(lambda x, w=widths: jnp.pad(x, w, constant_values=7))(x)
             np.testing.assert_array_equal(np.asarray(got), np.pad(x, widths, constant_values=7))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+def test_places_by_several_indices(axis: int) -> None:
+    """A row of rows, each of which lies where an index says."""
+    x = np.arange(1100 * 2 * 2 * 3, dtype=np.float32).reshape(1100, 2, 2, 3)
+    i = np.array([[0, 1], [1, 0], [1, 1]], np.int32)
+    for mode in ("fill", "clip", "wrap"):
+        got = weft.jit(lambda x, i: jnp.take(x, i, axis, mode=mode))(x, i)  # noqa: B023 - called here
+        np.testing.assert_array_equal(np.asarray(got), np.take(x, i, axis))

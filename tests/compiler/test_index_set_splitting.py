@@ -129,3 +129,36 @@ def test_neighbours_with_repeated_edges_are_not_made_either() -> None:
     program = ladder.compiled(weft.make_jaxpr(lambda u: slopes(u, jnp))(u))
     assert ladder.n_kernels(program) == 1 and program.plan.arena_bytes == 0
     np.testing.assert_array_equal(ladder.by_machine_code(program, [u])[0], slopes(u, np))
+
+
+PADDED: dict[str, Callable[[Any, Any], Any]] = {
+    "a difference turned": lambda m, u: m.pad(u[:, 2:] * 2, ((0, 0), (2, 0))) - m.pad(u[:, 2:] * 2, ((0, 0), (0, 2))),
+    "of both axes": lambda m, u: m.pad(u[1:, 1:] + 1, ((1, 0), (0, 1))) * u + m.pad(u[:-2], ((1, 1), (0, 0))),
+    "of another number": lambda m, u: m.where(m.pad(u[3:], ((3, 0), (0, 0)), constant_values=7) > u, u, -u),
+    "the padded array itself": lambda m, u: (m.pad(u[1:], ((1, 0), (0, 0))), m.pad(u[1:], ((1, 0), (0, 0))) + u),
+    "a function of it": lambda m, u: m.pad(m.sqrt(abs(u[:, 1:])), ((0, 0), (1, 0))) + m.pad(u[:, 1:], ((0, 0), (0, 1))),
+    "padded again": lambda m, u: m.pad(m.pad(u[:, 2:], ((0, 0), (1, 0))) + u[:, 1:], ((0, 0), (0, 1))) - u,
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+@pytest.mark.parametrize("shape", [(130, 140), (17, 1001), (1001, 33), (3001, 6)])
+def test_padded_arrays(name: str, shape: tuple[int, int]) -> None:
+    u = numbers(*shape)
+    found, expected = weft.jit(lambda u: PADDED[name](jnp, u))(u), PADDED[name](np, u)
+    for left, right in zip(weft.tree.leaves(found), weft.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(np.asarray(left), right)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_gradient_of_a_difference_stores_no_padded_array(axis: int) -> None:
+    u = numbers(300, 64)
+    gradient = weft.jit(weft.grad(lambda u: (jnp.gradient(u, axis=axis) ** 2).sum()))
+    with weft.enable_x64(True):
+        g, step = np.gradient(u, axis=axis), 1e-3
+        for place in [(0, 0), (1, 2), (150, 30), (299, 63), (298, 1)]:
+            moved = u.astype(np.float64)
+            moved[place] += step
+            expected = ((np.gradient(moved, axis=axis) ** 2).sum() - (g.astype(np.float64) ** 2).sum()) / step
+            np.testing.assert_allclose(np.asarray(gradient(u))[place], expected, atol=0.05)
+    assert "pad" not in (gradient.lower(u).compile().as_text("kernel") or "")

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.codegen import floats, integers, strided
+from weft.codegen import floats, integers, part_copies, strided
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
 from weft.loops import elements, target_model
@@ -330,7 +330,7 @@ class Memory:
         """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: likely strides."""
         if self.lanes.width == 1:
             return self.load_scalar(dtype, pointer)
-        if near and (mask is None or mask.mostly_whole) and self._has_small_strides(dtype):
+        if near and (mask is None or mask.mostly_whole) and dtype != elements.COMPLEX128:
             return strided.load(self, dtype, pointer, stride, offsets, near, mask)
         return self.load_far(dtype, pointer, stride, offsets, mask)
 
@@ -463,14 +463,26 @@ class Memory:
 
     def _load_through_buffer(self, dtype: np.dtype, pointer: str, stride: str, mask: Mask) -> Value:
         type_, _ = self._vector_type(dtype)
+        size = elements.of(dtype).size
+        if stride == "1":
+            text = part_copies.loaded(self.writer, type_, pointer, mask.count, size, self.lanes.width)
+            if text is not None:
+                return self.join(dtype, text, self.lanes.width)
         buffer = self.writer.alloca(type_)
         self.writer.line(f"store {type_} zeroinitializer, ptr {buffer}, align 64")
-        self._copy(whole(dtype), pointer, stride, buffer, "1", mask.count, alignment(dtype))
+        if stride == "1":
+            part_copies.copy(self.writer, pointer, buffer, mask.count, size, self.lanes.width)
+        else:
+            self._copy(whole(dtype), pointer, stride, buffer, "1", mask.count, alignment(dtype))
         return self.load(dtype, buffer)
 
     def _store_through_buffer(self, value: Value, pointer: str, stride: str, mask: Mask | None) -> None:
         type_, text = self.pack(value)
         buffer = self.writer.alloca(type_)
         self.writer.line(f"store {type_} {text}, ptr {buffer}, align 64")
+        if stride == "1" and mask is not None:
+            size = elements.of(value.dtype).size
+            part_copies.copy(self.writer, buffer, pointer, mask.count, size, self.lanes.width)
+            return
         count = mask.count if mask else str(self.lanes.width)
         self._copy(whole(value.dtype), buffer, "1", pointer, stride, count, alignment(value.dtype))

@@ -2,7 +2,7 @@
 
 Strides are known only at run time. There is a variant of the code for each likely stride (2, 3 and 4; the extent of
 short, contiguous rows), and a general one. Memory outside the elements of the W lanes is not accessed: the last vector
-loaded is shorter, and stores are masked.
+loaded ends with them, and stores are masked.
 
     stride 2, W = 4:  load a0 . a1 .  and  a2 . a3;  shuffle to a0 a1 a2 a3
 """
@@ -97,22 +97,16 @@ def _by_stride(
 
 
 def _load_near(memory: Memory, dtype: np.dtype, pointer: str, step: int) -> str:
-    """The words at 0, step, 2 step, ...; vector k of those loaded holds the words from k W to (k + 1) W."""
+    """The words at 0, step, 2 step, ...; vector k of those loaded begins at k W, or ends with the last of the words."""
     lanes, writer, element, word = memory.lanes, memory.writer, elements.of(dtype), _word(dtype)
     width, type_ = lanes.width, lanes.type(word)
     found = "poison"
     for k in range(step):
-        p = writer.element(word, pointer, str(k * width))
-        inside = (width - 1) * step + 1 - k * width
-        if inside >= width:
-            part = writer.op(f"load {type_}, ptr {p}, align {element.bytes}")
-        else:
-            mask = "<" + ", ".join(f"i1 {'true' if lane < inside else 'false'}" for lane in range(width)) + ">"
-            arguments = [(f"ptr align {element.bytes}", p), (lanes.type("i1"), mask), (type_, "zeroinitializer")]
-            part = writer.call(f"llvm.masked.load.{lanes.suffix(word)}.p0", type_, arguments)
+        start = min(k * width, (width - 1) * (step - 1))
+        part = writer.op(f"load {type_}, ptr {writer.element(word, pointer, str(start))}, align {element.bytes}")
         picks = [lane if lane * step < k * width else 0 for lane in range(width)]
         picks = [
-            width + lane * step - k * width if 0 <= lane * step - k * width < width else pick
+            width + lane * step - start if 0 <= lane * step - k * width < width else pick
             for lane, pick in enumerate(picks)
         ]
         found = lanes.shuffle(found, part, word, picks, width)

@@ -37,6 +37,8 @@ MANY_ALIKE = 256  # values from which a kernel of their own takes less than comp
 SMALL_PART = 4  # an array is this many times as large as a small part of it
 FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
+CACHED, WAY = 2 << 20, 1 << 17  # bytes of two second caches (half of a tile may be read again), and of a way of one
+WORD = 4  # bytes of most elements
 LONG_SIDE = 64  # rows and columns from which reading across rows costs more than transposing tiles
 SCALAR_COST = 2.0  # most cost that may join a scan along the last axis, whose loop has no vectors
 
@@ -402,7 +404,10 @@ def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
     if facts.tree != "rows" or _elements(group.axes) < FAR:
         return False
     columns = _elements([axis for axis in group.axes if axis.key in used])
-    return 0 < columns < LONG_SIDE or _elements([axis for axis in group.axes if axis.key not in used]) >= LONG_COLUMN
+    column = _elements([axis for axis in group.axes if axis.key not in used])
+    row = WORD * math.prod(facts.shape[facts.moving[-1] + 1 :]) if facts.moving else 1
+    kept = min(CACHED // math.gcd(row, WAY), LONG_COLUMN)  # rows a power of two apart evict each other
+    return 0 < columns < LONG_SIDE or column >= kept
 
 
 def _elements(axes: Sequence[Axis]) -> int:

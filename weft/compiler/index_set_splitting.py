@@ -1,6 +1,7 @@
 """Index-set splitting: elementwise results on arrays assembled from boxes of one array are computed by regions.
 
     b = concatenate a[-1:] a[:-1] (a roll); c = add a b   ->   c = concatenate (a[:1] + a[-1:]) (a[1:] + a[:-1])
+    b = pad x 0.0 (1, 0, 0); c = add a b                  ->   c = concatenate (a[:1] + 0.0) (a[1:] + x)
 
 Such an array is not stored: in each region between the ends of its pieces it is a slice of its source. A result of
 several such arrays is assembled from the regions between all of their ends. Regions are disjoint, so that nothing is
@@ -29,13 +30,15 @@ MOST_EQUATIONS = 512  # of all regions of a result
 MOST_INNER = 128  # inlined equations of a result; the recursion would be too deep for more
 MOST_NESTED = 16  # pieces of an array in pieces
 LEAST_SHARE = 0.75  # least share of the elements in the largest region
+CHEAP = 2.0  # cost of an operation that may be computed again for each array that its result is padded to
 
 
 class Moved(NamedTuple):
-    """An array whose pieces are boxes of another array of its shape."""
+    """An array whose pieces are boxes of another array: of its shape, or padded with a number."""
 
     source: Var
     pieces: tuple[Piece, ...]
+    fill: Any = None  # the number
 
 
 def index_set_splitting(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -46,7 +49,7 @@ def index_set_splitting(closed: ClosedJaxpr) -> ClosedJaxpr:
         return closed
     simple = {out: e for e in equations if isinstance(e.primitive.kind, kinds.Elementwise) for out in e.outvars
               if len(e.outvars) == 1 and all(v.aval.shape in ((), out.aval.shape) for v in e.invars)}  # fmt: skip
-    inner, sizes = _inner(equations, simple, closed.jaxpr.outvars)
+    inner, sizes = _inner(equations, simple, found, closed.jaxpr.outvars)
     regions = _Regions(found, inner)
     result: list[Any] = []
     for equation in equations:
@@ -72,7 +75,10 @@ def _moved_arrays(known: Index) -> dict[Any, Moved]:
 
 def _moved(equation: JaxprEqn, makers: Makers) -> Moved | None:
     out, found, sources = equation.outvars[0].aval, [], set()
-    for piece in equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params):
+    pieces = equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params)
+    if len(pieces) == 2 and pieces[0].fill:
+        return _padded(equation, pieces)
+    for piece in pieces:
         maker = makers.of(equation.invars[piece.operand])
         if piece.fill or maker is None or not isinstance(maker.primitive.kind, kinds.View):
             return None
@@ -91,10 +97,23 @@ def _moved(equation: JaxprEqn, makers: Makers) -> Moved | None:
     return Moved(source, tuple(found)) if source.aval.shape == out.shape else None
 
 
+def _padded(equation: JaxprEqn, pieces: Sequence[Piece]) -> Moved | None:
+    """An array padded with a number."""
+    fill, source = [equation.invars[piece.operand] for piece in pieces]
+    whole = pieces[1].index_map == index_maps.identity(equation.outvars[0].aval.ndim)
+    if fill.aval.shape or isinstance(source, Literal) or not whole or not pieces[1].region.is_dense:
+        return None
+    return Moved(source, tuple(pieces), fill)
+
+
 def _inner(
-    equations: Sequence[JaxprEqn], simple: dict[Any, Any], outvars: Sequence[Any]
+    equations: Sequence[JaxprEqn], simple: dict[Any, Any], moved: dict[Any, Moved], outvars: Sequence[Any]
 ) -> tuple[dict[Any, Any], Counter[Any]]:
-    """The elementwise equations whose readers are all elementwise and lead to one result; their number, per result."""
+    """The elementwise equations whose readers are all elementwise and lead to one result; their number, per result.
+
+    Cheap ones may be read through arrays that are padded.
+    """
+    again: set[Any] = set()  # what is computed for several padded arrays
     # variable -> the results it leads to
     ends: dict[Any, set[Any]] = {v: {v} for v in outvars if type(v) is not Literal}
     inner: dict[Any, Any] = {}
@@ -102,12 +121,17 @@ def _inner(
     for equation in reversed(equations):
         out = equation.outvars[0] if equation.outvars else None
         led = {out}
-        if out in simple and len(ends.get(out, ())) == 1 and ends[out] != {out}:
+        one = len(ends.get(out, ())) == 1 and ends[out] != {out}
+        padded = out in moved and moved[out].fill is not None and one
+        if padded:
+            led = ends[out]
+        elif out in simple and one and (out not in again or equation.primitive.kind.cost <= CHEAP):
             inner[out], led = equation, ends[out]
             sizes.update(led)
         for v in equation.invars:
             if type(v) is not Literal:
-                ends.setdefault(v, set()).update(led if out in simple else {v})
+                ends.setdefault(v, set()).update(led if out in simple or padded else {v})
+                again.update([v] if padded or (out in again and out in inner) else [])
     return inner, sizes
 
 
@@ -155,11 +179,13 @@ class _Regions:
 
     def _cuts_in(self, variable: Any) -> frozenset[tuple[int, int]]:
         """The ends of its pieces, and those of its source that are inside pieces."""
-        source, pieces = self.moved[variable]
+        source, pieces, _ = self.moved[variable]
         found: set[tuple[int, int]] = set()
         for piece in pieces:
             region, index_map = piece.region, piece.index_map
             found.update(enumerate(region.start), enumerate(region.stop))
+            if piece.fill:
+                continue
             inner = [(dim, at - index_map[dim].start + region.start[dim]) for dim, at in self._cuts(source)]
             found.update([(dim, at) for dim, at in inner if region.start[dim] < at < region.stop[dim]])
         return frozenset([(dim, at) for dim, at in found if 0 < at < variable.aval.shape[dim]])
@@ -179,10 +205,13 @@ class _Regions:
         if not variable.aval.shape:
             return variable
         if variable in self.moved:
-            source, pieces = self.moved[variable]
+            source, pieces, fill = self.moved[variable]
             found = index_maps.piece_of(pieces, region.index_map(), dict(enumerate(region.extent)))
             if found is None:
                 raise InternalError("a region across pieces", stage="index_set_splitting", node=str(reader))
+            if fill is not None and found[0].fill:
+                given = {"shape": region.extent, "broadcast_dimensions": (), "sharding": None}
+                return self._made(reader, [fill], lax.broadcast_in_dim_p, given, region.extent)
             start = tuple([use.start for use in found[1]])
             return self._read(source, region._replace(start=start), reader)
         value = self.known.get((variable, region))

@@ -30,6 +30,7 @@ from weft.compiler.loops_in_registers import loops_in_registers
 from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.compiler.reshapes import reshapes
 from weft.compiler.scatter_to_select import scatter_to_select
+from weft.compiler.short_reductions import short_reductions
 from weft.compiler.sort_lowering import sort_lowering
 from weft.compiler.split_scatters import split_scatters
 from weft.compiler.static_windows import static_windows
@@ -125,5 +126,6 @@ PASSES = (
     _pass(sort_lowering, kinds.External),
     _pass(dynamic_slices, kinds.DynamicSlice),
     _pass(functools.partial(loops_in_registers, simplified=simplified), kinds.Loop),
+    _pass(short_reductions, kinds.Reduction),  # after reshapes, behind which an operand's computation would be hidden
     _pass(unit_reductions, kinds.Reduction),
 )

@@ -140,6 +140,7 @@ class ResizableForms:
         self.results = [numbering.types[v] for v in program.jaxpr.outvars]
         compiled, instructions = iter(program.compiled), program.plan.instructions
         self.machine_code = {nest: next(compiled) for entry in instructions if (nest := _nest_of(entry)) is not None}
+        self.n_loops = sum([part is not None and reduces(part.low) for part in parts])
         self.indexed = any(part is not None and part.sizing.words for part in parts)
         for part in parts:
             if part is not None:
@@ -212,6 +213,11 @@ class ResizableForms:
         self.trusted |= _differing(sizes, self.sizes)
         self.differed |= _differing(literals, self.literals)
         return True
+
+
+def reduces(low: Lowered | None) -> bool:
+    """Whether a kernel reduces."""
+    return low is not None and any(dim.role == "reduced" for dim in low.nest.dims)
 
 
 def _differing(one: Sequence[Any], other: Sequence[Any]) -> frozenset[int]:

@@ -165,29 +165,44 @@ def _apart(builder: rewrite.Builder, equation: JaxprEqn, stack: _Stack, i: int, 
 
 def _combined(builder: rewrite.Builder, equation: JaxprEqn, values: Sequence[Atom]) -> None:
     """The reduction of a stack as operations on its arrays."""
-    kind, out, operand = equation.primitive.kind, equation.outvars[0], equation.invars[0]
-    (axis,) = kind.axes(equation.params)
+    (axis,) = equation.primitive.kind.axes(equation.params)
     if equation.primitive in algebra.FIRST_STAYS:
         _position(builder, equation, [builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values])
         return
+    combined(builder, equation, [[builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values]])
+
+
+def combined(builder: rewrite.Builder, equation: JaxprEqn, rows: Sequence[Sequence[Atom]]) -> None:
+    """A reduction as operations on its few elements, of each row (``loops.reduction_tree``) in order."""
+    kind, out, operand = equation.primitive.kind, equation.outvars[0], equation.invars[0]
     ((dtype, _),) = kind.accumulators([operand.aval], equation.params)
     combine = algebra.COMBINED_BY[equation.primitive]
-    parts = [builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values]
-    parts = [_converted(builder, part, dtype) for part in parts]
-    if combine in algebra.ADDITIONS and np.dtype(dtype).kind in "fcV":  # -0.0 plus the identity is +0.0
-        zero = Literal(np.dtype(dtype).type(0), parts[0].aval.update(shape=(), weak_type=False))
-        parts[0] = builder.bind(combine, parts[0], zero)[0]
-    if axis == operand.aval.ndim - 1:  # the tree "lanes" of loops.reduction_tree, else "rows"
-        half = LANES // 2
-        while half:
-            for lane in range(min(half, len(parts) - half)):
-                parts[lane] = builder.bind(combine, parts[lane], parts[lane + half])[0]
-            parts, half = parts[:half], half // 2
-    else:
-        for part in parts[1:]:
-            parts[0] = builder.bind(combine, parts[0], part)[0]
-    _converted(builder, parts[0], out.aval.dtype)
+    totals = []
+    for row in rows:
+        parts = [_converted(builder, part, dtype) for part in row]
+        if not totals and combine in algebra.ADDITIONS and np.dtype(dtype).kind in "fcV":
+            zero = Literal(np.dtype(dtype).type(0), parts[0].aval.update(shape=(), weak_type=False))
+            parts[0] = builder.bind(combine, parts[0], zero)[0]  # -0.0 plus the identity is +0.0
+        lanes = operand.aval.ndim - 1 in kind.axes(equation.params)
+        totals.append(_by_halves(builder, combine, parts) if lanes else _in_order(builder, combine, parts))
+    _converted(builder, _in_order(builder, combine, totals), out.aval.dtype)
     builder.eqns[-1] = builder.eqns[-1].replace(outvars=[out])  # the last operation, or its conversion
+
+
+def _in_order(builder: rewrite.Builder, combine: Any, parts: Sequence[Atom]) -> Atom:
+    total = parts[0]
+    for part in parts[1:]:
+        total = builder.bind(combine, total, part)[0]
+    return total
+
+
+def _by_halves(builder: rewrite.Builder, combine: Any, parts: list[Atom]) -> Atom:
+    half = LANES // 2
+    while half:
+        for lane in range(min(half, len(parts) - half)):
+            parts[lane] = builder.bind(combine, parts[lane], parts[lane + half])[0]
+        parts, half = parts[:half], half // 2
+    return parts[0]
 
 
 def _position(builder: rewrite.Builder, equation: JaxprEqn, parts: Sequence[Atom]) -> None:

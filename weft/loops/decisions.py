@@ -255,6 +255,8 @@ class _Decider:
         """The strides along the lanes that have code of their own; others are gathered."""
         nest = self.nest
         spread = [o for o in nest.operands if o.strides[nest.vector or 0] == ir.RUNTIME]
+        if nest.step is not None:
+            return (nest.step,)
         likely = SMALL_STRIDES if nest.short is None else (nest.short,)
         most = self.model.shuffled_strides
         return next((some for some in (likely, (2, 3), (3,)) if len(some) * len(spread) <= most), ())

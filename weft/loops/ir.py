@@ -65,12 +65,15 @@ class Operand(Record):
     ``near`` is (operand, rows, elements) if another operand of equal strides reads the same buffer at a distance: this
     operand reads at a point what that one reads ``rows`` steps later along the dimension before the lanes, and
     ``elements`` steps later along the lanes.
+
+    ``apart``: the strides along the last two dimensions, if they are compiled in (``codegen.flat_rows``).
     """
 
     dtype: np.dtype
     role: Literal["in", "out"]
     strides: tuple[int, ...]
     near: tuple[int, int, int] | None = None
+    apart: tuple[int, int] | None = None
 
 
 class Load(Record):
@@ -254,7 +257,7 @@ class Nest(Record, labels=("name",)):
     reduction may be cut at block borders. Such a nest has one phase with reductions, and no parallel dimension or one
     that carries the lanes. Called with mode 0 it leaves the accumulators of each block in the partial buffer; called
     with mode 1 it combines them in order and runs the remaining phases. Columns are cut only if there is a partial
-    buffer.
+    buffer. ``step``: the stride along the lanes of the operands that have a small one there, if it is compiled in.
     """
 
     dims: tuple[Dim, ...]
@@ -268,6 +271,7 @@ class Nest(Record, labels=("name",)):
     phases: tuple[Phase, ...]
     name: str = "kernel"
     edges: tuple[Statement, ...] = ()
+    step: int | None = None
     __slots__ = ("_hash",)
     _hash: ClassVar[int]  # of an instance, once it was asked for
 

@@ -20,18 +20,21 @@ if TYPE_CHECKING:
 
 VECTORS, LONGEST = 4, 32  # in a row, and elements
 MANY = 16384  # elements of all rows from which on they have a kernel of their own
-LIGHT = 10.0  # cost of a body that is written for so many vectors
+LIGHT = 40.0  # cost of the bodies of all vectors of a row
 SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eight, and is done as soon
 COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
 OF_ELEMENTS = range(6, 32)  # elements of a row of transposed operands: longer ones are blocks transposed in registers
 FEW_LANES = 8
-HALF = 4  # elements of a row from which on lanes across rows gain nothing
+FEW = 4  # elements of rows that would else be accessed element by element, with lanes across rows
+MASKED = 8.0  # cost of what a vector with a mask takes longer
+APART = 2.0  # cost of such an access
+REPEATED = 4, 16  # least elements of a row of short rows, and most of each: a loop over few rows takes longer
 
 
-def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, moved: bool) -> bool:
+def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, more: float = 0.0) -> bool:
     """Whether the statements may be written for the vectors of a row, along the axes ``row``.
 
-    With ``moved`` only if they compute nothing of its elements.
+    ``more``: what its vectors may cost more than the least number of vectors.
     """
     statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
@@ -39,10 +42,16 @@ def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, moved: boo
         return False
     differ = _differing(draft, row, statements)
     computed = [s for s in statements if isinstance(s, ir.Apply) and s.out in differ]
-    if (moved and computed) or costs.instructions(statements) > LIGHT:
+    count = len(vectors(extent, lanes)[1])
+    if costs.instructions(statements) * count > LIGHT:
         return False
     simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
-    return simple or lanes * len(vectors(extent, lanes)[1]) <= COMPUTED * extent
+    if simple or lanes * count <= COMPUTED * extent:
+        return True
+    if more and costs.instructions(computed) * (count + extent // -lanes) <= more:
+        return True
+    moved = sum(isinstance(s, ir.Load | ir.LoadAt | ir.Store) for s in statements)
+    return extent <= FEW and costs.instructions(computed) * (count - extent / lanes) <= APART * extent * moved
 
 
 def _differing(draft: Draft, row: Collection[Any], statements: Sequence[Any]) -> set[int]:

@@ -31,6 +31,7 @@ def text(nest: ir.Nest, schedule: str = "") -> str:
     operands = [
         f"{operand.role}{i} {_dtype(operand.dtype)} [{', '.join(_CLASSES[s] for s in operand.strides)}]"
         + ("" if operand.near is None else " at in{}[{:+}, {:+}]".format(*operand.near))
+        + ("" if operand.apart is None else " by {}, {}".format(*operand.apart))
         for i, operand in enumerate(nest.operands)
     ]
     operands += [f"row{i} {_dtype(dtype)}" for i, dtype in enumerate(nest.rows)]

@@ -41,6 +41,7 @@ MAX_OF_ELEMENTS = 4  # the same of nests that neither reduce nor update
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
 SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
+STEPS = (2, 3, 4)  # strides along the lanes that may be compiled in
 WORDS = "fiI"  # of four bytes
 ONE = Stride(1, 1, ())
 
@@ -141,7 +142,9 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
         digits, known = whole, [parallel[-1], *whole]
     elif source.tree is None:
         parallel, digits, known = _with_rows(draft, parallel, found, lanes)
-    narrow = bool(found.narrow) and not digits and (not known or _is_interleaved(draft, parallel, found))
+    interleaved = bool(known) and not digits and _is_interleaved(draft, parallel, found, lanes)
+    narrow = bool(found.narrow) and not digits and (not known or interleaved)
+    known_apart = found.apart if interleaved else [None] * len(draft.operands)
     runs = not digits and _has_runs(source, draft, parallel, reduced)
     if runs:
         parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []
@@ -156,8 +159,8 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
         ),
         operands=tuple(
             [
-                ir.Operand(operand.dtype, "out" if operand.role == "out" else "in", _classes(row))
-                for operand, row in zip(draft.operands, strides, strict=True)
+                ir.Operand(operand.dtype, "out" if operand.role == "out" else "in", _classes(row), None, apart)
+                for operand, row, apart in zip(draft.operands, strides, known_apart, strict=True)
             ]
         ),
         scalars=tuple([dtype for dtype, _ in draft.scalars]),
@@ -168,6 +171,7 @@ def schedule(source: Kernel, draft: Draft, lanes: int, sized: bool = False) -> L
         setup=tuple(draft.setup),
         phases=_phases(draft, [*loops, *digits]),
         name=source.name,
+        step=_step(draft, parallel) if source.tree is None and not digits and not known else None,
     )
     return _call(nest, draft, [*loops, *digits], strides, outer, None if runs else asked)
 
@@ -326,17 +330,19 @@ def _collapse_short(
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
 
 
-def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int) -> bool:
-    """Whether the extent of the rows is compiled in: short ones whose elements lie side by side in the results."""
+def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int, more: float = 0.0) -> bool:
+    """Whether the extent of the rows is compiled in: short ones whose elements lie side by side in the results.
+
+    ``more``: what its vectors may cost more than those of which the last has a mask.
+    """
     if found.row is None:
         return False
-    across = found.row < known_rows.HALF  # lanes lie rather across rows, unless rows are moved whole
     keys = {axis.key for axis in parallel[-1].axes}
-    if not known_rows.fits(draft, keys, found.row, lanes, moved=across):
+    if not known_rows.fits(draft, keys, found.row, lanes, more):
         return False
     for operand in draft.operands:
         along = _class(parallel[-1].stride(operand))
-        if along != 1 and (across or operand.role == "out"):
+        if along != 1 and operand.role == "out":
             return False
         transposed = along == ir.RUNTIME and any(_class(loop.stride(operand)) == 1 for loop in parallel[:-1])
         if transposed and not known_rows.of_single_elements(found.row, lanes):
@@ -348,13 +354,14 @@ def _with_rows(
     draft: Draft, parallel: list[_Loop], found: Thresholds, lanes: int
 ) -> tuple[list[_Loop], list[_Loop], list[_Loop]]:
     """The dimensions of elements, the digits of the last one, and the dimensions whose extents are compiled in."""
-    if _is_interleaved(draft, parallel, found):
+    if _is_interleaved(draft, parallel, found, lanes):
         return parallel, [], parallel[-1:]
     row = _known_row(draft, parallel, found, lanes)
     if not row or lanes > PERMUTED:
         merged, digits = _collapse_short(draft, parallel, found, only_windows=row)
         if digits:
             return merged, digits, []
+        row = row or (lanes <= PERMUTED and _known_row(draft, parallel, found, lanes, more=known_rows.MASKED))
     return parallel, [], parallel[-1:] if row else []
 
 
@@ -373,7 +380,7 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
 
     Of an operand of which they are no row the elements lie side by side along one of them.
     """
-    if source.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent < known_rows.HALF:
+    if source.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent <= known_rows.REPEATED[-1]:
         return []
     first, extent = len(parallel) - 1, parallel[-1].extent
     while first > 1 and extent * parallel[first - 1].extent <= known_rows.longest(lanes):
@@ -382,11 +389,13 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
     loops = parallel[first:]
     if len(loops) < 2 or is_narrow([loop.extent for loop in parallel]):
         return []
-    if extent < lanes or math.prod([loop.extent for loop in parallel]) < known_rows.MANY:
+    if extent < known_rows.REPEATED[0] or math.prod([loop.extent for loop in parallel]) < known_rows.MANY:
         return []
     axes = _joined(loops)[0].axes
     keys = {axis.key for axis in axes}
-    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes, moved=False):
+    if any(isinstance(s, ir.LoadAt) for phase in draft.phases for s in (*phase[0], *phase[1])):
+        return []  # places by an index have no digits
+    if not keys.isdisjoint(draft.indexed) or not known_rows.fits(draft, keys, extent, lanes, more=known_rows.LIGHT):
         return []
     for operand in draft.operands:
         row = all(_collapses(operand, *pair) for pair in itertools.pairwise(axes))
@@ -396,26 +405,37 @@ def _whole_rows(source: Kernel, draft: Draft, parallel: Sequence[_Loop], lanes: 
     return [_Loop("digit", loop.axes) for loop in loops]
 
 
-def _is_interleaved(draft: Draft, parallel: Sequence[_Loop], found: Thresholds) -> bool:
+def _is_interleaved(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int) -> bool:
     """Whether results are interleaved vectors of elements, of operands whose own are side by side.
 
-    So may be the rows of an operand (``codegen.flat_rows``), which pays if others lie there backwards.
+    Or rows of an operand lie at distances that are compiled in (``codegen.flat_rows``). If all lie as the results do,
+    wide vectors are rather permuted by tables.
     """
     if not found.narrow or not all(map(_is_plain, draft.phases)):
         return False
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     if any(map(_reads_inside, statements)):
         return False
-    beside, backwards = False, False
-    for operand, interleaved in zip(draft.operands, found.interleaved, strict=True):
-        row, step = (_class(parallel[k].stride(operand)) for k in (-2, -1))
-        if operand.role == "out" or row not in (0, 1):
-            if not interleaved or (operand.role == "out" and step != 1):
+    beside, otherwise = False, lanes <= PERMUTED
+    for operand, apart in zip(draft.operands, found.apart, strict=True):
+        if operand.role == "out" and apart != (found.narrow, 1):
+            return False
+        if operand.role != "out" and _class(parallel[-2].stride(operand)) not in (0, 1):
+            if apart is None:
                 return False
-            beside = beside or operand.role != "out"
-            backwards = backwards or step == ir.REVERSED
+            beside, otherwise = True, otherwise or apart != (found.narrow, 1)
     keys = {axis.key for loop in parallel[-2:] for axis in loop.axes}
-    return not beside or (backwards and all(_is_known_there(s, keys) for s in statements))
+    return not beside or (otherwise and all(_is_known_there(s, keys) for s in statements))
+
+
+def _step(draft: Draft, parallel: Sequence[_Loop]) -> int | None:
+    """The small stride that operands have in common along the lanes, if it is the same at any size of this nest."""
+    strides = [parallel[-1].stride(operand) for operand in draft.operands] if parallel else []
+    spread = {stride.elems for stride in strides if _class(stride) == ir.RUNTIME}
+    if len(spread) != 1 or not spread <= set(STEPS):
+        return None
+    of_one_size = any(not operand.fixed or operand.starts is not None for operand in draft.operands)  # see ``_call``
+    return spread.pop() if of_one_size or all(stride.product == () for stride in strides) else None
 
 
 def _is_known_there(s: ir.Statement, keys: Collection[int]) -> bool:

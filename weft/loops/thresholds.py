@@ -16,6 +16,7 @@ from weft.loops import ir, known_rows
 # dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
 NARROW = 4
 FILLING = 16
+APART = 64  # elements between narrow rows, up to which the distance is compiled in where that pays
 LONG = 4096
 FEW = 256
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
@@ -34,8 +35,8 @@ class Thresholds(NamedTuple):
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
-    # the operands whose rows are narrow and side by side, each forwards or backwards; none if rows are not narrow
-    interleaved: tuple[bool, ...]
+    # if rows are narrow, of each operand the strides along rows and in them where these are small, else None
+    apart: tuple[tuple[int, int] | None, ...]
     row: int | None  # the extent of rows with lanes along them, if they are short and many
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points
 
@@ -67,10 +68,14 @@ def thresholds(
     many = units and are_many(outer, parallel)
     extent = _row(outer, parallel, lanes)
     narrow = parallel[-1] if is_narrow(parallel) else 0
-    interleaved = tuple([(row, abs(step)) == (parallel[-1], 1) for row, step in along()]) if narrow else ()
-    return Thresholds(
-        first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), interleaved, extent, many
-    )
+    apart = tuple(map(_apart, along())) if narrow else ()
+    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), apart, extent, many)
+
+
+def _apart(strides: tuple[int, int]) -> tuple[int, int] | None:
+    """Strides of narrow rows that may be compiled in."""
+    row, step = strides
+    return (row, step) if 1 < abs(row) <= APART and abs(step) <= NARROW else None
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:

@@ -32,11 +32,11 @@ EXPM1_F32 = (0.001388251781463623, 0.0083665382117033, 0.04166720062494278, 0.16
 EXP_F32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
 
-def clamp(x: V, low: float, high: float) -> V:
-    """NaN stays."""
+def clamp(x: V, low: float, high: float, at_low: float | None = None) -> V:
+    """NaN stays. ``at_low``: what smaller numbers become, if not ``low``."""
     lanes = x.lanes
     x = lanes.select(x > high, high, x)
-    return lanes.select(x < low, low, x)
+    return lanes.select(x < low, low if at_low is None else at_low, x)
 
 
 def power_of_two(k: V, shift: int = 0) -> V:
@@ -103,15 +103,24 @@ def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
 
 
 def exp_f32(emit: Emitter, x: V) -> V:
-    return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(clamp(x, -105.0, 88.8))
+    return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(_with_zeros(x, -104.0, 88.8, LN2))
 
 
 def exp_f64(emit: Emitter, x: V) -> V:
-    return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(clamp(x, -746.0, 709.9))
+    return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(_with_zeros(x, -745.2, 709.9, LN2))
+
+
+def _with_zeros(x: V, low: float, high: float, step: float) -> V:
+    """x for ``_gradually_scaled`` by bits, whose results are 0 below ``low`` and the largest ones above ``high``.
+
+    x = k ``step``: the k used for zeros is one at which 2**(k - 1) has no bits left, so that they, as the masked scores
+    of a softmax, are no cold lanes.
+    """
+    return clamp(x, low, high, at_low=(512 - 126 if x.element == "float" else 4096 - 1022) * step)
 
 
 def _exp_by_bits(x: V) -> V:
-    """exp of x between the logarithms of the smallest and the largest result."""
+    """exp of x as ``_with_zeros`` gives it."""
     k, half = whole_and_power(x * LOG2_E, -1)
     return _gradually_scaled(expm1_reduced(rest(x, k)), k, half)
 
@@ -144,22 +153,22 @@ def expm1_reduced(r: V) -> V:
 def _gradually_scaled(q: V, k: V, half: V | None = None) -> V:
     """(1 + q) * 2**k rounded once, ``half`` 2**(k - 1) where it is normal.
 
-    A processor takes 150 cycles to round a number to a subnormal or to zero. So these are rounded as multiples of the
-    smallest subnormal, whose bits are that whole number.
+    A processor takes 150 cycles to round a number to a subnormal or to zero. So subnormals are rounded as multiples of
+    the smallest one, whose bits are that whole number; below ``bottom`` the result is zero.
     """
     lanes, is_single = q.lanes, q.element == "float"
-    least, shift, bottom = (-125.0, 149.0, -152.0) if is_single else (-1021.0, 1074.0, -1080.0)
-    tiny = k < least
+    least, shift, bottom = (-125.0, 149.0, -152.0) if is_single else (-1021.0, 1074.0, -1078.0)
+    small = k < least
 
     def rounded() -> list[V]:
         steps = scale(q + 1.0, lanes.select(k < bottom, bottom, k) + shift).rint()
         return [steps.cast("fptosi", "i32" if is_single else "i64").as_float()]
 
-    if half is None:
-        ordinary = scale(q + 1.0, lanes.select(tiny, least, k))
-    else:
-        ordinary = q.fma(2.0, 2.0) * half
-    return lanes.cold(tiny, rounded, ordinary, rare=False)[0]
+    if half is not None:
+        return lanes.cold(small, rounded, q.fma(2.0, 2.0) * half, rare=False)[0]
+    dead = k < bottom
+    ordinary = lanes.select(dead, 0.0, scale(q + 1.0, lanes.select(small, least, k)))
+    return lanes.cold(small & ~dead, rounded, ordinary, rare=False)[0]
 
 
 def exp_lite(x: V) -> V:
@@ -170,15 +179,20 @@ def exp_lite(x: V) -> V:
 
 
 def exp2_f32(emit: Emitter, x: V) -> V:
-    return _exp2(clamp(x, -151.0, 128.1))
+    return _exp2(x, -150.0, 128.1)
 
 
 def exp2_f64(emit: Emitter, x: V) -> V:
-    return _exp2(clamp(x, -1076.0, 1024.1))
+    return _exp2(x, -1075.0, 1024.1)
 
 
-def _exp2(x: V) -> V:
-    k, half = (x.rint(), None) if avx512.whole_registers(x) else whole_and_power(x, -1)
+def _exp2(x: V, low: float, high: float) -> V:
+    if avx512.whole_registers(x):
+        x = clamp(x, 2.0 * low, high)
+        k, half = x.rint(), None
+    else:
+        x = _with_zeros(x, low, high, 1.0)
+        k, half = whole_and_power(x, -1)
     return _gradually_scaled(expm1_reduced((x - k) * LN2), k, half)
 
 
