@@ -16,7 +16,9 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import config, runtime
+import numpy as np
+
+from weft import config, dtypes, runtime
 from weft.compiler import chain, link, plan, sort_lowering, steps
 from weft.compiler.instructions import Copy, Fill, Gemm, NewOutput, Sort
 from weft.compiler.kernels import Kernels, Step
@@ -43,10 +45,11 @@ class _Kernel:
 
     def __init__(self, low: Lowered, sizing: resize.Sizing, elements: Sequence[tuple[resize.Term, ...]]) -> None:
         self.low, self.sizing = low, sizing
-        known = zip(
-            low.operands, elements, strict=True
-        )  # None in place of terms: the strides are the same at all sizes
-        self.elements = [(binding, terms if any(product for _, product in terms) else None) for binding, terms in known]
+        # of each operand its strides, None where these are the same at all sizes
+        self.elements = [
+            (binding, terms if any(product for _, product in terms) else None)
+            for binding, terms in zip(low.operands, elements, strict=True)
+        ]
         self.answers: Thresholds | None = None
         self.known = [(place, dim.extent) for place, dim in enumerate(low.nest.dims) if dim.extent is not None]
         self.n_loops = len(low.nest.dims) - len(low.nest.digits)
@@ -78,7 +81,10 @@ class _Kernel:
             for at, (dtype, form, numbers) in self.filled.items():
                 if len({literals[number] for number in numbers}) > 1:
                     return None  # those that were equal so far are not
-                block[begin + at : begin + at + dtype.itemsize] = _form(literals[numbers[0]], dtype, form)
+                scalar = _form(literals[numbers[0]], dtype, form)
+                if scalar is None:
+                    return None
+                block[begin + at : begin + at + dtype.itemsize] = scalar
             params = bytes(block)
         return Lowered(self.low.name, self.low.nest, tuple(bindings), found.extents, outer, params)
 
@@ -116,12 +122,16 @@ class _Kernel:
 _FORMS = (1, -1, 2, -2)  # of a literal in a kernel: itself or one by it, negated
 
 
-def _form(value: Any, dtype: Any, form: int) -> bytes:
-    """The bytes of a literal in a form."""
+def _form(value: Any, dtype: Any, form: int) -> bytes | None:
+    """The bytes of a literal in a form; None for what a dtype does not hold, and of integers for all forms but one."""
+    if not dtypes.issubdtype(dtype, np.inexact):
+        limits = None if dtype == np.bool_ else np.iinfo(dtype)
+        fits = form == 1 and limits is not None and value == int(value) and limits.min <= value <= limits.max
+        return dtype.type(int(value)).tobytes() if fits else None
     found = dtype.type(value)
     if abs(form) == 2:
         found = dtype.type(1) / found
-    return (found if form > 0 else -found).astype(dtype).tobytes()
+    return np.asarray(found if form > 0 else -found, dtype).tobytes()
 
 
 class ResizableForms:
