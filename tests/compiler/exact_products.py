@@ -50,10 +50,9 @@ def exact_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind in "iu":
         return a @ b
     m, k, n = *a.shape, b.shape[1]
-    vectors = (m == 1 or n == 1) and a.dtype.itemsize > 2
-    chains = CHAIN_BYTES // a.dtype.itemsize if vectors else 1
     if a.dtype.itemsize == 2:
         a, b = a.astype(np.float32), b.astype(np.float32)
+    chains = CHAIN_BYTES // a.dtype.itemsize if m == 1 or n == 1 else 1
     total = np.zeros((m, n), a.dtype)
     for start in range(0, k, BLOCK * chains):
         stop = min(k, start + BLOCK * chains)

@@ -40,6 +40,23 @@ def moved(y: Any) -> Any:
     return lax.scan(lambda c, _: (turned(c)[0], turned(c)[1]), y, None, length=3)
 
 
+def stacked(y: Any) -> Any:
+    """Elements are stacked, by which lanes get another dimension than the first, and the stack is used and reduced."""
+
+    def body(i: Any, c: Any) -> Any:
+        other = jnp.stack([c[1], step(c[0], c[2]), c[2]])
+        both = jnp.stack([step(c, other), other], axis=1).reshape(2, 3)
+        return step(jnp.where(i % 2 == 0, both.max(0), both.min(0)), jnp.concatenate([both.max(1), c[:1]]))
+
+    return lax.fori_loop(0, 4, body, y)
+
+
+def crossed(x: Any) -> Any:
+    """Lanes are the last dimension of the loop's inner values, and are transposed back."""
+    inner = weft.vmap(lambda c: jnp.stack([step(c[0], c[1]), c[0]]), in_axes=0, out_axes=1)
+    return lax.fori_loop(0, 5, lambda _, c: step(c, inner(c).T), x)
+
+
 LOOPS: dict[str, tuple[Callable[..., Any], Callable[[Any, int], tuple[Any, ...]]]] = {
     "scan": (
         lambda x, rows: lax.scan(lambda c, a: (step(c, a), (c, a[..., None])), x, rows),
@@ -54,6 +71,8 @@ LOOPS: dict[str, tuple[Callable[..., Any], Callable[[Any, int], tuple[Any, ...]]
         lambda dtype, n: (values(dtype, n, 4),),
     ),
     "mapped": (weft.vmap(moved), lambda dtype, n: (values(dtype, n, 3),)),
+    "stacked": (weft.vmap(stacked), lambda dtype, n: (values(dtype, n, 3),)),
+    "crossed": (crossed, lambda dtype, n: (values(dtype, n, 2),)),
     "branch": (
         lambda x: lax.fori_loop(0, 5, lambda i, c: lax.cond(i % 2 == 0, lambda c: step(c, c), lambda c: c, c), x),
         lambda dtype, n: (values(dtype, n),),

@@ -39,6 +39,7 @@ class RoutineWriter:
         self.program, self.target = program, target
         scalar = program.scalar or all(kind.size == 1 for kind in program.types)
         self.writer = Writer.of(target, scalar)
+        self.writer.shares = True
         self.helpers = helpers
         self.scope = Scope(self.writer, target, helpers, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}
@@ -142,11 +143,10 @@ class RoutineWriter:
         self.values[s.out] = Array(kind.dtype, kind.size, tuple(total))
 
     def fold(self, s: routine.Fold) -> None:
-        args = [self.values[n] for n in s.args]
         if s.kept == 1 and s.outer == 1 and s.tree == "lanes":
-            accs = self.folded_lanes(s, args)
+            accs = self.folded_lanes(s, [self.values[n] for n in s.args])
         else:
-            accs = self.folded_columns(s, args)
+            accs = self.folded_columns(s, [self.values[n] for n in s.args])
         params = dict(s.params)
         columns: list[list[Value]] = [[] for _ in s.outs]
         for number, width in enumerate(self.scope.widths(s.kept)):
@@ -175,7 +175,7 @@ class RoutineWriter:
         accs = [self.identities(s, emit) for _ in range(count)]
         for at in range(0, s.run, width):
             here = min(width, s.run - at)
-            places = [at + min(lane, here - 1) for lane in range(width)]
+            places = [s.place(0, 0, at + min(lane, here - 1)) for lane in range(width)]
             values = tuple(scope.piece(arg, places, width) for arg in args)
             index = None
             if s.kind.needs_index:
@@ -216,10 +216,7 @@ class RoutineWriter:
         for outer in range(s.outer):
             lanes: list[list[Values] | None] = [None] * (LANES if s.tree == "lanes" else 1)
             for i in range(s.run):
-                element = [
-                    scope.pick(arg.dtype, [(arg, (k * s.outer + outer) * s.run + i) for k in range(s.kept)])
-                    for arg in args
-                ]
+                element = [scope.pick(arg.dtype, [(arg, s.place(k, outer, i)) for k in range(s.kept)]) for arg in args]
                 slot = i % len(lanes)
                 lanes[slot] = self.stepped(s, sizes, lanes[slot], element, i)
             half = len(lanes) // 2

@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import index_maps, kinds
+from weft.core import kinds
 from weft.core.index_maps import CONSTANT, Affine, IndexMap, Piece, Region
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.loops import routine, small
 from weft.loops.small import Flatten, Lowered, Lowering, TooLarge
 
-MOST_OF_A_LANE = 16  # elements of one value in a lane
+MOST_OF_A_LANE = 32  # elements of one value in a lane
 MOST_WORK = 1200  # estimated instructions of one lane
 MOST_LANES = 4096  # for more, rows begin on different pages, and several threads are faster
 MOST_AT_ONCE = 32000  # instructions of all lanes, if there are over 256 (tanh of 1000: 84 us, 50 on two threads)
+MOST_OF_ROWS = 256000  # the same if lanes have rows, of which kernels make many steps (Lorenz of 1000: 54 us, 156)
 MOST_GENERATED = 1 << 16  # elements of a generated array that are inspected
 FEW = 64  # instructions common to all lanes that may be repeated for each tile
 
@@ -74,11 +75,42 @@ class _Lanes(Lowering):
         self.rules = RULES
         self.for_all = 0.0  # instructions on values common to all lanes
         self.spreads: dict[int, int] = {}
+        self.later: dict[
+            Any, int
+        ] = {}  # where the lanes' dimensions begin in variables of which they are not the first
         self.extent(math.prod(shared))
 
     def own(self, aval: Any) -> bool:
         """Whether the value differs between lanes."""
         return aval.shape[: len(self.shared)] == self.shared
+
+    def first(self, atom: Any) -> int | None:
+        """Where the lanes' dimensions begin in a value of the program; None if it is common to all lanes."""
+        found = None if isinstance(atom, Literal) else self.later.get(atom)
+        return found if found is not None else 0 if self.own(atom.aval) else None
+
+    def begins(self, variable: Any, at: int | None) -> None:
+        """The lanes' dimensions of a new variable begin there."""
+        if at:
+            self.later[variable] = at
+
+    def without(self, shape: Sequence[int], at: int | None) -> tuple[int, ...]:
+        """A shape without the lanes' dimensions, which begin at ``at``."""
+        return tuple(shape) if at is None else (*shape[:at], *shape[at + len(self.shared) :])
+
+    def inner_shape(self, atom: Any) -> tuple[int, ...]:
+        return self.without(atom.aval.shape, self.first(atom))
+
+    def equation(self, equation: JaxprEqn, operands: list[Any]) -> Sequence[int]:
+        moved = any(not isinstance(atom, Literal) and atom in self.later for atom in equation.invars)
+        if moved and type(equation.primitive.kind) not in self.rules:
+            raise TooLarge("lanes are not the first dimension where they are sliced, or enter control flow")
+        return super().equation(equation, operands)
+
+    def result(self, atom: Any, env: dict[Any, Any]) -> Any:
+        if not isinstance(atom, Literal) and atom in self.later:
+            raise TooLarge("lanes are not the first dimension of a result")
+        return super().result(atom, env)
 
     def shape_of(self, aval: Any) -> tuple[int, ...]:
         return aval.shape[len(self.shared) :] if self.own(aval) else aval.shape
@@ -169,7 +201,8 @@ class _Lanes(Lowering):
         if self.work > MOST_WORK or self.for_all > max(FEW, self.work - self.for_all):
             raise TooLarge("too much of it is common to all lanes")
         lanes = math.prod(self.shared)
-        if lanes > small.LARGEST and self.work * lanes > MOST_AT_ONCE:
+        rows = any(kind.lanes and kind.size > 1 for kind in self.types)
+        if lanes > small.LARGEST and self.work * lanes > (MOST_OF_ROWS if rows else MOST_AT_ONCE):
             raise TooLarge("it is large enough for several threads")
         return made.replace(scalar=False, lanes=True)
 
@@ -208,15 +241,19 @@ class _Lanes(Lowering):
 
 def _elementwise(low: _Lanes, equation: JaxprEqn, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
-    shape = low.shape_of(out)
-    for_each = low.own(out)
+    found = {low.first(atom) for atom in equation.invars if atom.aval.shape} - {None}
+    if len(found) > 1:
+        raise TooLarge("lanes meet others along another dimension")
+    at = found.pop() if found else 0 if low.own(out) else None
+    low.begins(equation.outvars[0], at)
+    shape = low.without(out.shape, at)
     stretched = []
     for arg, atom in zip(args, equation.invars, strict=True):
-        given = low.shape_of(atom.aval)
-        if for_each and given and not low.own(atom.aval):
-            if any(extent != 1 for extent in given[: len(low.shared)]):
+        given = low.inner_shape(atom)
+        if at is not None and given and low.first(atom) is None:
+            if any(extent != 1 for extent in given[at : at + len(low.shared)]):
                 raise TooLarge("lanes are combined with an array that is not in lanes")
-            given = given[len(low.shared) :]
+            given = low.without(given, at)
         stretched.append(low.stretched(arg, given, shape))
     if any(low.types[arg].lanes for arg in stretched):
         stretched = [low.spread(arg) for arg in stretched]
@@ -226,51 +263,83 @@ def _elementwise(low: _Lanes, equation: JaxprEqn, kind: kinds.Elementwise, args:
     low.append(routine.Map(made, equation.primitive.name, kind, params, tuple(stretched)), depth)
     low.guard(equation, stretched, math.prod(shape))
     low.work += kind.cost * math.prod(shape)
-    low.for_all += 0.0 if for_each else kind.cost * math.prod(shape)
+    low.for_all += 0.0 if at is not None else kind.cost * math.prod(shape)
     return [made]
 
 
-def _inner(low: _Lanes, index_map: IndexMap, operand: Any, for_each: bool) -> IndexMap:
-    """The index map of one lane; with ``for_each`` the result differs between lanes."""
+def _inner(low: _Lanes, index_map: IndexMap, at: int | None, out_at: int | None) -> IndexMap:
+    """The index map of one lane; the lanes' dimensions begin at ``at`` in the operand, at ``out_at`` in the result."""
     count = len(low.shared)
-    if low.own(operand):
-        if not for_each or index_map[:count] != index_maps.identity(count):
+    if at is not None:
+        if out_at is None or index_map[at : at + count] != tuple([Affine(out_at + k) for k in range(count)]):
             raise TooLarge("lanes change places")
-        index_map = index_map[count:]
-    if not for_each:
+        index_map = index_map[:at] + index_map[at + count :]
+    if out_at is None:
         return index_map
-    if any(0 <= use.axis < count for use in index_map):
+    if any(out_at <= use.axis < out_at + count for use in index_map):
         raise TooLarge("lanes take different elements")
-    return tuple([use if use.axis == CONSTANT else Affine(use.axis - count, use.start, use.step) for use in index_map])
+    axes = [use.axis - count if use.axis >= out_at else use.axis for use in index_map]
+    return tuple([
+        use if use.axis == CONSTANT else Affine(axis, use.start, use.step)
+        for use, axis in zip(index_map, axes, strict=True)
+    ])  # fmt: skip
+
+
+def _out_at(low: _Lanes, index_map: IndexMap, at: int | None, out: Any, otherwise: int | None) -> int | None:
+    """Where the lanes' dimensions begin in a result, if they are in the operand of this map."""
+    if at is None:
+        return otherwise
+    axis = index_map[at].axis
+    if axis == CONSTANT or out.shape[axis : axis + len(low.shared)] != low.shared:
+        raise TooLarge("lanes are not a dimension of the result")
+    return axis
 
 
 def _view(low: _Lanes, equation: JaxprEqn, kind: kinds.View, args: list[int]) -> Sequence[int]:
     operand, out = equation.invars[0].aval, equation.outvars[0].aval
-    index_map = _inner(low, kind.index_map(operand, out, equation.params), operand, low.own(out))
-    return [low.reordered(args[0], small.view_places(index_map, low.shape_of(operand), low.shape_of(out)))]
+    at, index_map = low.first(equation.invars[0]), kind.index_map(operand, out, equation.params)
+    out_at = _out_at(low, index_map, at, out, 0 if low.own(out) else None)
+    low.begins(equation.outvars[0], out_at)
+    inner = _inner(low, index_map, at, out_at)
+    return [
+        low.reordered(args[0], small.view_places(inner, low.without(operand.shape, at), low.without(out.shape, out_at)))
+    ]
 
 
 def _reshape(low: _Lanes, equation: JaxprEqn, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
     operand, out = equation.invars[0].aval, equation.outvars[0].aval
-    if low.own(operand) != low.own(out) or operand.dtype != out.dtype:
+    at, count = low.first(equation.invars[0]), len(low.shared)
+    if operand.dtype != out.dtype or (at is None and low.own(out)):
         raise TooLarge("lanes are not a dimension of the result")
+    if at is not None:
+        before = math.prod(operand.shape[:at])
+        places = [
+            k for k in range(out.ndim) if math.prod(out.shape[:k]) == before and out.shape[k : k + count] == low.shared
+        ]
+        if not places:
+            raise TooLarge("lanes are not a dimension of the result")
+        low.begins(equation.outvars[0], places[0])
     return args
 
 
 def _assemble(low: _Lanes, equation: JaxprEqn, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
     out, count = equation.outvars[0].aval, len(low.shared)
-    avals = [atom.aval for atom in equation.invars]
+    at = [low.first(atom) if atom.aval.shape else None for atom in equation.invars]
+    given = list(kind.pieces([atom.aval for atom in equation.invars], out, equation.params))
+    out_at = 0 if low.own(out) else None
+    for piece in given:
+        out_at = _out_at(low, piece.index_map, at[piece.operand], out, out_at)
+    low.begins(equation.outvars[0], out_at)
     pieces = []
-    for piece in kind.pieces(avals, out, equation.params):
-        operand = avals[piece.operand]
-        first = count if low.own(out) else 0
-        lanes = Region(*[sizes[:first] for sizes in piece.region])
-        region = Region(*[sizes[first:] for sizes in piece.region])
-        if lanes != Region.box((0,) * first, low.shared[:first]):
-            raise TooLarge("a part of the lanes")
-        index_map = _inner(low, piece.index_map, operand, low.own(out)) if operand.shape else ()
-        pieces.append(Piece(piece.operand, region, index_map))
-    return [small.assembled(low, out.dtype, low.shape_of(out), pieces, [low.shape_of(aval) for aval in avals], args)]
+    for piece in given:
+        region, index_map = piece.region, piece.index_map if equation.invars[piece.operand].aval.shape else ()
+        if out_at is not None:
+            if Region(*[sizes[out_at : out_at + count] for sizes in region]) != Region.box((0,) * count, low.shared):
+                raise TooLarge("a part of the lanes")
+            region = Region(*[low.without(sizes, out_at) for sizes in region])
+        pieces.append(Piece(piece.operand, region, _inner(low, index_map, at[piece.operand], out_at)))
+    shapes = [low.inner_shape(atom) for atom in equation.invars]
+    return [small.assembled(low, out.dtype, low.without(out.shape, out_at), pieces, shapes, args)]
 
 
 def _generate(low: _Lanes, equation: JaxprEqn, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
@@ -281,12 +350,22 @@ def _generate(low: _Lanes, equation: JaxprEqn, kind: kinds.Generate, args: list[
 
 
 def _reduction(low: _Lanes, equation: JaxprEqn, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
-    avals = [atom.aval for atom in equation.invars]
-    first = len(low.shared) if low.own(avals[0]) else 0
-    axes, shape = [axis - first for axis in sorted(kind.axes(equation.params))], low.shape_of(avals[0])
-    if kind.operands is not None or not axes or axes[0] < 0 or 0 in shape:
+    (at, *others), count = [low.first(atom) for atom in equation.invars], len(low.shared)
+    axes, whole = sorted(kind.axes(equation.params)), equation.invars[0].aval.shape
+    over_lanes = at is not None and any(at <= axis < at + count for axis in axes)
+    if kind.operands is not None or not axes or over_lanes or 0 in whole or any(other != at for other in others):
         raise TooLarge("a reduction over lanes, with initial values, or of no elements")
-    return small.fold(low, equation, kind, args, axes, shape)
+    if at is not None:
+        for out in equation.outvars:
+            low.begins(out, at - sum(axis < at for axis in axes))
+        axes = [axis - count if axis >= at else axis for axis in axes]
+    return small.fold(low, equation, kind, args, axes, low.without(whole, at))
+
+
+def _identity(low: _Lanes, equation: JaxprEqn, kind: kinds.Identity, args: list[int]) -> Sequence[int]:
+    for atom, out in zip(equation.invars, equation.outvars, strict=True):
+        low.begins(out, low.first(atom))
+    return small.RULES[kinds.Identity](low, equation, kind, args)
 
 
 RULES: dict[type, Any] = {
@@ -296,5 +375,5 @@ RULES: dict[type, Any] = {
     kinds.Assemble: _assemble,
     kinds.Generate: _generate,
     kinds.Reduction: _reduction,
-    kinds.Identity: small.RULES[kinds.Identity],
+    kinds.Identity: _identity,
 }

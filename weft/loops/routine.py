@@ -92,7 +92,7 @@ class Map(Record):
 
 
 class Fold(Record):
-    """outs = the reduction of ``args``, whose elements are in the order (kept, outer, run)."""
+    """outs = the reduction of ``args``, whose elements are in the order (kept, outer, run), or lie at ``places``."""
 
     outs: tuple[int, ...]
     name: str
@@ -104,6 +104,12 @@ class Fold(Record):
     kept: int
     outer: int
     run: int
+    places: tuple[int, ...] | None = None
+
+    def place(self, kept: int, outer: int, at: int) -> int:
+        """Which element of an operand is term ``at`` of run ``outer`` of the result's element ``kept``."""
+        index = (kept * self.outer + outer) * self.run + at
+        return index if self.places is None else self.places[index]
 
 
 class Running(Record):

@@ -83,7 +83,8 @@ def _right(program: routine.Routine, s: Any) -> str:
     if isinstance(s, routine.Map):
         return f"{s.name} {_values(s.args)}"
     if isinstance(s, routine.Fold):
-        return f"{s.name} {_values(s.args)} kept {s.kept} outer {s.outer} run {s.run} ({s.tree})"
+        shown = "" if s.places is None else f" at {' '.join(map(str, s.places[:16]))}{' ...' * (len(s.places) > 16)}"
+        return f"{s.name} {_values(s.args)}{shown} kept {s.kept} outer {s.outer} run {s.run} ({s.tree})"
     if isinstance(s, routine.Running):
         return f"{s.name} {_values(s.args)} run {s.run}"
     if isinstance(s, routine.Product):

@@ -241,12 +241,16 @@ class Lowering:
             for v, out in zip(equation.outvars, outs, strict=True):
                 if not isinstance(v, DropVar):
                     env[v] = out
-        return [self.in_registers(self.atom(atom, env)) for atom in jaxpr.outvars]
+        return [self.in_registers(self.result(atom, env)) for atom in jaxpr.outvars]
 
     def atom(self, atom: Any, env: dict[Any, Any]) -> Any:
         if isinstance(atom, Literal):
             return self.literal(atom)
         return env[atom]
+
+    def result(self, atom: Any, env: dict[Any, Any]) -> Any:
+        """The value of a program's result."""
+        return self.atom(atom, env)
 
     def in_registers(self, value: Any) -> int:
         if not isinstance(value, Memory):
@@ -455,25 +459,26 @@ def _reduction(low: Lowering, equation: JaxprEqn, kind: kinds.Reduction, args: l
 def fold(
     low: Lowering, equation: JaxprEqn, kind: kinds.Reduction, args: list[int], axes: list[int], shape: tuple[int, ...]
 ) -> Sequence[int]:
-    """The statement of a reduction whose operands have that shape."""
+    """The statement of a reduction along these axes of operands of that shape, which may be parts of the whole ones."""
     if guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
         raise TooLarge("a sum of integers that is to be checked")
     avals = [atom.aval for atom in equation.invars]
     kept = [axis for axis in range(len(shape)) if axis not in axes]
-    first = len(axes) - 1
-    while first > 0 and axes[first - 1] == axes[first] - 1:
+    along = sorted(kind.axes(equation.params))  # of the whole array, which decides about the order
+    first = len(along) - 1
+    while first > 0 and along[first - 1] == along[first] - 1:
         first -= 1
     order = np.arange(math.prod(shape)).reshape(shape).transpose([*kept, *axes])
-    ordered = [low.reordered(arg, order) for arg in args]
-    depth = low.depth_of(ordered)
-    outs = [low.value(v.aval.dtype, low.size_of(v.aval), depth) for v in equation.outvars]
+    places = None if [*kept, *axes] == list(range(len(shape))) else tuple(order.ravel().tolist())
+    depth = low.depth_of(args)
     extents = [math.prod([shape[axis] for axis in group]) for group in (kept, axes[:first], axes[first:])]
+    outs = [low.value(v.aval.dtype, extents[0], depth) for v in equation.outvars]
     accumulators = tuple([(np.dtype(d), i) for d, i in kind.accumulators(avals, equation.params)])
-    tree: Any = "lanes" if axes[-1] == len(shape) - 1 else "rows"
+    tree: Any = "lanes" if along[-1] == avals[0].ndim - 1 else "rows"
     low.append(
         routine.Fold(
-            tuple(outs), equation.primitive.name, kind, tuple(sorted(equation.params.items())), tuple(ordered),
-            accumulators, tree, *extents,
+            tuple(outs), equation.primitive.name, kind, tuple(sorted(equation.params.items())), tuple(args),
+            accumulators, tree, *extents, places=places,
         ),
         depth,
     )  # fmt: skip

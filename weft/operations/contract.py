@@ -124,8 +124,7 @@ def _dot_reference(
     a = a.reshape([*batch, math.prod(rows), inner])
     b = b.reshape([*batch, inner, math.prod(columns)])
     with np.errstate(all="ignore"):
-        in_chains = lhs.dtype.itemsize > 2  # the kernels widen half precisions and use a single chain
-        out = product_sums.product(a, b, in_chains=in_chains).reshape([*batch, *rows, *columns])
+        out = product_sums.product(a, b).reshape([*batch, *rows, *columns])
         out = np.real(out) if out.dtype.kind == "c" and np.dtype(out_dtype).kind != "c" else out
         return out.astype(out_dtype)
 

@@ -14,7 +14,7 @@ def product(a: np.ndarray, b: np.ndarray, *, in_chains: bool = True) -> np.ndarr
     """``a[..., m, k] @ b[..., k, n]`` of one dtype, every element summed in the order of a matrix product.
 
     A ``float32`` term and its sum are rounded once, with about one exception in 2**29, ``float64`` ones twice. Products
-    of half precisions are those of their ``float32`` values with ``in_chains=False``: one chain, for vectors too.
+    of half precisions are those of their ``float32`` values. ``in_chains=False``: one chain, for vectors too.
 
     >>> product(np.ones((2, 600), np.float32), np.ones((600, 1), np.float32)).tolist()
     [[600.0], [600.0]]

@@ -1,7 +1,7 @@
 // Matrix products: c[m,n] = sum over k of a[m,k] b[k,n], over batches, with the kernels of gemm_kernels.h.
 //
 // Here: how a product is planned and run, its epilogue, and what is multiplied as it lies. Others: gemm_packed.cpp,
-// gemm_deep.cpp and gemm_vector.cpp.
+// gemm_deep.cpp, gemm_thin.cpp and gemm_vector.cpp.
 #include <cstring>
 
 #include "gemm_step.h"
@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the second-level cache need not be packed
 constexpr int64_t kFewColumnsBytes = 128 << 10;  // of a block of b that is read in place however many blocks there are
+constexpr int64_t kReadOnceTerms = 32;        // of a right operand that one sliver of rows reads, where it lies
 constexpr double kFewTermsBytes = 160 << 10;  // of a block of b that is read whole for every few rows
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 // Of a matrix of contiguous columns that is read in narrow strips: in the second-level cache.
@@ -26,6 +27,7 @@ constexpr double kTileNs = 6;  // a tile's fixed cost
 constexpr int64_t kCopiedBytes = 16 << 10;  // of an operand of a small product that is copied first
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
 constexpr int64_t kFetchedBytes = 1 << 20;  // of a batch from where on the next product is fetched during one
+constexpr int64_t kFinishedTogether = 2048;  // elements of small products whose epilogue is one call
 constexpr int64_t kLine = 64;
 constexpr int64_t kMostRows = 32, kTileRoom = 4096;  // of a tile: rows, and bytes of its results
 // A thread's use of the matrix unit.
@@ -64,11 +66,13 @@ Status GemmStep::run(Frame& frame) const {
 }
 
 void GemmStep::plan() {
-  double read = double(kernels->source_bytes) * (double(m) * double(k) + double(k) * double(n));
-  double bytes = read + double(kernels->result_bytes) * double(m) * double(n);
   plain = true;
   for (const GemmDigits* digits : {&a_rows, &a_sum, &b_sum, &b_columns, &c_rows}) plain = plain && digits->count == 1;
   vector = in_chains && (m == 1 || n == 1) && kernels->vector != nullptr && plain;
+  // vectors of narrower elements take as long as if these were as wide as their sums
+  const int item = vector ? kernels->result_bytes : kernels->source_bytes;
+  double read = double(item) * (double(m) * double(k) + double(k) * double(n));
+  double bytes = read + double(kernels->result_bytes) * double(m) * double(n);
   in_strips = vector && may_be_in_strips();
   int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
   double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
@@ -79,14 +83,16 @@ void GemmStep::plan() {
   // of few columns a block is small, and an element of a is not read often
   const bool few = a_k == 1 && n * std::min(k, span) * kernels->source_bytes <= kFewColumnsBytes;
   const int64_t cached = few ? std::min(k, span) : k;
+  const bool read_once = m <= kernels->height && k <= kReadOnceTerms;
   in_place = kernels->strided != nullptr && plain && b_column == 1 &&
-             n * cached * kernels->source_bytes <= kInPlaceBytes &&
+             (read_once || n * cached * kernels->source_bytes <= kInPlaceBytes) &&
              (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
   // rows that lie a multiple of a cache's way apart evict each other, if they are more than its ways
   const bool evicting = a_k == 1 && k > 64 && a_row * kernels->source_bytes % 2048 == 0;
   most_rows = in_place && evicting ? std::min(kernels->height, kRowsAlike) : kernels->height;
   wide = m <= 2 * kRowsOfTask && n > m;
   plan_deep();
+  plan_thin();
   in_runs = !few_sums && !alike && reads_runs();
   in_place = in_place && !in_runs;
   if (epilogue != nullptr) cost += epilogue->cost_ns();
@@ -103,19 +109,21 @@ void GemmStep::plan() {
   packs_small = kernels->strided == nullptr && kernels->unit == nullptr && plain &&
                 std::max(m, packed_columns(n)) * copied <= kCopiedBytes;
   const bool may = in_place || copies_b || packs_small;
-  if (may && !vector && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
+  if (may && !vector && thin == nullptr && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
 }
 
 // Flattened, but for what large products take: a small one is done in tens of nanoseconds.
 [[gnu::flatten]] void GemmStep::run_products(void* context, int64_t low, int64_t high) {
   Job* job = static_cast<Job*>(context);
   const GemmStep& step = *job->step;
+  if (job->threads == 1 && step.thin_in_batch()) return step.run_thin_products(job, low, high);
   GemmBatch::Walk walk(step.batch, low, job->a, job->b, job->c);
   const bool small = job->threads == 1 && !step.small.empty();
   const bool one_block = job->threads == 1 && !job->turned;
   const bool short_vector = one_block && step.vector && step.k > 0 && step.k <= step.depth_of_block();
   alignas(kLine) char rows[kCopiedBytes], columns[kCopiedBytes];
   const char *rows_of = nullptr, *columns_of = nullptr;  // often one operand for all of the batch
+  Unfinished unfinished{low};
   for (int64_t item = low; item < high && !stream_cancelled(job->number); ++item) {
     Product product{job, walk.a, walk.b, walk.c};
     if (item + 1 < high) walk.advance();
@@ -132,8 +140,26 @@ void GemmStep::plan() {
     if (small) step.multiply_small(product, walk.a, walk.b);
     else if (short_vector) step.multiply_short_vector(product);
     else step.multiply(product);
-    if (job->finish_each) step.run_epilogue(product, {item, item + 1, 0, -1});
+    if (small || short_vector || job->finish_each) step.finish_products(product, item, high, &unfinished);
   }
+}
+
+// The epilogue of small products up to number `item` of a batch, whose last one is before `high`, if they are enough.
+void GemmStep::finish_products(const Product& product, int64_t item, int64_t high, Unfinished* unfinished) const {
+  int64_t& rows = unfinished->rows;
+  if (product.job->finish_each) {
+    if (item + 1 < high && (item + 1 - unfinished->done) * m * n < kFinishedTogether) return;
+    run_epilogue(product, {unfinished->done, item + 1, 0, -1});
+    unfinished->done = item + 1;
+  }
+  if (form == Form::none) return;
+  const bool follows = rows > 0 && product.c == unfinished->first.c + rows * n * kernels->result_bytes;
+  if (rows > 0 && !follows) finish(unfinished->first, 0, rows, 0, n);
+  if (!follows) unfinished->first = product, rows = 0;
+  rows += m;
+  if (item + 1 < high && rows * n < kFinishedTogether) return;
+  finish(unfinished->first, 0, rows, 0, n);
+  rows = 0;
 }
 
 // Small products on one thread: their tiles are listed. They read their operands as they lie, or a copy of the right one;
@@ -219,12 +245,13 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   work.by_chain = product.job->turned;
   work.in_parts = work.far && !work.by_chain && !is_amd();  // from an Intel's third cache; a Zen 4 is slower with them
   work.backwards = product.job->backwards;
-  work.tile = (large || work.by_chain) && deep && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
+  work.tile = (large || work.by_chain) && deep && work.a_k != 1 ? kTileBytes / kernels->result_bytes : 0;
   const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums
-  int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * pitch;
+  int64_t scratch = kGemmLaneBytes / kernels->result_bytes * kernels->sum_bytes * pitch;
   work.waiting = matrix_bytes() > kLargeVectorBytes ? kGemmLongWaitingBytes : kGemmWaitingBytes;
   if (work.a_k != 1) scratch = std::max(scratch, kGemmWaiting * work.waiting);
   else if (work.x_k != 1) scratch = depth * kernels->source_bytes;
+  if (kernels->source_bytes != kernels->result_bytes) scratch = std::max(scratch, depth * kernels->result_bytes);
   if (scratch > 0) {
     work.scratch = static_cast<char*>(thread_scratch(scratch));
     if (work.scratch == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
@@ -234,7 +261,6 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
 
 void GemmStep::multiply_short_vector(const Product& product) const {
   vector_block(product, 0, std::max(m, n), 0, k, product.c, n == 1 ? c_row : 1, false);
-  if (form != Form::none) finish(product, 0, m, 0, n);
 }
 
 void GemmStep::multiply_small(const Product& product, const char* next_a, const char* next_b) const {
@@ -261,12 +287,12 @@ void GemmStep::multiply_small(const Product& product, const char* next_a, const 
     if (packs_small) tile.b_k = up(part.columns, kernels->lanes);
     part.function(tile);
   }
-  if (form != Form::none) finish(product, 0, m, 0, n);
 }
 
 [[gnu::noinline]] void GemmStep::multiply(const Product& product) const {
   if (k == 0) fill_zero(product.c);
   else if (vector) multiply_vector(product);
+  else if (thin != nullptr) return multiply_thin(product);
   else if (is_deep(product)) multiply_deep(product);
   else if (in_place) return multiply_in_place(product);
   else return multiply_packed(product);

@@ -123,7 +123,8 @@ PyObject* how_added(PyObject*, PyObject* args) {
   long long rows, columns, terms;
   if (!PyArg_ParseTuple(args, "CCLLL", &source, &result, &rows, &columns, &terms)) return nullptr;
   if (takes_unit(char(source), char(result), rows, columns, terms)) return PyUnicode_FromString("tiles");
-  return PyUnicode_FromString(source == 'E' && adds_pairs() ? "pairs" : "chains");
+  const bool vector = rows == 1 || columns == 1;
+  return PyUnicode_FromString(source == 'E' && adds_pairs() && !vector ? "pairs" : "chains");
 }
 
 PyMethodDef methods[] = {{"how_added", how_added, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};

@@ -22,17 +22,17 @@ constexpr int lanes_together(int vectors) {
 
 // sums[j][v] += the products of columns k + j d, k + j d + kLanes, ... before `end` and their factors, d = kLanes / together,
 // in vectors along rows; of the last one `last` lanes are there. a and x point at column k, their steps are those of d.
-template <class E, int together, int vectors, bool masked>
-inline __attribute__((always_inline)) void add_columns(typename E::Sum (&sums)[together][vectors], const typename E::T* a,
+template <class E, class S, int together, int vectors, bool masked>
+inline __attribute__((always_inline)) void add_columns(typename E::Sum (&sums)[together][vectors], const S* a,
                                                        int64_t a_step, const typename E::T* x, int64_t x_step,
                                                        int64_t k, int64_t end, int last) {
   const auto add = [&](int lane) __attribute__((always_inline)) {
     const typename E::Factor factor = E::splat(*x);
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
-      const typename E::T* from = a + v * E::W;
+      const S* from = a + v * E::W;
       if (vectors > 1) __builtin_prefetch(from + kStepsAhead * a_step);  // a tenth: rows cross lines, and are far apart
-      sums[lane][v] = E::fma(factor, masked && v == vectors - 1 ? E::load(from, last) : E::load(from), sums[lane][v]);
+      sums[lane][v] = E::fma(factor, E::widen(from, masked && v == vectors - 1 ? last : E::W), sums[lane][v]);
     }
     a += a_step;
     x += x_step;
@@ -47,17 +47,17 @@ inline __attribute__((always_inline)) void add_columns(typename E::Sum (&sums)[t
 }
 
 // Rows along lanes of vectors, for a contiguous along its columns: their sums stay in registers.
-template <class E, int vectors, bool masked>
+template <class E, class S, int vectors, bool masked>
 inline void vector_strip(const GemmVector& work, int64_t row, int last) {
   using T = typename E::T;
   constexpr int together = lanes_together<E>(vectors), distance = kLanes<E> / together;
-  const T* a = reinterpret_cast<const T*>(work.a) + row;
+  const S* a = reinterpret_cast<const S*>(work.a) + row;
   const T* x = reinterpret_cast<const T*>(work.x);
   const int64_t a_step = distance * work.a_k, x_step = distance * work.x_k;
   typename E::V waiting[kTreeLevels][vectors], totals[vectors];
   for (int i = 0, first = 0; i < distance; ++i, first = lane_after<distance>(first)) {
     typename E::Sum sums[together][vectors] = {};
-    add_columns<E, together, vectors, masked>(sums, a + first * work.a_k, a_step, x + first * work.x_k, x_step, first,
+    add_columns<E, S, together, vectors, masked>(sums, a + first * work.a_k, a_step, x + first * work.x_k, x_step, first,
                                               work.k, last);
     typename E::V lanes[together][vectors];
 #pragma GCC unroll 16
@@ -84,9 +84,9 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
   put_strip<E, vectors, masked>(work, row, last, totals);
 }
 
-template <class E, int... i>
+template <class E, class S, int... i>
 inline void all_fetched_strips(const GemmVector& work, Indices<i...>) {
-  static constexpr StripFunctions functions = {{vector_strip<E, i + 1, false>...}, {vector_strip<E, i + 1, true>...}};
+  static constexpr StripFunctions functions = {{vector_strip<E, S, i + 1, false>...}, {vector_strip<E, S, i + 1, true>...}};
   each_strip<E>(work, functions);
 }
 
@@ -304,7 +304,16 @@ inline void multiply_columns(const GemmVector& work) {
 #endif
   if (all_few_columns<E>(work)) return;
   if (work.tile > 0) return each_tile(work, work.tile, vector_columns<E>);
-  all_fetched_strips<E>(work, strips);
+  all_fetched_strips<E, typename E::T>(work, strips);
+}
+
+// The same of elements S that are narrower than their sums.
+template <class E, class S>
+inline void multiply_widened_columns(const GemmVector& work) {
+  GemmVector widened = work;
+  widened.x = reinterpret_cast<const char*>(widened_factors<E, S>(work));
+  widened.x_k = 1;
+  all_fetched_strips<E, S>(widened, typename MakeIndices<kStrip>::Type{});
 }
 
 }  // namespace

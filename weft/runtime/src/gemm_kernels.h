@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// Where one operand is a vector, as many such chains as 64 bytes hold elements, each of kGemmBlock terms, take the elements
+// Where one operand is a vector, as many such chains as 64 bytes hold sums, each of kGemmBlock terms, take the elements
 // of equal index modulo their number; of 16, chains l and l + 8 are added, then l and l + 4 of these sums, ...
 constexpr int64_t kGemmBlock = 512;
 constexpr int kGemmLaneBytes = 64;
@@ -60,7 +60,8 @@ struct GemmTile {
 };
 using GemmTileFunction = void (*)(const GemmTile& tile);
 
-// Matrix times vector: y[i] (+)= sum over k of a[i, k] x[k] for rows of a; k is at most one block of each chain.
+// Matrix times vector: y[i] (+)= sum over k of a[i, k] x[k] for rows of a; k is at most one block of each chain. Elements of
+// a and x may be narrower than the sums.
 struct GemmVector {
   const char* a;
   int64_t a_row, a_k;  // one of them is 1
@@ -170,6 +171,8 @@ struct GemmKernels {
   double flops_per_ns;                     // of one thread
   const GemmUnit* unit;                    // or nullptr
   const GemmTileFunction* in_runs;         // a where it lies, the terms of b packed; or nullptr
+  const GemmTileFunction* thin;  // [terms - 1], of any number of rows and at most `lanes` columns; or nullptr
+  int thin_terms;
 };
 
 // Of whom limits are that were measured on one processor of each maker.

@@ -56,20 +56,19 @@ inline void store_first(typename E::T* p, typename E::V v) {
   }
 }
 
-// What the lanes of `count` rows add up to, which are contiguous along k, as x is.
-template <class E, int count, bool fetch>
+// What the lanes of `count` rows of elements S add up to, which are contiguous along k, as x is.
+template <class E, class S, int count, bool fetch>
 inline void lanes_of_rows(const GemmVector& work, const typename E::T* x, int64_t row, typename E::V* rows) {
-  using T = typename E::T;
-  const T* a = reinterpret_cast<const T*>(work.a) + row * work.a_row;
+  const S* a = reinterpret_cast<const S*>(work.a) + row * work.a_row;
   typename E::Sum sums[count][kFolds<E>] = {};
   int64_t k = 0;
   for (; k + kLanes<E> <= work.k; k += kLanes<E>)
     for (int v = 0; v < kFolds<E>; ++v) {
       const typename E::Factor factor = E::factor(E::load(x + k + v * E::W));
-      const T* from = a + k + v * E::W;
+      const S* from = a + k + v * E::W;
 #pragma GCC unroll 16
       for (int r = 0; r < count; ++r) {
-        sums[r][v] = E::fma(factor, E::load(from), sums[r][v]);
+        sums[r][v] = E::fma(factor, E::widen(from, E::W), sums[r][v]);
         if (fetch) __builtin_prefetch(from + kVectorsAhead * E::W);
         from += work.a_row;
       }
@@ -78,7 +77,7 @@ inline void lanes_of_rows(const GemmVector& work, const typename E::T* x, int64_
     const int n = int(least(E::W, work.k - k - v * E::W));
     const typename E::Factor factor = E::factor(E::load(x + k + v * E::W, n));
     for (int r = 0; r < count; ++r)
-      sums[r][v] = E::keep(E::fma(factor, E::load(a + r * work.a_row + k + v * E::W, n), sums[r][v]), sums[r][v], n);
+      sums[r][v] = E::keep(E::fma(factor, E::widen(a + r * work.a_row + k + v * E::W, n), sums[r][v]), sums[r][v], n);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < count; ++r) {
@@ -91,13 +90,13 @@ inline void lanes_of_rows(const GemmVector& work, const typename E::T* x, int64_
 }
 
 // `all` rows, of which registers hold `count` at a time; their lanes are folded together.
-template <class E, int count, int all, bool fetch>
+template <class E, class S, int count, int all, bool fetch>
 inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
   using T = typename E::T;
   T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
   typename E::V rows[E::W];
 #pragma GCC unroll 8
-  for (int r = 0; r < all; r += count) lanes_of_rows<E, count, fetch>(work, x, row + r, rows + r);
+  for (int r = 0; r < all; r += count) lanes_of_rows<E, S, count, fetch>(work, x, row + r, rows + r);
 #pragma GCC unroll 16
   for (int r = all; r < E::W; ++r) rows[r] = rows[r % all];  // again, what nobody reads
   const typename E::V total = fold_together<E, E::W>(rows);
@@ -162,37 +161,77 @@ inline void all_short_rows(const GemmVector& work, const typename E::T* x) {
 #endif
 
 // All rows from `row` on, as many at once as are left, at most `all`.
-template <class E, int count, int all, bool fetch>
+template <class E, class S, int count, int all, bool fetch>
 inline void all_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
   constexpr int held = count < all ? count : all;
-  for (; row + all <= work.rows; row += all) vector_rows<E, held, all, fetch>(work, x, row);
-  if constexpr (all > 1) all_rows<E, count, all / 2, fetch>(work, x, row);
+  for (; row + all <= work.rows; row += all) vector_rows<E, S, held, all, fetch>(work, x, row);
+  if constexpr (all > 1) all_rows<E, S, count, all / 2, fetch>(work, x, row);
 }
 
-template <class E, int count>
+template <class E, class S, int count>
 inline void all_rows(const GemmVector& work, const typename E::T* x) {
-  const int64_t bytes = work.a_row * int64_t(sizeof(typename E::T));
+  const int64_t bytes = work.a_row * int64_t(sizeof(S));
   const bool crossing = bytes % kVectorBytes != 0 && work.rows * bytes > kNearBytes;
-  if (crossing || work.far) all_rows<E, count, E::W, true>(work, x, 0);
-  else all_rows<E, count, E::W, false>(work, x, 0);
+  if (crossing || work.far) all_rows<E, S, count, E::W, true>(work, x, 0);
+  else all_rows<E, S, count, E::W, false>(work, x, 0);
 }
 
-template <class E>
+// The vector's elements S as those of the sums, in the scratch, side by side.
+template <class E, class S>
+inline const typename E::T* widened_factors(const GemmVector& work) {
+  typename E::T* copy = reinterpret_cast<typename E::T*>(work.scratch);
+  const S* x = reinterpret_cast<const S*>(work.x);
+  int64_t k = 0;
+  if (work.x_k == 1)
+    for (; k + E::W <= work.k; k += E::W) E::store(copy + k, E::widen(x + k, E::W));
+  for (; k < work.k; ++k) E::store(copy + k, E::widen(x + k * work.x_k, 1), 1);
+  return copy;
+}
+
+constexpr int kShortRow = 64;  // elements of narrower rows, up to which their last vectors are a large part
+
+template <class E, class S>
+void multiply_widened_rows(const GemmVector& work);
+
+template <class E, class S>
 inline void multiply_rows(const GemmVector& work) {
   using T = typename E::T;
+  constexpr bool widened = sizeof(S) != sizeof(T);
+  if constexpr (widened)
+    if (work.k <= kShortRow && work.k % E::W != 0 && work.a_row == work.k) return multiply_widened_rows<E, S>(work);
   const T* x = reinterpret_cast<const T*>(work.x);
-  if (work.x_k != 1) {
-    T* copy = reinterpret_cast<T*>(work.scratch);
-    for (int64_t k = 0; k < work.k; ++k) copy[k] = x[k * work.x_k];
-    x = copy;
-  }
+  if (work.x_k != 1 || widened) x = widened_factors<E, S>(work);
   // registers that sums may take
   constexpr int kFree = (kVectorBytes == 32 ? 8 : 16) / (E::kParts * kFolds<E>), kRows = kFree < E::W ? kFree : E::W;
 #if defined(__AVX512F__)
-  if (work.k <= E::W / 2) return all_short_rows<E, E::W / 2>(work, x);
+  if constexpr (!widened)
+    if (work.k <= E::W / 2) return all_short_rows<E, E::W / 2>(work, x);
 #endif
-  if (work.k <= kFoldedDepth) all_rows<E, kRows>(work, x);
-  else all_rows<E, (kRows < 8 ? kRows : 8)>(work, x);
+  if (work.k <= kFoldedDepth) all_rows<E, S, kRows>(work, x);
+  else all_rows<E, S, (kRows < 8 ? kRows : 8)>(work, x);
+}
+
+// Short rows that follow each other in memory: whole vectors of them are widened at a time, then multiplied.
+template <class E, class S>
+void multiply_widened_rows(const GemmVector& work) {
+  using T = typename E::T;
+  constexpr int64_t room = 32 * kShortRow;
+  alignas(64) T rows[room];
+  GemmVector part = work;
+  part.x = reinterpret_cast<const char*>(widened_factors<E, S>(work));
+  part.x_k = 1;
+  part.a = reinterpret_cast<const char*>(rows);
+  const S* from = reinterpret_cast<const S*>(work.a);
+  const int64_t most = room / work.k / E::W * E::W;
+  for (int64_t row = 0; row < work.rows; row += most) {
+    part.rows = least(most, work.rows - row);
+    part.y = work.y + row * work.y_row * int64_t(sizeof(T));
+    const int64_t count = part.rows * work.k;
+    int64_t i = 0;
+    for (; i + E::W <= count; i += E::W) E::store(rows + i, E::widen(from + row * work.k + i, E::W));
+    if (i < count) E::store(rows + i, E::widen(from + row * work.k + i, int(count - i)), int(count - i));
+    multiply_rows<E, T>(part);
+  }
 }
 
 }  // namespace

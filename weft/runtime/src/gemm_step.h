@@ -151,7 +151,7 @@ class GemmStep final : public Step {
   }
   int64_t packed_rows(int64_t rows) const { return kernels->unit != nullptr ? up(rows, kernels->height) : rows; }
   int64_t steps_of(int64_t depth) const { return pieces_of(depth, kernels->depth); }
-  int64_t depth_of_block() const { return vector ? kGemmBlock * (kGemmLaneBytes / kernels->source_bytes) : span; }
+  int64_t depth_of_block() const { return vector ? kGemmBlock * (kGemmLaneBytes / kernels->result_bytes) : span; }
 
   // Calls function(context, low, high) over 0..total, on the pool if this product may.
   void each(const Product& product, ChunkFunction function, void* context, int64_t total) const {
@@ -162,6 +162,13 @@ class GemmStep final : public Step {
   // Any product, and its epilogue.
   static void run_products(void* context, int64_t low, int64_t high);
   void multiply(const Product& product) const;
+  // Products of a batch that wait for their epilogue, which is one call for several.
+  struct Unfinished {
+    int64_t done;  // the products before this one, whose epilogue is run by number
+    Product first{};
+    int64_t rows = 0;
+  };
+  void finish_products(const Product& product, int64_t item, int64_t high, Unfinished* unfinished) const;
   void finish(const Product& product, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const;
   void run_epilogue(const Product& product, const int64_t (&part)[4]) const;
   void finish_all(const Product& product) const;
@@ -224,6 +231,21 @@ class GemmStep final : public Step {
   void finish_columns(const Product& product, const Unit& unit) const;
   Block packed_block(const Range& range, int64_t row, int64_t column) const;
 
+  // Few terms and columns (gemm_thin.cpp).
+  void plan_thin();
+  void multiply_thin(const Product& product) const;
+  static void run_thin(void* context, int64_t low, int64_t high);
+  void thin_rows(const Product& product, int64_t row, int64_t end) const;
+  void widen_rows(int64_t rows, char* to, GemmTile* tile) const;
+  void pack_thin_columns(const char* b, char* to) const;
+  GemmTile thin_tile() const;
+  bool thin_in_batch() const;
+  struct ThinOperand;
+  const char* widened_run(ThinOperand& operand, const char* from, int64_t item, int64_t high) const;
+  void thin_product(const Product& product, ThinOperand& left, ThinOperand& right, int64_t item, int64_t high,
+                    GemmTile& tile) const;
+  void run_thin_products(Job* job, int64_t low, int64_t high) const;
+
   // Few elements, each a long sum, and symmetric products (gemm_deep.cpp).
   void plan_deep();
   bool is_deep(const Product& product) const;
@@ -259,6 +281,7 @@ class GemmStep final : public Step {
   bool by_part = false;       // the epilogue runs on tiles, else on rows
   bool by_product = false;    // it runs on whole products of a batch
   std::vector<SmallTile> small;
+  GemmTileFunction thin = nullptr;
   bool copies_b = false;  // these read a copy of b, whose columns do not lie side by side
   bool packs_small = false;  // or packed copies of both operands
   bool near = false;               // into the first cache

@@ -5,6 +5,7 @@
 #include "gemm_kernels.h"
 #include "gemm_lanes.h"
 #include "gemm_rows.h"
+#include "gemm_thin.h"
 
 namespace weft {
 namespace {
@@ -316,20 +317,16 @@ void pack(const GemmPanel& panel) {
     }
 }
 
-template <class E>
+template <class E, class S>
 void multiply_vector(const GemmVector& work) {
-  if (work.a_k != 1) multiply_columns<E>(work);
-  else multiply_rows<E>(work);
+  if (work.a_k == 1) return multiply_rows<E, S>(work);
+  if constexpr (sizeof(S) == sizeof(typename E::T)) multiply_columns<E>(work);
+  else multiply_widened_columns<E, S>(work);
 }
 
 template <class E, Mode mode, bool wanted>
 constexpr const GemmTileFunction* tiles_of() {
   if constexpr (wanted) return Tiles<E, mode>::all();
-  else return nullptr;
-}
-template <class E, bool wanted>
-constexpr auto vector_of() -> void (*)(const GemmVector&) {
-  if constexpr (wanted) return multiply_vector<E>;
   else return nullptr;
 }
 
@@ -353,10 +350,12 @@ const GemmKernels* kernels_of(double flops_per_ns) {
                                       tiles_of<E, Mode::carrying, floats>(),
                                       tiles_of<E, Mode::storing, floats>(),
                                       pack<E, S>,
-                                      vector_of<E, same>(),
+                                      multiply_vector<E, S>,
                                       flops_per_ns,
                                       nullptr,
-                                      tiles_of<E, Mode::in_runs, floats>()};
+                                      tiles_of<E, Mode::in_runs, floats>(),
+                                      thin_of<E>(typename MakeIndices<kThinTerms<E>>::Type{}),
+                                      kThinTerms<E>};
   return &kernels;
 }
 

@@ -70,8 +70,8 @@ void pack_pairs(const GemmPanel& panel) {
 
 const GemmKernels* gemm_kernels_v4_bfloat16() {
   static const GemmKernels kernels = {kHeight, kVectors, Pairs::W, 2, 4, 4, 4, 2, tiles_of<Pairs, Mode::packed, true>(),
-                                      nullptr, nullptr, 0, nullptr, nullptr, pack_pairs, nullptr, 230, nullptr,
-                                      nullptr};
+                                      nullptr, nullptr, 0, nullptr, nullptr, pack_pairs,
+                                      multiply_vector<Lanes<float>, Bfloat16>, 230, nullptr, nullptr, nullptr, 0};
   return &kernels;
 }
 
