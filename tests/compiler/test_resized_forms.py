@@ -187,6 +187,14 @@ def test_bounds_of_indices(name, dtype):
         np.testing.assert_array_equal(jitted(x, places), expected(x, places.astype(np.int32)), err_msg=str(n))
 
 
+def test_bounds_that_equal_an_extent():
+    """The largest index is another extent at the first two sizes: a literal of the program."""
+    jitted = weft.jit(lambda x, places: x.at[places + places.shape[0]].get(mode="clip"))
+    for n, m in ((21, 20), (22, 21), (100, 20), (200, 30), (5, 30), (5, 600)):
+        x, places = np.random.default_rng(n).normal(size=(n, 4)).astype(np.float32), np.arange(m, dtype=np.int32)
+        np.testing.assert_array_equal(jitted(x, places), x[np.minimum(places + m, n - 1)], err_msg=str((n, m)))
+
+
 @weft.jit
 def _less(x, number):
     return (x - lax.convert_element_type(number, x.dtype)).cumsum()

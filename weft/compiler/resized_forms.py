@@ -95,15 +95,17 @@ class _Kernel:
     def fill(self, params: bytes, own: Sequence[Any], literals: Sequence[Any]) -> bool:
         """Find where literals are in the parameters, from those of another program; False if these differ otherwise."""
         before, mine = len(params) - self.scalar_bytes, len(self.low.params) - self.scalar_bytes
-        at = 0
+        at, of_sizes = (
+            0,
+            [word[0] for word in self.sizing.words],
+        )  # the latter are no literals, even where they equal one
         for dtype in self.low.nest.scalars:
             first, second = self.low.params[mine + at :][: dtype.itemsize], params[before + at :][: dtype.itemsize]
-            if first != second and at not in self.filled:
+            if first != second and at not in self.filled and at not in of_sizes:
                 found = self._literals(dtype, (first, second), own, literals)
-                if found is not None:
-                    self.filled[at] = found
-                elif at not in [word[0] for word in self.sizing.words]:
+                if found is None:
                     return False
+                self.filled[at] = found
             at += -(-dtype.itemsize // 8) * 8
         return True
 
