@@ -17,7 +17,7 @@ from weft.codegen import guards
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import typed
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import whole
+from weft.codegen.memory import Memory, whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer
 from weft.loops import elements, routine
@@ -308,17 +308,33 @@ class RoutineWriter:
 
     def slice(self, s: routine.Slice) -> None:
         kind, writer = self.type(s.out), self.writer
-        if s.value is not None:
-            base = self.homes.get(s.value) or self.spilled(self.values[s.value])
-        else:
-            assert s.operand is not None
-            base = self.pointers[s.operand]
+        base = self.source(s)
         starts: Sequence[tuple[int, Any, Any]] = s.starts
         if s.value is None:
             sizes = self.extents
             starts = [(start, sizes[most], 1 if stride is None else sizes[stride]) for start, most, stride in s.starts]
         base = writer.element(whole(kind.dtype), base, self.offset(starts, s.guarded))
         self.values[s.out] = self.loaded(kind, base, s.offsets)
+
+    def source(self, s: routine.Slice | routine.Take) -> str:
+        """A pointer to the elements of what is sliced."""
+        if s.value is None:
+            assert s.operand is not None
+            return self.pointers[s.operand]
+        if s.value not in self.homes:
+            self.homes[s.value] = self.spilled(self.values[s.value])
+        return self.homes[s.value]
+
+    def take(self, s: routine.Take) -> None:
+        kind, base, pieces = self.type(s.out), self.source(s), []
+        for width, place in zip(self.scope.widths(kind.size), self.values[s.place].pieces, strict=True):
+            memory = Memory(self.scope.emit(width).lanes, self.target)
+            if width == 1:
+                at = self.writer.op(f"getelementptr {whole(kind.dtype)}, ptr {base}, i32 {place.part.text}")
+                pieces.append(memory.load_scalar(kind.dtype, at))
+            else:
+                pieces.append(memory.load_at(kind.dtype, base, place.part))
+        self.values[s.out] = Array(kind.dtype, kind.size, tuple(pieces))
 
     def loaded(self, kind: routine.Type, base: str, offsets: tuple[int, ...]) -> Array:
         """The elements at these offsets."""
@@ -353,16 +369,20 @@ class RoutineWriter:
         self.homes = {n: place for n, place in self.homes.items() if place != buffer}
 
     def settled(self, s: routine.Repeat) -> dict[int, str]:
-        """Give arrays that the loop slices or updates their places; those of its state, by their number."""
+        """Store arrays that the loop slices or updates; the places of those of its state, by their number."""
         inner = [*routine.statements(s.body), *(routine.statements(s.cond) if s.cond is not None else ())]
-        moving = {one.value for one in inner if isinstance(one, routine.Slice | routine.Update)} - {None}
-        sliced = {one.value for one in inner if isinstance(one, routine.Slice)}
-        for n in sliced & self.values.keys() - self.homes.keys():
+        sliced = {one.value for one in inner if isinstance(one, routine.Slice | routine.Take)} - {None}
+        for n in (sliced & self.values.keys()) - self.homes.keys():
             self.homes[n] = self.spilled(self.values[n])
+        kept = set(s.body.arguments)
+        for one in s.body.statements:
+            kept |= {one.out} if isinstance(one, routine.Update) else set()
+            kept |= set(one.outs) if isinstance(one, routine.Choose) else set()
+        moving = sliced | {one.value for one in inner if isinstance(one, routine.Update)}
         tested = s.cond.arguments if s.cond is not None else s.body.arguments
-        pairs = enumerate(zip(s.body.arguments, tested, strict=True))
-        own = [k for k, pair in pairs if moving.intersection(pair) and self.type(pair[0]).size > 1]
-        return {k: self.spilled(self.values[s.initial[k]]) for k in own}
+        rows = enumerate(zip(s.body.results, s.body.arguments, tested, strict=True))
+        own = [k for k, (result, *row) in rows if result in kept and moving.intersection(row)]
+        return {k: self.spilled(self.values[s.initial[k]]) for k in own if self.type(s.initial[k]).size > 1}
 
     # control flow
 
@@ -511,6 +531,7 @@ _STATEMENTS = {
     routine.Read: "read",
     routine.Write: "write",
     routine.Slice: "slice",
+    routine.Take: "take",
     routine.Update: "update",
     routine.Repeat: "repeat",
     routine.Choose: "choose",

@@ -235,6 +235,9 @@ class _Lanes(Lowering):
             raise TooLarge("a slice whose start differs between lanes")
         return super().slice(equation, operands)
 
+    def gather(self, equation: JaxprEqn, operands: list[Any]) -> int:
+        raise TooLarge("a gather in each lane")
+
 
 # the program of one lane
 

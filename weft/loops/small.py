@@ -17,7 +17,7 @@ from weft._base.record import Record
 from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import IndexMap, Piece
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
-from weft.loops import guards, routine
+from weft.loops import gathered, guards, indexed, routine
 from weft.loops.routine import Block, Type
 
 LARGEST = 256  # elements of one value
@@ -266,6 +266,8 @@ class Lowering:
         kind = equation.primitive.kind
         if isinstance(kind, kinds.DynamicSlice):
             return [self.slice(equation, operands)]
+        if isinstance(kind, kinds.Gather):
+            return [self.gather(equation, operands)]
         if isinstance(kind, kinds.Loop):
             return self.inner_loop(kind.parts(equation.params), operands)
         if isinstance(kind, kinds.Branch):
@@ -376,6 +378,33 @@ class Lowering:
         value, operand = (None, source.operand) if memory else (source, None)
         self.append(routine.Slice(made, value, operand, offsets, starts, self.guards_index(equation)), depth)
         return made
+
+    def apply(self, name: str, kind: kinds.Elementwise, args: Sequence[int], dtype: Any, params: Any = ()) -> int:
+        """The value of a function of values, of which those of one element are broadcast."""
+        depth, size = self.depth_of(args), max(self.types[arg].size for arg in args)
+        made = self.value(dtype, size, depth)
+        self.append(routine.Map(made, name, kind, params, tuple(args)), depth)
+        self.work += kind.cost * self.pieces(size)
+        self.single += kind.cost * (size - self.pieces(size))
+        return made
+
+    def gather(self, equation: JaxprEqn, operands: list[Any]) -> int:
+        """Elements at places that are computed; their indices are clamped."""
+        out, kind = equation.outvars[0].aval, equation.primitive.kind
+        if "index" in check_scopes.wanted(equation) or not gathered.is_small(equation):
+            raise TooLarge("a gather that is checked, of windows larger than the array, or of a huge array")
+        index, source = self.in_registers(operands[1]), operands[0]
+        place, inside = gathered.places(self, equation, index)
+        value, operand = (None, source.operand) if isinstance(source, Memory) else (source, None)
+        depth = self.depth_of([place] if value is None else [place, value])
+        made = self.value(out.dtype, out.size, depth)
+        self.append(routine.Take(made, value, operand, place), depth)
+        self.work += 2.0 * out.size
+        fill = kind.fill(out, equation.params)
+        if fill is None or inside is None:
+            return made
+        filled = self.constant(np.asarray([fill]).astype(out.dtype))
+        return self.apply("choose", indexed.CHOOSE, (inside, made, filled), out.dtype)
 
 
 Rule = Callable[[Lowering, Any, Any, list[int]], Sequence[int]]
