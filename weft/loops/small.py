@@ -21,6 +21,7 @@ from weft.loops import gathered, guards, indexed, routine
 from weft.loops.routine import Block, Type
 
 LARGEST = 256  # elements of one value
+LARGEST_IN_PLACE = 1024  # of one that is carried, sliced and updated, but not computed element for element
 MOST_WORK = 2500  # estimated vector instructions of a routine
 VECTOR = 16
 LARGEST_SCALAR = 8  # values up to this size may have one register per element
@@ -85,6 +86,7 @@ class Lowering:
         first = parts.n_cond_consts + parts.n_consts
         captured = [self.captured(atom) for atom in atoms[:first]]
         state = [self.in_registers(self.captured(atom)) for atom in atoms[first:][: parts.n_carry]]
+        given = len(self.scalars)
         elements = parts.body.in_avals[parts.n_consts + parts.n_carry :]
         rows = [(self.operand(aval, "in", True), aval) for aval in elements]
         outs = [self.operand(aval, "out", False) for aval in parts.body.out_avals[: parts.n_carry]]
@@ -94,6 +96,7 @@ class Lowering:
             self.append(routine.Write(operand, value, False), 0)
         if self.guarded:
             self.operands.append(routine.Operand(np.dtype(np.uint8), "out", 0))
+        self.place_integers(given)
         block = Block((), tuple(self.blocks[0]), ())
         if self.work > MOST_WORK:
             raise TooLarge(f"about {self.work:.0f} instructions")
@@ -102,6 +105,19 @@ class Lowering:
             tuple([np.dtype(scalar.dtype) for scalar in self.scalars]), block,
             self.is_scalar(), guarded=self.guarded, cost=max(self.work, 1.0), name=name,
         )  # fmt: skip
+
+    def place_integers(self, first: int) -> None:
+        """Integers of a body that computes places become constants: most tests of bounds are then known."""
+        whole = Block((), tuple(self.blocks[0]), ())
+        if not any(isinstance(s, routine.Take | routine.Update) for s in routine.statements(whole)):
+            return
+        scalars, statements, self.scalars = self.scalars, self.blocks[0], []
+        for k, s in enumerate(statements):
+            if isinstance(s, routine.Param) and s.index >= first and scalars[s.index].dtype.kind in "iu":
+                statements[k] = routine.Constant(s.out, scalars[s.index].tobytes())
+            elif isinstance(s, routine.Param):
+                statements[k] = routine.Param(s.out, len(self.scalars))
+                self.scalars.append(scalars[s.index])
 
     def is_scalar(self) -> bool:
         """Whether moving elements between vectors would cost more than computing them one by one."""
@@ -124,8 +140,8 @@ class Lowering:
 
     # values and statements
 
-    def value(self, dtype: Any, size: int, depth: int) -> int:
-        if size > LARGEST or size == 0:
+    def value(self, dtype: Any, size: int, depth: int, most: int = LARGEST) -> int:
+        if size > most or size == 0:
             raise TooLarge(f"a value of {size} elements")
         self.types.append(Type(np.dtype(dtype), size))
         self.depths.append(depth)
@@ -133,7 +149,7 @@ class Lowering:
 
     def variable(self, aval: Any, depth: int) -> int:
         """A new value that control flow defines."""
-        return self.value(aval.dtype, self.size_of(aval), depth)
+        return self.value(aval.dtype, self.size_of(aval), depth, LARGEST_IN_PLACE)
 
     def matched(self, values: Sequence[int], avals: Sequence[Any]) -> list[int]:
         """Values that enter or leave control flow, in the form in which values of these types are held."""
@@ -167,7 +183,7 @@ class Lowering:
         return -(-size // VECTOR)
 
     def read(self, operand: int, dtype: Any, size: int, depth: int, row: bool) -> int:
-        out = self.value(dtype, size, depth)
+        out = self.value(dtype, size, depth, LARGEST if row else LARGEST_IN_PLACE)
         self.append(routine.Read(out, operand, row), depth)
         return out
 
@@ -256,7 +272,7 @@ class Lowering:
         if not isinstance(value, Memory):
             return value
         size = self.size_of(value.aval)
-        if size > LARGEST:
+        if size > LARGEST_IN_PLACE:
             raise TooLarge(f"an array of {size} elements is used as a whole")
         if value.value is None:
             value.value = self.read(value.operand, value.aval.dtype, size, 0, False)
@@ -568,9 +584,9 @@ def _update(low: Lowering, equation: JaxprEqn, kind: kinds.DynamicUpdateSlice, a
     starts = low.starts(given, shape, region)
     offsets = np.arange(math.prod(shape)).reshape(shape)[tuple(slice(n) for n in region)].ravel().tolist()
     depth = low.depth_of([array, update, *(start for start, _, _ in starts)])
-    out = low.value(low.types[array].dtype, low.types[array].size, depth)
+    out = low.value(low.types[array].dtype, low.types[array].size, depth, LARGEST_IN_PLACE)
     low.append(routine.Update(out, array, update, tuple(offsets), starts, low.guards_index(equation)), depth)
-    low.work += 6.0 * low.pieces(low.types[array].size)
+    low.work += 6.0 * low.pieces(min(low.types[array].size, LARGEST))
     return [out]
 
 
