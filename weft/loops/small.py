@@ -286,6 +286,10 @@ class Lowering:
             return [self.gather(equation, operands)]
         if isinstance(kind, kinds.Loop):
             return self.inner_loop(kind.parts(equation.params), operands)
+        if isinstance(kind, kinds.Routine):  # a loop inside, which has become a routine already
+            given = iter(operands)
+            literals = [v if v is None else self.constant(v.reshape(-1)) for v in equation.params["literals"]]
+            return self.inner_loop(equation.params["parts"], [next(given) if v is None else v for v in literals])
         if isinstance(kind, kinds.Branch):
             return self.branch(kind.branches(equation.params), operands)
         rule = self.rules.get(type(kind))
