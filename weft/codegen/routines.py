@@ -1,8 +1,8 @@
 """Compiles a ``loops.routine.Routine`` to one LLVM function with the signature of a kernel.
 
 Loops have their state in phi nodes, branches become a switch. Only operands, and arrays that are sliced or updated at
-run-time offsets, are in memory. Such an array that a loop carries has a place on the stack for all of its iterations and
-is updated there. Its elements are read when it is defined, for uses of the whole; where there are none, LLVM drops that.
+run-time offsets, are in memory. Such an array that a loop carries has a place on the stack for all iterations, and is
+updated there. Its elements are read when it is defined, for uses of the whole; LLVM drops what has no use.
 """
 
 from __future__ import annotations

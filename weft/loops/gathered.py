@@ -1,6 +1,6 @@
 """Gathers in registers: the place of every element, from the clamped components of index vectors.
 
-    y[b, w] = x[start(i[b]) + w]   ->   place = min(max(i[b, 0], 0), most) * stride + ... + offset(w);   y = x at place
+y[b, w] = x[start(i[b]) + w]   ->   place = min(max(i[b, 0], 0), most) * stride + ... + offset(w);   y = x at place
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ class Lowering(Protocol):
 
     def pick(self, dtype: Any, sources: Sequence[tuple[int, int]]) -> int: ...
 
-    def apply(
-        self, name: str, kind: kinds.Elementwise, args: Sequence[int], dtype: Any, params: Any = ()
-    ) -> int: ...
+    def apply(self, name: str, kind: kinds.Elementwise, args: Sequence[int], dtype: Any, params: Any = ()) -> int: ...
 
 
 def _windows(equation: JaxprEqn) -> kinds.Windows:
