@@ -318,12 +318,13 @@ class RoutineWriter:
 
     def source(self, s: routine.Slice | routine.Take) -> str:
         """A pointer to the elements of what is sliced."""
-        if s.value is None:
+        value = s.value
+        if value is None:
             assert s.operand is not None
             return self.pointers[s.operand]
-        if s.value not in self.homes:
-            self.homes[s.value] = self.spilled(self.values[s.value])
-        return self.homes[s.value]
+        if value not in self.homes:
+            self.homes[value] = self.spilled(self.values[value])
+        return self.homes[value]
 
     def take(self, s: routine.Take) -> None:
         kind, base, pieces = self.type(s.out), self.source(s), []
@@ -371,7 +372,8 @@ class RoutineWriter:
     def settled(self, s: routine.Repeat) -> dict[int, str]:
         """Store arrays that the loop slices or updates; the places of those of its state, by their number."""
         inner = [*routine.statements(s.body), *(routine.statements(s.cond) if s.cond is not None else ())]
-        sliced = {one.value for one in inner if isinstance(one, routine.Slice | routine.Take)} - {None}
+        sources = [one.value for one in inner if isinstance(one, routine.Slice | routine.Take)]
+        sliced = {n for n in sources if n is not None}
         for n in (sliced & self.values.keys()) - self.homes.keys():
             self.homes[n] = self.spilled(self.values[n])
         kept = set(s.body.arguments)

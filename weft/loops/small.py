@@ -18,6 +18,7 @@ from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import IndexMap, Piece
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
 from weft.loops import gathered, guards, indexed, routine
+from weft.loops.known_places import known_places
 from weft.loops.routine import Block, Type
 
 LARGEST = 256  # elements of one value
@@ -96,7 +97,7 @@ class Lowering:
             self.append(routine.Write(operand, value, False), 0)
         if self.guarded:
             self.operands.append(routine.Operand(np.dtype(np.uint8), "out", 0))
-        self.place_integers(given)
+        self.blocks[0], self.scalars = known_places(self.blocks[0], self.scalars, given)
         block = Block((), tuple(self.blocks[0]), ())
         if self.work > MOST_WORK:
             raise TooLarge(f"about {self.work:.0f} instructions")
@@ -105,19 +106,6 @@ class Lowering:
             tuple([np.dtype(scalar.dtype) for scalar in self.scalars]), block,
             self.is_scalar(), guarded=self.guarded, cost=max(self.work, 1.0), name=name,
         )  # fmt: skip
-
-    def place_integers(self, first: int) -> None:
-        """Integers of a body that computes places become constants: most tests of bounds are then known."""
-        whole = Block((), tuple(self.blocks[0]), ())
-        if not any(isinstance(s, routine.Take | routine.Update) for s in routine.statements(whole)):
-            return
-        scalars, statements, self.scalars = self.scalars, self.blocks[0], []
-        for k, s in enumerate(statements):
-            if isinstance(s, routine.Param) and s.index >= first and scalars[s.index].dtype.kind in "iu":
-                statements[k] = routine.Constant(s.out, scalars[s.index].tobytes())
-            elif isinstance(s, routine.Param):
-                statements[k] = routine.Param(s.out, len(self.scalars))
-                self.scalars.append(scalars[s.index])
 
     def is_scalar(self) -> bool:
         """Whether moving elements between vectors would cost more than computing them one by one."""
