@@ -57,6 +57,15 @@ def test_lanes_run_along_the_collapsed_dimension() -> None:
     assert "digit" not in weft.jit(lambda x: x + jnp.swapaxes(x, 1, 2)).lower(x[:2]).compile().as_text("loops")
 
 
+def test_vectors_of_short_bodies_share_the_search_for_the_next_place() -> None:
+    weights = jnp.arange(64.0)
+    for rows in (300, 333, 1001):
+        x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, 64)).astype(np.float32))
+        compiled = weft.jit(lambda x, w: x * w + w)
+        np.testing.assert_array_equal(compiled(x, weights), np.asarray(x) * np.asarray(weights) + np.asarray(weights))
+    assert "from tables, 4 in flight" in compiled.lower(x, weights).compile().as_text("loops")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint32", "float64", "bfloat16"])
 @pytest.mark.parametrize(("rows", "columns"), [(3000, 3), (3000, 4), (2500, 5), (1500, 7), (700, 10), (200, 40)])
 def test_windows_of_rows(rows: int, columns: int, dtype: str) -> None:

@@ -89,13 +89,14 @@ def test_schedule_of_each_kind(name: str) -> None:
 
 
 def test_targets_differ_where_their_facts_do() -> None:
-    """Registers for masks: halves. None: elements one by one, padded copies. Neighbourhoods: what registers hold."""
+    """Registers for masks: halves. None: single elements, padded copies, stages. Neighbourhoods: what they hold."""
     x = f32(1000)
     assert "in halves" in lines(price, V4, x, x, x, x)[0]
     assert "in halves" not in lines(price, V3, x, x, x, x)[0]
     assert lines(lambda x: x + 1, ARM, x) == ["lanes i0 x4; 2 in flight, last lanes one by one"]
     assert lines(jnp.exp, V3, x) == ["lanes i0 x8; 1 in flight, last on padded copies; out1 streamed from 64 MB"]
-    assert lines(lambda x: jnp.exp(jnp.tanh(x) / 3), ARM, x)[0].startswith("lanes i0 x4; 2 in flight, last on padded")
+    chain = lines(lambda x: jnp.exp(jnp.tanh(x) / 3), ARM, x)[0]
+    assert chain.startswith("lanes i0 x4; 1 in flight, last on padded copies; 2 stages over blocks of 512 elements, v")
     wide, narrow = (lines(heat, on, f32(100, 100))[0] for on in (V4, V3))
     assert "2 of 4 lines shuffled" in wide and "0 of 4 lines shuffled" in narrow
 
@@ -123,6 +124,25 @@ def test_parts_of_a_body_are_the_whole_body(on: Target) -> None:
                 assert {*halves.first, *halves.second} == set(body)
                 both = set(halves.first) & set(halves.second)
                 assert all(isinstance(s, ir.Load) for s in both)
+            if schedule.stages is not None:
+                check_stages(schedule)
+
+
+def check_stages(schedule: decisions.Schedule) -> None:
+    """Nothing but loads and indices is in two stages; each takes what earlier ones keep; the last one stores."""
+    nest, cut = schedule.nest, schedule.stages
+    assert cut is not None
+    body = [*nest.phases[0].before, *nest.phases[0].body]
+    assert {s for stage in cut.stages for s in stage.statements} == set(body)
+    applied = [s for stage in cut.stages for s in stage.statements if isinstance(s, ir.Apply)]
+    assert len(applied) == len(set(applied))
+    kept: set[int] = set()
+    for stage in cut.stages:
+        taken = {s.out for s in stage.taken}
+        assert taken <= kept
+        check_order(list(stage.statements), taken | {n for s in nest.setup for n in outs(s)})
+        assert stage is cut.stages[-1] or not any(isinstance(s, ir.Store) for s in stage.statements)
+        kept |= {s.out for s in stage.kept}
 
 
 def flat(block: sides.Block) -> list[ir.Statement]:

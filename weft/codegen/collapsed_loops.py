@@ -2,7 +2,7 @@
 
 The lanes run along the collapsed dimension, so that short rows fill them. The digits of its index (see ``mixed_radix``)
 are periodic: apart from the first, they depend only on the position within one block of the short dimensions. Values
-that depend on them are computed once, for one block and one more vector, and stored in tables on the stack:
+that depend on them are computed once, for one block and the vectors in flight, and stored in tables on the stack:
 
     y[b, i, j] = x[b, j, i] + c[i, j]    position p = (b, r), with r = (i, j) in the block
         at r:  the offset of x[0, j, i], the element c[i, j]
@@ -17,6 +17,7 @@ transposes a tenth, a transpose to rows of 9 to 63 elements with AVX2 a tenth or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen import columns, instances, windows
@@ -37,7 +38,8 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         super().__init__(parent)
         assert parent.digits is not None
         self.digits = parent.digits
-        self.slots = ir.COLLAPSED + parent.width  # entries of a table
+        self.ahead = parent.schedule.tiles[0] * parent.width  # elements that are in flight
+        self.slots = ir.COLLAPSED + self.ahead  # entries of a table
         self.windows: dict[int, windows.Window] = {}  # value -> what is known of its operand
         self.block = "1"  # elements of the short dimensions
         for base in self.digits.bases[1:]:
@@ -50,72 +52,81 @@ class CollapsedLoopWriter(columns.ColumnWriter):
 
     def _flat(self, place: Position, scalars: Instance, base: Instance) -> None:
         """The collapsed dimension, at one point of the dimensions before it."""
-        parent, writer, width = self.parent, self.writer, str(self.parent.width)
+        parent, writer = self.parent, self.writer
         known = {**scalars.values, **parent.hoist(self.hoistable, scalars, place)}
         base = base.replace(values={n: base.memory.splat(v) for n, v in known.items()}, scalars=known)
         tables = {s.out: self._table(s, place) for s in self.digits.reads(self.statements)}
         self._find_windows(tables)
         low, high = parent.range(2), parent.range(3)
-        first, within = (writer.op(f"{op} i64 {low}, {self.block}") for op in ("udiv", "urem"))
-        step, on = (writer.op(f"{op} i64 {width}, {self.block}") for op in ("udiv", "urem"))
-        main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), f"-{width}"))
+        at = [writer.op(f"{op} i64 {low}, {self.block}") for op in ("udiv", "urem")]
+        for step in sorted({self.ahead, parent.width}, reverse=True):
+            main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), f"-{step}"))
+            at = self._whole(place, base, tables, (low, main, step), at)
+            low = main
 
-        def vector(index: str, at: list[str]) -> list[str]:
-            self._vector(index, at, None, base, place, tables)
+        def rest(index: str, _: list[str]) -> list[str]:
+            mask = first_lanes(parent.lanes, writer.index("sub", high, index))
+            self._side_by_side([index], at, mask, base, place, tables)
+            return []
+
+        writer.loop(low, high, parent.width, [], rest)
+
+    def _whole(
+        self, place: Position, base: Instance, tables: dict[int, str], over: tuple[str, str, int], at: list[str]
+    ) -> list[str]:
+        """Whole vectors, so many elements at a time, from a block and a position in it on; gives where they end."""
+        parent, writer, (low, high, step) = self.parent, self.writer, over
+        blocks, on = (writer.op(f"{op} i64 {step}, {self.block}") for op in ("udiv", "urem"))
+
+        def vectors(index: str, at: list[str]) -> list[str]:
+            each = [writer.index("add", index, str(k)) if k else index for k in range(0, step, parent.width)]
+            self._side_by_side(each, at, None, base, place, tables)
             moved = writer.index("add", at[1], on)
             over = writer.compare_index("sge", moved, self.block)
             carry = writer.op(f"zext i1 {over} to i64")
             moved = writer.index("sub", moved, writer.choose_index(over, self.block, "0"))
-            return [writer.index("add", writer.index("add", at[0], step), carry), moved]
+            return [writer.index("add", writer.index("add", at[0], blocks), carry), moved]
 
-        begun = [("i64", first), ("i64", within)]
-        at = parent.stretches(low, main, parent.width, begun, vector)
+        return parent.stretches(low, high, step, [("i64", one) for one in at], vectors)
 
-        def rest(index: str, _: list[str]) -> list[str]:
-            mask = first_lanes(parent.lanes, writer.index("sub", high, index))
-            self._vector(index, at, mask, base, place, tables)
-            return []
-
-        writer.loop(main, high, parent.width, [], rest)
-
-    def _vector(
+    def _side_by_side(
         self,
-        index: str,
+        each: Sequence[str],
         at: list[str],
         mask: Mask | None,
         base: Instance,
         place: Position,
         tables: dict[int, str],
     ) -> None:
-        """One vector, whose first lane is at position ``at[1]`` of block ``at[0]``."""
-        copy = instances.fresh(base, base.values, index, mask)
-        for s in self.digits.reads(self.statements):
-            copy.values[s.out] = self._read(s, copy, at, place, tables[s.out])
-        self.point([copy], place)
+        """Vectors side by side at these indices, the first lane at position ``at[1]`` of block ``at[0]``."""
+        slots = range(0, len(each) * self.parent.width, self.parent.width)
+        copies = [
+            instances.fresh(base, base.values, index, mask, slot) for index, slot in zip(each, slots, strict=True)
+        ]
+        for copy in copies:
+            here = [at[0], self.writer.index("add", at[1], str(copy.slot)) if copy.slot else at[1]]
+            for s in self.digits.reads(self.statements):
+                copy.values[s.out] = self._read(s, copy, here, place, tables[s.out])
+        self.point(copies, place)
 
     def _find_windows(self, tables: dict[int, str]) -> None:
         parent, operands = self.parent, self.nest.operands
-        entries = self.writer.index("add", self.block, str(parent.width))
+        entries = self.writer.index("add", self.block, str(self.ahead))
         for s in self.digits.reads(self.statements):
             if (
                 not isinstance(s, ir.Load)
-                or self._repeats(s)
+                or self.nest.repeats(s)
                 or not windows.possible(parent, operands[s.operand].dtype)
             ):
                 continue
             table = tables[s.out]
             self.windows[s.out] = windows.prepare(parent, self.digits, s.operand, table, entries, self.slots)
 
-    def _repeats(self, s: ir.Load | ir.IndexOf) -> bool:
-        """Whether a value is the same in every block."""
-        first = self.digits.dims[0]
-        return s.dim != first if isinstance(s, ir.IndexOf) else not self.nest.operands[s.operand].strides[first]
-
     def _table(self, s: ir.Load | ir.IndexOf, place: Position) -> str:
-        """A table for the positions of a block and W more: of periodic values, else of offsets or first digits."""
+        """A table for a block and the vectors in flight: of periodic values, else of offsets or first digits."""
         writer, point = self.writer, self.parent.copy(self.parent.scalar, {})
         dtype = elements.INT64
-        if self._repeats(s):
+        if self.nest.repeats(s):
             dtype = s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype
         table = writer.alloca(f"[{self.slots} x {whole(dtype)}]")
 
@@ -124,7 +135,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
             if isinstance(s, ir.IndexOf):
                 number = digits[self.digits.dims.index(s.dim)]
                 value = copy.emit.settle(copy.emit.convert(self._integer(number), dtype))
-            elif self._repeats(s):
+            elif self.nest.repeats(s):
                 value = copy.memory.load_scalar(
                     dtype, self.digits.address(s.operand, place.pointers[s.operand], digits)
                 )
@@ -133,7 +144,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
             copy.memory.store_scalar(value, writer.element(whole(dtype), table, position))
             return []
 
-        writer.loop("0", writer.index("add", self.block, str(self.parent.width)), 1, [], entry)
+        writer.loop("0", writer.index("add", self.block, str(self.ahead)), 1, [], entry)
         return table
 
     def _integer(self, number: str) -> Value:
@@ -142,7 +153,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
     def _read(self, s: ir.Load | ir.IndexOf, copy: Instance, at: list[str], place: Position, table: str) -> Value:
         writer, lanes = self.writer, copy.memory.lanes
         block, within = at
-        if self._repeats(s):
+        if self.nest.repeats(s):
             dtype = s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype
             return copy.memory.load(dtype, writer.element(whole(dtype), table, within))
         places = writer.element("i64", table, within)

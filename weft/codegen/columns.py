@@ -25,6 +25,7 @@ from weft.codegen import (
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below
+from weft.codegen.stages import StageWriter
 from weft.loops import ir
 from weft.loops.decisions import SMALL_STRIDES
 
@@ -182,6 +183,9 @@ class ColumnWriter:
         low, high = bounds
         if self.schedule.padded:
             padded_tail.write(self, base, place, low, high, self.schedule.padded)
+            return
+        if self.schedule.stages is not None:
+            StageWriter(parent, self.schedule.stages).write(base, place, low, high, parent.width, masked=True)
             return
         cut = self.schedule.halves
         if heavy and cut is not None:

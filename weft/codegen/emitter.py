@@ -366,18 +366,19 @@ class Emitter:
     def apart(
         self, name: str, body: Callable[..., Sequence[V]], arguments: Sequence[V], elements: Sequence[str]
     ) -> Sequence[V]:
-        """``body(emit, *arguments)``; for scalars it is written as a separate cold function."""
+        """``body(emit, *arguments)``; a separate cold function where calls share their rare parts."""
         lanes = self.lanes
-        if not lanes.writer.scalar:
+        if not lanes.writer.shares:
             return body(self, *arguments)
 
         def write(writer: Writer, texts: list[str]) -> list[str]:
-            inner = Emitter(Lanes(writer, 1), texts[0], self.helpers)
+            inner = Emitter(Lanes(writer, lanes.width), texts[0], self.helpers)
             given = [V(inner.lanes, a.element, text) for a, text in zip(arguments, texts[1:], strict=True)]
             return [v.text for v in body(inner, *given)]
 
-        given = [("ptr", self.table), *[(a.element, a.text) for a in arguments]]
-        texts = lanes.writer.apart(name, given, elements, write)
+        given = [("ptr", self.table), *[(lanes.type(a.element), a.text) for a in arguments]]
+        name = name if lanes.width == 1 else f"{name}_v{lanes.width}"
+        texts = lanes.writer.apart(name, given, [lanes.type(element) for element in elements], write)
         return [V(lanes, element, text) for element, text in zip(elements, texts, strict=True)]
 
     def helper(self, name: str, arguments: Sequence[V], outputs: Sequence[tuple[str, int]]) -> Sequence[V]:

@@ -85,8 +85,8 @@ class Digits:
 
     def reads(self, body: Sequence[ir.Statement]) -> list[ir.Load | ir.IndexOf]:
         """The statements of a body whose values depend on digits."""
-        loads = [s for s in body if isinstance(s, ir.Load) and self.nest.uses_digits(s.operand)]
-        return [*loads, *[s for s in body if isinstance(s, ir.IndexOf) and s.dim in self.dims]]
+        found = [s for s in body if isinstance(s, ir.Load | ir.IndexOf) and self.nest.reads_digits(s)]
+        return sorted(found, key=lambda s: isinstance(s, ir.IndexOf))
 
     def fill(
         self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]

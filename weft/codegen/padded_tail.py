@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from weft.codegen import instances
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import alignment, whole
+from weft.codegen.stages import StageWriter
 
 if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
@@ -39,9 +40,14 @@ def write(columns: ColumnWriter, base: Instance, place: Position, low: str, high
             columns.point([instances.fresh(base, base.values, p, None, s) for p, s in zip(places, slots)], at)
             return []
 
-        writer.loop(start, end, step, [], tile)
+        if staged is not None:
+            staged.write(base, at, start, end, step)
+        else:
+            columns.parent.stretches(start, end, step, [], tile)
         return [end, writer.index("add", main, str(step)), *[copy.shifted for copy in copies.values()]]
 
+    cut = columns.schedule.stages
+    staged = StageWriter(columns.parent, cut) if cut is not None else None
     begun = [("i64", low), ("i64", main), *[("ptr", place.pointers[k]) for k in copies]]
     writer.repeat(high, begun, stretch)
     _if_some(columns, main, high, [copy.give for copy in copies.values() if copy.role == "out"])

@@ -8,6 +8,8 @@ Selected lanes have the same values as without it. Which sides are skipped is de
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -23,27 +25,44 @@ if TYPE_CHECKING:
 
 
 def compute(parent: NestWriter, side: Side, tile: Iterable[Instance], place: Position) -> None:
-    """Write a side for every vector of a tile; its values are arbitrary in vectors of which no lane takes it."""
+    """Write a side for the vectors of a tile; its values are arbitrary if no lane takes it.
+
+    One test decides for all vectors: over many lanes it nearly always falls out the same way, and is predicted.
+    """
     last = side.statements[-1]
-    for copy in tile:
-        if last.out not in copy.values:
-            copy.values[last.out] = _where_taken(parent, side, copy, place)
+    copies = [copy for copy in tile if last.out not in copy.values]
+    if not copies:
+        return
+    which = [copy.values[side.which].part for copy in copies]
+    if which[0].element != "i1":  # the number of a case
+        values = _computed(parent, side, copies, place)
+    else:
+        values = _where_taken(parent, side, copies, which, place)
+    for copy, value in zip(copies, values, strict=True):
+        copy.values[last.out] = value
 
 
-def _where_taken(parent: NestWriter, side: Side, copy: Instance, place: Position) -> Value:
-    last, lanes, which = side.statements[-1], copy.emit.lanes, copy.values[side.which].part
+def _computed(parent: NestWriter, side: Side, copies: list[Instance], place: Position) -> list[Value]:
+    inner = [instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot) for copy in copies]
+    for new, copy in zip(inner, copies, strict=True):
+        new.emit.memo = dict(copy.emit.memo)  # values memoised inside the block are not valid after it
+    parent.run(side.statements, inner, place)
+    return [new.values[side.statements[-1].out] for new in inner]
 
-    def run() -> Value:
-        inner = instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
-        inner.emit.memo = dict(copy.emit.memo)  # values memoised inside the block are not valid after it
-        parent.run(side.statements, [inner], place)
-        return inner.values[last.out]
 
-    if which.element != "i1":  # the number of a case
-        return run()
+def _where_taken(
+    parent: NestWriter, side: Side, copies: list[Instance], which: list[V], place: Position
+) -> list[Value]:
+    last, lanes = side.statements[-1], copies[0].emit.lanes
     element = elements.of(last.dtype)
     parts = 2 if element.kind == "c" else 1
-    needed = lanes.any(which) if side.case else lanes.lacks(which)
-    types = [lanes.type(element.register)] * parts
-    texts = lanes.writer.when(needed, lambda: [p.text for p in run().parts], types, ["poison"] * parts, rare=False)
-    return Value(last.dtype, tuple(V(lanes, element.register, text) for text in texts))
+    joined = functools.reduce(operator.or_ if side.case else operator.and_, which)
+    needed = lanes.any(joined) if side.case else lanes.lacks(joined)
+    types = [lanes.type(element.register)] * (parts * len(copies))
+
+    def run() -> list[str]:
+        return [p.text for value in _computed(parent, side, copies, place) for p in value.parts]
+
+    texts = lanes.writer.when(needed, run, types, ["poison"] * len(types), rare=False)
+    found = [V(lanes, element.register, text) for text in texts]
+    return [Value(last.dtype, tuple(found[k : k + parts])) for k in range(0, len(found), parts)]

@@ -40,6 +40,7 @@ class RoutineWriter:
         self.program, self.target = program, target
         scalar = program.scalar or all(kind.size == 1 for kind in program.types)
         self.writer = Writer.of(target, scalar)
+        self.writer.shares = True
         self.helpers = helpers
         self.scope = Scope(self.writer, target, helpers, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}
@@ -145,11 +146,10 @@ class RoutineWriter:
         self.values[s.out] = Array(kind.dtype, kind.size, tuple(total))
 
     def fold(self, s: routine.Fold) -> None:
-        args = [self.values[n] for n in s.args]
         if s.kept == 1 and s.outer == 1 and s.tree == "lanes":
-            accs = self.folded_lanes(s, args)
+            accs = self.folded_lanes(s, [self.values[n] for n in s.args])
         else:
-            accs = self.folded_columns(s, args)
+            accs = self.folded_columns(s, [self.values[n] for n in s.args])
         params = dict(s.params)
         columns: list[list[Value]] = [[] for _ in s.outs]
         for number, width in enumerate(self.scope.widths(s.kept)):

@@ -40,7 +40,7 @@ class Writer:
 
     __slots__ = (
         "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "literals",
-        "mends_extrema", "open_loops", "prepared", "scalar", "short_tables", "spills", "splats", "streams",
+        "mends_extrema", "open_loops", "prepared", "scalar", "shares", "short_tables", "spills", "splats", "streams",
     )  # fmt: skip
 
     keeps_sums = True  # (x + c) - c is x rounded, and not simplified
@@ -52,6 +52,7 @@ class Writer:
         self.mends_extrema = mends_extrema  # whether maxima lose NaN and the order of zeros (``extrema``)
         self.short_tables = short_tables  # how lanes are looked up in tables of 8 float32, if they can be
         self.scalar = scalar  # whether there are no vectors in the function
+        self.shares = scalar  # whether rare parts of functions are functions of their own, for all calls
         self.lines: list[str] = []
         self.block = "entry"
         self.declarations: dict[str, str] = {}
@@ -324,10 +325,10 @@ class Writer:
     ) -> list[str]:
         """Call a separate cold function with (type, value) pairs; gives its results, of the types ``results``.
 
-        ``body`` writes the function from its parameters when it is first called. Its calling convention preserves
-        scalar registers, so that callers need not save them. Vector registers are only partly preserved in practice:
-        only functions without vectors may use it.
+        ``body`` writes the function from its parameters when it is first called. In functions without vectors its
+        calling convention preserves registers, so that callers need not save them; of vectors it preserves only parts.
         """
+        convention = "preserve_allcc " if self.scalar else ""
         type_ = f"{{ {', '.join(results)} }}"
         if name not in self.functions:
             inner = Writer(self.avx512, mends_extrema=self.mends_extrema, short_tables=self.short_tables)
@@ -336,14 +337,15 @@ class Writer:
             for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):
                 value = inner.op(f"insertvalue {type_} {value}, {result} {text}, {k}")
             given = ", ".join(f"{t} {p}" for (t, _), p in zip(arguments, parameters, strict=True))
+            table, loads, lines = inner._constants(name)
             self.functions[name] = "\n".join([
-                f"define internal preserve_allcc {type_} @{name}({given}) noinline cold nounwind {{",
-                "entry:", *inner.entry, *inner.lines, f"ret {type_} {value}", "}",
+                *table, f"define internal {convention}{type_} @{name}({given}) noinline cold nounwind {{",
+                "entry:", *loads, lines, f"ret {type_} {value}", "}",
             ])  # fmt: skip
             self.declarations |= inner.declarations
             self.cold_branches = self.cold_branches or inner.cold_branches
         texts = ", ".join(f"{t} {v}" for t, v in arguments)
-        found = self.op(f"call preserve_allcc {type_} @{name}({texts})")
+        found = self.op(f"call {convention}{type_} @{name}({texts})")
         return [self.op(f"extractvalue {type_} {found}, {k}") for k in range(len(results))]
 
     def text(

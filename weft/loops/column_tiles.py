@@ -75,16 +75,16 @@ def _shares_constants(nest: ir.Nest, model: Model) -> bool:
     return not model.masks and max(costs.instructions(phase.body) for phase in nest.phases) <= model.pipelined
 
 
-def padded(statements: Sequence[ir.Statement], model: Model) -> int:
+def padded(statements: Sequence[ir.Statement], model: Model, tests: bool) -> int:
     """Vectors in flight of a body whose last elements are computed on padded copies; 0 if the body is short.
 
-    One function fills the processor's window by the chains inside it; several that wait for each other do not.
+    One function fills the processor's window by the chains inside it; several that wait for each other do not, and
+    vectors share the ``tests`` of whether a side of a choice is skipped.
     """
     cost = costs.instructions(statements)
     if cost <= model.unrolled:
         return 0
-    costliest = max([s.kind.cost for s in statements if isinstance(s, ir.Apply)], default=0.0)
-    if costs.chain(statements) - costliest < model.function:
+    if not costs.waits(statements, model.rounding) and not tests:
         return 1
     return WAITING if cost <= model.pipelined else WAITING // 2
 

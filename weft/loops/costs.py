@@ -26,13 +26,20 @@ def instructions(statements: Iterable[ir.Statement]) -> float:
     return total
 
 
-def chain(statements: Iterable[ir.Statement]) -> float:
-    """The cost of the longest chain of operations that need each other's results."""
+def chain(statements: Iterable[ir.Statement], rounding: float) -> float:
+    """The cost of the longest chain of operations that need each other's results; halves take ``rounding`` more."""
     done: dict[int, float] = {}
     for s in statements:
         if isinstance(s, ir.Apply):
-            done[s.out] = s.kind.cost + max([done.get(n, 0.0) for n in s.args], default=0.0)
+            own = s.kind.cost + (rounding if elements.of(s.dtype).kind == "h" else 0.0)
+            done[s.out] = own + max([done.get(n, 0.0) for n in s.args], default=0.0)
     return max(done.values(), default=0.0)
+
+
+def waits(statements: Sequence[ir.Statement], rounding: float) -> bool:
+    """Whether a function waits for another one's results, or for roundings to halves, which take as long together."""
+    costliest = max([s.kind.cost for s in statements if isinstance(s, ir.Apply)], default=0.0)
+    return chain(statements, rounding) - costliest >= FUNCTION
 
 
 def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:

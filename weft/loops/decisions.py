@@ -16,8 +16,9 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.loops import column_tiles, costs, elements, ir, lane_width, target_model, two_halves, words
+from weft.loops import column_tiles, costs, elements, ir, lane_width, sides, stages, target_model, two_halves, words
 from weft.loops.column_tiles import Passes
+from weft.loops.stages import Stages
 from weft.loops.target_model import LINE
 
 Form = Literal[
@@ -35,6 +36,7 @@ ORDERED_BLOCK = 256  # updates that are computed before they are applied, whose 
 PAIR = 2  # rows of a neighbourhood at a time; more would fall into one set of the first cache if rows are long
 LOADS = 4.0  # instructions for each load of a neighbourhood up to which loads take most of the time
 STENCIL_BYTES = 128  # bytes of a row in a tile of a neighbourhood
+TABLED = 4  # vectors in flight of short bodies with values from tables
 LEAST_STREAMED = 16  # bytes of a vector: narrower ones have no such store
 
 
@@ -115,7 +117,7 @@ class Schedule(Record):
 
     ``tiles``: vectors in flight, larger tiles first; none if every vector has a mask. ``masked``: the last lanes are a
     vector with a mask, else single elements. ``padded``: so many vectors are in flight, and the last elements are
-    computed on padded copies, by the same code.
+    computed on padded copies, by the same code. ``stages``: of a long body, padded or with a mask in every vector.
     """
 
     nest: ir.Nest
@@ -127,6 +129,7 @@ class Schedule(Record):
     phases: tuple[RowPhase, ...] = ()
     accumulators: int = 0
     padded: int = 0
+    stages: Stages | None = None
     halves: two_halves.Halves | None = None
     passes: Passes | None = None
     short: ShortRows | None = None
@@ -167,6 +170,9 @@ class _Decider:
         masked = self.maskable()
         padded = self.padded() if form == "columns" and transposed is None else 0
         heavy = bool(padded) or (masked and form == "columns" and column_tiles.is_heavy(nest, self.model))
+        cut = stages.stages(nest, self.model) if heavy and transposed is None and self.contiguous() else None
+        if cut is not None and padded and not self.tests():
+            padded = 1
         tiles = () if heavy else self.tiles(form)
         stencil = self.stencil() if form == "columns" and transposed is None and masked else None
         return Schedule(
@@ -177,6 +183,7 @@ class _Decider:
             masked,
             self.near(),
             padded=padded,
+            stages=cut,
             halves=two_halves.halves(nest, self.model, self.lanes) if heavy or stencil else None,
             passes=column_tiles.passes(nest, self.model, self.lanes, tiles) if nest.split else None,
             short=self.short_rows() if form == "short rows" else None,
@@ -198,9 +205,19 @@ class _Decider:
         return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"
 
     def tiles(self, form: Form) -> tuple[int, ...]:
-        if form in ("short rows", "collapsed"):
+        if form == "collapsed":
+            return (self.tabled(),)
+        if form == "short rows":
             return (1,)
         return column_tiles.tiles(self.nest, self.target, self.model, self.lanes)
+
+    def tabled(self) -> int:
+        """Vectors in flight where values of digits are looked up: finding the next place takes as long as a few."""
+        nest = self.nest
+        read = [s for s in self.statements if isinstance(s, ir.Load | ir.IndexOf) and nest.reads_digits(s)]
+        whole = all(operand.strides[nest.vector or 0] in (0, 1) for operand in nest.operands)
+        light = costs.instructions(self.statements) <= self.model.unrolled
+        return TABLED if light and whole and all(map(nest.repeats, read)) else 1
 
     def maskable(self, transposed: Sequence[int] = (), among: Sequence[int] | None = None) -> bool:
         """Whether all operands that move along the lanes, except transposed ones, have masked access."""
@@ -216,13 +233,23 @@ class _Decider:
 
     def padded(self) -> int:
         """Vectors in flight of a long body over one contiguous dimension, if the target has no registers for masks."""
-        nest = self.nest
-        if self.model.masks or self.reduced or len(nest.dims) != 1 or nest.dims[0].runs or self.lanes == 1:
+        if len(self.nest.dims) != 1 or not self.contiguous():
             return 0
+        return column_tiles.padded(self.statements, self.model, self.tests())
+
+    def contiguous(self) -> bool:
+        """Whether operands are contiguous along the last dimension, on a target without mask registers."""
+        nest, last = self.nest, len(self.nest.dims) - 1
+        if self.model.masks or self.reduced or nest.vector != last or nest.dims[0].runs or self.lanes == 1:
+            return False
         simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in self.statements)
-        if not simple or any(operand.strides[0] not in (0, 1) or operand.near for operand in nest.operands):
-            return 0
-        return column_tiles.padded(self.statements, self.model)
+        return simple and all(operand.strides[last] in (0, 1) and not operand.near for operand in nest.operands)
+
+    def tests(self) -> bool:
+        """Whether sides of choices are skipped."""
+        nest = self.nest
+        blocks = [sides.grouped(phase.body, lambda: sides.uses(nest), self.model.test) for phase in nest.phases]
+        return any(isinstance(s, sides.Side) for block in blocks for s in block)
 
     def near(self) -> tuple[int, ...]:
         """The strides along the lanes that have code of their own; others are gathered."""

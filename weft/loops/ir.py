@@ -319,6 +319,15 @@ class Nest(Record, labels=("name",)):
         """Whether an operand's address depends on the digits."""
         return any(self.dims[d].role == "digit" for d, stride in enumerate(self.operands[operand].strides) if stride)
 
+    def reads_digits(self, s: Statement) -> bool:
+        """Whether the value of a statement depends on the digits."""
+        return self.uses_digits(s.operand) if isinstance(s, Load) else isinstance(s, IndexOf) and s.dim in self.digits
+
+    def repeats(self, s: Load | IndexOf) -> bool:
+        """Whether a value that depends on the digits is the same for every number of the first one."""
+        first = self.digits[0]
+        return s.dim != first if isinstance(s, IndexOf) else not self.operands[s.operand].strides[first]
+
     def statements(self) -> list[Statement]:
         """Every statement, in order."""
         return [*self.setup, *[s for phase in self.phases for s in (*phase.before, *phase.body)], *self.edges]

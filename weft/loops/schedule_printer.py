@@ -60,7 +60,7 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
         vectors = "1 vector" if len(starts) == 1 else f"{len(starts)} vectors"
         return [f"{vectors} of {width} for each row"]
     if schedule.form == "collapsed":
-        return [f"digits' values from tables, {last}"]
+        return [f"digits' values from tables, {schedule.tiles[0]} in flight, {last}"]
     if transposed is not None:
         turned = _listed("in", transposed.operands)
         return [f"{turned} transposed along i{transposed.dim}, blocks of {transposed.block} lanes"]
@@ -69,10 +69,11 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
         shuffled = f"{len(stencil.shuffled)} of {len(stencil.lines)} lines shuffled"
         return [f"{stencil.rows} rows by {stencil.vectors} in flight, {last}", shuffled, *fetched]
     if schedule.padded:
-        return [f"{schedule.padded} in flight, last on padded copies"]
+        return [f"{schedule.padded} in flight, last on padded copies", *_stages(schedule)]
     parts = [f"{' then '.join(map(str, schedule.tiles))} in flight, {last}" if schedule.tiles else masked]
     if halves is not None:
         parts.append(f"in halves, {_listed('v', [s.out for s in halves.carried]) or 'nothing'} carried")
+    parts += _stages(schedule)
     if schedule.passes is not None:
         parts.append(f"{schedule.passes.rows} rows at a time above {schedule.passes.columns} columns")
     return [*parts, *_short(schedule)]
@@ -90,6 +91,14 @@ def _short(schedule: Schedule) -> list[str]:
     if short.shared:
         parts.append(f"{_listed('v', [s.out for s in short.shared])} kept for {short.rows} points")
     return parts
+
+
+def _stages(schedule: Schedule) -> list[str]:
+    cut = schedule.stages
+    if cut is None:
+        return []
+    kept = _listed("v", [s.out for s in cut.kept]) or "nothing"
+    return [f"{len(cut.stages)} stages over blocks of {cut.block} elements, {kept} kept"]
 
 
 def _sides(schedule: Schedule, target: Target) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from weft.operations.algebra import Condition, Term, only_where, repeat, where
 
 DIRECT_TO = 10.0
-DIRECT_TO_SINGLE = 6.0
+DIRECT_TO_SINGLE = 4.0
 ROUNDS = 2000
 NEGATIVE_TO = -1900.0  # lowest q: so many terms before q is positive; NaN below
 # B(2k) / (2k)!, k = 1 ...
@@ -22,9 +22,15 @@ BERNOULLI = (
 )  # fmt: skip
 
 
-def _power(q: Term, s: Term) -> Term:
-    """q ** -s; q may be negative where s is whole."""
-    return q.call("pow", -s)
+def _power(q: Term, s: Term, single: bool) -> Term:
+    """q ** -s; q may be negative where s is whole, and is never zero.
+
+    Of float64 terms for a float32 result the logarithm need not have a tail: the power is then off by |s log q| ulp.
+    """
+    if not single:
+        return q.call("pow", -s)
+    size = (abs(q).call("log") * -s).call("exp")
+    return where((q < 0.0) & ~is_even(s), -size, size)
 
 
 def _rest(q: Term, s: Term, last: Term, terms: int) -> Term:
@@ -52,11 +58,11 @@ def positive_order(s: Term, q: Term, valid: Condition, single: bool) -> Term:
     s, q = where(valid, s, 2.0), where(valid, q, 1.0)
     direct = s * 0.5 + (DIRECT_TO_SINGLE if single else DIRECT_TO)
     q = where(q > NEGATIVE_TO, q, math.nan)
-    first = _power(q, s)
+    first = _power(q, s, single)
 
     def body(at: Term, last: Term, total: Term) -> Any:
         at = at + 1.0
-        last = _power(at, s)
+        last = _power(at, s, single)
         total = total + last
         return (at < direct) & ((abs(last) > abs(total) * 2.0**-56) | (at < 1.0)), (at, last, total)
 

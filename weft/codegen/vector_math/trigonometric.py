@@ -36,8 +36,9 @@ ROUNDER_F32 = 12582912.0  # 1.5 * 2**23: adding it rounds to a whole number, kep
 ROUNDER_F64 = 6755399441055744.0  # 1.5 * 2**52
 # minimax on |r| <= pi / 4; that of the sine is most accurate where r is just above a power of two and its sine below,
 # since a rounding of r is then a whole ulp of the sine
-SIN_F32 = (-1.9579024e-4, 8.33266973e-3, -1.66666627e-1)
-COS_F32 = (2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5)
+# in t = -r**2: (sin r - r) / (r t) and (cos r - 1) / t
+SIN_F32 = (1.9579024e-4, 8.33266973e-3, 1.66666627e-1)
+COS_F32 = (2.44677067e-5, 1.38877297e-3, 4.16666567e-2, 0.5)
 # (atan t - t) / t**3 in t**2 on [0, 1], error 2**-29
 ATAN_F32 = (
     1.4886919393e-3,
@@ -61,21 +62,37 @@ def _reduce_f32(emit: Emitter, x: V) -> tuple[V, V]:
     if key not in emit.memo:
         j = x.fma(TWO_OVER_PI, ROUNDER_F32)
         q = j - ROUNDER_F32
-        r = q.fma(-1.57079601, x)
-        r = q.fma(-3.13916473e-7, r)
-        r = q.fma(-5.39030253e-15, r)
         if x.lanes.writer.scalar:
-            slow = functools.partial(emit.apart, "reduce_far_f32", _reduce_far_f32, (x,), ("float", "i32"))
-            emit.memo[key] = tuple(x.lanes.cold(~(x.abs() <= LIMIT_F32), slow, r, j.bits()))
-            return emit.memo[key]
-        emit.memo[key] = _reduce_vector_f32(emit, x, r, j.bits())
+            emit.memo[key] = _reduce_scalar_f32(emit, x, q, j.bits())
+        else:
+            emit.memo[key] = _reduce_vector_f32(emit, x, _remainder_f32(x, q), j.bits())
     return emit.memo[key]
+
+
+def _remainder_f32(x: V, q: V) -> V:
+    return q.fma(-5.39030253e-15, q.fma(-3.13916473e-7, q.fma(-1.57079601, x)))
+
+
+def _reduce_scalar_f32(emit: Emitter, x: V, q: V, quadrant: V) -> tuple[V, V]:
+    """A jump where x is its own remainder: a loop that waits for a sine of its own state does not wait for q."""
+    lanes = x.lanes
+
+    def turned() -> list[str]:
+        slow = functools.partial(emit.apart, "reduce_far_f32", _reduce_far_f32, (x,), ("float", "i32"))
+        return [v.text for v in lanes.cold(~(x.abs() <= LIMIT_F32), slow, _remainder_f32(x, q), quadrant)]
+
+    r, n = lanes.writer.when(q.ne(0.0).text, turned, ["float", "i32"], [x.text, quadrant.text], rare=False)
+    return V(lanes, "float", r), V(lanes, "i32", n)
 
 
 def _reduce_vector_f32(emit: Emitter, x: V, r: V, quadrant: V) -> tuple[V, V]:
     """Redo the reduction for vectors with large lanes: in float64, or by a call for lanes too large for that."""
     lanes, size = x.lanes, x.abs()
     large = ~(size <= LIMIT_F32)
+    if lanes.writer.shares:
+        slow = functools.partial(emit.apart, "reduce_far_f32", _reduce_far_f32, (x,), ("float", "i32"))
+        found = lanes.cold(large, slow, r, quadrant)
+        return found[0], found[1]
 
     def further() -> list[str]:
         in_large = [lanes.select(large, s, f).text for s, f in zip(_reduce_large_f32(x), (r, quadrant), strict=True)]
@@ -121,15 +138,14 @@ def _quadrant(x: V, sine: V, cosine: V, quadrant: V) -> V:
 def _polynomials_f32(emit: Emitter, x: V, r: V) -> tuple[V, V]:
     key = ("sincos", x.text)
     if key not in emit.memo:
-        z = r * r
-        emit.memo[key] = (z.polynomial(SIN_F32) * z).fma(r, r), z.polynomial(COS_F32).fma(z, 1.0)
+        t = (-r).fma(r, 0.0)  # not -0, so that the sine of -0 is -0 + -0
+        emit.memo[key] = t.polynomial(SIN_F32).fma(r * t, r), t.polynomial(COS_F32).fma(t, 1.0)
     return emit.memo[key]
 
 
 def sin_f32(emit: Emitter, x: V) -> V:
     r, q = _reduce_f32(emit, x)
-    sine, cosine = _polynomials_f32(emit, x, r)
-    return _quadrant(x, x.lanes.select(r.eq(0.0), r, sine), cosine, q)  # for r = 0 keep x, since -0 + 0 would be +0
+    return _quadrant(x, *_polynomials_f32(emit, x, r), q)
 
 
 def cos_f32(emit: Emitter, x: V) -> V:
