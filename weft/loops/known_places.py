@@ -1,4 +1,4 @@
-"""Integers of a body that computes places in arrays, as constants of the routine: most tests of bounds are then known."""
+"""Integers of a body that computes places in arrays, as constants of the routine: tests of bounds are then known."""
 
 from __future__ import annotations
 
