@@ -7,7 +7,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from weft import config
+from weft import config, lax
 from weft.compiler import like_programs, other_sizes, pipeline
 from weft.core.store import PROGRAMS
 
@@ -156,6 +156,59 @@ def test_numbers_of_extents_in_inner_functions():
         for n in (50, 51, 52, 60, 40):
             x = np.full(n, 0.01, np.float32)
             np.testing.assert_allclose(jitted(x), min(1 / n, 0.0195) * x + min(x.sum(), 0.0195) * x, rtol=1e-5)
+
+
+# jitted functions of x f32[n,4] and places u8[20], which are outside of small arrays
+OF_PLACES = {
+    "at most": (
+        lambda x, places: jnp.take(x[1:] + x[:-1], places, axis=0, mode="clip"),
+        lambda x, places: (x[1:] + x[:-1])[np.minimum(places, len(x) - 2)],
+    ),
+    "none outside": (
+        lambda x, places: (x * 2).at[places].get(mode="fill", fill_value=9, wrap_negative_indices=False),
+        lambda x, places: np.where(places[:, None] < len(x), (x * 2)[np.minimum(places, len(x) - 1)], 9),
+    ),
+    "backwards": (
+        lambda x, places: (x[::-1] * 2).at[places].get(mode="fill", fill_value=9, wrap_negative_indices=False),
+        lambda x, places: np.where(places[:, None] < len(x), (x[::-1] * 2)[np.minimum(places, len(x) - 1)], 9),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32])
+@pytest.mark.parametrize("name", OF_PLACES)
+def test_bounds_of_indices(name, dtype):
+    """The largest index follows from an extent, and is the largest of its dtype where the array has more rows."""
+    function, expected = OF_PLACES[name]
+    jitted = weft.jit(function)
+    places = np.random.default_rng(0).integers(0, 256, 20).astype(dtype)
+    for n in (300, 301, 302, 100, 200, 40):
+        x = np.random.default_rng(n).normal(size=(n, 4)).astype(np.float32)
+        np.testing.assert_array_equal(jitted(x, places), expected(x, places.astype(np.int32)), err_msg=str(n))
+
+
+def test_bounds_that_equal_an_extent():
+    """The largest index is another extent at the first two sizes: a literal of the program."""
+    jitted = weft.jit(lambda x, places: x.at[places + places.shape[0]].get(mode="clip"))
+    for n, m in ((21, 20), (22, 21), (100, 20), (200, 30), (5, 30), (5, 600)):
+        x, places = np.random.default_rng(n).normal(size=(n, 4)).astype(np.float32), np.arange(m, dtype=np.int32)
+        np.testing.assert_array_equal(jitted(x, places), x[np.minimum(places + m, n - 1)], err_msg=str((n, m)))
+
+
+@weft.jit
+def _less(x, number):
+    return (x - lax.convert_element_type(number, x.dtype)).cumsum()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint32])
+def test_extents_of_other_dtypes(dtype):
+    """Extents that a dtype does not hold become other numbers."""
+    jitted = weft.jit(lambda x: _less(x, np.int32(x.shape[0])))
+    for n in (100, 101, 102, 200, 300, 301, 127, 128):
+        x = np.arange(n).astype(dtype) % 7
+        expected = np.cumsum(x - np.int32(n).astype(dtype), dtype=dtype)
+        np.testing.assert_array_equal(jitted(x), expected, err_msg=str(n))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.bool_, jnp.bfloat16, np.complex64])

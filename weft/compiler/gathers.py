@@ -26,6 +26,7 @@ from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
 from weft.core import kinds, rewrite
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.loops.resize import OfThisSize
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 
 # Estimates in ns: a unit of Elementwise's cost, an element of a row, a single element near and far, a kernel launch.
@@ -165,11 +166,11 @@ class _Pull(Pull):
             return None
         start = self._clamped(along.column, whole)
         start = self.bind(lax.mul_p, start, _literal(place.step, np.int32))
-        return Along(self.bind(lax.add_p, start, _literal(place.start, np.int32)), None, 1)
+        return Along(self.bind(lax.add_p, start, _of_this_size(place.start, np.dtype(np.int32))), None, 1)
 
     def _clamped(self, column: Any, extent: int) -> Any:
         dtype = column.aval.dtype
-        start = self.bind(lax.min_p, column, _bound(extent, -1, dtype))
+        start = self.bind(lax.min_p, column, _of_this_size(extent - 1, dtype))
         if dtype.kind == "i":
             start = self.bind(lax.max_p, start, _literal(0, dtype))
         params = {"new_dtype": np.dtype(np.int32), "weak_type": False, "sharding": None}
@@ -221,7 +222,7 @@ class _Pull(Pull):
             dtype = column.aval.dtype
             if self.reading[dim].column is None:
                 continue
-            tests = [self.bind(lax.le_p, column, _bound(most, 0, dtype))]
+            tests = [self.bind(lax.le_p, column, _of_this_size(most, dtype))]
             if dtype.kind == "i":
                 tests.append(self.bind(lax.ge_p, column, _literal(0, dtype)))
             for test in tests:
@@ -245,10 +246,9 @@ def _long_run(reading: Reading) -> int | None:
     return reading[-1].size if reading[-1].column is None else 1
 
 
-def _bound(size: int, rest: int, dtype: np.dtype) -> Literal:
-    """The literal ``size + rest``, or the largest value of its dtype."""
-    value, most = size + rest, int(np.iinfo(dtype).max)
-    return Literal(min(value, most), runtime.ShapedArray((), dtype))
+def _of_this_size(value: int, dtype: np.dtype) -> Literal:
+    """A literal that follows from an extent, at most the largest value of its dtype."""
+    return Literal(OfThisSize(min(value, int(np.iinfo(dtype).max))), runtime.ShapedArray((), dtype))
 
 
 def _literal(value: Any, dtype: Any) -> Literal:

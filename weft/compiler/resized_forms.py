@@ -95,15 +95,17 @@ class _Kernel:
     def fill(self, params: bytes, own: Sequence[Any], literals: Sequence[Any]) -> bool:
         """Find where literals are in the parameters, from those of another program; False if these differ otherwise."""
         before, mine = len(params) - self.scalar_bytes, len(self.low.params) - self.scalar_bytes
-        at = 0
+        at, of_sizes = (
+            0,
+            [word[0] for word in self.sizing.words],
+        )  # the latter are no literals, even where they equal one
         for dtype in self.low.nest.scalars:
             first, second = self.low.params[mine + at :][: dtype.itemsize], params[before + at :][: dtype.itemsize]
-            if first != second and at not in self.filled:
+            if first != second and at not in self.filled and at not in of_sizes:
                 found = self._literals(dtype, (first, second), own, literals)
-                if found is not None:
-                    self.filled[at] = found
-                elif at not in [word[0] for word in self.sizing.words]:
+                if found is None:
                     return False
+                self.filled[at] = found
             at += -(-dtype.itemsize // 8) * 8
         return True
 
@@ -125,10 +127,11 @@ _FORMS = (1, -1, 2, -2)  # of a literal in a kernel: itself or one by it, negate
 def _form(value: Any, dtype: Any, form: int) -> bytes | None:
     """The bytes of a literal in a form; None for what a dtype does not hold, and of integers for all forms but one."""
     if not dtypes.issubdtype(dtype, np.inexact):
-        limits = None if dtype == np.bool_ else np.iinfo(dtype)
+        limits = None if dtype == np.bool_ else dtypes.iinfo(dtype)
         fits = form == 1 and limits is not None and value == int(value) and limits.min <= value <= limits.max
         return dtype.type(int(value)).tobytes() if fits else None
-    found = dtype.type(value)
+    with np.errstate(over="ignore"):  # float16 of a large extent is infinite
+        found = dtype.type(value)
     if abs(form) == 2:
         found = dtype.type(1) / found
     return np.asarray(found if form > 0 else -found, dtype).tobytes()

@@ -38,6 +38,10 @@ class OfSizes(int):
         return found
 
 
+class OfThisSize(int):
+    """An integer literal that holds at the present sizes only: a kernel with it has no numbers for others."""
+
+
 class Asked(NamedTuple):
     """The arguments of ``thresholds``, as products of symbols."""
 

@@ -20,7 +20,7 @@ import numpy as np
 from weft._base.record import NamedTuple, Record, field
 from weft.loops import ir, known_rows, neighbours, printer, unit_axes
 from weft.loops.index_math import ZERO, Product, Stride, follows
-from weft.loops.resize import Asked, Sizing, term, words_of
+from weft.loops.resize import Asked, OfThisSize, Sizing, term, words_of
 from weft.loops.thresholds import (
     NOTHING_ASKED,
     PERMUTED,
@@ -232,7 +232,8 @@ def _call(
     params = struct.pack(f"<{len(words)}q", *words) + scalars
     nest = neighbours.marked(nest, bindings)
     sizing = None
-    if asked is not None and all(operand.fixed and operand.starts is None for operand in draft.operands):
+    of_this_size = any(type(value) is OfThisSize for _, value in draft.scalars)
+    if asked is not None and not of_this_size and all(op.fixed and op.starts is None for op in draft.operands):
         around = [[term(loop.stride(operand), operand.dtype.itemsize) for operand in draft.operands] for loop in outer]
         sizing = Sizing(
             tuple([loop.symbols for loop in loops]), tuple([loop.symbols for loop in outer]),
