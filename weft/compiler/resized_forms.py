@@ -82,8 +82,7 @@ class _Kernel:
                 if len({literals[number] for number in numbers}) > 1:
                     return None  # those that were equal so far are not
                 scalar = _form(literals[numbers[0]], dtype, form)
-                if scalar is None:
-                    return None
+                assert scalar is not None, "literals are found in kernels as numbers that are not integers"
                 block[begin + at : begin + at + dtype.itemsize] = scalar
             params = bytes(block)
         return Lowered(self.low.name, self.low.nest, tuple(bindings), found.extents, outer, params)
@@ -95,10 +94,8 @@ class _Kernel:
     def fill(self, params: bytes, own: Sequence[Any], literals: Sequence[Any]) -> bool:
         """Find where literals are in the parameters, from those of another program; False if these differ otherwise."""
         before, mine = len(params) - self.scalar_bytes, len(self.low.params) - self.scalar_bytes
-        at, of_sizes = (
-            0,
-            [word[0] for word in self.sizing.words],
-        )  # the latter are no literals, even where they equal one
+        of_sizes = [word[0] for word in self.sizing.words]  # no literals, even where they equal one
+        at = 0
         for dtype in self.low.nest.scalars:
             first, second = self.low.params[mine + at :][: dtype.itemsize], params[before + at :][: dtype.itemsize]
             if first != second and at not in self.filled and at not in of_sizes:
@@ -115,7 +112,7 @@ class _Kernel:
         """The literals that are two scalars in one form, in their two programs."""
         for form in _FORMS:
             pairs = enumerate(zip(own, literals, strict=True))
-            found = [n for n, pair in pairs if (_form(pair[0], dtype, form), _form(pair[1], dtype, form)) == scalars]
+            found = [n for n, (a, b) in pairs if (_form(a, dtype, form), _form(b, dtype, form)) == scalars]
             if found:
                 return dtype, form, tuple(found)
         return None
@@ -125,11 +122,9 @@ _FORMS = (1, -1, 2, -2)  # of a literal in a kernel: itself or one by it, negate
 
 
 def _form(value: Any, dtype: Any, form: int) -> bytes | None:
-    """The bytes of a literal in a form; None for what a dtype does not hold, and of integers for all forms but one."""
+    """The bytes of a literal in a form; None for integers: those of a kernel may be bounds of places, which equal one."""
     if not dtypes.issubdtype(dtype, np.inexact):
-        limits = None if dtype == np.bool_ else dtypes.iinfo(dtype)
-        fits = form == 1 and limits is not None and value == int(value) and limits.min <= value <= limits.max
-        return dtype.type(int(value)).tobytes() if fits else None
+        return None
     with np.errstate(over="ignore"):  # float16 of a large extent is infinite
         found = dtype.type(value)
     if abs(form) == 2:
