@@ -122,7 +122,7 @@ _FORMS = (1, -1, 2, -2)  # of a literal in a kernel: itself or one by it, negate
 
 
 def _form(value: Any, dtype: Any, form: int) -> bytes | None:
-    """The bytes of a literal in a form; None for integers: those of a kernel may be bounds of places, which equal one."""
+    """The bytes of a literal in a form; None for integers: those of a kernel may be bounds of places that equal one."""
     if not dtypes.issubdtype(dtype, np.inexact):
         return None
     with np.errstate(over="ignore"):  # float16 of a large extent is infinite
