@@ -371,3 +371,17 @@ def test_a_difference_is_told(monkeypatch):
         monkeypatch.setattr(other_sizes.resize, "numbers", lambda *_: other_sizes.resize.Numbers((5,), (), b""))
         with pytest.raises(InternalError, match="a family gives"):
             lax.cos(jnp.asarray(array(71)))
+
+
+@pytest.mark.parametrize("run", [lax.cumsum, lax.cummax, lax.cumlogsumexp])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_runs_backwards(run, axis):
+    """It begins at the last element, which lies elsewhere at every size."""
+    with config.context("check", False):
+        for shape in ((40, 7), (41, 7), (300, 7), (41, 8), (3, 50), (3, 51)):
+            x = array(shape)
+            got = run(jnp.asarray(x), axis=axis, reverse=True)
+            expected = np.flip(
+                np.asarray(weft.jit(lambda x, axis=axis: run(x, axis=axis))(np.flip(x, axis).copy())), axis
+            )
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)

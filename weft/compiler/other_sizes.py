@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MOST_REDUCED = (1 << 18) - 1  # points of a reduction: fusion treats larger ones in ways of their own (``groups.FAR``)
 MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``split_scatters``)
 _MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
-_MOST_REFUTED = 3  # programs of several steps that the compiler made in another way for other sizes
 _FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a family, for each equation and step
 
 # kinds of operations that may be the same at other sizes but for numbers: two programs show it
@@ -86,7 +85,7 @@ class Family:
     """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
 
     __slots__ = (
-        "__weakref__", "alone", "asked", "found", "given", "keys", "members", "out_avals", "refuses", "refuted",
+        "__weakref__", "alone", "asked", "found", "given", "keys", "literals", "members", "out_avals", "refuses",
         "several", "turns", "weight",
     )  # fmt: skip
 
@@ -97,8 +96,8 @@ class Family:
         self.members: dict[Any, Resizable] = {}
         self.asked: resize.Asked | None = None
         self.alone: _Alone | None = None  # the only member, if it is no kernel
-        self.several: list[resized_forms.ResizableForms] = []  # members of several steps
-        self.refuted = 0  # of those, how many were wrong
+        self.literals: tuple[Any, ...] | None = None  # those of the members above
+        self.several: resized_forms.Several | None = None  # members of several steps, or of other literals
         self.turns = False  # whether views exchange dimensions: members are of several steps
         self.refuses = False  # whether its programs are not of the kind that this is for
         self.keys: dict[Any, None] = {}
@@ -111,89 +110,77 @@ class Family:
         """Nothing to do: executables hold what they run."""
 
     def at(
-        self, sizes: Sequence[int], in_avals: Sequence[Any], literals: Sequence[Any] = ()
+        self, sizes: Sequence[int], in_avals: Sequence[Any], literals: tuple[Any, ...] = ()
     ) -> tuple[Any, tuple[Any, ...]] | None:
         """(the executable, the avals of its results) for operands with these distinct extents; None: compile it.
 
         ``literals``: those of the program that follow from extents.
         """
-        if self.several:
-            return self._of_several(sizes, in_avals, literals)
-        member = None if self.refuses else self._member(sizes)
-        made = None if member is None else member.instructions(sizes)
-        if member is None or made is None or config.read("check"):  # then ``learn`` compares
+        if self.refuses:
             return None
-        self.found += 1
-        avals = self._results(member, sizes)
-        outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
-        return runtime.Executable(len(in_avals), outputs, [], 0, made, member.name, in_avals), avals
+        member = self._member(sizes) if self.literals is None or self.literals == literals else None
+        made = None if member is None else member.instructions(sizes)
+        if member is not None and made is not None and not config.read("check"):  # then ``learn`` compares
+            self.found += 1
+            avals = self._results(member, sizes)
+            outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
+            return runtime.Executable(len(in_avals), outputs, [], 0, made, member.name, in_avals), avals
+        several = None if self.several is None else self.several.at(sizes, literals)
+        if several is None or config.read("check"):
+            return None
+        avals = self._results(several, sizes)
+        executable = several.executable(sizes, in_avals, avals, literals)
+        self.found += executable is not None
+        return None if executable is None else (executable, avals)
 
     def _results(self, member: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
         """The avals of the results."""
         numbered = enumerate(self.out_avals)
         return tuple([runtime.ShapedArray(member.shape(n, sizes), a.dtype, a.weak_type) for n, a in numbered])
 
-    def _of_several(
-        self, sizes: Sequence[int], in_avals: Sequence[Any], literals: Sequence[Any]
-    ) -> tuple[Any, tuple[Any, ...]] | None:
-        for member in self.several:
-            if member.is_trusted(sizes, literals) and not config.read("check"):
-                avals = self._results(member, sizes)
-                made = member.executable(sizes, in_avals, avals, literals)
-                if made is not None:
-                    self.found += 1
-                    return made, avals
-        return None
-
     def _member(self, sizes: Sequence[int]) -> Resizable | _Alone | None:
         if self.asked is None:
             return self.alone
         return self.members.get(resize.answers(self.asked, sizes))
 
-    def learn(self, program: Program, sizes: Sequence[int], literals: Sequence[Any] = ()) -> None:
+    def learn(self, program: Program, sizes: Sequence[int], literals: tuple[Any, ...] = ()) -> None:
         """Take in a program that was compiled at these sizes, with these literals that follow from them."""
         if self.refuses:
             return
-        known = self._member(sizes)
-        if self.turns or literals:
-            self._learn_several(program, sizes, literals)
+        if not self.turns and self.literals in (None, literals) and self._learn_one(program, sizes):
+            self.literals = literals
+            if not literals:
+                return
+        elif _is_large(program):
             return
+        if self.several is None:
+            self.refuses = (
+                not (_is_plain(program) and _are_all(program.source.jaxpr, _is_stepwise)) and not self.members
+            )
+            self.several = None if self.refuses else resized_forms.Several(self.turns)
+        if self.several is not None:
+            self.several.learn(program, sizes, literals)
+
+    def _learn_one(self, program: Program, sizes: Sequence[int]) -> bool:
+        """Take in a program that is one kernel, product or sort; whether it is."""
+        known = self._member(sizes)
         if known is not None:  # with the option ``check``, and for large reductions
             _compare(known, program, sizes)
-            return
+            return True
         made = _resizable(program, sizes, self.given)
-        if made is None and not self.members and _is_of_one(program, _is_product):
-            self.alone = product_sizes.resizable(program, sizes)
-        if made is None and not self.members and self.alone is None and _is_of_one(program, _is_sort):
-            self.alone = sort_sizes.resizable(program, sizes)
-        if made is None and not self.members and self.alone is None:
-            self._learn_several(program, sizes, literals)
-            self.refuses = not self.several and (self.refuted > _MOST_REFUTED or not _is_large(program))
         if made is None:
-            return
+            if self.members:
+                return False
+            if _is_of_one(program, _is_product):
+                self.alone = product_sizes.resizable(program, sizes)
+            if self.alone is None and _is_of_one(program, _is_sort):
+                self.alone = sort_sizes.resizable(program, sizes)
+            return self.alone is not None
         asked = made.sizing.asked
         self.asked = self.asked or asked
         if len(self.members) < _MOST_MEMBERS and asked == self.asked:
             self.members[resize.answers(asked, sizes)] = made
-
-    def _learn_several(self, program: Program, sizes: Sequence[int], literals: Sequence[Any]) -> None:
-        """Take in a program of several steps: those members are dropped that say something else of these sizes."""
-        for member in list(self.several):
-            found = member.learn(program, sizes, literals)
-            if found:
-                return
-            if found is False and _n_loops(program) < member.n_loops:
-                return  # few elements are combined without a loop (``short_reductions``), which gives the same bits
-            if found is False:
-                if member.is_trusted(sizes, literals) and config.read("check"):
-                    raise _difference(program, sizes, "another plan")
-                self.several.remove(member)
-                self.refuted += 1
-        if self.refuted > _MOST_REFUTED:
-            self.several = []
-        elif len(self.several) < _MOST_MEMBERS and _is_plain(program) and _are_all(program.source.jaxpr, _is_stepwise):
-            made = resized_forms.resizable(program, sizes, literals, self.turns)
-            self.several += [] if made is None else [made]
+        return True
 
 
 def _is_stepwise(equation: JaxprEqn) -> bool:
@@ -233,15 +220,10 @@ def _is_large(program: Program) -> bool:
     return any(low is not None and low.points > MOST_REDUCED for low in program.lowered)
 
 
-def _n_loops(program: Program) -> int:
-    """The kernels that reduce."""
-    return sum([resized_forms.reduces(low) for low in program.lowered])
-
-
 def _compare(known: Resizable | _Alone, program: Program, sizes: Sequence[int]) -> None:
     """InternalError if the compiler made another program than this gives."""
     given, plan = known.instructions(sizes), program.plan
-    if given is None or (isinstance(known, Resizable) and known.reduces and not _n_loops(program)):
+    if given is None or (isinstance(known, Resizable) and known.reduces and not resized_forms.n_loops(program)):
         return  # or few elements are combined without a loop (``short_reductions``), which gives the same bits
     shapes = [known.shape(number, sizes) for number in range(len(plan.outputs))]
     same = shapes == [output.aval.shape for output in plan.outputs] and len(plan.instructions) == len(given)

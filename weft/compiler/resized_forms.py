@@ -3,8 +3,8 @@
 Passes, fusion and scheduling take nine tenths of a compilation, and do the same at other sizes. Here every kernel's
 call gets its new numbers (``loops.resize``), every variable its new type, and ``plan`` does the rest: memory, sorts,
 instructions. What these forms were made for may have constants in it that equal an extent by chance, so they are
-trusted only once the compiler has made the same of sizes that all differ (``ResizableForms.learn``). 1.1 to 3 ms
-become 0.1 ms.
+trusted only once the compiler has made the same of sizes that differ (``ResizableForms.learn``). 1.1 to 3 ms become
+0.1 ms.
 
     kernel bits -> a; sort a, x -> y, for i32[300]    ->    the same three arrays of 301, and the instructions for them
 """
@@ -12,15 +12,19 @@ become 0.1 ms.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import runtime
+import numpy as np
+
+from weft import config, dtypes, runtime
 from weft.compiler import chain, link, plan, sort_lowering, steps
 from weft.compiler.instructions import Copy, Fill, Gemm, NewOutput, Sort
 from weft.compiler.kernels import Kernels, Step
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
+from weft.errors import InternalError
 from weft.loops import indexed, resize
 from weft.loops.index_math import UNIT, Sizes
 from weft.loops.schedule import Binding, Lowered
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
 MOST_POINTS = (1 << 18) - 1  # of a kernel: fusion treats larger ones in ways of their own (``groups.FAR``)
+_MOST_MEMBERS, _MOST_REFUTED = 8, 3
 _INSTRUCTIONS = (steps.Run, steps.Chain, steps.FusedEpilogue, Gemm, Sort, Copy, Fill)
 
 Numbered = tuple[Any, tuple[int | None, ...]]  # a type, and of each dimension the number of its extent (None: 1)
@@ -40,10 +45,11 @@ class _Kernel:
 
     def __init__(self, low: Lowered, sizing: resize.Sizing, elements: Sequence[tuple[resize.Term, ...]]) -> None:
         self.low, self.sizing = low, sizing
-        known = zip(
-            low.operands, elements, strict=True
-        )  # None in place of terms: the strides are the same at all sizes
-        self.elements = [(binding, terms if any(product for _, product in terms) else None) for binding, terms in known]
+        # of each operand its strides, None where these are the same at all sizes
+        self.elements = [
+            (binding, terms if any(product for _, product in terms) else None)
+            for binding, terms in zip(low.operands, elements, strict=True)
+        ]
         self.answers: Thresholds | None = None
         self.known = [(place, dim.extent) for place, dim in enumerate(low.nest.dims) if dim.extent is not None]
         self.n_loops = len(low.nest.dims) - len(low.nest.digits)
@@ -75,7 +81,10 @@ class _Kernel:
             for at, (dtype, form, numbers) in self.filled.items():
                 if len({literals[number] for number in numbers}) > 1:
                     return None  # those that were equal so far are not
-                block[begin + at : begin + at + dtype.itemsize] = _form(literals[numbers[0]], dtype, form)
+                scalar = _form(literals[numbers[0]], dtype, form)
+                if scalar is None:
+                    return None
+                block[begin + at : begin + at + dtype.itemsize] = scalar
             params = bytes(block)
         return Lowered(self.low.name, self.low.nest, tuple(bindings), found.extents, outer, params)
 
@@ -113,12 +122,16 @@ class _Kernel:
 _FORMS = (1, -1, 2, -2)  # of a literal in a kernel: itself or one by it, negated
 
 
-def _form(value: Any, dtype: Any, form: int) -> bytes:
-    """The bytes of a literal in a form."""
+def _form(value: Any, dtype: Any, form: int) -> bytes | None:
+    """The bytes of a literal in a form; None for what a dtype does not hold, and of integers for all forms but one."""
+    if not dtypes.issubdtype(dtype, np.inexact):
+        limits = None if dtype == np.bool_ else np.iinfo(dtype)
+        fits = form == 1 and limits is not None and value == int(value) and limits.min <= value <= limits.max
+        return dtype.type(int(value)).tobytes() if fits else None
     found = dtype.type(value)
     if abs(form) == 2:
         found = dtype.type(1) / found
-    return (found if form > 0 else -found).astype(dtype).tobytes()
+    return np.asarray(found if form > 0 else -found, dtype).tobytes()
 
 
 class ResizableForms:
@@ -140,7 +153,7 @@ class ResizableForms:
         self.results = [numbering.types[v] for v in program.jaxpr.outvars]
         compiled, instructions = iter(program.compiled), program.plan.instructions
         self.machine_code = {nest: next(compiled) for entry in instructions if (nest := _nest_of(entry)) is not None}
-        self.n_loops = sum([part is not None and reduces(part.low) for part in parts])
+        self.reducing = n_loops(program)
         self.indexed = any(part is not None and part.sizing.words for part in parts)
         for part in parts:
             if part is not None:
@@ -219,14 +232,67 @@ class ResizableForms:
         return True
 
 
-def reduces(low: Lowered | None) -> bool:
-    """Whether a kernel reduces."""
+def n_loops(program: Program) -> int:
+    """The number of kernels that reduce."""
+    return sum(map(_reduces, program.lowered))
+
+
+def _reduces(low: Lowered | None) -> bool:
     return low is not None and any(dim.role == "reduced" for dim in low.nest.dims)
 
 
 def _differing(one: Sequence[Any], other: Sequence[Any]) -> frozenset[int]:
     """The places where two lists differ."""
     return frozenset([place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b])
+
+
+class Several:
+    """The forms of a family's programs. They are looked at when a third program asks, as there may be none."""
+
+    def __init__(self, turns: bool) -> None:
+        self.turns = turns  # whether views exchange dimensions
+        self.waiting: list[tuple[Any, Sequence[int], Sequence[Any]]] = []  # programs that were compiled, weakly held
+        self.members: list[ResizableForms] = []
+        self.refuted = 0  # how many were wrong
+
+    def learn(self, program: Program, sizes: Sequence[int], literals: Sequence[Any]) -> None:
+        """Note a program that was compiled."""
+        if self.refuted <= _MOST_REFUTED and len(self.waiting) < _MOST_MEMBERS:
+            self.waiting.append((weakref.ref(program), sizes, literals))
+
+    def at(self, sizes: Sequence[int], literals: Sequence[Any]) -> ResizableForms | None:
+        """The forms that are trusted for these sizes."""
+        if len(self.waiting) + len(self.members) > 1:
+            waiting, self.waiting = self.waiting, []
+            for reference, *known in waiting:
+                program = reference()
+                if program is not None:
+                    self._look_at(program, *known)
+        return next((member for member in self.members if member.is_trusted(sizes, literals)), None)
+
+    def _look_at(self, program: Program, sizes: Sequence[int], literals: Sequence[Any]) -> None:
+        """Trust the forms that give this program, and drop those that give another."""
+        for member in list(self.members):
+            found = member.learn(program, sizes, literals)
+            if found:
+                return
+            if found is False and n_loops(program) < member.reducing:
+                return  # few elements are combined without a loop (``short_reductions``), which gives the same bits
+            if found is False:
+                if member.is_trusted(sizes, literals) and config.read("check"):
+                    raise InternalError(
+                        f"for extents {tuple(sizes)} a family gives another plan; the compiler made "
+                        f"{program.plan.describe()}",
+                        stage="resized_forms",
+                        node=program.name,
+                    )
+                self.members.remove(member)
+                self.refuted += 1
+        if self.refuted > _MOST_REFUTED:
+            self.members = []
+        elif len(self.members) < _MOST_MEMBERS:
+            made = resizable(program, sizes, literals, self.turns)
+            self.members += [] if made is None else [made]
 
 
 class _Numbering:

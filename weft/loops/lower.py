@@ -269,7 +269,8 @@ class _Lowering:
         offset, fixed, strides = 0, True, {}
         for use, stride in zip(access, self.sizes.strides(base), strict=True):
             offset += int(use.start) * stride.elems
-            fixed = fixed and (use.start == 0 or (stride.product == () and use.step > 0))  # backwards: from the end
+            backwards = use.axis != CONSTANT and use.step <= 0  # from the end, which other sizes have elsewhere
+            fixed = fixed and (use.start == 0 or (stride.product == () and not backwards))
             if use.axis != CONSTANT:
                 strides[use.axis] = added(strides.get(use.axis, ZERO), scaled(stride, use.step))
         self.operand_index[key] = len(self.result.operands)
