@@ -252,6 +252,9 @@ def _while(
 ) -> Any:  # fmt: skip
     mapped = [dim is not None for dim in dims]
     tested, first = mapped[:cond_nconsts], cond_nconsts + body_nconsts
+    again = ends_by_element(cond_jaxpr)  # mapped once more: its body keeps what is done, and each element has a test
+    if again:
+        cond_jaxpr = _each_goes_on(cond_jaxpr)
     while True:
         state = mapped[first:]
         test, (differs,) = batch_jaxpr(cond_jaxpr, axis, _flags([*tested, *state]), (False,))
@@ -268,9 +271,11 @@ def _while(
     if differs is not None:
         if callbacks.is_io(cond_jaxpr.effects | body_jaxpr.effects):
             raise NotImplementedError("Unordered IO effects not supported in while_loop with batched predicate")
-        body = _keeping_done(test, body, cond_nconsts, body_nconsts)
-        whole[cond_nconsts:cond_nconsts] = whole[:cond_nconsts]
-        n_body += cond_nconsts
+        if not again:
+            body = _keeping_done(test, body, cond_nconsts, body_nconsts)
+            whole[cond_nconsts:cond_nconsts] = whole[:cond_nconsts]
+            n_body += cond_nconsts
+    if again or differs is not None:
         test = _any_goes_on(test)
     test, in_test = bodies.without_constants(test)
     body, in_body = bodies.without_constants(body)
@@ -286,9 +291,17 @@ def _any_goes_on(test: ClosedJaxpr) -> ClosedJaxpr:
 
     def flat(*args: Any) -> list[Any]:
         (goes_on,) = eval_jaxpr(test.jaxpr, test.consts, *args)
-        return [reductions.reduce_or_p.bind(goes_on, axes=(0,))]
+        return [reductions.reduce_or_p.bind(goes_on, axes=tuple(range(goes_on.ndim)))]
 
     return tracing.trace_to_jaxpr(flat, test.in_avals, _BY_ELEMENT)[0]
+
+
+def _each_goes_on(test: ClosedJaxpr) -> ClosedJaxpr:
+    """Of a condition made by ``_any_goes_on`` that of each element."""
+    jaxpr = test.jaxpr
+    *before, any_of = jaxpr.eqns
+    assert any_of.outvars == jaxpr.outvars, "the condition of a mapped loop ends with its reduction"
+    return ClosedJaxpr(type(jaxpr)(jaxpr.constvars, jaxpr.invars, any_of.invars, before), test.consts)
 
 
 _BY_ELEMENT = DebugInfo("while_cond of a mapped loop", "any")

@@ -1,7 +1,8 @@
 """Compiles a ``loops.routine.Routine`` to one LLVM function with the signature of a kernel.
 
-Loops have their state in phi nodes, branches become a switch. Only operands, and arrays that are sliced at run-time
-offsets, are in memory.
+Loops have their state in phi nodes, branches become a switch. Only operands, and arrays that are sliced or updated at
+run-time offsets, are in memory. Such an array that a loop carries has a place on the stack for all iterations, and is
+updated there. Its elements are read when it is defined, for uses of the whole; LLVM drops what has no use.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from weft.codegen import guards
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import typed
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import whole
+from weft.codegen.memory import Memory, whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer
 from weft.loops import elements, routine
@@ -50,6 +51,8 @@ class RoutineWriter:
         self.downwards = False  # whether that loop starts at the last row
         self.stops = False  # whether a loop may be left because of an interrupt
         self.steps = "0"  # the number of steps of the last loop written
+        self.homes: dict[int, str] = {}  # values whose elements are on the stack now, and where
+        self.written: frozenset[str] = frozenset()  # the places that belong to the innermost loop
 
     def text(self, symbol: str) -> str:
         self.load_parameters()
@@ -305,17 +308,34 @@ class RoutineWriter:
 
     def slice(self, s: routine.Slice) -> None:
         kind, writer = self.type(s.out), self.writer
-        if s.value is not None:
-            base = self.spilled(self.values[s.value])
-        else:
-            assert s.operand is not None
-            base = self.pointers[s.operand]
+        base = self.source(s)
         starts: Sequence[tuple[int, Any, Any]] = s.starts
         if s.value is None:
             sizes = self.extents
             starts = [(start, sizes[most], 1 if stride is None else sizes[stride]) for start, most, stride in s.starts]
         base = writer.element(whole(kind.dtype), base, self.offset(starts, s.guarded))
         self.values[s.out] = self.loaded(kind, base, s.offsets)
+
+    def source(self, s: routine.Slice | routine.Take) -> str:
+        """A pointer to the elements of what is sliced."""
+        value = s.value
+        if value is None:
+            assert s.operand is not None
+            return self.pointers[s.operand]
+        if value not in self.homes:
+            self.homes[value] = self.spilled(self.values[value])
+        return self.homes[value]
+
+    def take(self, s: routine.Take) -> None:
+        kind, base, pieces = self.type(s.out), self.source(s), []
+        for width, place in zip(self.scope.widths(kind.size), self.values[s.place].pieces, strict=True):
+            memory = Memory(self.scope.emit(width).lanes, self.target)
+            if width == 1:
+                at = self.writer.op(f"getelementptr {whole(kind.dtype)}, ptr {base}, i32 {place.part.text}")
+                pieces.append(memory.load_scalar(kind.dtype, at))
+            else:
+                pieces.append(memory.load_at(kind.dtype, base, place.part))
+        self.values[s.out] = Array(kind.dtype, kind.size, tuple(pieces))
 
     def loaded(self, kind: routine.Type, base: str, offsets: tuple[int, ...]) -> Array:
         """The elements at these offsets."""
@@ -330,7 +350,12 @@ class RoutineWriter:
 
     def update(self, s: routine.Update) -> None:
         kind, writer, update = self.type(s.out), self.writer, self.values[s.update]
-        buffer = self.spilled(self.values[s.value])
+        buffer = self.homes.get(s.value)
+        if buffer in self.written:
+            self.leave(buffer)
+            self.homes[s.out] = buffer
+        else:
+            buffer = self.spilled(self.values[s.value])
         base = writer.element(whole(kind.dtype), buffer, self.offset(s.starts, s.guarded))
         if s.offsets == tuple(range(update.size)):
             self.scope.store(update, base)
@@ -340,13 +365,36 @@ class RoutineWriter:
                 self.scope.store(one, writer.element(whole(kind.dtype), base, str(offset)))
         self.values[s.out] = self.scope.load(kind.dtype, kind.size, buffer)
 
+    def leave(self, buffer: str) -> None:
+        """The values at this place are no longer there."""
+        self.homes = {n: place for n, place in self.homes.items() if place != buffer}
+
+    def settled(self, s: routine.Repeat) -> dict[int, str]:
+        """Store arrays that the loop slices or updates; the places of those of its state, by their number."""
+        inner = [*routine.statements(s.body), *(routine.statements(s.cond) if s.cond is not None else ())]
+        sources = [one.value for one in inner if isinstance(one, routine.Slice | routine.Take)]
+        sliced = {n for n in sources if n is not None}
+        for n in (sliced & self.values.keys()) - self.homes.keys():
+            self.homes[n] = self.spilled(self.values[n])
+        kept = set(s.body.arguments)
+        for one in s.body.statements:
+            kept |= {one.out} if isinstance(one, routine.Update) else set()
+            kept |= set(one.outs) if isinstance(one, routine.Choose) else set()
+        moving = sliced | {one.value for one in inner if isinstance(one, routine.Update)}
+        tested = s.cond.arguments if s.cond is not None else s.body.arguments
+        rows = enumerate(zip(s.body.results, s.body.arguments, tested, strict=True))
+        own = [k for k, (result, *row) in rows if result in kept and moving.intersection(row)]
+        return {k: self.spilled(self.values[s.initial[k]]) for k in own if self.type(s.initial[k]).size > 1}
+
     # control flow
 
     def repeat(self, s: routine.Repeat) -> None:
         writer, outer_scope, outer_row = self.writer, self.scope, (self.row, self.downwards)
         head, body, done = writer.fresh_label(), writer.fresh_label(), writer.fresh_label()
+        outer_homes, outer_written = self.homes, self.written
+        places = self.settled(s)
         before = writer.block
-        initial = outer_scope.flatten([self.values[n] for n in s.initial])
+        initial = outer_scope.flatten([self.values[n] for k, n in enumerate(s.initial) if k not in places])
         held = [_held(writer, type_) for type_, _ in initial]
         first = _widened(writer, initial, held)
         writer.branch(head)
@@ -363,9 +411,15 @@ class RoutineWriter:
                 name if type_ == to else writer.op(f"icmp ne {to} {name}, zeroinitializer")
                 for (type_, _), to, name in kept
             ]
-            return outer_scope.rebuild(types, texts)
+            arrays = iter(outer_scope.rebuild([kind for k, kind in enumerate(types) if k not in places], texts))
+            near = outer_scope.inner()
+            return [
+                near.load(kind.dtype, kind.size, places[k]) if k in places else next(arrays)
+                for k, kind in enumerate(types)
+            ]
 
-        goes_on = self.test(s, state(), count)
+        self.written = frozenset()
+        goes_on = self.test(s, state(), places, count)
         writer.branch_if(goes_on, body, done)
         writer.label(body)
         self.scope, self.row, self.downwards = outer_scope.inner(), count, s.reverse
@@ -373,7 +427,12 @@ class RoutineWriter:
             last = writer.index("sub", self.trips[s.trips], "1")
             self.row = writer.index("sub", last, count)
         self.values.update(zip(s.body.arguments, state(), strict=True))
-        following = _widened(writer, self.scope.flatten(self.run(s.body)), held)
+        self.homes.update({s.body.arguments[k]: place for k, place in places.items()})
+        self.written = frozenset(places.values())
+        results = self.run(s.body)
+        self.return_home(s, places, results)
+        following = [result for k, result in enumerate(results) if k not in places]
+        following = _widened(writer, self.scope.flatten(following), held)
         counted = writer.op(f"add nsw i64 {count}, 1")
         self.poll(counted)
         latch = writer.block
@@ -385,8 +444,15 @@ class RoutineWriter:
         writer.label(done)
         self.scope = outer_scope.inner()
         self.row, self.downwards = outer_row
+        self.homes, self.written = outer_homes, outer_written
         self.values.update(zip(s.outs, state(), strict=True))
         self.steps = count
+
+    def return_home(self, s: routine.Repeat, places: dict[int, str], results: Sequence[Array]) -> None:
+        """Store what the loop's next iteration finds at the places, unless it is there."""
+        for k, place in places.items():
+            if self.homes.get(s.body.results[k]) != place:
+                self.scope.store(results[k], place)
 
     def poll(self, count: str) -> None:
         """Check now and then whether to stop; if so, the results are discarded."""
@@ -404,13 +470,14 @@ class RoutineWriter:
         writer.label(stay)
         self.stops = True
 
-    def test(self, s: routine.Repeat, state: list[Array], count: str) -> str:
+    def test(self, s: routine.Repeat, state: list[Array], places: dict[int, str], count: str) -> str:
         """Whether the loop continues, as i1."""
         if s.cond is None:
             assert s.trips is not None
             return self.writer.compare_index("slt", count, self.trips[s.trips])
         self.scope = self.scope.inner()
         self.values.update(zip(s.cond.arguments, state, strict=True))
+        self.homes.update({s.cond.arguments[k]: place for k, place in places.items()})
         (result,) = self.run(s.cond)
         return self.holds(s, result)
 
@@ -424,20 +491,34 @@ class RoutineWriter:
         index = writer.call("llvm.smax.i32", "i32", [("i32", index), ("i32", "0")])
         cases = " ".join(f"i32 {k}, label %{label}" for k, label in enumerate(labels[:-1]))
         writer.line(f"switch i32 {index}, label %{labels[-1]} [ {cases} ]")
-        incoming: list[tuple[str, list[tuple[str, str]]]] = []
+        incoming: list[tuple[str, list[list[tuple[str, str]]]]] = []
+        outer_homes, homes = self.homes, []
         for label, block in zip(labels, s.blocks, strict=True):
             writer.label(label)
-            self.scope = outer_scope.inner()
-            registers = self.scope.flatten(self.run(block))
+            self.scope, self.homes = outer_scope.inner(), dict(outer_homes)
+            registers = [self.scope.flatten([array]) for array in self.run(block)]
             incoming.append((writer.block, registers))
+            homes.append(self.homes)
             writer.branch(join)
         writer.label(join)
-        texts = []
-        for k, (type_, _) in enumerate(incoming[0][1]):
-            texts.append(writer.phi(type_, *((registers[k][1], label) for label, registers in incoming)))
+        self.homes = {n: place for n, place in outer_homes.items() if all(one.get(n) == place for one in homes)}
+        places = [self.common_home(s, k, homes) for k in range(len(s.outs))]
+        texts: list[list[str]] = [[] for _ in s.outs]
+        for k in [k for k, place in enumerate(places) if place is None]:
+            for j, (type_, _) in enumerate(incoming[0][1][k]):
+                texts[k].append(writer.phi(type_, *((registers[k][j][1], label) for label, registers in incoming)))
         self.scope = outer_scope.inner()
-        arrays = self.scope.rebuild([self.type(n) for n in s.outs], texts)
-        self.values.update(zip(s.outs, arrays, strict=True))
+        for n, place, given in zip(s.outs, places, texts, strict=True):
+            kind = self.type(n)
+            if place is None:
+                (self.values[n],) = self.scope.rebuild([kind], given)
+            else:
+                self.values[n], self.homes[n] = self.scope.load(kind.dtype, kind.size, place), place
+
+    def common_home(self, s: routine.Choose, k: int, homes: Sequence[dict[int, str]]) -> str | None:
+        """The place of result ``k`` if every block leaves it at the same one."""
+        first, *others = [home.get(block.results[k]) for home, block in zip(homes, s.blocks, strict=True)]
+        return first if all(other == first for other in others) else None
 
 
 _STATEMENTS = {
@@ -452,6 +533,7 @@ _STATEMENTS = {
     routine.Read: "read",
     routine.Write: "write",
     routine.Slice: "slice",
+    routine.Take: "take",
     routine.Update: "update",
     routine.Repeat: "repeat",
     routine.Choose: "choose",

@@ -120,10 +120,10 @@ class _Lanes(Lowering):
     def pieces(self, size: int) -> int:
         return size
 
-    def value(self, dtype: Any, size: int, depth: int) -> int:
+    def value(self, dtype: Any, size: int, depth: int, most: int = small.LARGEST) -> int:
         if size > MOST_OF_A_LANE:
             raise TooLarge(f"a value of {size} elements in each lane")
-        return super().value(dtype, size, depth)
+        return super().value(dtype, size, depth, most)
 
     def append(self, statement: Any, depth: int) -> None:
         if isinstance(statement, routine.Map | routine.Fold | routine.Pick | routine.Spread):
@@ -233,6 +233,9 @@ class _Lanes(Lowering):
         if not isinstance(operands[0], small.Memory) or self.own(equation.outvars[0].aval):
             raise TooLarge("a slice whose start differs between lanes")
         return super().slice(equation, operands)
+
+    def gather(self, equation: JaxprEqn, operands: list[Any]) -> int:
+        raise TooLarge("a gather in each lane")
 
 
 # the program of one lane

@@ -5,8 +5,8 @@ in row-major order, and moving its elements costs a shuffle at most. Loops and b
 
     routine    operands (memory), a block
     block      arguments, statements, results
-    statement  Constant | Param | Pick | Spread | Map | Fold | Running | Product | Read | Write | Slice | Update |
-               Repeat | Choose | Guard
+    statement  Constant | Param | Pick | Spread | Map | Fold | Running | Product | Read | Write | Slice | Take |
+               Update | Repeat | Choose | Guard
 
 Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its block
 or an enclosing one. Semantics are those of the primitives: integers wrap, half precisions are rounded after every
@@ -159,6 +159,15 @@ class Slice(Record):
     offsets: tuple[int, ...]
     starts: tuple[tuple[int, int, int | None], ...]  # (value, most, stride)
     guarded: bool = False  # a start that is clamped sets the byte of the last operand
+
+
+class Take(Record):
+    """out[k] = source[place[k]]; the source is a value or an operand, and every place is inside."""
+
+    out: int
+    value: int | None
+    operand: int | None
+    place: int
 
 
 class Update(Record):

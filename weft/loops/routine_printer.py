@@ -91,6 +91,8 @@ def _right(program: routine.Routine, s: Any) -> str:
         return f"product v{s.lhs} v{s.rhs} (batch {s.extents[0]} m {s.extents[1]} n {s.extents[2]} k {s.extents[3]})"
     if isinstance(s, routine.Read):
         return f"read operand {s.operand}{' row' if s.row else ''}"
+    if isinstance(s, routine.Take):
+        return f"{f'v{s.value}' if s.value is not None else f'operand {s.operand}'} at v{s.place}"
     far = isinstance(s, routine.Slice) and s.operand is not None
     at = " + ".join(_place(far, value, most, stride) for value, most, stride in s.starts) or "0"
     if isinstance(s, routine.Update):

@@ -17,10 +17,12 @@ from weft._base.record import Record
 from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import IndexMap, Piece
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
-from weft.loops import guards, routine
+from weft.loops import gathered, guards, indexed, routine
+from weft.loops.known_places import known_places
 from weft.loops.routine import Block, Type
 
 LARGEST = 256  # elements of one value
+LARGEST_IN_PLACE = 1024  # of one that is carried, sliced and updated, but not computed element for element
 MOST_WORK = 2500  # estimated vector instructions of a routine
 VECTOR = 16
 LARGEST_SCALAR = 8  # values up to this size may have one register per element
@@ -85,6 +87,7 @@ class Lowering:
         first = parts.n_cond_consts + parts.n_consts
         captured = [self.captured(atom) for atom in atoms[:first]]
         state = [self.in_registers(self.captured(atom)) for atom in atoms[first:][: parts.n_carry]]
+        given = len(self.scalars)
         elements = parts.body.in_avals[parts.n_consts + parts.n_carry :]
         rows = [(self.operand(aval, "in", True), aval) for aval in elements]
         outs = [self.operand(aval, "out", False) for aval in parts.body.out_avals[: parts.n_carry]]
@@ -94,6 +97,7 @@ class Lowering:
             self.append(routine.Write(operand, value, False), 0)
         if self.guarded:
             self.operands.append(routine.Operand(np.dtype(np.uint8), "out", 0))
+        self.blocks[0], self.scalars = known_places(self.blocks[0], self.scalars, given)
         block = Block((), tuple(self.blocks[0]), ())
         if self.work > MOST_WORK:
             raise TooLarge(f"about {self.work:.0f} instructions")
@@ -124,8 +128,8 @@ class Lowering:
 
     # values and statements
 
-    def value(self, dtype: Any, size: int, depth: int) -> int:
-        if size > LARGEST or size == 0:
+    def value(self, dtype: Any, size: int, depth: int, most: int = LARGEST) -> int:
+        if size > most or size == 0:
             raise TooLarge(f"a value of {size} elements")
         self.types.append(Type(np.dtype(dtype), size))
         self.depths.append(depth)
@@ -133,7 +137,7 @@ class Lowering:
 
     def variable(self, aval: Any, depth: int) -> int:
         """A new value that control flow defines."""
-        return self.value(aval.dtype, self.size_of(aval), depth)
+        return self.value(aval.dtype, self.size_of(aval), depth, LARGEST_IN_PLACE)
 
     def matched(self, values: Sequence[int], avals: Sequence[Any]) -> list[int]:
         """Values that enter or leave control flow, in the form in which values of these types are held."""
@@ -167,7 +171,7 @@ class Lowering:
         return -(-size // VECTOR)
 
     def read(self, operand: int, dtype: Any, size: int, depth: int, row: bool) -> int:
-        out = self.value(dtype, size, depth)
+        out = self.value(dtype, size, depth, LARGEST if row else LARGEST_IN_PLACE)
         self.append(routine.Read(out, operand, row), depth)
         return out
 
@@ -256,7 +260,7 @@ class Lowering:
         if not isinstance(value, Memory):
             return value
         size = self.size_of(value.aval)
-        if size > LARGEST:
+        if size > LARGEST_IN_PLACE:
             raise TooLarge(f"an array of {size} elements is used as a whole")
         if value.value is None:
             value.value = self.read(value.operand, value.aval.dtype, size, 0, False)
@@ -266,8 +270,14 @@ class Lowering:
         kind = equation.primitive.kind
         if isinstance(kind, kinds.DynamicSlice):
             return [self.slice(equation, operands)]
+        if isinstance(kind, kinds.Gather):
+            return [self.gather(equation, operands)]
         if isinstance(kind, kinds.Loop):
             return self.inner_loop(kind.parts(equation.params), operands)
+        if isinstance(kind, kinds.Routine):  # a loop inside, which has become a routine already
+            given = iter(operands)
+            literals = [v if v is None else self.constant(v.reshape(-1)) for v in equation.params["literals"]]
+            return self.inner_loop(equation.params["parts"], [next(given) if v is None else v for v in literals])
         if isinstance(kind, kinds.Branch):
             return self.branch(kind.branches(equation.params), operands)
         rule = self.rules.get(type(kind))
@@ -376,6 +386,33 @@ class Lowering:
         value, operand = (None, source.operand) if memory else (source, None)
         self.append(routine.Slice(made, value, operand, offsets, starts, self.guards_index(equation)), depth)
         return made
+
+    def apply(self, name: str, kind: kinds.Elementwise, args: Sequence[int], dtype: Any, params: Any = ()) -> int:
+        """The value of a function of values, of which those of one element are broadcast."""
+        depth, size = self.depth_of(args), max(self.types[arg].size for arg in args)
+        made = self.value(dtype, size, depth)
+        self.append(routine.Map(made, name, kind, params, tuple(args)), depth)
+        self.work += kind.cost * self.pieces(size)
+        self.single += kind.cost * (size - self.pieces(size))
+        return made
+
+    def gather(self, equation: JaxprEqn, operands: list[Any]) -> int:
+        """Elements at places that are computed; their indices are clamped."""
+        out, kind = equation.outvars[0].aval, equation.primitive.kind
+        if "index" in check_scopes.wanted(equation) or not gathered.is_small(equation):
+            raise TooLarge("a gather that is checked, of windows larger than the array, or of a huge array")
+        index, source = self.in_registers(operands[1]), operands[0]
+        place, inside = gathered.places(self, equation, index)
+        value, operand = (None, source.operand) if isinstance(source, Memory) else (source, None)
+        depth = self.depth_of([place] if value is None else [place, value])
+        made = self.value(out.dtype, out.size, depth)
+        self.append(routine.Take(made, value, operand, place), depth)
+        self.work += 2.0 * out.size
+        fill = kind.fill(out, equation.params)
+        if fill is None or inside is None:
+            return made
+        filled = self.constant(np.asarray([fill]).astype(out.dtype))
+        return self.apply("choose", indexed.CHOOSE, (inside, made, filled), out.dtype)
 
 
 Rule = Callable[[Lowering, Any, Any, list[int]], Sequence[int]]
@@ -539,9 +576,9 @@ def _update(low: Lowering, equation: JaxprEqn, kind: kinds.DynamicUpdateSlice, a
     starts = low.starts(given, shape, region)
     offsets = np.arange(math.prod(shape)).reshape(shape)[tuple(slice(n) for n in region)].ravel().tolist()
     depth = low.depth_of([array, update, *(start for start, _, _ in starts)])
-    out = low.value(low.types[array].dtype, low.types[array].size, depth)
+    out = low.value(low.types[array].dtype, low.types[array].size, depth, LARGEST_IN_PLACE)
     low.append(routine.Update(out, array, update, tuple(offsets), starts, low.guards_index(equation)), depth)
-    low.work += 6.0 * low.pieces(low.types[array].size)
+    low.work += 6.0 * low.pieces(min(low.types[array].size, LARGEST))
     return [out]
 
 
