@@ -220,6 +220,8 @@ class Absorber:
         windows, sizes, indices = self.dims.windows[equation], self.dims.sizes, equation.invars[1]
         if len(accesses) > MAX_GATHERED:
             return f"loading it at {len(accesses)} accesses costs more than storing it"
+        if group.chooses and any(_leaves(group, equation.outvars[0].aval.shape, access) for access in accesses):
+            return "beside the pieces that a group chooses from, windows may lie outside of their array"
         result = []
         for access in accesses:
             nodes = [
@@ -412,6 +414,13 @@ def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
     row = WORD * math.prod(facts.shape[facts.moving[-1] + 1 :]) if facts.moving else 1
     kept = min(CACHED // math.gcd(row, WAY), LONG_COLUMN)  # rows a power of two apart evict each other
     return 0 < columns < LONG_SIDE or column >= kept
+
+
+def _leaves(group: Group, shape: Sequence[int], access: Access) -> bool:
+    """Whether an access reaches outside of an array of that shape, as those of pieces do (``loops.assembled``)."""
+    extents = {axis.key: axis.extent for axis in group.axes}
+    ranges = [index_maps.indices(use, extents) for use in access]
+    return any(low < 0 or high >= extent for (low, high), extent in zip(ranges, shape, strict=True))
 
 
 def _elements(axes: Sequence[Axis]) -> int:

@@ -17,6 +17,7 @@ from weft.core.rewrite import Splicer
 
 def unrolled_decompositions(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with its small decompositions, and sorts of short rows, unrolled."""
+    # a small sort that is all of a program stays native, and serves all sizes
     alone = sum(not isinstance(eqn.primitive.kind, kinds.Generate) for eqn in closed.jaxpr.eqns) == 1
 
     def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:

@@ -34,7 +34,7 @@ REPEATED = 4, 16  # least elements of a row of short rows, and most of each: a l
 def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, more: float = 0.0) -> bool:
     """Whether the statements may be written for the vectors of a row, along the axes ``row``.
 
-    ``more``: what its vectors may cost more than the least number of vectors.
+    ``more``: instructions that they may take beyond those of the fewest vectors with as many elements.
     """
     statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)

@@ -75,9 +75,8 @@ class _Lanes(Lowering):
         self.rules = RULES
         self.for_all = 0.0  # instructions on values common to all lanes
         self.spreads: dict[int, int] = {}
-        self.later: dict[
-            Any, int
-        ] = {}  # where the lanes' dimensions begin in variables of which they are not the first
+        # where the lanes' dimensions begin in variables of which they are not the first
+        self.later: dict[Any, int] = {}
         self.extent(math.prod(shared))
 
     def own(self, aval: Any) -> bool:

@@ -335,7 +335,7 @@ def _collapse_short(
 def _known_row(draft: Draft, parallel: Sequence[_Loop], found: Thresholds, lanes: int, more: float = 0.0) -> bool:
     """Whether the extent of the rows is compiled in: short ones whose elements lie side by side in the results.
 
-    ``more``: what its vectors may cost more than those of which the last has a mask.
+    ``more``: instructions that its vectors may take beyond those of vectors of which the last has a mask.
     """
     if found.row is None:
         return False
