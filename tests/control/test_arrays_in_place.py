@@ -88,25 +88,6 @@ def test_arrays_of_hundreds_of_elements_are_updated_in_place(n: int) -> None:
     assert_routine(run, jnp.arange(n, dtype=jnp.float32), np.int32(40))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16", "bool"])
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("shape", [(1,), (7,), (60,), (4, 3), (5, 1)])
-def test_rows_of_inner_loops(shape: tuple[int, ...], reverse: bool, dtype: str) -> None:
-    x = drawn(4, dtype, *shape)[0]
-
-    def run(x: Any, many: Any) -> Any:
-        def outer(c: Any, k: Any) -> tuple[Any, Any]:
-            def inner(m: Any, row: Any) -> tuple[Any, Any]:
-                return jnp.where(row > k.astype(row.dtype), row, m), jnp.where(k > 2, m, row)
-
-            m, ys = lax.scan(inner, c[0], c, reverse=reverse)
-            return ys.at[k].set(m), c[::-1]
-
-        return lax.scan(outer, x, many)
-
-    assert_routine(run, x, jnp.arange(-1, 6, dtype=jnp.int32))
-
-
 def test_an_inner_loop_until_a_condition() -> None:
     """Disjoint sets: each step walks up two chains of parents."""
     rng = np.random.default_rng(0)

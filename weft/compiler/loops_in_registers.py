@@ -17,7 +17,6 @@ import numpy as np
 
 from weft.batching import batched_programs
 from weft.compiler import finished_lanes
-from weft.compiler.inner_rows import inner_rows
 from weft.compiler.single_windows import single_windows
 from weft.control import while_loop
 from weft.core import kinds, rewrite
@@ -55,7 +54,7 @@ def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatt
     by_element = batched_programs.ends_by_element
 
     def flat(closed: ClosedJaxpr) -> ClosedJaxpr:
-        return inner_rows(single_windows(flatten(closed)))
+        return single_windows(flatten(closed))
 
     lowered = lane_routine.lower_loop(parts, atoms, flat, equation.primitive.name, by_element, mask)
     try:

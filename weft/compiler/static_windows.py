@@ -77,7 +77,7 @@ def _scattered(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Cal
     if start is None:
         return None
     extent = [1 if dim is None else updates.aval.shape[dim] for dim in windows.moved]
-    short = 1 < extent[-1] < min(shape[-1], NARROW) and updates.aval.size >= MANY
+    short = bool(extent) and 1 < extent[-1] < min(shape[-1], NARROW) and updates.aval.size >= MANY
     if (4 if short else 2) * updates.aval.size < array.aval.size:
         return None
     cut = [d for d in range(len(shape)) if extent[d] != shape[d]]
