@@ -22,7 +22,7 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 # since there is nothing to hoist and no address to shorten. Only with AVX-512, where constants are held in registers.
 AS_WRITTEN = "noinline optnone"
 _HELD_NAMES = re.compile(r"(%c\d+)")
-HELD = 14  # constants that are kept in registers throughout; more would leave loops with too few registers
+HELD = 15  # constants that are kept in registers throughout; more would leave loops with too few registers
 
 
 class Kept(Record, frozen=False):

@@ -253,7 +253,7 @@ def _no_program(*_: Any) -> Any:
 def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable | None:
     """What gives a program at other sizes; None if that is not certain."""
     plan = program.plan
-    if not _is_plain(program) or not 1 <= len(plan.instructions) <= 2:
+    if not _is_plain(program) or not 1 <= len(plan.instructions) <= 2 or _has_fewer_loops(program):
         return None
     run = plan.instructions[-1]
     if type(run) is not Run or plan.temps or not _is_general(program.source.jaxpr):
@@ -277,6 +277,20 @@ def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable
     same = found == (run.lowered.extents, run.outer, run.lowered.params)
     same = same and all(made.shape(n, sizes) == aval.shape for n, aval in enumerate(program.out_avals))
     return made if same else None
+
+
+def _has_fewer_loops(program: Program) -> bool:
+    """Whether few elements are combined without a loop (``short_reductions``): other sizes have one."""
+    return _n_reductions(program.source.jaxpr) > _n_reductions(program.jaxpr)
+
+
+def _n_reductions(jaxpr: Jaxpr) -> int:
+    count = 0
+    for equation in jaxpr.eqns:
+        kind = equation.primitive.kind
+        inner = kind.inline(equation.params) if isinstance(kind, kinds.Higher) else None
+        count += isinstance(kind, kinds.Reduction) if inner is None else _n_reductions(inner.jaxpr)
+    return count
 
 
 def _is_copy_of_operand(plan: steps.Plan) -> bool:

@@ -35,6 +35,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
         "keep the array in the order in which it is read: transpose once, early, or reduce along the other axis",
     ),
     "gathered several times": (r"loading it at \d+ accesses", "gather once and reuse the result in one form"),
+    "windows beyond an array": (
+        "beside the pieces that a group chooses from",
+        "gather before the pieces are put together by an index (a roll, a pad), or after",
+    ),
     "windows in flattened axes": ("windows inside the flattened", "reduce over one axis after the gather, or reshape"),
     "several accesses": (
         "a reduction wanted at several|a scan wanted at several|a reduction wanted through|a reduction wanted on",

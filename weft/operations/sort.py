@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, runtime
+from weft._base import lazy
 from weft.core import kinds
 from weft.core import tangents as tangent_types
-from weft.operations import mapped, sorting_networks
+from weft.operations import mapped
 from weft.operations.elementwise import BOOL, COMPLEX, REAL, check_dtype
 from weft.operations.gather import gather
 from weft.operations.later import ops
@@ -182,7 +183,8 @@ def _sort_ordering(params: kinds.Params) -> kinds.Ordering:
 
 
 def _sort_unrolled(avals: Sequence[Any], params: kinds.Params) -> Callable[..., Any] | None:
-    return sorting_networks.of_rows(avals, params["dimension"], params["num_keys"])
+    networks = lazy.submodule("weft.operations.sorting_networks")
+    return networks.of_rows(avals, params["dimension"], params["num_keys"])
 
 
 sort_p = core.Primitive(
