@@ -17,6 +17,9 @@ from weft.loops import indexed
 from weft.loops.indexed import INT32
 
 
+MOST = 32  # elements of a gather in registers
+
+
 class Lowering(Protocol):
     """What writes statements."""
 
@@ -33,7 +36,12 @@ def _windows(equation: JaxprEqn) -> kinds.Windows:
 
 
 def is_small(equation: JaxprEqn) -> bool:
-    """Whether the windows fit into the array, and places into 32 bits."""
+    """Whether the windows fit into the array, places into 32 bits, and the elements are few.
+
+    Each element is a load. More of them are as fast in a kernel, which is the same for all numbers of them.
+    """
+    if equation.outvars[0].aval.size > MOST:
+        return False
     return min(_windows(equation).most, default=0) >= 0 and 0 < equation.invars[0].aval.size < indexed.FEW
 
 
