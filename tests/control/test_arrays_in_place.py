@@ -58,7 +58,7 @@ def test_updates_in_place(n: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [1, 5, 16, 30])
+@pytest.mark.parametrize("n", [1, 5, 6])
 def test_gathers(n: int, dtype: str) -> None:
     """Elements and windows of states and of captured arrays, at places inside and outside."""
     x, places, _ = drawn(n, dtype)

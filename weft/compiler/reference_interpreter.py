@@ -52,10 +52,9 @@ def run_equation(equation: JaxprEqn, arrays: Sequence[np.ndarray]) -> Sequence[A
         if inner is None:
             raise NotImplementedError(f"[interpret] {equation.primitive.name}")
         return interpret(inner, arrays)
-    function = _expansion(equation)
-    if function is not None:
-        closed, _ = trace_to_jaxpr(lambda *a: _listed(function(*a)), [atom.aval for atom in equation.invars])
-        return interpret(closed, arrays)
+    expanded = _expanded(equation)
+    if expanded is not None:
+        return interpret(expanded, arrays)
     if isinstance(kind, kinds.Loop):
         return _run_loop(kind.parts(params), arrays)
     if isinstance(kind, kinds.Routine):
@@ -74,6 +73,15 @@ def run_equation(equation: JaxprEqn, arrays: Sequence[np.ndarray]) -> Sequence[A
         if isinstance(kind, kinds.Reduction):
             return _reduce(equation, kind, arrays)
         return _listed(kind.reference(*arrays, **params))
+
+
+@functools.lru_cache(maxsize=64)  # the equations of a loop are computed again and again
+def _expanded(equation: JaxprEqn) -> ClosedJaxpr | None:
+    """An equation as a program of other operations, None if it is evaluated directly."""
+    function = _expansion(equation)
+    if function is None:
+        return None
+    return trace_to_jaxpr(lambda *a: _listed(function(*a)), [atom.aval for atom in equation.invars])[0]
 
 
 def _expansion(equation: JaxprEqn) -> Callable[..., Any] | None:

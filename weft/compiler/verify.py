@@ -48,8 +48,8 @@ def elements(closed: ClosedJaxpr) -> int:
         kind = equation.primitive.kind
         if isinstance(kind, kinds.Higher) and kind.inline(equation.params) is not None:
             total += elements(kind.inline(equation.params))
-        elif isinstance(kind, kinds.Loop):
-            parts = kind.parts(equation.params)
+        elif isinstance(kind, (kinds.Loop, kinds.Routine)):  # a routine is a loop that has been lowered
+            parts = equation.params["parts"] if isinstance(kind, kinds.Routine) else kind.parts(equation.params)
             if parts.trips is None:
                 total += FEW_ELEMENTS
             elif parts.trips:  # a body that never runs may be invalid

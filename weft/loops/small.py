@@ -400,7 +400,9 @@ class Lowering:
         """Elements at places that are computed; their indices are clamped."""
         out, kind = equation.outvars[0].aval, equation.primitive.kind
         if "index" in check_scopes.wanted(equation) or not gathered.is_small(equation):
-            raise TooLarge("a gather that is checked, of many elements, of windows larger than the array, or of a huge array")
+            raise TooLarge(
+                "a gather that is checked, of many elements, of windows larger than the array, or of a huge array"
+            )
         index, source = self.in_registers(operands[1]), operands[0]
         place, inside = gathered.places(self, equation, index)
         value, operand = (None, source.operand) if isinstance(source, Memory) else (source, None)
