@@ -16,7 +16,6 @@ from weft.core.jaxpr import JaxprEqn
 from weft.loops import indexed
 from weft.loops.indexed import INT32
 
-
 MOST = 32  # elements of a gather in registers
 
 
