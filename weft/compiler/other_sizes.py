@@ -289,7 +289,8 @@ def _n_reductions(jaxpr: Jaxpr) -> int:
     for equation in jaxpr.eqns:
         kind = equation.primitive.kind
         inner = kind.inline(equation.params) if isinstance(kind, kinds.Higher) else None
-        count += isinstance(kind, kinds.Reduction) if inner is None else _n_reductions(inner.jaxpr)
+        sums = isinstance(kind, kinds.Contraction) and contraction.is_of_vectors(equation)  # becomes a reduction
+        count += (sums or isinstance(kind, kinds.Reduction)) if inner is None else _n_reductions(inner.jaxpr)
     return count
 
 

@@ -49,9 +49,9 @@ def unstacked(closed: ClosedJaxpr) -> ClosedJaxpr:
         elif stack is not None:
             pieces[equation.outvars[0]] = [_apart(builder, equation, stack, i, pieces) for i in range(stack.length)]
         elif read and (picked := _picked(equation, read[0].dim)) is not None:
-            _sliced(builder, equation, pieces[equation.invars[0]][picked])  # type: ignore[index]
+            _sliced(builder, equation, pieces[equation.invars[0]][picked])  # type: ignore[index] - a stack is a Var
         elif read:
-            _combined(builder, equation, pieces[equation.invars[0]])  # type: ignore[index]
+            _combined(builder, equation, pieces[equation.invars[0]])  # type: ignore[index] - a stack is a Var
         else:
             builder.eqns.append(equation)
     return rewrite.with_equations(closed, builder.eqns)

@@ -41,7 +41,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     if not dtypes.issubdtype(target, np.unsignedinteger):
         raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {target}")
     shape = checked_shape("random_bits", axes.canonical_shape(shape))
-    if not small_copies.may_copy():
+    if not small_copies.may_copy():  # under a trace the equation of bits alone is recorded, as in JAX
         return raw_bits(typed, 8 * target.itemsize, shape)
     return in_a_row(_bits, typed, shape=shape, bit_width=8 * target.itemsize)
 
