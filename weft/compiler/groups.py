@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from weft._base import target
 from weft.compiler import repetition
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps, kinds
@@ -39,7 +40,7 @@ MANY_ALIKE = 256  # values from which a kernel of their own takes less than comp
 SMALL_PART = 4  # an array is this many times as large as a small part of it
 FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
-CACHED, WAY = 2 << 20, 1 << 17  # bytes of two second caches (half of a tile may be read again), and of a way of one
+WAYS = 8  # of a second cache: places where one line may lie
 WORD = 4  # bytes of most elements
 LONG_SIDE = 64  # rows and columns from which reading across rows costs more than transposing tiles
 SCALAR_COST = 2.0  # most cost that may join a scan along the last axis, whose loop has no vectors
@@ -412,7 +413,9 @@ def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
     columns = _elements([axis for axis in group.axes if axis.key in used])
     column = _elements([axis for axis in group.axes if axis.key not in used])
     row = WORD * math.prod(facts.shape[facts.moving[-1] + 1 :]) if facts.moving else 1
-    kept = min(CACHED // math.gcd(row, WAY), LONG_COLUMN)  # rows a power of two apart evict each other
+    cache = target.host().second_cache
+    # rows a power of two apart evict each other; of a tile of two caches one half may be read again
+    kept = min(2 * cache // math.gcd(row, cache // WAYS), LONG_COLUMN)
     return 0 < columns < LONG_SIDE or column >= kept
 
 

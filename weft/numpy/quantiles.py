@@ -216,7 +216,7 @@ def _outside_programs(a: Any, q: Any, axis: Any, method: str, keepdims: bool, pe
     if type(a) is not runtime.Array or method == "inverted_cdf" or not a.size or not small_copies.may_copy():
         return None
     if axis is None and (a.ndim == 1 or not keepdims):
-        a, axis = a.ravel(), 0
+        a, axis = a if a.ndim == 1 else a.ravel(), 0
     if type(axis) is not int or not -a.ndim <= axis < a.ndim:
         return None
     options = {"axis": axis % a.ndim, "method": method, "keepdims": bool(keepdims), "percent": percent}
@@ -224,9 +224,7 @@ def _outside_programs(a: Any, q: Any, axis: Any, method: str, keepdims: bool, pe
 
 
 @functools.partial(jit_module.any_size, static_argnames=("axis", "method", "keepdims", "percent"))
-def _quantile_at_any_size(
-    a: Any, q: Any, count: Any, *, axis: int, method: str, keepdims: bool, percent: bool
-) -> Any:  # fmt: skip
+def _quantile_at_any_size(a: Any, q: Any, count: Any, *, axis: int, method: str, keepdims: bool, percent: bool) -> Any:
     return _quantile(a, _hundredth(q) if percent else q, axis, method, keepdims, False, None, count)
 
 
