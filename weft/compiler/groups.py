@@ -413,8 +413,7 @@ def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
     columns = _elements([axis for axis in group.axes if axis.key in used])
     column = _elements([axis for axis in group.axes if axis.key not in used])
     row = WORD * math.prod(facts.shape[facts.moving[-1] + 1 :]) if facts.moving else 1
-    cache = target.host().second_cache
-    # rows a power of two apart evict each other; of a tile of two caches one half may be read again
+    cache = target.host().second_cache  # rows a power of two apart evict each other; half of a tile may be read again
     kept = min(2 * cache // math.gcd(row, cache // WAYS), LONG_COLUMN)
     return 0 < columns < LONG_SIDE or column >= kept
 
