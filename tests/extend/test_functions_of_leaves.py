@@ -165,6 +165,56 @@ def test_what_is_known_is_computed_and_the_rest_recorded() -> None:
     same_with_both(program)
 
 
+def test_dead_code_inside_of_loops_branches_and_custom_rules() -> None:
+    """What an unused result alone needs goes: state and rows of a scan, operands of branches, results of rules."""
+
+    def program(jax: Any) -> list[Any]:
+        core, lax, jnp, pe = jax.extend.core, jax.lax, jax.numpy, jax.interpreters.partial_eval
+        made: list[Any] = []
+
+        def loop(a: Any, b: Any, c: Any, xs: Any) -> Any:
+            def step(s: Any, x: Any) -> Any:
+                return (s[0] + x * a, s[1] * b, s[2] + s[1]), (s[0], x * c)
+
+            return lax.scan(step, (a, b, c), xs)
+
+        def branch(which: Any, a: Any, b: Any, c: Any) -> Any:
+            return lax.cond(which, lambda a, b, c: (a * b, c), lambda a, b, c: (a, b + c), a, b, c)
+
+        @jax.custom_jvp
+        def forward(x: Any, y: Any) -> Any:
+            return x * 2.0, y * 3.0
+
+        forward.defjvp(lambda primals, tangents: (forward(*primals), (tangents[0] * 7.0, tangents[1] * 5.0)))
+
+        @jax.custom_vjp
+        def reverse(x: Any, y: Any) -> Any:
+            return x * 2.0, y * 3.0
+
+        reverse.defvjp(lambda x, y: (reverse(x, y), x), lambda x, ct: (ct[0] * x, ct[1] * 5.0))
+        again = jax.checkpoint(lambda a, b: (a * 2.0, b * 3.0))
+        rows = jnp.arange(3.0)
+        for function, args, which in (
+            (loop, (1.0, 2.0, 3.0, rows), ([1, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 1], [0, 1, 0, 1, 0])),
+            (branch, (True, 1.0, 2.0, 3.0), ([1, 0], [0, 1])),
+            (forward, (3.0, 2.0), ([1, 0], [0, 1])),
+            (reverse, (3.0, 2.0), ([1, 0], [0, 1])),
+            (again, (1.0, 2.0), ([1, 0], [0, 1])),
+        ):
+            closed = jax.make_jaxpr(function)(*args)
+            for used in which:
+                pruned, inputs = pe.dce_jaxpr(closed.jaxpr, [bool(flag) for flag in used])
+                left = [x for x, has in zip(args, inputs, strict=True) if has]
+                run = core.jaxpr_as_fun(core.ClosedJaxpr(pruned, closed.consts))
+                made += [str(pruned), list(inputs), run(*left), jax.jit(run)(*left)]
+                if function is not branch and not used[-1]:
+                    moving = lambda *left, run=run: jax.numpy.sum(run(*left)[0])
+                    made += [jax.grad(moving)(*left), jax.vmap(jax.grad(moving))(*[jnp.stack([x, x]) for x in left])]
+        return made
+
+    same_with_both(program)
+
+
 def test_programs_divided_by_what_is_known() -> None:
     closed = weft.make_jaxpr(lambda a, b: (weft.numpy.cos(a), weft.numpy.sin(a) * b))(1.0, 2.0)
     known, rest, unknown, residuals = WEFT.interpreters.partial_eval.partial_eval_jaxpr_nounits(

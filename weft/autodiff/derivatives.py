@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 from weft import runtime, tree_util
 from weft.autodiff import (
     gradient_refs,
+    known_values,
     transpose,
 )
 from weft.autodiff import (
@@ -479,6 +480,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     function = flat_functions.FlatFunction(fun, in_tree)
     info = DebugInfo("linear_transpose", function_names.source_of(fun))
     closed, out_avals = tracing.trace_to_jaxpr(function, in_avals, info)
+    closed = known_values.with_counted_loops(closed)
     out_tree = function.out_tree
     if len({is_differentiable(aval.dtype) for aval in (*in_avals, *out_avals)}) > 1:
         dtypes_in, dtypes_out = ([aval.dtype for aval in side] for side in (in_avals, out_avals))

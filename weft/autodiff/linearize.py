@@ -16,7 +16,7 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.autodiff import jvp as jvp_module
-from weft.core import avals, kinds, rewrite
+from weft.core import avals, dependence, kinds, rewrite
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
@@ -42,7 +42,7 @@ class TangentTrace(DynamicJaxprTrace):
             if type(x) is DynamicJaxprTracer and x._trace is self:
                 if primitive.linearize is not None and type(primitive.kind) is kinds.Higher:
                     inner: ClosedJaxpr = primitive.kind.inline(params)
-                    if not all(_reached(inner.jaxpr, tuple([self.owns(x) for x in args]))):
+                    if not all(dependence.reached(inner.jaxpr, tuple([self.owns(x) for x in args]))):
                         return eval_jaxpr(inner.jaxpr, inner.consts, *args)  # some results are values
                 return super().process(primitive, args, params)
         with set_current(self.parent):
@@ -57,31 +57,6 @@ class TangentTrace(DynamicJaxprTrace):
         if type(value) is DynamicJaxprTracer and type(value.val) is Literal:
             return value.val
         return super().constant(value)
-
-
-def _reached(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Which results depend on inputs marked in ``moving``; memoised on the program."""
-    key: Any = ("reached", moving)
-    return jaxpr.memoize(key, lambda jaxpr: _depends(jaxpr, moving))
-
-
-def _depends(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> tuple[bool, ...]:
-    reached = {v for v, has in zip(jaxpr.invars, moving, strict=True) if has}
-
-    def moves(atom: Any) -> bool:
-        return type(atom) is not Literal and atom in reached
-
-    for eqn in jaxpr.eqns:
-        given = tuple([moves(atom) for atom in eqn.invars])
-        if not any(given):
-            continue
-        kind = eqn.primitive.kind
-        if eqn.primitive.linearize is not None and type(kind) is kinds.Higher:  # a call: result by result
-            within = _reached(kind.inline(eqn.params).jaxpr, given)
-            reached.update([v for v, has in zip(eqn.outvars, within, strict=True) if has])
-        else:
-            reached.update(eqn.outvars)
-    return tuple([moves(atom) for atom in jaxpr.outvars])
 
 
 class LinearizeTracer(jvp_module.JVPTracer):

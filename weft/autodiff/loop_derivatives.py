@@ -87,7 +87,7 @@ def _settled(
 # -- scan -------------------------------------------------------------------------------------------------------------
 
 
-def _bind_scan(
+def bind_scan(
     program: ClosedJaxpr, consts: Sequence[Any], state: Sequence[Any], rows: Sequence[Any], **params: Any
 ) -> Any:
     program, captured = bodies.without_constants(program)
@@ -125,7 +125,7 @@ def _jvp_scan(
     reordered = ClosedJaxpr(inner.replace(outvars=[inner.outvars[k] for k in outs_order]), reordered.consts)
     given = _given_tangents(tangents, flags, primals)
     parts = [[*[primals[k] for k in group], *[given[k] for k in group if flags[k]]] for group in groups]
-    outs = _bind_scan(reordered, *parts, **params)
+    outs = bind_scan(reordered, *parts, **params)
     back = dict(zip(outs_order, outs, strict=True))
     values = [back[k] for k in range(n_outs)]
     return values, _spread([back[n_outs + i] for i in range(sum(wanted))], wanted, values)
@@ -164,7 +164,7 @@ def _linearize_scan(
             stacked.append(atom)
     program = known.replace(outvars=[*known.outvars[:n_outs], *stacked])
     program = ClosedJaxpr(rewrite.dce(program)[0] if same else program, split.known.consts)
-    outs = _bind_scan(program, primals[:first], primals[first:last], primals[last:], **params)
+    outs = bind_scan(program, primals[:first], primals[first:last], primals[last:], **params)
     rows = [primals[k] if word == "row" else outs[n_outs + k] for _, (word, k) in moving]
     wanted = (*flags[first:last], *split.out_live[num_carry:])
     linear = _completed(split.linear, split.out_live, wanted, jaxpr.out_avals)
@@ -185,7 +185,7 @@ def _linearize_scan(
         given = {k: next(made) for k, has in enumerate(live) if has}
         given.update({k: _zero(types[k]) for k in groups[1] if k not in given})
         consts = [*[value for _, value in steady], *[given[k] for k in groups[0]]]
-        return _bind_scan(
+        return bind_scan(
             linear, consts, [given[k] for k in groups[1]], [*rows, *[given[k] for k in groups[2]]], **params
         )
 
@@ -255,7 +255,7 @@ def _transpose_scan(
     whole = [linear_operations.instantiate(ct) for ct in cts]
     state = [*[_zero(types[k]) for k in consts], *whole[:num_carry]]
     inputs = [*whole[num_carry:], *[operands[k] for k in known_rows]]
-    outs = _bind_scan(body, [operands[k] for k in known_consts], state, inputs, reverse=not reverse, **params)
+    outs = bind_scan(body, [operands[k] for k in known_consts], state, inputs, reverse=not reverse, **params)
     places = [*consts, *range(first, last), *rows]
     found = dict(zip(places, outs, strict=True))
     return [found.get(k) if is_undefined(x) else None for k, x in enumerate(operands)]
@@ -335,7 +335,7 @@ while_loop.while_p.jvp, while_loop.while_p.linearize, while_loop.while_p.transpo
 # -- cond -------------------------------------------------------------------------------------------------------------
 
 
-def _bind_cond(index: Any, programs: Sequence[ClosedJaxpr], operands: Sequence[Any], params: Any) -> list[Any]:
+def bind_cond(index: Any, programs: Sequence[ClosedJaxpr], operands: Sequence[Any], params: Any) -> list[Any]:
     made = []
     for program in programs:
         closed, captured = bodies.without_constants(program)
@@ -355,7 +355,7 @@ def _jvp_cond(
     n_outs = len(branches[0].out_avals)
     wanted = tuple([any(column) for column in zip(*[out_live for _, out_live in made], strict=True)])
     programs = [_completed(program, out_live, wanted, branches[0].out_avals, n_outs) for program, out_live in made]
-    outs = _bind_cond(index, programs, [*operands, *_some(tangents[1:], flags)], params)
+    outs = bind_cond(index, programs, [*operands, *_some(tangents[1:], flags)], params)
     return list(outs[:n_outs]), _spread(outs[n_outs:], wanted, outs[:n_outs])
 
 
@@ -368,7 +368,7 @@ def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...
     kept = [[k for word, k in split.residuals if word == "result"] for split in splits]
     kinds_of = [[split.known.out_avals[k] for k in places] for split, places in zip(splits, kept, strict=True)]
     known = [_with_all_residuals(splits[b], kept[b], kinds_of, b, n_outs) for b in range(len(splits))]
-    outs = _bind_cond(index, known, operands, params)
+    outs = bind_cond(index, known, operands, params)
     residuals = outs[n_outs:]
     starts = [sum(len(types) for types in kinds_of[:b]) for b in range(len(splits))]
     read = sorted({which for split in splits for word, which in split.residuals if word == "input"})
@@ -394,7 +394,7 @@ def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...
         if not any(wanted):
             return []
         programs = [tangents_of(b) for b in range(len(splits))]
-        return _bind_cond(index, programs, [*[operands[which] for which in read], *residuals, *tangents], params)
+        return bind_cond(index, programs, [*[operands[which] for which in read], *residuals, *tangents], params)
 
     return list(outs[:n_outs]), wanted, record
 
@@ -425,7 +425,7 @@ def _transpose_cond(
     wanted = tuple([any(column) for column in zip(*[in_live for _, in_live in made], strict=True)])
     programs = [_completed(program, in_live, wanted, types) for program, in_live in made]
     known = [x for x in operands if not is_undefined(x)]
-    outs = iter(_bind_cond(index, programs, [*known, *_some(cts, live)], params) if any(wanted) else [])
+    outs = iter(bind_cond(index, programs, [*known, *_some(cts, live)], params) if any(wanted) else [])
     has_ct = iter(wanted)
     return [None, *[next(outs) if is_linear and next(has_ct) else None for is_linear in linear]]
 

@@ -5,8 +5,9 @@ it is linear in. Cotangents of the same variable are added by ``add_any``::
 
     b = mul a 2.0; c = mul a 3.0; d = add b c   ->   with ct: e = mul ct 3.0; f = mul ct 2.0; g = add_any e f
 
-Equations that do not depend on a linear input are computed first, in program order. A result without a cotangent counts
-as a symbolic zero, and an equation all of whose results have none is skipped.
+Equations that do not depend on a linear input are computed first, in program order, and so are the results of loops,
+branches and calls that do not (``known_values``). A result without a cotangent counts as a symbolic zero, and an
+equation all of whose results have none is skipped.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft._base import lazy
-from weft.core import kinds, source_info
+from weft.core import avals, kinds, source_info
 from weft.core import trace as tracing
-from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.primitive import MISSING, PROGRAMS, missing_rule
 from weft.core.tangents import Undefined, Zero, plain, tangent_aval, with_attributes
 from weft.operations import linear as linear_operations
@@ -46,18 +47,44 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], operands: Sequence[Any], 
 
 
 def _forward(jaxpr: Jaxpr, values: dict[Var, Any], linear: set[Var]) -> list[JaxprEqn]:
-    """Compute the equations that depend on no linear input, and return the others."""
+    """Compute what depends on no linear input, and return the equations of the rest."""
     kept: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
-        if any(type(atom) is not Literal and atom in linear for atom in eqn.invars):
-            kept.append(eqn)
-            linear.update(eqn.outvars)
+        moving = tuple([type(atom) is not Literal and atom in linear for atom in eqn.invars])
+        if any(moving):
+            rest = eqn if eqn.primitive.separate is None or all(moving) else _separated(eqn, moving, values)
+            kept.append(rest)
+            linear.update(rest.outvars)
             continue
         with source_info.replayed(eqn.source):
             operands = [atom.val if isinstance(atom, Literal) else values[atom] for atom in eqn.invars]
             out = eqn.primitive.bind(*operands, **eqn.params)
         values.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else (out,), strict=True))
     return kept
+
+
+def _separated(eqn: JaxprEqn, moving: tuple[bool, ...], values: dict[Var, Any]) -> JaxprEqn:
+    """The equation of the results that depend on linear operands; the others are computed."""
+    operands = [
+        atom if has else atom.val if isinstance(atom, Literal) else values[atom]
+        for atom, has in zip(eqn.invars, moving, strict=True)
+    ]
+    with source_info.replayed(eqn.source):
+        rest = eqn.primitive.separate(operands, moving, eqn.params)
+    if rest is None:
+        return eqn
+    values.update((eqn.outvars[place], value) for place, value in rest.known.items())
+    invars: list[Atom] = []
+    for operand in rest.operands:
+        if type(operand) is not Var:
+            v = Var(avals.get_aval(operand))
+            values[v] = operand
+            operand = v
+        invars.append(operand)
+    outvars = [
+        DropVar(eqn.outvars[n].aval) if place is None else eqn.outvars[place] for n, place in enumerate(rest.places)
+    ]
+    return eqn.replace(invars=invars, outvars=outvars, params=rest.params)
 
 
 def _accumulate(found: dict[Var, Any], linear: set[Var], atom: Atom, ct: Any) -> None:

@@ -58,6 +58,17 @@ def _type_cond(index: Any, *avals: Any, branches: tuple[ClosedJaxpr, ...], **par
 cond_p.def_effectful_abstract_eval(_type_cond)
 
 
+def _lifted(args: tuple[Any, ...], params: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if not any(branch.consts for branch in params["branches"]):
+        return args, params
+    made = [bodies.without_constants(branch) for branch in params["branches"]]
+    programs, captured = bodies.with_common_captures([Body(program, tuple(held), None) for program, held in made])
+    return (args[0], *captured, *args[1:]), {**params, "branches": tuple(programs)}
+
+
+cond_p.lift = _lifted
+
+
 def _print_cond(eqn: Any, context: Any, settings: Any) -> Any:
     names = sorted(name for name, value in eqn.params.items() if value is not None)
     return printer.eqn_document(eqn, names, eqn.params, context, settings)

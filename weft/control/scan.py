@@ -68,6 +68,16 @@ def _type_scan(
 scan_p.def_effectful_abstract_eval(_type_scan)
 
 
+def _lifted(args: tuple[Any, ...], params: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if not params["jaxpr"].consts:
+        return args, params
+    program, captured = bodies.without_constants(params["jaxpr"])
+    return (*captured, *args), {**params, "jaxpr": program, "num_consts": len(captured) + params["num_consts"]}
+
+
+scan_p.lift = _lifted
+
+
 def element_aval(aval: Any, length: int) -> Any:
     """The type of one element along the leading axis; None if there is no axis of that length."""
     if not aval.shape or aval.shape[0] != length:

@@ -67,6 +67,19 @@ def _type_while(
 while_p.def_effectful_abstract_eval(_type_while)
 
 
+def _lifted(args: tuple[Any, ...], params: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if not params["cond_jaxpr"].consts and not params["body_jaxpr"].consts:
+        return args, params
+    test, in_test = bodies.without_constants(params["cond_jaxpr"])
+    body, in_body = bodies.without_constants(params["body_jaxpr"])
+    tested = params["cond_nconsts"]
+    counts = {"cond_nconsts": len(in_test) + tested, "body_nconsts": len(in_body) + params["body_nconsts"]}
+    return (*in_test, *args[:tested], *in_body, *args[tested:]), {"cond_jaxpr": test, "body_jaxpr": body, **counts}
+
+
+while_p.lift = _lifted
+
+
 # what compiler.registers makes of a loop with a small state; it sets the params
 register_loop_p = Primitive("register_loop", kinds.Routine(), multiple_results=True, memoize=False)
 register_loop_p.def_abstract_eval(lambda *avals, out_avals, **params: list(out_avals))

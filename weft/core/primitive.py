@@ -123,6 +123,7 @@ class Primitive:
         self.on_words: Any = None  # the operation on the words of keys; see operations.key_words
         self.expansion: Callable[..., Any] | None = None
         self.linearize: Any = None
+        self.separate: Any = None  # see autodiff.known_values
         self.transpose: Any = MISSING
         self.batch: Any = MISSING
         self.batch_axis: Any = None  # used instead of ``batch`` where the name of the mapped axis matters

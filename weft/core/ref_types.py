@@ -7,6 +7,7 @@ as no reference has been made, there is nothing to look for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft._base import lazy
@@ -91,8 +92,12 @@ class ProgramPrimitive(Primitive):
     """A primitive that carries programs. Where it is not recorded, references are discharged from them first."""
 
     refuses_refs = False
+    # (operands, params) -> those of the equation whose programs have no constants: they are operands before the others
+    lift: Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
 
     def bind(self, *args: Any, **params: Any) -> Any:
+        if self.lift is not None:
+            args, params = self.lift(args, params)
         trace = tracing.state.trace
         if _Use.possible and type(trace) is not tracing.DynamicJaxprTrace and _refs_in(args, params):
             return lazy.discharge_rules.run(self, args, params)

@@ -93,12 +93,13 @@ def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None) -> tuple[Jaxpr
         kept.append(eqn)
         live.update(atom for atom in eqn.invars if isinstance(atom, Var))
     kept.reverse()
-    eqns = [_with_drops(eqn, live) for eqn in kept]
+    eqns = [with_drops(eqn, live) for eqn in kept]
     effects: Effects = joined_effects(eqns)
     return jaxpr.replace(outvars=outvars, eqns=eqns, effects=effects), [v in live for v in jaxpr.invars]
 
 
-def _with_drops(eqn: JaxprEqn, live: set[Var]) -> JaxprEqn:
+def with_drops(eqn: JaxprEqn, live: set[Var]) -> JaxprEqn:
+    """The equation, whose results that nothing reads are dropped."""
     if all(v in live for v in eqn.outvars):
         return eqn
     return eqn.replace(outvars=[v if v in live else DropVar(v.aval) for v in eqn.outvars])

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.core import avals, effects, kinds, rewrite
+from weft.autodiff import dead_code
+from weft.autodiff.dead_code import dce_jaxpr, dce_rules
+from weft.core import avals, kinds, rewrite
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr, jaxpr_as_fun
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, Trace, set_current
 from weft.dispatch.calls import constvars_as_invars, jit_p
 from weft.extend import linear_util as lu
@@ -85,7 +87,18 @@ class JaxprTrace(DynamicJaxprTrace):
         ):
             inner: ClosedJaxpr = primitive.kind.inline(params)
             return eval_jaxpr(inner.jaxpr, inner.consts, *args)  # some of its results may be known
+        if primitive.separate is not None and not all(unknown):
+            with set_current(self.parent):
+                rest = primitive.separate(args, tuple(unknown), params)
+            if rest is not None:
+                return self._with_known(primitive, rest)
         return super().process(primitive, args, params)
+
+    def _with_known(self, primitive: Any, rest: Any) -> list[Any]:
+        """The results of an equation of which some are known."""
+        made = super().process(primitive, tuple(rest.operands), rest.params)
+        found = {place: out for place, out in zip(rest.places, made, strict=True) if place is not None} | rest.known
+        return [found[place] for place in range(len(found))]
 
 
 class _TypeOfTracer(type):
@@ -205,71 +218,8 @@ def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
 
 # -- dead code --------------------------------------------------------------------------------------------------------
 
-DCERule = Callable[[list[bool], JaxprEqn], tuple[list[bool], JaxprEqn | None]]
-dce_rules: dict[Any, DCERule] = {}  # primitive -> rule(used results, equation) -> (used operands, new equation or None)
-
-
-def dce_jaxpr(
-    jaxpr: Jaxpr, used_outputs: bool | Sequence[bool], instantiate: bool | Sequence[bool] = False
-) -> tuple[Jaxpr, list[bool]]:
-    """(the program of the used results without dead equations, which inputs it takes); ``instantiate`` keeps inputs."""
-    used = [used_outputs] * len(jaxpr.outvars) if isinstance(used_outputs, bool) else list(used_outputs)
-    kept = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
-    outvars = [atom for atom, keep in zip(jaxpr.outvars, used, strict=True) if keep]
-    live: set[Var] = {atom for atom in outvars if not isinstance(atom, Literal)}
-    eqns: list[JaxprEqn] = []
-    for eqn in reversed(jaxpr.eqns):
-        rule = dce_rules.get(eqn.primitive, _whole)
-        used_operands, new = rule([v in live for v in eqn.outvars], eqn)
-        if new is not None:
-            eqns.append(new)
-        live.update(
-            atom for atom, has in zip(eqn.invars, used_operands, strict=True) if has and not isinstance(atom, Literal)
-        )
-    eqns.reverse()
-    used_inputs = [v in live or keep for v, keep in zip(jaxpr.invars, kept, strict=True)]
-    invars = [v for v, has in zip(jaxpr.invars, used_inputs, strict=True) if has]
-    info = jaxpr.debug_info
-    if info is not None and info.arg_names is not None and len(info.arg_names) == len(used_inputs):
-        info = info._replace(arg_names=[n for n, has in zip(info.arg_names, used_inputs, strict=True) if has])
-    made = Jaxpr(jaxpr.constvars, invars, outvars, eqns, joined_effects(eqns), info)
-    return made, used_inputs
-
-
-def _whole(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
-    """The rule of most primitives: all operands, or nothing."""
-    if not any(used) and not effects.keeps(eqn.effects):
-        return [False] * len(eqn.invars), None
-    return [True] * len(eqn.invars), eqn
-
-
-def _of_program(name: str) -> DCERule:
-    """The rule of a call whose parameter ``name`` is the program: dead code inside it goes too."""
-
-    def rule(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
-        """Which operands a call needs if of its results only the ``used`` ones do, and that call; None for none."""
-        if not any(used) and not effects.keeps(eqn.effects):
-            return [False] * len(eqn.invars), None
-        held = eqn.params[name]
-        jaxpr, used_operands = dce_jaxpr(held.jaxpr if isinstance(held, ClosedJaxpr) else held, used)
-        params = {**eqn.params, name: ClosedJaxpr(jaxpr, held.consts) if isinstance(held, ClosedJaxpr) else jaxpr}
-        if "donated_invars" in params:
-            donated = zip(params["donated_invars"], used_operands, strict=True)
-            params["donated_invars"] = tuple([flag for flag, has in donated if has])
-        new = eqn.replace(
-            invars=[atom for atom, has in zip(eqn.invars, used_operands, strict=True) if has],
-            outvars=[v for v, has in zip(eqn.outvars, used, strict=True) if has],
-            params=params,
-            effects=jaxpr.effects,
-        )
-        return used_operands, new
-
-    return rule
-
-
-dce_jaxpr_call_rule = dce_jaxpr_closed_call_rule = _of_program("call_jaxpr")
+dce_jaxpr_call_rule = dce_jaxpr_closed_call_rule = dead_code.rule_of_call("call_jaxpr")
 dce_rules[closed_call_p] = dce_jaxpr_closed_call_rule
-dce_rules[jit_p] = _of_program("jaxpr")
 
 
 def dce_jaxpr_consts(

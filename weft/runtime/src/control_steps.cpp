@@ -316,7 +316,8 @@ class LoopStep final : public Step {
     return copy;
   }
 
-  // After a move, the spare block of one part may hold the state of another: assign spare blocks again.
+  // After a move, the spare block of one part may hold the state of another: assign spare blocks again. A part without
+  // elements has no block of its own: its address may be that of another part's block.
   Status reclaim(const std::vector<Update>& how, std::vector<char*>& now, std::vector<char*>& spare,
                  const std::vector<char*>& old) const {
     bool moved = false;
@@ -325,15 +326,16 @@ class LoopStep final : public Step {
     size_t n = now.size();
     std::vector<std::pair<char*, int64_t>> blocks;
     for (size_t i = 0; i < n; ++i) {
+      if (carry_bytes[i] == 0) continue;
       for (char* block : {old[i], spare[i], now[i]}) {
         bool known = false;
         for (const auto& entry : blocks) known = known || entry.first == block;
         if (!known) blocks.emplace_back(block, carry_bytes[i]);
       }
     }
-    for (char* block : now)
+    for (size_t i = 0; i < n; ++i)
       for (auto& entry : blocks)
-        if (entry.first == block) entry.second = -1;
+        if (carry_bytes[i] != 0 && entry.first == now[i]) entry.second = -1;
     for (size_t i = 0; i < n; ++i)
       for (auto& entry : blocks)
         if (entry.second == carry_bytes[i]) {
@@ -351,6 +353,7 @@ class LoopStep final : public Step {
     std::vector<char*> homes(n);
     for (size_t i = 0; i < n; ++i) {
       homes[i] = carry[i].address(frame);
+      if (carry_bytes[i] == 0) now[i] = homes[i];
       left += now[i] != homes[i];
     }
     std::vector<Workspace> shelters(n);
@@ -359,7 +362,7 @@ class LoopStep final : public Step {
       for (size_t i = 0; i < n; ++i) {
         if (now[i] == homes[i]) continue;
         bool occupied = false;
-        for (size_t j = 0; j < n; ++j) occupied = occupied || (j != i && now[j] == homes[i]);
+        for (size_t j = 0; j < n; ++j) occupied = occupied || (j != i && carry_bytes[j] != 0 && now[j] == homes[i]);
         if (occupied) continue;
         std::memcpy(homes[i], now[i], size_t(carry_bytes[i]));
         now[i] = homes[i];
