@@ -6,17 +6,14 @@ machine code. ``write`` makes a file of programs, ``results`` reads what ``harne
 
 from __future__ import annotations
 
-import contextlib
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 from weft import core, runtime
-from weft._base import target
 from weft._base.target import Target
 from weft.codegen import compile as compiling
 from weft.compiler import chain, instructions, link, pass_manager, pipeline, plan, steps
@@ -36,10 +33,9 @@ class Program:
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], on: Target) -> None:
         closed = traced(function, args)
         operands = [np.asarray(x, aval.dtype) for x, aval in zip(args, closed.in_avals, strict=True)]
-        with compiling_for(on):
-            self.simplified, self.plan = planned(closed)
-            nests = [nest for entry in self.plan.instructions if (nest := pipeline._nest_of(entry)) is not None]
-            self.steps = link.instructions(self.plan, [_compiled(nest, on) for nest in nests], _no_control)
+        self.simplified, self.plan = planned(closed, on)
+        nests = [nest for entry in self.plan.instructions if (nest := pipeline.nest_of(entry)) is not None]
+        self.steps = link.instructions(self.plan, [_compiled(nest, on) for nest in nests], _no_control)
         made = self.simplified.consts[len(closed.consts) :]  # constants that the compiler made
         self.given = [np.asarray(x) for x in (*made, *closed.consts, *operands)]
         self.operands = operands
@@ -74,29 +70,22 @@ def traced(function: Callable[..., Any], args: Sequence[Any]) -> ClosedJaxpr:
     return closed
 
 
-@contextlib.contextmanager
-def compiling_for(on: Target) -> Iterator[None]:
-    """The compiler takes ``on`` for the processor that it runs on."""
-    with mock.patch.object(target, "host", lambda: on):
-        yield
-
-
-def planned(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, steps.Plan]:
-    """(the simplified program, its plan) for the current target."""
-    forms = pipeline.make_forms(closed, pass_manager.Stages("program"))
+def planned(closed: ClosedJaxpr, on: Target, donated: tuple[bool, ...] = ()) -> tuple[ClosedJaxpr, steps.Plan]:
+    """(the simplified program, its plan) for a target."""
+    forms = pipeline.make_forms(closed, pass_manager.Stages("program", on))
     out_avals = tuple(v.aval for v in closed.jaxpr.outvars)
-    made = plan.plan(forms.kernels, forms.lowered, (), out_avals)
+    made = plan.plan(forms.kernels, forms.lowered, donated, out_avals)
     return forms.simplified, chain.chain(made)
 
 
-def nests(closed: ClosedJaxpr) -> list[Any]:
-    """All that needs machine code in a program for the current target, control flow included."""
+def nests(closed: ClosedJaxpr, on: Target) -> list[Any]:
+    """All that needs machine code in a program for a target, control flow included."""
     found = []
-    for entry in planned(closed)[1].instructions:
-        nest = pipeline._nest_of(entry)
+    for entry in planned(closed, on)[1].instructions:
+        nest = pipeline.nest_of(entry)
         found += [] if nest is None else [nest]
         if isinstance(entry, steps.Control):
-            found += [nest for inner, _ in entry.programs() for nest in nests(inner)]
+            found += [nest for inner, _ in entry.programs() for nest in nests(inner, on)]
     return found
 
 
@@ -108,7 +97,7 @@ def checked(nest: Any, on: Target) -> compiling.Object:
 
 
 def _compiled(nest: Any, on: Target) -> Any:
-    return SimpleNamespace(kernel=checked(nest, on), ns_per_point=1.0)
+    return SimpleNamespace(kernel=checked(nest, on), target=on, ns_per_point=1.0)
 
 
 def _no_control(*_: Any) -> Any:

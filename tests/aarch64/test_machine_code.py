@@ -22,8 +22,8 @@ MACHINE = 183  # EM_AARCH64 of the ELF standard
 def test_every_sample_becomes_self_contained_code(samples: Callable[[], Iterator[Sample]], at_least: int) -> None:
     seen = set()
     for label, function, args, wide in samples():
-        with config.context("enable_x64", wide), programs.compiling_for(AARCH64):
-            for nest in programs.nests(programs.traced(function, args)):
+        with config.context("enable_x64", wide):
+            for nest in programs.nests(programs.traced(function, args), AARCH64):
                 if nest in seen:
                     continue
                 seen.add(nest)

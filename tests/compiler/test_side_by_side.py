@@ -54,7 +54,7 @@ def _objects(nests: list[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, byt
 
     with monkeypatch.context() as patch:
         patch.setattr(codegen, "compile_text", recording)
-        assert Builder(Store()).compile(nests).built == len(nests)
+        assert Builder(Store()).compile(nests, HOST).built == len(nests)
     return made
 
 
@@ -70,8 +70,8 @@ def test_the_code_does_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch
 def test_answers_are_in_the_order_of_the_nests() -> None:
     nests = [_nest(n) for n in (5, 0, 3, 0, 8)]
     cache = Builder(Store())
-    assert cache.compile([_nest(3)]).built == 1
-    answer = cache.compile(nests)
+    assert cache.compile([_nest(3)], HOST).built == 1
+    answer = cache.compile(nests, HOST)
     assert [entry.nest for entry in answer.compiled] == nests
     assert answer.built == 3
     assert cache.built == 4
@@ -91,11 +91,11 @@ def test_of_several_errors_the_first_kernels_is_raised(monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(codegen, "compile_text", failing)
         with pytest.raises(errors.InternalError, match=r"kernel [24]"):
-            cache.compile([_nest(n) for n in range(6)])
+            cache.compile([_nest(n) for n in range(6)], HOST)
     assert not cache._being_built
     built = len(cache.store)
     assert built < 6
-    assert cache.compile([_nest(n) for n in range(6)]).built == 6 - built
+    assert cache.compile([_nest(n) for n in range(6)], HOST).built == 6 - built
 
 
 def test_an_interrupt_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,11 +114,11 @@ def test_an_interrupt_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> 
     with monkeypatch.context() as patch:
         patch.setattr(codegen, "compile_text", slow)
         with pytest.raises(KeyboardInterrupt):
-            cache.compile([_nest(n) for n in range(40)])
+            cache.compile([_nest(n) for n in range(40)], HOST)
     assert not [thread for thread in threading.enumerate() if thread.name == "weft-compile"]
     assert not cache._being_built
     assert len(cache.store) < 40
-    assert cache.compile([_nest(0), _nest(1)]).compiled
+    assert cache.compile([_nest(0), _nest(1)], HOST).compiled
 
 
 def test_threads_that_need_the_same_kernels_build_each_once() -> None:
@@ -127,7 +127,7 @@ def test_threads_that_need_the_same_kernels_build_each_once() -> None:
 
     def ask(first: int) -> None:
         barrier.wait()
-        answers.append(cache.compile([_nest(n % 5) for n in range(first, first + 5)]))
+        answers.append(cache.compile([_nest(n % 5) for n in range(first, first + 5)], HOST))
 
     threads = [threading.Thread(target=ask, args=(first,)) for first in range(6)]
     for thread in threads:
@@ -156,7 +156,7 @@ def test_a_waiting_thread_builds_what_another_failed_to(monkeypatch: pytest.Monk
 
     def first() -> None:
         try:
-            cache.compile([_nest(0)])
+            cache.compile([_nest(0)], HOST)
         except errors.InternalError as error:
             refused.append(error)
 
@@ -164,7 +164,7 @@ def test_a_waiting_thread_builds_what_another_failed_to(monkeypatch: pytest.Monk
     thread.start()
     began.wait()
     waiting.set()
-    assert cache.compile([_nest(0)]).built == 1
+    assert cache.compile([_nest(0)], HOST).built == 1
     thread.join()
     assert len(refused) == 1
 
@@ -176,15 +176,15 @@ def test_a_signal_handler_builds_the_kernel_in_whose_building_it_runs(monkeypatc
     def interrupted(*args: Any) -> Any:
         if not within:
             within.append(None)
-            within[0] = cache.compile([_nest(0), _nest(1)])
+            within[0] = cache.compile([_nest(0), _nest(1)], HOST)
         return compile_text(*args)
 
     monkeypatch.setattr(codegen, "compile_text", interrupted)
     with weft.threads(1):
-        outer = cache.compile([_nest(0)])
+        outer = cache.compile([_nest(0)], HOST)
     assert within[0].built == 2 and outer.built == 1
     assert len(cache.store) == 2 and not cache._being_built
-    entries = [cache.compile([_nest(n)]).compiled[0] for n in (0, 1)]
+    entries = [cache.compile([_nest(n)], HOST).compiled[0] for n in (0, 1)]
     assert cache.store.nbytes == sum(entry.weight for entry in entries)
 
 
@@ -213,4 +213,4 @@ def test_a_forked_child_compiles_what_its_parent_was_at() -> None:
     assert len(mine) == 1
     cache.acquire()
     cache.release_in_child()
-    assert cache.compile([_nest(0)]).built == 1
+    assert cache.compile([_nest(0)], HOST).built == 1

@@ -9,7 +9,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.aarch64.programs import compiling_for, nests, traced
+from tests.aarch64.programs import nests, traced
 from weft._base import target
 from weft._base.target import Target
 from weft.loops import decisions, ir, schedule_printer, sides, target_model
@@ -23,8 +23,7 @@ def f32(*shape: int) -> Any:
 
 def lines(f: Callable[..., Any], on: Target, *args: Any) -> list[str]:
     """The schedules of the nests of a program."""
-    with compiling_for(on):
-        found = [nest for nest in nests(traced(f, args)) if isinstance(nest, ir.Nest)]
+    found = [nest for nest in nests(traced(f, args), on) if isinstance(nest, ir.Nest)]
     return [schedule_printer.text(nest, on).removeprefix("schedule: ") for nest in found]
 
 
@@ -111,8 +110,7 @@ def programs() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
 def test_parts_of_a_body_are_the_whole_body(on: Target) -> None:
     """Each statement is in a half (loads may be in both); sides leave none out; values come before their uses."""
     for f, args in programs():
-        with compiling_for(on):
-            found = [nest for nest in nests(traced(f, args)) if isinstance(nest, ir.Nest)]
+        found = [nest for nest in nests(traced(f, args), on) if isinstance(nest, ir.Nest)]
         for nest in found:
             schedule = decisions.of(nest, on)
             for phase in schedule.nest.phases:

@@ -27,7 +27,7 @@ MOST_SHOWN = 5  # differences
 def store(folder: Path, targets: Sequence[str] = TARGETS, only: str = "") -> None:
     """Store the texts for every target, each in a process of its own."""
     for name in targets:
-        environment = {**os.environ, "WEFT_CHECK": "0", "WEFT_TARGET": "" if name == "host" else name}
+        environment = {**os.environ, "WEFT_CHECK": "0"}
         command = [sys.executable, "-m", "tests.replay.texts", str(folder), name, only]
         subprocess.run(command, check=True, cwd=Path(__file__).resolve().parents[2], env=environment)
 
@@ -43,10 +43,11 @@ def compare(before: Path, after: Path) -> list[str]:
     for file in sorted(before.glob("*.digests.json")):
         name = file.name.removesuffix(".digests.json")
         old, new = json.loads(file.read_text()), json.loads((after / file.name).read_text())
-        for label in old.keys() ^ new.keys():
+        for label in sorted(old.keys() ^ new.keys()):
             lines.append(f"{name}: {label} is in one of the folders only")
         changed = [label for label in old if label in new and old[label] != new[label]]
-        lines += [f"{name}: {label} differs" for label in changed]
+        lines += [f"{name}: {label} differs" for label in changed[:MOST_LINES]]
+        lines += [f"{name}: {len(changed)} programs differ"] if changed else []
         if changed and shown < MOST_SHOWN:
             texts = _texts(before, name), _texts(after, name)
             for label in changed[: MOST_SHOWN - shown]:

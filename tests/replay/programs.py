@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import weft
 import weft.lax
@@ -59,25 +59,26 @@ def _workloads() -> Iterator[Entry]:
 
 def _field() -> Iterator[Entry]:
     field = _benchmark("field_draw")
-    for seed in range(FIELD):
-        program = field.drawn(seed)
+    for number in range(FIELD):
+        program = field.drawn(number)
         names: dict[str, Any] = {"jax": weft, "jnp": weft.numpy, "lax": weft.lax}
         exec(compile(program.source, str(program), "exec"), names)
         args = tuple([weft.ShapeDtypeStruct(x.shape, weft.numpy.dtype(x.dtype)) for x in program.inputs])
-        yield f"field {seed}: {program.name}", names["f"], args, program.dtype == "float64"
+        yield f"field {number}: {program.name}", names["f"], args, program.dtype == "float64"
 
 
 def _generated() -> Iterator[Entry]:
-    for seed in range(GENERATED):
-        generator = Generator(seed, 4 + seed % 12)
-        yield f"generated {seed}", generator.program, tuple(generator.inputs()), False
+    for number in range(GENERATED):
+        generator = Generator(number, 4 + number % 12)
+        yield f"generated {number}", generator.program, tuple(generator.inputs()), False
 
 
 def _fuzzed() -> Iterator[Entry]:
     found: list[fuzz_programs.Program] = []
 
+    @seed(FUZZED)
     @settings(
-        max_examples=FUZZED, derandomize=True, database=None, phases=[Phase.generate], deadline=None,
+        max_examples=FUZZED, database=None, phases=[Phase.generate], deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )  # fmt: skip
     @given(fuzz_programs.programs())

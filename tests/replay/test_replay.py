@@ -30,7 +30,9 @@ def test_a_change_is_shown(tmp_path: Path) -> None:
         data = read.replace(b'"cos of float32"', b'"sin of float32"')
         file.write_bytes(gzip.compress(data) if kind == "texts.gz" else data)
     lines = replay.compare(tmp_path / "before", tmp_path / "after")
-    assert lines[0] == "host: sin of float32 differs" and any(line.startswith("-nest sin") for line in lines)
+    assert lines[:2] == ["host: sin of float32 differs", "host: 1 programs differ"] and any(
+        line.startswith("-nest sin") for line in lines
+    )
 
 
 def test_a_missing_program_is_shown(tmp_path: Path) -> None:

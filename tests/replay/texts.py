@@ -1,8 +1,8 @@
 """The text that the compiler makes of a program: its plan, its loops and its LLVM text, without running LLVM.
 
-    python -m tests.replay.texts FOLDER NAME ONLY
+    python -m tests.replay.texts FOLDER TARGET ONLY
 
-writes the texts of all programs whose labels match ONLY, for the target of this process, to files that begin with NAME.
+writes the texts of all programs whose labels match ONLY to files that begin with the name of the target, or ``host``.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import weft
+from tests.aarch64.programs import planned
 from tests.replay import programs
 from weft import codegen
 from weft._base import target
-from weft.compiler import chain, pass_manager, pipeline, plan, steps
+from weft._base.target import Target
+from weft.compiler import pipeline, steps
 from weft.core.jaxpr import ClosedJaxpr
 
 
 class Texts:
-    """Texts of programs for the target of this process; nests that programs share are written once."""
+    """Texts of programs for one target; nests that programs share are written once."""
 
-    def __init__(self) -> None:
+    def __init__(self, on: Target) -> None:
+        self.target = on
         self._of_nests: dict[Any, str] = {}
 
     def of(self, function: Callable[..., Any], args: tuple[Any, ...], x64: bool) -> str:
@@ -39,27 +42,24 @@ class Texts:
             return f"{type(error).__name__}: {error}"
 
     def _program(self, closed: ClosedJaxpr, donated: tuple[bool, ...]) -> str:
-        forms = pipeline.make_forms(closed, pass_manager.Stages("program"))
-        out_avals = tuple([v.aval for v in closed.jaxpr.outvars])
-        planned = chain.chain(plan.plan(forms.kernels, forms.lowered, donated, out_avals))
-        parts = [planned.describe()]
-        for entry in planned.instructions:
-            nest = pipeline._nest_of(entry)
+        _, made = planned(closed, self.target, donated)
+        parts = [made.describe()]
+        for entry in made.instructions:
+            nest = pipeline.nest_of(entry)
             parts += [] if nest is None else [self._nest(nest)]
             if isinstance(entry, steps.Control):
                 parts += [self._program(inner, given) for inner, given in entry.programs()]
-        return "\n\n".join(parts)
+        return re.sub(r" at 0x[0-9a-f]+", "", "\n\n".join(parts))  # of functions that are called back
 
     def _nest(self, nest: Any) -> str:
         if nest not in self._of_nests:
-            text = f"{pipeline._loops_text(nest)}\n\n{codegen.text_of(nest, target.host())}"
-            self._of_nests[nest] = text
+            self._of_nests[nest] = f"{pipeline.loops_text(nest, self.target)}\n\n{codegen.text_of(nest, self.target)}"
         return self._of_nests[nest]
 
 
 def write(folder: Path, name: str, entries: Iterable[programs.Entry], only: str = "") -> int:
     """Store the texts, and their digests; gives how many programs there are."""
-    made, found = Texts(), dict[str, str]()
+    made, found = Texts(target.host() if name == "host" else target.named(name)), dict[str, str]()
     for label, function, args, x64 in entries:
         if re.search(only, label):
             assert label not in found, label

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft._base import lazy, target
+from weft._base import lazy
 from weft.core import avals, axis_names, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
@@ -120,7 +120,6 @@ def clear_caches() -> None:
 
 def environment() -> dict[str, str]:
     """What a report of a problem should say about this machine, by name."""
-    host = target.host()
     return {
         "weft": VERSION,
         "numpy": np.__version__,
@@ -128,7 +127,7 @@ def environment() -> dict[str, str]:
         "device info": f"{devices.CPU.device_kind}-1, {devices.local_device_count()} local devices",
         "process_count": str(devices.process_count()),
         "platform": str(lazy.platform.uname()),
-        "target": str(host.name),
+        "target": devices.CPU.target.name,
         "bfloat16 products": f"added in {runtime.bfloat16_products}",
         "threads": str(runtime.Pool.get_threads()),
     }

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import codegen, config, runtime
-from weft._base import target
 from weft._base.record import NamedTuple, Record, field
+from weft._base.target import Target
 from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
 from weft.core.cache_keys import KernelKey, kernel_key
@@ -31,6 +31,7 @@ class Compiled(Record, frozen=False):
 
     kernel: Any  # runtime.Kernel
     nest: ir.Nest | None
+    target: Target  # that it was made for
     nbytes: int
     ns_per_point: float
     loaded: bool  # from disk
@@ -71,9 +72,8 @@ class Builder:
         self.loaded = 0
         self.build_ms = 0.0
 
-    def compile(self, nests: Sequence[ir.Nest]) -> Answer:
+    def compile(self, nests: Sequence[ir.Nest], machine: Target) -> Answer:
         """Machine code for each nest."""
-        machine = target.host()
         found = {nest: self.find(nest, machine) for nest in dict.fromkeys(nests)}
         missing = [nest for nest, entry in found.items() if entry is None]
         built = loaded = 0
@@ -93,7 +93,7 @@ class Builder:
             missing = [nest for nest in missing if found[nest] is None]
         return Answer([entry for nest in nests if (entry := found[nest]) is not None], built, loaded)
 
-    def _claim(self, nests: Sequence[ir.Nest], machine: target.Target) -> tuple[list[ir.Nest], list[threading.Event]]:
+    def _claim(self, nests: Sequence[ir.Nest], machine: Target) -> tuple[list[ir.Nest], list[threading.Event]]:
         """(the nests that no other thread has built or is building, which we now claim; events to wait for others on).
 
         A nest that this thread is itself building is claimed again: then a signal handler or a destructor runs
@@ -112,14 +112,14 @@ class Builder:
                     mine.append(nest)
         return mine, events
 
-    def _unclaim(self, nests: Sequence[ir.Nest], machine: target.Target) -> None:
+    def _unclaim(self, nests: Sequence[ir.Nest], machine: Target) -> None:
         with self._lock:
             for nest in nests:
                 _, event = self._being_built.pop(kernel_key(nest, machine.key), (0, None))
                 if event is not None:
                     event.set()
 
-    def _build(self, nests: Sequence[ir.Nest], machine: target.Target, total: int) -> list[tuple[ir.Nest, Compiled]]:
+    def _build(self, nests: Sequence[ir.Nest], machine: Target, total: int) -> list[tuple[ir.Nest, Compiled]]:
         """Load machine code from disk, or else build it by LLVM."""
         made: list[tuple[ir.Nest, Compiled]] = []
 
@@ -146,30 +146,31 @@ class Builder:
             self.build_ms += (time.perf_counter() - start) * 1e3
         return made
 
-    def find(self, what: ir.Nest | bytes, machine: target.Target) -> Compiled | None:
+    def find(self, what: ir.Nest | bytes, machine: Target) -> Compiled | None:
         """The kernel of a nest, or of a digest."""
         entry = self.store.find(kernel_key(what, machine.key))
         if entry is not None:
             entry.reuses += 1
         return entry
 
-    def add(self, nest: ir.Nest | None, entry: Compiled, machine: target.Target) -> None:
+    def add(self, nest: ir.Nest | None, entry: Compiled, machine: Target) -> None:
         """Store a kernel under its nest and its digest, those of them that it has."""
         for what in (nest, entry.key):
             if what is not None:
                 self.store.add(kernel_key(what, machine.key), entry)
 
-    def load(self, digest: bytes, store: disk.DiskCache, machine: target.Target) -> Compiled | None:
+    def load(self, digest: bytes, store: disk.DiskCache, machine: Target) -> Compiled | None:
         """The kernel of a digest from disk."""
         found = store.load(digest)
         if found is None:
             return None
-        entry = Compiled(runtime.load_kernel(found.bytes, found.symbol), None, len(found.bytes), 0.0, True, digest)
+        kernel = runtime.load_kernel(found.bytes, found.symbol)
+        entry = Compiled(kernel, None, machine, len(found.bytes), 0.0, True, digest)
         self.add(None, entry, machine)
         return entry
 
     def _with_digest(
-        self, nest: ir.Nest, store: disk.DiskCache | None, digest: bytes | None, machine: target.Target
+        self, nest: ir.Nest, store: disk.DiskCache | None, digest: bytes | None, machine: Target
     ) -> Compiled | None:
         """The kernel of a nest that a program from disk runs already, or that is on disk."""
         if store is None or digest is None:
@@ -181,7 +182,7 @@ class Builder:
             return None
         if entry is None or entry.nest is not None:
             return entry
-        return Compiled(entry.kernel, nest, entry.nbytes, costs.nanoseconds(nest), True, digest, entry.reuses)
+        return Compiled(entry.kernel, nest, machine, entry.nbytes, costs.nanoseconds(nest), True, digest, entry.reuses)
 
     def acquire(self) -> None:
         self._lock.acquire()
@@ -197,7 +198,7 @@ class Builder:
 
 def build_all(
     nests: Sequence[ir.Nest],
-    machine: target.Target,
+    machine: Target,
     store: disk.DiskCache | None,
     keys: Mapping[ir.Nest, bytes | None],
     keep: Callable[[ir.Nest, Compiled], None],
@@ -219,7 +220,7 @@ def build_all(
     def done(number: int, made: codegen.Object) -> None:
         nest = nests[number]
         kernel = runtime.load_kernel(made.bytes, made.symbol)
-        keep(nest, Compiled(kernel, nest, len(made.bytes), costs.nanoseconds(nest), False, keys.get(nest)))
+        keep(nest, Compiled(kernel, nest, machine, len(made.bytes), costs.nanoseconds(nest), False, keys.get(nest)))
 
     isolated = config.read("compile") == "isolated"  # there is only one child process
     n_threads = 1 if isolated else runtime.Pool.get_threads()

@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from weft._base.target import Target
 from weft.compiler import assemble, groups, windows
 from weft.compiler.dimensions import dimensions, matched
 from weft.compiler.groups import Absorber, Group
@@ -36,26 +37,24 @@ FUSABLE = (
 )  # fmt: skip
 
 
-def fuse(jaxpr: Jaxpr) -> Kernels:
+def fuse(jaxpr: Jaxpr, on: Target) -> Kernels:
     """The kernels of a simplified program."""
-    return _Fusion(jaxpr).run()
+    return _Fusion(jaxpr, on).run()
 
 
-def without_fuse(jaxpr: Jaxpr) -> Kernels:
+def without_fuse(jaxpr: Jaxpr, on: Target) -> Kernels:
     """One kernel for every equation, to bisect a wrong answer (``WEFT_SKIP=fuse``)."""
-    fusion = _Fusion(jaxpr)
-    fusion.alone = True
-    return fusion.run()
+    return _Fusion(jaxpr, on, alone=True).run()
 
 
 class _Fusion:
     """The state of fusion: the users of each value, and the group that computes it."""
 
-    def __init__(self, jaxpr: Jaxpr) -> None:
+    def __init__(self, jaxpr: Jaxpr, on: Target, alone: bool = False) -> None:
         self.jaxpr, self.dims = jaxpr, dimensions(jaxpr)
         dims, known = self.dims, rewrite.index(jaxpr)
         self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
-        self.absorber = Absorber(dims, self.places, known.makers)
+        self.absorber = Absorber(dims, self.places, known.makers, on.second_cache)
         self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
         self.makers, self.uses = known.makers, known.uses
         self.groups: list[Group] = []
@@ -63,7 +62,7 @@ class _Fusion:
         self.stored: set[Any] = set(known.outputs)
         self.aliases: dict[Any, Any] = {}
         self.later_effect: Group | None = None
-        self.alone = False  # let no equation join another
+        self.alone = alone  # let no equation join another
         self.gathers = kinds.Gather in known.kinds
         self.updates = groups.small_updates(jaxpr.eqns, known.kinds)
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from weft._base import target
 from weft.compiler import repetition
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps, kinds
@@ -131,10 +130,10 @@ def axis_for_dimensions(dims: Dimensions, variable: Any) -> tuple[list[Axis], Ac
 
 
 class Absorber:
-    """The rules by which equations join groups, for one program."""
+    """The rules by which equations join groups, for one program; ``cache``: bytes of the target's second one."""
 
-    def __init__(self, dims: Dimensions, places: dict[Any, int], makers: Makers) -> None:
-        self.dims, self.places, self.makers = dims, places, makers
+    def __init__(self, dims: Dimensions, places: dict[Any, int], makers: Makers, cache: int) -> None:
+        self.dims, self.places, self.makers, self.cache = dims, places, makers, cache
 
     def absorb(self, group: Group, equation: JaxprEqn) -> str | None:
         """Compute an equation's wanted values inside a group; or return the reason why not."""
@@ -282,7 +281,7 @@ class Absorber:
             return "its reduced axes are not those its consumer broadcasts over"
         if not used and _elements(remaining) >= LONG_ROW:
             return TOO_LONG
-        if _is_cut(group, facts, used):
+        if _is_cut(group, facts, used, self.cache):
             return TOO_FEW
         group.reduced, group.run, group.tree = [axis.key for axis in remaining], facts.run, facts.tree
         if group.run > 1 and not self.group_is_whole(group):
@@ -302,7 +301,7 @@ class Absorber:
             return "too many reductions in one kernel"
         if not used and _elements(group.axes) >= LONG_ROW and self._feeds_body(group, equation):
             return TOO_LONG
-        if _is_cut(group, facts, used) and self._feeds_body(group, equation):
+        if _is_cut(group, facts, used, self.cache) and self._feeds_body(group, equation):
             return TOO_FEW
         return None
 
@@ -406,14 +405,14 @@ def _is_alike_in_columns(group: Group, access: Access) -> bool:
     return _elements(group.axes) >= FAR or math.prod([extents[key] for key in used]) >= MANY_ALIKE
 
 
-def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
-    """Whether there are too few columns for several workers, or they are too long for a cache."""
+def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int], cache: int) -> bool:
+    """Whether there are too few columns for several workers, or they are too long for a cache of so many bytes."""
     if facts.tree != "rows" or _elements(group.axes) < FAR:
         return False
     columns = _elements([axis for axis in group.axes if axis.key in used])
     column = _elements([axis for axis in group.axes if axis.key not in used])
     row = WORD * math.prod(facts.shape[facts.moving[-1] + 1 :]) if facts.moving else 1
-    cache = target.host().second_cache  # rows a power of two apart evict each other; half of a tile may be read again
+    # rows a power of two apart evict each other; half of a tile may be read again
     kept = min(2 * cache // math.gcd(row, cache // WAYS), LONG_COLUMN)
     return 0 < columns < LONG_SIDE or column >= kept
 

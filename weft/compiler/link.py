@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft._base import target
 from weft.compiler import cache
 from weft.compiler.instructions import Instruction, Kernel, Nested, Routine
 from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run
@@ -56,7 +55,7 @@ def _routine(entry: Native, compiled: cache.Compiled) -> Routine:
     trips = entry.lowered.trips
     often = math.prod(trips) if trips else UNKNOWN_TRIPS
     if entry.lowered.routine.lanes:
-        often *= -(-entry.lowered.extents[0] // target.host().lanes)
+        often *= -(-entry.lowered.extents[0] // compiled.target.lanes)
     return Routine(compiled.kernel, entry.places, entry.params(), compiled.ns_per_point * often)
 
 

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft import config
+from weft._base.target import Target
 from weft.compiler import passes, progress, verify
 from weft.core.jaxpr import ClosedJaxpr
+from weft.dispatch import devices
 from weft.errors import InternalError
 
 Result = TypeVar("Result")
@@ -38,8 +40,9 @@ _serial = itertools.count()
 class Stages:
     """One run of the pipeline."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on: Target | None = None) -> None:
         self.name = name
+        self.target = on or devices.CPU.target
         self.milliseconds: dict[str, float] = {}
         self._show = _stage_names("show")
         self._skip = _skipped()

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from weft import codegen, config, errors, runtime
-from weft._base import collector, target
+from weft._base import collector
 from weft._base.record import NamedTuple
+from weft._base.target import Target
 from weft.compiler import (
     boundary_fusion,
     buffers,
@@ -151,6 +152,7 @@ class Program:
 
     def text(self, form: str) -> str:
         """The program in one of its forms: jaxpr, kernel, loops, llvm, asm or plan."""
+        on = self.stages.target
         if form == "jaxpr":
             return str(self.jaxpr)
         if form == "kernel":
@@ -158,12 +160,12 @@ class Program:
         if form == "plan":
             return self._plan_text()
         if form == "loops":
-            return "\n\n".join(_loops_text(nest) for nest in self.nests())
+            return "\n\n".join(loops_text(nest, on) for nest in self.nests())
         if form == "llvm":
-            return "\n\n".join(codegen.text_of(nest, target.host()) for nest in self.nests())
+            return "\n\n".join(codegen.text_of(nest, on) for nest in self.nests())
         if form == "asm":
-            objects = [codegen.compile_nest(nest, target.host()) for nest in self.nests()]
-            return "\n\n".join(codegen.assembly(compiled, target.host()) for compiled in objects)
+            objects = [codegen.compile_nest(nest, on) for nest in self.nests()]
+            return "\n\n".join(codegen.assembly(compiled, on) for compiled in objects)
         raise ValueError(f"[as_text] unknown form {form!r}; known: jaxpr, kernel, loops, llvm, asm, plan.")
 
     def _plan_text(self) -> str:
@@ -267,14 +269,14 @@ def _is_watched(name: str) -> bool:
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     """All forms from the jaxpr to the input of ``plan``."""
     simplified = stages.passes(closed)  # passes.PASSES, in order
-    kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr)
+    kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr, stages.target)
     simplified.jaxpr.forget("index")  # the program is cached, without facts that only its compilation needs
     kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
     if check_scopes.asked(simplified):
         guards.warn_of_unseen(simplified.jaxpr, stages.name)
         kernels = guards.attached(kernels, stages.name)
     drafts = stages.run("lower", lower_all, kernels)
-    lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
+    lowered = stages.run("schedule", schedule_all, kernels, drafts, stages.target.lanes)
     return Forms(simplified, *stages.run("boundary_fusion", boundary_fusion.boundary_fusion, kernels, lowered))
 
 
@@ -344,20 +346,21 @@ def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int)
 
 
 def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
-    nests = [nest for entry in planned.instructions if (nest := _nest_of(entry)) is not None]
-    compiled, built, loaded = BUILDER.compile(nests)
+    nests = [nest for entry in planned.instructions if (nest := nest_of(entry)) is not None]
+    compiled, built, loaded = BUILDER.compile(nests, program.stages.target)
     program.kernels_built, program.kernels_loaded = built, loaded
     program.kernels_reused = len(set(map(id, compiled))) - built - loaded
     return compiled
 
 
-def _loops_text(nest: Any) -> str:
+def loops_text(nest: Any, on: Target) -> str:
+    """The loops of a nest, chain or routine, with what is decided for a target."""
     if isinstance(nest, routine.Routine):
-        return routine_printer.text(nest, lane_tiles.text(nest, target.host()) if nest.lanes else "")
-    return printer.text(nest, schedule_printer.text(nest, target.host()))
+        return routine_printer.text(nest, lane_tiles.text(nest, on) if nest.lanes else "")
+    return printer.text(nest, schedule_printer.text(nest, on))
 
 
-def _nest_of(entry: Any) -> Any:
+def nest_of(entry: Any) -> Any:
     """The nest, chain or routine for which an instruction needs machine code."""
     if isinstance(entry, steps.Run):
         return entry.lowered.nest

@@ -25,7 +25,7 @@ import ml_dtypes
 import numpy as np
 
 from weft import dtypes, runtime
-from weft._base import lazy, target
+from weft._base import lazy
 from weft.compiler.read_program import ProgramReader
 from weft.dispatch import ahead_of_time, devices, executables, portable, trace_cache
 
@@ -46,7 +46,7 @@ def circumstances() -> str:
         "python": sys.implementation.cache_tag,
         "numpy": np.__version__,
         "ml_dtypes": ml_dtypes.__version__,
-        "processor": target.host().key.replace(" ", "_"),
+        "processor": devices.CPU.target.key.replace(" ", "_"),
         "runtime": _runtime_digest(),
     }
     return " ".join([f"{name}={value}" for name, value in found.items()])

@@ -10,7 +10,6 @@ import os
 from typing import Any
 
 from weft import codegen, dtypes
-from weft._base import target
 from weft.compiler import cache, disk, like_programs, pipeline, saved, stored
 from weft.dispatch import devices, executables, portable
 from weft.dispatch.ahead_of_time import Compiled
@@ -30,9 +29,8 @@ class _Writer(stored.ProgramWriter):
 
 def _object_of(entry: cache.Compiled) -> tuple[bytes, str]:
     """(machine code, symbol) of a kernel."""
-    machine = target.host()
     if entry.nest is not None:
-        made = codegen.compile_nest(entry.nest, machine)
+        made = codegen.compile_nest(entry.nest, entry.target)
         return made.bytes, made.symbol
     store = disk.current()
     found = store.load(entry.key) if store is not None and entry.key is not None else None

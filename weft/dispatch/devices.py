@@ -19,6 +19,7 @@ from typing import Any
 
 from weft import config, runtime
 from weft._base import lazy
+from weft._base import target as targets
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
 from weft.core.shardings import Sharding, SingleDeviceSharding, check_memory
 from weft.distributed import processes
@@ -45,6 +46,11 @@ class Device:
     @property
     def client(self) -> Any:
         return None
+
+    @property
+    def target(self) -> targets.Target:
+        """What code is written for that runs here: who compiles asks the device, and hands it down."""
+        return targets.host()
 
     def memory_stats(self) -> dict[str, int] | None:
         """Bytes in use and other counts of the device's memory; None if it has no pool of its own, as the CPU."""

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import codegen
-from weft._base import api, target
+from weft._base import api
+from weft._base.target import Target
 from weft.compiler import buffers, residuals, steps
 from weft.compiler.pipeline import Program
 from weft.core import jaxpr as jaxpr_module
@@ -38,14 +39,14 @@ def build(name: str, program: Program, traced: str, profile: Profile | None, fin
     limits = machine_limits.limits() if profile is not None else None
     programs = list(account.walk(program))
     made = [_Program(number, one) for number, one in enumerate(programs)]
-    texts = _Texts()
+    texts = _Texts(program.stages.target)
     lines = _Lines()
     times = _times(profile)
     steps_data = [step for one in made for step in one.steps(texts, lines, times, limits, programs)]
     data: Data = {
         "name": name,
         "version": api.VERSION,
-        "machine": f"{platform.machine()} {target.host().name}, Python {platform.python_version()}",
+        "machine": f"{platform.machine()} {program.stages.target.name}, Python {platform.python_version()}",
         "limits": None if limits is None else limits._asdict(),
         "equations": [equation for one in made for equation in one.equations(lines)],
         "steps": steps_data,
@@ -107,7 +108,8 @@ def _blocks(numbers: list[int]) -> list[tuple[int, int]]:
 class _Texts:
     """Loops, LLVM and assembly of each distinct nest, compressed."""
 
-    def __init__(self) -> None:
+    def __init__(self, on: Target) -> None:
+        self.target = on
         self.packed: list[Data] = []
         self.known: dict[Any, int] = {}
 
@@ -115,12 +117,11 @@ class _Texts:
         found = self.known.get(nest)
         if found is None:
             found = self.known[nest] = len(self.packed)
-            self.packed.append(_forms(nest))
+            self.packed.append(_forms(nest, self.target))
         return found
 
 
-def _forms(nest: Any) -> Data:
-    machine = target.host()
+def _forms(nest: Any, machine: Target) -> Data:
     loops = routine_printer.text(nest) if isinstance(nest, routine.Routine) else loops_printer.text(nest)
     compiled = codegen.compile_nest(nest, machine)
     return {

@@ -17,7 +17,6 @@ import numpy as np
 import weft
 import weft.numpy as wnp
 from weft import runtime
-from weft._base import target
 from weft._base.record import Record, field
 
 ONE_MILLION = 1_000_000
@@ -60,7 +59,7 @@ def machine() -> str:
     device = weft.devices()[0]
     if device.client is not None:
         return f"{device} ({device.device_kind}, {device.client.platform_version})"
-    return f"{device} ({target.host().name}, {runtime.Pool.get_threads()} threads)"
+    return f"{device} ({device.target.name}, {runtime.Pool.get_threads()} threads)"
 
 
 def best_of(call: Callable[[], Any], seconds: float = 0.25, at_least: int = 3) -> float:
