@@ -20,6 +20,29 @@ def product(a: Any, b: Any) -> Any:
     return a * b
 
 
+def ruled(decorator: Any, *rules: Any) -> Any:
+    """A function with rules of its own; those of the identity, or of a dict's entry, if none are given."""
+    function = decorator(lambda d: d["a"] if rules else d)
+    if hasattr(function, "defjvp"):
+        function.defjvp(*rules or (lambda primals, tangents: (primals[0], tangents[0]),))
+    else:
+        function.defvjp(*rules or (lambda x: (x, None), lambda r, ct: (ct,)))
+    return function
+
+
+def with_jvp(m: Any, rule: Any) -> Any:
+    """The gradient of a jitted call of a function with this rule."""
+    function = m.custom_jvp(lambda x: x * 2.0)
+    function.defjvp(rule)
+    return m.grad(m.jit(function))(1.0)
+
+
+def with_vjp(m: Any, fwd: Any, bwd: Any) -> Any:
+    function = m.custom_vjp(lambda x: x * 2.0)
+    function.defvjp(fwd, bwd)
+    return m.grad(m.jit(function))(1.0)
+
+
 ERRORS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "not scalar": (lambda m, x: m.grad(product)(x, x), "Gradient only defined for scalar-output functions"),
     "tuple": (lambda m, x: m.grad(lambda y: (y, y))(1.0), "Gradient only defined for scalar-output functions"),
@@ -47,6 +70,43 @@ ERRORS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "linear two": (lambda m, x: m.linearize(m.numpy.sin, x)[1](x, x), "expected PyTreeDef"),
     "vjp no aux": (lambda m, x: m.vjp(lambda y: y * 2, 1.0, has_aux=True), "two-element tuple"),
     "hessian of int": (lambda m, x: m.hessian(lambda y: y * 1.0)(1), "valued inputs"),
+    "vjp tree names the place": (
+        lambda m, x: m.vjp(lambda y: {"a": (y, y)}, x)[1]({"a": x}),
+        r"out\['a'\] was a <class 'tuple'> in the original output, but a pytree leaf here",
+    ),
+    "jacfwd argnums": (lambda m, x: m.jacfwd(product, argnums=2)(x, x), ""),
+    "jacrev argnums": (lambda m, x: m.jacrev(product, argnums=(0, 2))(x, x), ""),
+    "hessian argnums": (lambda m, x: m.hessian(product, argnums=3)(x, x), ""),
+    "jvp rule, tree": (lambda m, x: with_jvp(m, lambda p, t: ((p[0],), (t[0],))), r"structure:\n    \(float32\[\],\)"),
+    "jvp rule, shape": (
+        lambda m, x: with_jvp(m, lambda p, t: (m.numpy.stack([p[0]]), m.numpy.stack([t[0]]))),
+        r"shapes/dtypes of:\n    float32\[1\]\nwhile the custom_jvp-decorated function <lambda> had output "
+        r"shapes/dtypes of:\n    float32\[\]",
+    ),
+    "jvp rule, no pair": (lambda m, x: with_jvp(m, lambda p, t: p[0]), "representing primal and tangent outputs"),
+    "jvp keywords": (
+        lambda m, x: ruled(m.custom_jvp)(z=2.0),
+        "custom_jvp-decorated function <lambda> could not be resolved to positional-only arguments",
+    ),
+    "vjp keywords": (
+        lambda m, x: ruled(m.custom_vjp)(z=2.0),
+        "custom_vjp-decorated function <lambda> could not be resolved to positional-only arguments",
+    ),
+    "fwd, tree": (
+        lambda m, x: with_vjp(m, lambda x: ((x,), None), lambda r, ct: ct),
+        r"fwd rule output's first element had container/pytree structure:\n    \(float32\[\],\)\nwhile",
+    ),
+    "fwd, shape": (
+        lambda m, x: with_vjp(m, lambda x: (m.numpy.stack([x]), None), lambda r, ct: (ct[0],)),
+        r"first element had shapes/dtypes of:\n    float32\[1\]\nwhile",
+    ),
+    "fwd, no pair": (lambda m, x: with_vjp(m, lambda x: x, lambda r, ct: (ct,)), "instead of a pair the fwd rule"),
+    "bwd, a leaf's shape": (
+        lambda m, x: m.grad(
+            lambda y: ruled(m.custom_vjp, lambda d: (d["a"], None), lambda r, ct: ({"a": m.numpy.ones(2)},))({"a": y})
+        )(1.0),
+        r"at output\[0\]\['a'\] the bwd rule",
+    ),
     "transpose tree": (lambda m, x: m.linear_transpose(lambda y: y, x)((x,)), "cotangent tree does not match"),
 }
 

@@ -171,7 +171,7 @@ def checkpoint(
                 f"{len(args)}"
             )
         static = tuple(sorted({*roles.static_argnums, *[number % len(args) for number in numbers]}))
-        call = signature.split_call(roles._replace(static_argnums=static), args, kwargs)
+        call = signature.split_call(roles._replace(static_argnums=static), args, kwargs, hashed=False)
         leaves, in_tree = runtime.tree_flatten((call.args, call.kwargs))
         out_tree: Any = None
 

@@ -84,11 +84,12 @@ _PROGRAMS_BOUND = 1024  # programs cached for each of weft's own functions
 class JvpRule:
     """The rule of one custom_jvp function for one call, a parameter of its equation; printed as its name."""
 
-    __slots__ = ("function", "in_tree", "name", "nondiff", "symbolic_zeros")
+    __slots__ = ("function", "in_tree", "name", "nondiff", "out_tree", "symbolic_zeros")
 
     def __init__(
         self, name: str, function: Callable[..., Any], nondiff: tuple[Any, ...], in_tree: Any, symbolic_zeros: bool
     ) -> None:
+        self.out_tree: Any = None  # that of the function's results, once it was traced
         self.name = name
         self.function = function
         self.nondiff = nondiff
@@ -132,23 +133,49 @@ class JvpRule:
                 f"but got {out_tree} and {tangent_tree} respectively."
             )
         found = [get_aval(out) for out in outs]
-        if out_avals is not None and not same_types(found, out_avals):
-            raise TypeError(
-                f"{rule} must produce a pair whose first element is the primal output, equal to what {self.name} gives "
-                f"and of the same shapes and dtypes: {listed(out_avals)}; but it gave {listed(found)}."
-            )
+        expected = None if out_avals is None or self.out_tree is None else (self.out_tree, out_avals)
+        check_results((out_tree, found), expected, f"{rule} must produce {FIRST_OF_JVP}", "custom_jvp", self.name)
         checked = [symbolic_zeros.checked(t, aval, self) for t, aval in zip(out_tangents, found, strict=True)]
         return outs, checked, out_tree
+
+
+FIRST_OF_JVP = (
+    "a pair (list or tuple of length two) where the first element represents the primal output (equal in value to the "
+    "output of the custom_jvp-decorated function {name}, and in particular {same}), but instead the JVP rule output's "
+    "first element had"
+)
+
+
+def check_results(found: Any, expected: Any, text: str, word: str, name: str) -> None:
+    """TypeError unless results of a rule have the structure and types, ``(tree, avals)``, of the function's own.
+
+    ``text`` says what the rule must produce; ``word`` is that of the decorator.
+    """
+    if expected is None:
+        return
+    if found[0] != expected[0]:
+        same, what, end = "of the same container/pytree structure", "container/pytree structure", "."
+    elif not same_types(found[1], expected[1]):
+        same, what, end = "with leaves of the same shape/dtype", "shapes/dtypes of", ""
+    else:
+        return
+    given, own = [_shown(*side) for side in (found, expected)]
+    raise TypeError(
+        f"{text.format(name=name, same=same)} {what}:\n    {given}\nwhile the {word}-decorated function {name} had "
+        f"output {what}:\n    {own}{end}"
+    )
+
+
+def _shown(tree: Any, types: Sequence[Any]) -> str:
+    """The types in their structure."""
+    texts = [long_text(aval.strip_weak_type()) for aval in types]
+    return str(runtime.tree_unflatten(tree, texts)).replace("'", "")
 
 
 def same_types(found: Sequence[Any], expected: Sequence[Any]) -> bool:
     return len(found) == len(expected) and all(
         (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(found, expected, strict=True)
     )
-
-
-def listed(types: Sequence[Any]) -> str:
-    return ", ".join(long_text(aval) for aval in types) or "nothing"
 
 
 def fixed_places(numbers: Sequence[int], count: int) -> list[int]:
@@ -219,7 +246,7 @@ class custom_jvp(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.jvp is None:
             raise AttributeError(f"No JVP defined for custom_jvp function {_name_of(self.fun)} using defjvp.")
-        given = positional(self.fun, args, kwargs)
+        given = positional(self.fun, args, kwargs, "custom_jvp")
         if not tracing.is_tracing():
             result: Any = self.fun(*given)
             if type(result) is not runtime.Array:
@@ -239,6 +266,7 @@ class custom_jvp(Generic[P, R]):
                 return trace.differentiate_by(rule.push, leaves)
         avals = tuple([_aval(leaf, position) for position, leaf in enumerate(leaves)])
         program, captured, out_tree = self._program(given, avals, in_tree)
+        rule.out_tree = out_tree
         outs = custom_jvp_call_p.bind(
             *captured,
             *leaves,
@@ -345,15 +373,22 @@ def _name_of(fun: Callable[..., Any]) -> str:
     return getattr(fun, "__name__", None) or str(fun)
 
 
-def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments by position, defaults filled in."""
+def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], word: str) -> tuple[Any, ...]:
+    """All arguments by position, defaults filled in; ``word`` is that of the decorator."""
     if not kwargs and getattr(getattr(fun, "__wrapped__", fun), "__defaults__", fun) is None:
         return args
-    bound = inspect.signature(fun).bind(*args, **kwargs)
+    failed = (
+        f"The input arguments to the {word}-decorated function {_name_of(fun)} could not be resolved to "
+        "positional-only arguments. Binding failed with the error:\n"
+    )
+    try:
+        bound = inspect.signature(fun).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{failed}{error}") from error
     bound.apply_defaults()
     if bound.kwargs:
         raise TypeError(
-            f"The following keyword arguments could not be resolved to positions: {', '.join(bound.kwargs)}. A "
+            f"{failed}The following keyword arguments could not be resolved to positions: {', '.join(bound.kwargs)}. A "
             "function with rules of its own takes all arguments by position: name them before the star."
         )
     return bound.args

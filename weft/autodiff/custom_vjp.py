@@ -97,6 +97,13 @@ def _transpose_custom_lin(cts: Any, *operands: Any, rule: VjpRule, num_res: int,
 custom_lin_p.jvp, custom_lin_p.transpose = _no_forward_mode, _transpose_custom_lin
 
 
+_PAIR = (
+    "a pair (list or tuple of length two) where the first element represents the primal output (equal to {those} of "
+    "the custom_vjp-decorated function {name}) and the second element represents residuals (i.e. values stored from "
+    "the forward pass for use on the backward pass)"
+)
+
+
 class CustomVJPPrimal(Record):
     """An argument of ``fwd`` in a rule with symbolic zeros: ``perturbed`` if it is differentiated. A leaf of trees."""
 
@@ -130,12 +137,13 @@ def held_refs(res_tree: Any) -> list[Any]:
 class VjpRule:
     """The rules of one custom_vjp function for one call."""
 
-    __slots__ = ("bwd", "fixed", "fwd", "in_tree", "name", "symbolic_zeros")
+    __slots__ = ("bwd", "fixed", "fwd", "in_tree", "name", "out_tree", "symbolic_zeros")
 
     def __init__(
         self, name: str, fwd: Any, bwd: Any, fixed: dict[int, Any], in_tree: Any, symbolic_zeros: bool
     ) -> None:
         self.name = name
+        self.out_tree: Any = None  # that of the function's results, once it was traced
         self.fwd, self.bwd = fwd, bwd
         self.fixed = fixed  # position -> argument, for non-differentiable arguments
         self.in_tree = in_tree
@@ -152,8 +160,8 @@ class VjpRule:
         made = self.fwd(*moved)
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeError(
-                f"{self.described()} must produce a pair (list or tuple of length two) of the primal output and the "
-                f"residuals, but produced {made}."
+                f"{self.described()} must produce {_PAIR.format(those='those', name=self.name)}, but instead of a pair "
+                f"the fwd rule {_Name(self.fwd)!r} produced {made}."
             )
         outs, out_tree = runtime.tree_flatten(made[0])
         residuals, res_tree = runtime.tree_flatten(made[1])
@@ -169,12 +177,14 @@ class VjpRule:
         """(results of fwd, their tangents, their structure), all flat."""
         outs, out_tree, residuals, res_tree = self.forward(primals, [type(t) is not Zero for t in tangents])
         found = [get_aval(out) for out in outs]
-        if out_avals is not None and not custom_jvp.same_types(found, out_avals):
-            raise TypeError(
-                f"{self.described()} must produce a pair whose first element is the primal output, of the same shapes "
-                f"and dtypes as that of {self.name}: {custom_jvp.listed(out_avals)}; but it gave "
-                f"{custom_jvp.listed(found)}."
-            )
+        pair = _PAIR.format(those="the output", name=self.name)
+        custom_jvp.check_results(
+            (out_tree, found),
+            None if out_avals is None or self.out_tree is None else (self.out_tree, out_avals),
+            f"{self.described()} must produce {pair}, but instead the fwd rule output's first element had",
+            "custom_vjp",
+            self.name,
+        )
         expected = [tangent_aval(aval) for aval in found]
         out_tangents = custom_lin_p.bind(
             *residuals,
@@ -236,6 +246,11 @@ class VjpRule:
             f"structure {self.in_tree}. The rule is {_Name(self.bwd)!r} of {self.name}."
         )
 
+    def _path(self, index: int) -> str:
+        """The path of an argument leaf."""
+        tree = runtime.tree_unflatten(self.in_tree, list(range(self.in_tree.num_leaves)))
+        return tree_util.keystr(tree_util.tree_flatten_with_path(tree)[0][index][0])
+
     def _checked(self, ct: Any, aval: Any, index: int) -> Any:
         expected = tangent_aval(aval)
         if ct is None or type(ct) is symbolic_zeros.SymbolicZero or expected.dtype == FLOAT0:
@@ -244,9 +259,9 @@ class VjpRule:
         if found.shape != expected.shape:
             raise ValueError(
                 "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal "
-                f"function, but at output[{index}] the bwd rule {_Name(self.bwd)!r} of {self.name} produced an output "
-                f"of type {long_text(found)} corresponding to an input of type {long_text(aval)}, so the shapes do not "
-                "match"
+                f"function, but at output{self._path(index)} the bwd rule {_Name(self.bwd)!r} of {self.name} produced "
+                f"an output of type {long_text(found)} corresponding to an input of type {long_text(aval)}, so the "
+                "shapes do not match"
             )
         return ct if found.dtype == expected.dtype else convert.convert(ct, expected.dtype, expected.weak_type)
 
@@ -296,7 +311,7 @@ class custom_vjp(Generic[P, R]):
         name = getattr(self.fun, "__name__", str(self.fun))
         if self.fwd is None or self.bwd is None:
             raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
-        given = custom_jvp.positional(self.fun, args, kwargs)
+        given = custom_jvp.positional(self.fun, args, kwargs, "custom_vjp")
         if not tracing.is_tracing():
             _check_refs(name, given)
             result = self.fun(*given)
@@ -334,6 +349,7 @@ class custom_vjp(Generic[P, R]):
         info = DebugInfo("custom_vjp fun", function_names.source_of(self.fun))
         closed, _ = tracing.trace_to_jaxpr(flat, [get_aval(leaf) for leaf in leaves], info)
         program, captured = calls.close_over(closed)
+        rule.out_tree = out_tree
         outs = custom_vjp_call_p.bind(
             *captured, *leaves, name=name, call_jaxpr=program, rule=rule, symbolic_zeros=self.symbolic_zeros
         )

@@ -24,6 +24,7 @@ from weft.autodiff import (
 from weft.autodiff import (
     loop_derivatives as loop_derivatives,  # imported for the rules that it defines
 )
+from weft.control import carry
 from weft.core import avals, tracebacks
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
@@ -346,7 +347,12 @@ def _checked_cotangents(facts: _Facts, ct: Any) -> list[Any]:
 
 def errors_of_structure(expected: Any, found: Any) -> str:
     """How two structures differ."""
-    return f"  * the output had the structure {expected}, the argument here has {found}."
+    lines = []
+    for part in carry.differences(expected, found):
+        lines.append(
+            f"  * out{part.path} was a {part.before} in the original output, but a {part.after} here, so {part.why}."
+        )
+    return "\n".join(lines)
 
 
 @tracebacks.boundary

@@ -63,7 +63,10 @@ class _Call:
     """One call to differentiate: the chosen arguments, and the function of these alone."""
 
     def __init__(self, fun: Callable[..., Any], numbers: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.places = split_arguments(fun, numbers, args)
+        try:
+            self.places = split_arguments(fun, numbers, args)
+        except TypeError as error:  # the type that jacobians raise
+            raise ValueError(str(error)) from None
         self.selected = [args[place] for place in self.places]
         self.single = isinstance(numbers, int)
         self.leaves, self.tree = runtime.tree_flatten(self.selected[0] if self.single else tuple(self.selected))

@@ -238,13 +238,7 @@ class custom_vmap(Generic[P, R]):
     @tracebacks.boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         name = getattr(self.fun, "__name__", str(self.fun))
-        try:
-            given = custom_jvp.positional(self.fun, args, kwargs)
-        except TypeError as error:
-            raise TypeError(
-                f"The input arguments to the custom_vmap-decorated function {name} could not be resolved to "
-                f"positional-only arguments. Binding failed with the error:\n{error}"
-            ) from error
+        given = custom_jvp.positional(self.fun, args, kwargs, "custom_vmap")
         if self.vmap_rule is None:
             raise AttributeError(f"No batching rule defined for custom_vmap function {name} using def_vmap.")
         if not tracing.is_tracing():

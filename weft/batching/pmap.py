@@ -64,6 +64,8 @@ def pmap(
     def on_slices(*args: Any, **kwargs: Any) -> Any:
         fixed = {number % len(args) for number in static if -len(args) <= number < len(args)}
         moving = [number for number in range(len(args)) if number not in fixed]
+        if isinstance(in_axes, tuple | list) and len(in_axes) != len(args):
+            spread(tuple(in_axes), args, "pmap in_axes")  # which says so
         chosen = tuple([in_axes[number] for number in moving]) if isinstance(in_axes, tuple | list) else in_axes
 
         def with_static(named: dict[str, Any], *mapped: Any) -> Any:

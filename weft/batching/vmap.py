@@ -81,8 +81,10 @@ def vmap(
         if config.read("check_tracer_leaks"):
             leaks.check()
         wanted = _out_dims(out_axes, function.out_tree)
+        rows = enumerate(zip(outs, out_dims, wanted, strict=True))
         moved = [
-            _result(size, out, dim, want, sum_match) for out, dim, want in zip(outs, out_dims, wanted, strict=True)
+            _result(size, *row, sum_match, lambda index=index: signature.tree_paths(function.out_tree)[index])
+            for index, row in rows
         ]
         return runtime.tree_unflatten(function.out_tree, moved)
 
@@ -173,14 +175,17 @@ def mapped_size(
         sizes.setdefault(int(axis_size), [])
     if not sizes:
         if not leaves:
-            raise ValueError(f"{word} got no arrays to map over: pass an argument with an array, or `axis_size`")
+            raise ValueError(
+                f"{word} wrapped function must be passed at least one argument containing an array or axis_size must "
+                f"be specified, got {'empty ' if not args and not kwargs else ''}*args={args} and **kwargs={kwargs}"
+            )
         raise ValueError(f"{word} must have at least one non-None value in in_axes or axis_size must be specified")
     if len(sizes) > 1:
         lines = [] if axis_size is None else [f"  * the `axis_size` argument was {axis_size}"]
-        for size, where in sizes.items():
-            if not where:
-                continue
-            many = f"most axes ({len(where)} of them)" if len(where) > 1 else "one axis"
+        rows = sorted([row for row in sizes.items() if row[1]], key=lambda row: -len(row[1]))
+        for size, where in rows:
+            often = "most" if size == rows[0][0] else "some"
+            many = f"{often} axes ({len(where)} of them)" if len(where) > 1 else "one axis"
             lines.append(f"  * {many} had size {size}, e.g. {where[0]}" if len(where) > 1 else
                          f"  * {many} had size {size}: {where[0]}")  # fmt: skip
         raise ValueError(f"{word} got inconsistent sizes for array axes to be mapped:\n" + ";\n".join(lines))
@@ -192,19 +197,19 @@ def _out_dims(out_axes: Any, out_tree: Any) -> list[Dim]:
     return spread(out_axes, runtime.tree_unflatten(out_tree, [0] * out_tree.num_leaves), "vmap out_axes")
 
 
-def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool) -> Any:
-    """A result with its mapped dimension moved to ``wanted``."""
+def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool, path: Callable[[], str]) -> Any:
+    """A result, at ``path`` in the tree of results, with its mapped dimension moved to ``wanted``."""
     if wanted is None:
         if dim is None:
             flat_functions.check_leaf(value, refs=True)
             return value
         if not sum_match:
-            raise ValueError(f"at vmap out_axes, got axis spec None but output was batched on axis {dim}")
+            raise ValueError(f"at vmap out_axes{path()}, got axis spec None but output was batched on axis {dim}")
         if avals.get_aval(value).dtype == np.bool_:
             value = convert.convert(value, np.dtype(np.int32), False)
         return reductions.reduce_sum(value, (dim,))
     rank = avals.get_aval(value).ndim + (dim is None)
     if not -rank <= wanted < rank:
-        raise errors.AxisError(f"axis {wanted} is out of bounds for array of dimension {rank}")
+        raise errors.AxisError(f"axis {wanted} is out of bounds for array of dimension {rank}: vmap out_axes{path()}")
     target = wanted % rank
     return placed(size, value, target) if dim is None else at(value, dim, target)

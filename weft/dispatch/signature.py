@@ -180,15 +180,15 @@ class Call(NamedTuple):
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-def split_call(roles: Roles, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Take the static arguments out. Static values must be hashable."""
+def split_call(roles: Roles, args: tuple[Any, ...], kwargs: dict[str, Any], hashed: bool = True) -> Call:
+    """Take the static arguments out. Static values must be hashable, unless they are not ``hashed``."""
     if roles is NO_ROLES or not (roles.static_argnums or roles.static_argnames):
         return tuple.__new__(Call, (args, kwargs, (), len(args)))  # a third of the time
     count = len(args)
     places = {number + count if number < 0 else number for number in roles.static_argnums}
     statics: list[Static] = [(place, args[place]) for place in sorted(places) if 0 <= place < count]
     statics += [(name, kwargs[name]) for name in sorted(roles.static_argnames) if name in kwargs]
-    for _, value in statics:
+    for _, value in statics if hashed else ():
         _check_hashable(value)
     traced = tuple(arg for place, arg in enumerate(args) if place not in places)
     named = {name: value for name, value in kwargs.items() if name not in roles.static_argnames}

@@ -325,6 +325,8 @@ pmin_p = _extremum("pmin", reductions.reduce_min)
 
 def _axes_of(axis_name: Any, groups: Groups) -> tuple[Any, ...]:
     axes = axis_names.as_tuple(axis_name)
+    if len({*axes}) < len(axes):
+        raise ValueError(f"duplicate value in 'axes' of reduction: {axes}; name each axis once")
     if groups is not None and any(isinstance(axis, int) for axis in axes):
         raise ValueError("axis_index_groups only supported for sums over just named axes")
     return axes
