@@ -315,7 +315,8 @@ class Emitter:
 
     def nextafter(self, x: Value, y: Value) -> Value:
         x, y = self.settle(x), self.settle(y)
-        bits = floats.next_bits(floats.encode(x.part, x.dtype), floats.encode(y.part, y.dtype), x.part, y.part)
+        a, b = floats.encode(x.part, x.dtype), floats.encode(y.part, y.dtype)
+        bits = floats.next_bits(a, b, x.part, y.part, x.dtype)
         return Value(x.dtype, (floats.decode(bits, x.dtype),))
 
     def reduce_precision(self, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:

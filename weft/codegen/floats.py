@@ -80,9 +80,11 @@ def total_order(x: V) -> V:
     return bits ^ ((bits >> (FLOAT_BITS[x.element] - 1)).lshr(1))
 
 
-def next_bits(a: V, b: V, x: V, y: V) -> V:
+def next_bits(a: V, b: V, x: V, y: V, dtype: np.dtype) -> V:
     """Bits of the neighbour of x (bits a) towards y (bits b); a and b may be shorter than x and y."""
     lanes, width = a.lanes, int(a.element[1:])
+    if width == 8:
+        return byte_floats.next_code(a, b, x, y, dtype)
     sign = -(1 << (width - 1))
     toward_zero = (y.abs() < x.abs()) | ((a ^ b) < 0)
     stepped = a + lanes.select(toward_zero, lanes.constant(-1, a.element), 1)
