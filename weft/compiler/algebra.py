@@ -126,7 +126,9 @@ def is_value(atom: Any, value: int) -> bool:
     if not is_literal(atom):
         return False
     literal = np.asarray(atom.val)
-    return bool(literal == value) and not (literal.dtype.kind in "fc" and np.signbit(np.real(literal)))
+    if not literal == value or literal.dtype.kind in "biu":
+        return bool(literal == value)
+    return not np.signbit(np.real(literal) if literal.dtype.kind in "fc" else literal.astype(np.float32))
 
 
 def is_infinite(atom: Any, value: float) -> bool:

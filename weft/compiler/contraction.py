@@ -23,6 +23,7 @@ from weft.core.index_maps import Affine
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.loops.thresholds import LONG
 from weft.operations.contract import contraction_dtype
+from weft.operations.elementwise import BOOL, INTEGER, category
 
 FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product
 FEW_IN_BATCH = 16  # the same for matrices of a batch
@@ -219,8 +220,9 @@ def kernels_of(equation: JaxprEqn) -> tuple[str, str] | None:
 
 def _accumulator(lhs: Any, rhs: Any, out: Any) -> np.dtype:
     """The dtype of the sums."""
-    if out.kind in "biu" and lhs.kind in "biu" and rhs.kind in "biu":
-        return out if out.itemsize >= 4 else np.dtype(np.uint32 if out.kind in "bu" else np.int32)
+    if all(category(dtype) in BOOL | INTEGER for dtype in (lhs, rhs, out)):
+        signed = category(out) == "signed integer"
+        return out if out.itemsize >= 4 else np.dtype(np.int32 if signed else np.uint32)
     wide = contraction_dtype(lhs, rhs, out)
     return wide if wide in _CHARS and _CHARS[wide] in "fdFD" else np.dtype(np.float32)
 

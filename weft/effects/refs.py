@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime
+from weft import dtypes, runtime
 from weft.core import avals as avals_module
 from weft.core import kinds, ref_types
 from weft.core import trace as tracing
@@ -565,6 +565,11 @@ def _prepared(name: str, ref: Any, idx: Any, value: Any) -> tuple[tuple[Index, .
     return indices, operands, value
 
 
+_OF_EXTRA = (("i", np.signedinteger), ("u", np.unsignedinteger), ("f", np.generic))  # bfloat16, int4 and the like
+
+
 @functools.cache
 def _category(dtype: Any) -> str:
-    return "f" if dtype.kind == "V" else dtype.kind
+    if dtype.kind != "V":
+        return dtype.kind
+    return next(c for c, group in _OF_EXTRA if dtypes.issubdtype(dtype, group))

@@ -114,7 +114,9 @@ def highest(dtype: np.dtype) -> Any:
 
 def all_ones(dtype: np.dtype) -> Any:
     """The identity of and."""
-    return True if dtype.kind == "b" else -1 if dtype.kind == "i" else dtypes.iinfo(dtype).max
+    if dtype.kind == "b":
+        return True
+    return -1 if dtypes.issubdtype(dtype, np.signedinteger) else dtypes.iinfo(dtype).max
 
 
 def in_accumulator(reference: Callable[..., Any]) -> Callable[..., Any]:

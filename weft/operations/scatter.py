@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, runtime
+from weft import core, dtypes, runtime
 from weft.core import check_scopes, kinds
 from weft.core.weak_table import WeakTable
 from weft.operations import arithmetic, key_words, mapped, shape
@@ -150,11 +150,11 @@ def _rounds(places: np.ndarray) -> list[np.ndarray]:
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+    return dtypes.iinfo(dtype).min if dtypes.issubdtype(dtype, np.integer) else -np.inf
 
 
 def _highest(dtype: np.dtype) -> Any:
-    return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
+    return dtypes.iinfo(dtype).max if dtypes.issubdtype(dtype, np.integer) else np.inf
 
 
 # by combiner

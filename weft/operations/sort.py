@@ -61,8 +61,17 @@ def order_words(x: np.ndarray, two_zeros: bool = False) -> list[np.ndarray]:
     return [_float_words(x, two_zeros)]
 
 
+@functools.cache
+def _byte_words(dtype: np.dtype, two_zeros: bool) -> np.ndarray:
+    """The word of every code of a float of one byte: the rank of its value."""
+    words = _float_words(np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32), two_zeros)
+    return np.unique(words, return_inverse=True)[1].astype(np.uint8)
+
+
 def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
     """The bits of floats, inverted for negative ones, so that words ascend as the floats do, with NaN last."""
+    if x.dtype.itemsize == 1:
+        return _byte_words(x.dtype, two_zeros)[np.ascontiguousarray(x).view(np.uint8)]
     word = np.dtype(f"u{x.dtype.itemsize}")
     sign = word.type(1 << (word.itemsize * 8 - 1))
     x = np.ascontiguousarray(x)
