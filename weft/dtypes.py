@@ -30,6 +30,7 @@ _FLOAT4 = (np.dtype(ml_dtypes.float4_e2m1fn),)
 _FLOAT6 = (np.dtype(ml_dtypes.float6_e2m3fn), np.dtype(ml_dtypes.float6_e3m2fn))
 _INT_SUBBYTE = tuple(np.dtype(getattr(ml_dtypes, name)) for name in ("int2", "int4", "uint2", "uint4"))
 
+POWERS_OF_TWO = np.dtype(ml_dtypes.float8_e8m0fnu)  # has no zero and no sign
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 float16, float32, float64 = np.dtype("float16"), np.dtype("float32"), np.dtype("float64")
 complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")

@@ -126,9 +126,11 @@ def is_value(atom: Any, value: int) -> bool:
     if not is_literal(atom):
         return False
     literal = np.asarray(atom.val)
-    if not literal == value or literal.dtype.kind in "biu":
-        return bool(literal == value)
-    return not np.signbit(np.real(literal) if literal.dtype.kind in "fc" else literal.astype(np.float32))
+    if literal != value:
+        return False
+    return literal.dtype.kind in "biu" or not np.signbit(
+        np.real(literal) if literal.dtype.kind in "fc" else literal.astype(np.float32)
+    )
 
 
 def is_infinite(atom: Any, value: float) -> bool:

@@ -155,12 +155,13 @@ def _view(self: Any, dtype: Any = None, type: None = None) -> Any:
         return _view_bool(self, own, target)
     if dtypes.issubdtype(own, np.complexfloating) or dtypes.issubdtype(target, np.complexfloating):
         return _view_complex(self, own, target)
-    if own.itemsize == target.itemsize:
+    old, new = dtypes.itemsize_bits(own), dtypes.itemsize_bits(target)
+    if old == new:
         return lax.bitcast_convert_type(self, target)
-    if own.itemsize > target.itemsize:
+    if old > new:
         wide = lax.bitcast_convert_type(self, target)
         return lax.reshape(wide, (*wide.shape[:-2], wide.shape[-2] * wide.shape[-1]))
-    return lax.bitcast_convert_type(_grouped(self, target.itemsize // own.itemsize), target)
+    return lax.bitcast_convert_type(_grouped(self, new // old), target)
 
 
 def _grouped(x: Any, factor: int) -> Any:

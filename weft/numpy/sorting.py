@@ -149,10 +149,13 @@ def partition(a: Any, kth: int, axis: int = -1) -> Array:
     rows = rearrange.moveaxis(a, dim, -1)
     extent = promotion.shape_of(rows)[-1]
     kth = _place(kth, extent)
-    if dtypes.issubdtype(promotion.dtype_of(a), np.unsignedinteger):
+    dtype = promotion.dtype_of(a)
+    if dtypes.issubdtype(dtype, np.unsignedinteger) or dtype == dtypes.POWERS_OF_TWO:
         lowest = lax.sort(rows, dimension=len(promotion.shape_of(rows)) - 1)
         return rearrange.moveaxis(lowest, -1, dim)
-    low = lax.neg(lax.top_k(lax.neg(rows), kth + 1)[0])
+    whole = dtype == dtypes.bool_ or dtypes.issubdtype(dtype, np.integer)
+    turned = lax.bitwise_not if whole else lax.neg  # the least integer is its own negative
+    low = turned(lax.top_k(turned(rows), kth + 1)[0])
     high = lax.top_k(rows, extent - kth - 1)[0]
     return rearrange.moveaxis(lax.concatenate([low, high], len(promotion.shape_of(rows)) - 1), -1, dim)
 

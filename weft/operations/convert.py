@@ -28,6 +28,7 @@ from weft.operations.elementwise import (
     check_same_dtype,
     elementwise,
 )
+from weft.operations.later import ops
 from weft.operations.static import integer
 from weft.runtime import Array
 
@@ -223,9 +224,39 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
         raise ValueError("[bitcast_convert_type] dtype must be specified, got None")
     new_dtype = dtypes.canonicalize_dtype(dtypes.check_user_dtype(new_dtype, "bitcast_convert_type"))
     aval = core.get_aval(operand)
+    bits = [dtypes.itemsize_bits(dtype) for dtype in (aval.dtype, new_dtype)]
+    if min(bits) < 8 and bits[0] != bits[1]:
+        return _bitcast_in_bytes(operand, new_dtype, *bits)
     if aval.dtype.itemsize != new_dtype.itemsize:
         return reinterpret_p.bind(operand, new_dtype=new_dtype)
     return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
+
+
+def _bitcast_in_bytes(x: Any, new_dtype: np.dtype, old: int, new: int) -> Any:
+    """Elements of fewer than 8 bits, each in a byte of its own, as parts of wider ones, the first lowest."""
+    shape, small = core.get_aval(x).shape, min(old, new)
+    if max(old, new) % small or 8 % small:
+        raise ValueError(f"[bitcast_convert_type] {new_dtype.name} has {new} bits, no multiple or part of {old}")
+    places, mask = np.arange(0, min(max(old, new), 8), small, dtype=np.uint8), np.uint8((1 << small) - 1)
+    parts, as_bytes = len(places), {"new_dtype": np.dtype(np.uint8)}
+    if new < old:
+        bits = bitcast_convert_type(x, np.uint8) if old >= 8 else bitcast_convert_type_p.bind(x, **as_bytes)
+        moved = ops.shift_right_logical(
+            ops.expand_dims(bits, (bits.ndim,)), np.broadcast_to(places, (*bits.shape, parts))
+        )
+        whole = ops.reshape(ops.bitwise_and(moved, mask), (*shape, old // new))
+        return bitcast_convert_type_p.bind(whole, new_dtype=new_dtype)
+    if not shape or shape[-1] != new // old:
+        raise ValueError(
+            f"[bitcast_convert_type] to widen {core.get_aval(x).str_short()} to {new_dtype.name} "
+            f"its last dimension must be {new // old}"
+        )
+    bits = ops.bitwise_and(bitcast_convert_type_p.bind(x, **as_bytes), mask)
+    bits = ops.reshape(bits, (*shape[:-1], max(new // 8, 1), parts))
+    whole = ops.reduce_or(ops.shift_left(bits, np.broadcast_to(places, bits.shape)), (bits.ndim - 1,))
+    if new > 8:
+        return bitcast_convert_type(whole, new_dtype)
+    return bitcast_convert_type_p.bind(ops.reshape(whole, shape[:-1]), new_dtype=new_dtype)
 
 
 def _print_reinterpret(eqn: Any, context: Any, settings: Any) -> Any:

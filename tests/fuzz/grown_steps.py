@@ -1,37 +1,24 @@
-"""Random programs over sizes 0 and 1, all integer types and floats: calls, ``jit``, ``vjp`` under ``jit``; no error.
+"""Steps of random programs, as sources over the values v0, v1, ...: what a program of arrays may do next.
 
-    python tests/fuzz/zero_sizes.py [PROGRAMS [SEED]]
-
-A program grows step by step on concrete values, so that every step is valid where it stands: one that raises in weft is
-left out if it raises in JAX too. Then the program and its ``vjp`` run under ``jit`` and without, and must give the same
-bits (of sums of products: the same within rounding). A failure is printed as a program that runs by itself.
+Each family of steps picks values that fit and writes one call of weft.numpy (np), weft.lax (lax) or weft (m); the same
+source is one of JAX's. A step may turn out to have no meaning for its operands: who grows the program leaves it out.
 """
 
 from __future__ import annotations
 
 import random
-import sys
-import traceback
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-import weft
-from weft.errors import InternalError
-
-jax: Any
-try:
-    import jax
-except ImportError:
-    jax = None
-
-INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "int4", "uint4")
+INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "int4", "uint4", "int2", "uint2")
 FLOATS = ("float32", "float32", "float32", "float16", "bfloat16", "complex64")
+BYTES = (
+    *("float8_e3m4", "float8_e4m3", "float8_e8m0fnu", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
+    *("float8_e5m2", "float8_e5m2fnuz", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"),
+)
 EXTENTS = (0, 0, 1, 1, 2, 3, 5)
-MAX_SIZE = 400
 
 Pick = random.Random
 Step = Callable[[Pick, list[Any]], str | None]
@@ -42,6 +29,10 @@ UNARY = [
     "np.abs({})", "-{}", "np.sign({})", "np.square({})", "np.floor({})", "np.rint({})", "np.isfinite({})", "~{}",
     "np.reciprocal({})", "np.bitwise_count({})", "lax.population_count({})", "lax.clz({})", "lax.integer_pow({}, 3)",
     "lax.integer_pow({}, 7)", "{} ** 2", "{} ** 5", "np.nan_to_num({})", "m.nn.relu({})", "m.nn.gelu({})",
+    "np.exp2({})", "np.expm1({})", "np.log({})", "np.cos({})", "np.arcsinh({})", "np.ceil({})", "np.trunc({})",
+    "np.isnan({})", "np.signbit({})", "np.logical_not({})", "np.round({}, 1)", "np.frexp({})[0]", "np.modf({})[1]",
+    "{} + 1", "2 - {}", "{} * 0.5", "{} / 3", "{} // 2", "{} % 3", "{} > 0", "{} == 1", "abs({})", "lax.erf({})",
+    "lax.logistic({})", "lax.round({})", "m.nn.silu({})", "lax.reduce_precision({}, 4, 3)", "np.asarray({}).T",
     "np.conj({})", "np.real({})", "np.imag({})", "np.angle({})", "np.spacing({})", "m.checkpoint(lambda a: a * a)({})",
     "lax.rsqrt({})", "m.jit(lambda a: a + a)({})", "lax.stop_gradient({})",
     "m.vmap(lambda a: a + a)({})", "np.i0({})", "lax.lgamma({})",
@@ -54,8 +45,13 @@ BINARY = [
     "np.logaddexp({}, {})", "np.where({} > 0, {}, 0)", "np.clip({}, 0, {})", "np.heaviside({}, {})", "np.ldexp({}, {})",
     "np.subtract.outer({}, {})", "np.outer({}, {})", "np.kron({}, {})",
 ]  # fmt: skip
-SAME_TYPE = ["lax.div({}, {})", "lax.rem({}, {})", "lax.pow({}, {})", "lax.shift_right_logical({}, {})"]
+SAME_TYPE = [
+    "{} + {}", "{} - {}", "{} * {}", "{} / {}", "np.maximum({}, {})", "{} < {}", "lax.nextafter({}, {})",
+    "lax.atan2({}, {})", "lax.max({}, {})", "lax.complex({}, {})", "np.where({} < 1, {}, 2)", "lax.ge({}, {})",
+    "lax.div({}, {})", "lax.rem({}, {})", "lax.pow({}, {})", "lax.shift_right_logical({}, {})",
+]  # fmt: skip
 REDUCE = ["sum", "prod", "any", "all", "mean", "var", "std", "nansum", "nanmean", "count_nonzero", "max", "min"]
+REDUCE += ["nanmin", "nanmedian", "linalg.norm", "nancumsum"]
 REDUCE += ["argmax", "argmin", "median", "ptp", "nanmax", "nanstd", "average", "nanprod"]
 ALONG = ["cumsum", "cumprod", "sort", "argsort", "flip", "diff", "nancumsum", "gradient", "trapezoid", "unwrap"]
 LAX_ALONG = ["cummax", "cummin", "cumlogsumexp", "cumsum", "cumprod"]
@@ -88,8 +84,9 @@ def _fit(a: Any, b: Any) -> bool:
 
 
 def convert(pick: Pick, pool: list[Any]) -> str | None:
-    dtype = pick.choice(INTEGERS + FLOATS + ("bool",))
-    how = pick.choice(("v{}.astype({!r})", "lax.convert_element_type(v{}, {!r})", "lax.reduce_precision(v{}, 5, 7)"))
+    dtype = pick.choice(pick.choice((INTEGERS, FLOATS, BYTES, ("bool",))))
+    how = pick.choice(("v{0}.astype({1!r})", "lax.convert_element_type(v{0}, {1!r})", "np.asarray(v{0}, {1!r})",
+                       "lax.bitcast_convert_type(v{0}, {1!r})", "v{0}.astype({1!r}).astype(v{0}.dtype)"))  # fmt: skip
     return how.format(value(pick, pool), dtype)
 
 
@@ -208,6 +205,14 @@ def positions(pick: Pick, pool: list[Any]) -> str | None:
         f"v{i}.at[{index}].{_method(pick)}(3, mode={put!r})", f"v{i}.at[{index}].{_method(pick)}({rows}, mode={put!r})",
         f"np.take_along_axis(v{i}, {along}, axis={axis})", f"np.searchsorted(np.ravel(v{i}), v{value(pick, pool)})",
         f"m.ops.segment_sum(v{i}, np.zeros(v{i}.shape[0], 'int32'), num_segments={pick.randint(0, 2)})",
+        f"m.ops.segment_max(v{i}, np.arange({v.shape[0]}) % 2, num_segments=2)", f"np.nonzero(v{i}, size=2)[0]",
+        f"v{i}.at[{index}].mul({rows}, mode={put!r}, unique_indices=False)", f"v{i}.at[{index}].apply(np.square)",
+        f"v{i}.at[{index}].get(mode='fill', fill_value=1)", f"np.unique(v{i}, size=3)",
+        f"np.argsort(v{i}, axis={axis})",
+        f"v{i}[np.argsort(v{i}[..., 0] if v{i}.ndim > 1 else v{i}, axis=0)]", f"np.partition(v{i}, 0, axis={axis})",
+        f"np.take_along_axis(v{i}, np.argmax(v{i}, axis={axis}, keepdims=True), axis={axis})",
+        f"v{i}.at[..., np.clip(s0, 0, 1)].{_method(pick)}(1)", f"np.roll(v{i}, s0, axis={axis})",
+        f"np.where(np.arange({v.shape[0]}) < s0, 1, 0) @ v{i}", f"np.extract(v{i} > 0, v{i}, size=2, fill_value=0)",
         f"np.bincount(np.ravel(v{i}).astype('int32'), length={pick.randint(0, 3)})", f"v{i}[np.newaxis, {index}]",
     ))  # fmt: skip
 
@@ -224,6 +229,8 @@ def joining(pick: Pick, pool: list[Any]) -> str | None:
     )  # fmt: skip
     same = value(pick, pool, lambda w: w.shape == v.shape)
     return pick.choice((
+        f"lax.sort((v{i}, v{same}), dimension={axis}, num_keys=2)[0]", f"np.select([v{i} > 0], [v{i}], v{same})",
+        f"np.concatenate([v{i}, v{i} + v{i}], axis={axis})", f"np.column_stack([v{i}, v{same}])",
         f"np.concatenate([v{i}, v{j}], axis={axis})", f"np.stack([v{i}, v{same}], axis={axis})",
         f"np.concatenate([v{j}, v{i}[:0], v{i}], axis=0)", f"np.append(v{i}, v{j})", f"np.hstack([v{i}, v{same}])",
         f"lax.select(np.equal(v{i}, v{i}), v{i}, v{same}.astype(v{i}.dtype))",
@@ -241,11 +248,17 @@ def products(pick: Pick, pool: list[Any]) -> str | None:
     j = value(pick, pool, lambda w: w.ndim and w.shape[0] == v.shape[-1])
     k = value(pick, pool, lambda w: w.ndim and w.dtype == v.dtype and v.shape[a] in w.shape)
     w = pool[k] if k is not None else v
-    ones = (1,) * v.ndim
+    ones, twos = (1,) * v.ndim, (2,) * v.ndim
     matching = w.shape.index(v.shape[a])
     return pick.choice((
         f"np.matmul(v{i}, v{j})", f"np.tensordot(v{i}, v{j}, 1)", f"np.vdot(v{i}, v{i})", f"np.dot(v{i}, v{j})",
         f"lax.dot_general(v{i}, v{k if k is not None else i}, ((({a},), ({matching},)), ((), ())))",
+        f"np.einsum('i...,i...', v{i}, v{i})", f"np.inner(v{i}, v{i})", f"np.fft.fft(v{i}.astype('float32'), axis={a})",
+        f"lax.dot_general(v{i}, v{i}, (((), ()), ((), ())))", f"np.matmul(v{i}, np.swapaxes(v{i}, -1, -2))",
+        f"lax.batch_matmul(v{i}[None, None].reshape(1, -1, 1), v{i}.reshape(1, 1, -1))",
+        f"np.matmul(v{i}.reshape(-1, 1), v{i}.reshape(1, -1), preferred_element_type='float32')",
+        f"lax.reduce_window(v{i}, -np.inf, lax.max, {(2,) * v.ndim}, {(2,) * v.ndim}, 'SAME')",
+        f"lax.conv_general_dilated(v{i}[None, None], np.ones({(1, 1) + (2,) * v.ndim}, v{i}.dtype), {twos}, 'VALID')",
         f"np.einsum('...i,...i->...', v{i}, v{i})", f"np.linalg.norm(v{i}, axis={b})",
         f"v{i} @ np.swapaxes(v{i}, -1, -2)",
         f"np.convolve(np.ravel(v{i}), np.ones(2, v{i}.dtype), mode='full')", f"m.nn.softmax(v{i}, axis={b})",
@@ -265,9 +278,31 @@ def loops(pick: Pick, pool: list[Any]) -> str | None:
         f"lax.switch(s1, [lambda a: a, lambda a: a + a], v{i})", f"m.linearize(lambda a: a * a, v{i})[0]",
         f"lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] + c[1]), (0, v{i}))[1]",
         f"m.vmap(lambda k: v{i} * k)(np.arange({n}))",
+        f"lax.while_loop(lambda c: (c[0] < s0) & (c[0] < {n}), lambda c: (c[0] + 1, c[1] + c[0].astype(c[1].dtype)),"
+        f" (0, v{i}))[1]",
+        f"lax.cond(np.sum(v{i}) > 0, lambda a: (a, a * a), lambda a: (a * a, a), v{i})[{pick.randint(0, 1)}]",
+        f"lax.scan(lambda c, k: (lax.cond(k > 0, lambda a: a + a, lambda a: a, c), k), v{i}, np.arange({n}))[0]",
+        f"lax.fori_loop(0, s0, lambda k, a: np.where(k % 2 == 0, a + a, a), v{i})",
+        f"lax.scan(lambda c, k: ((c[1], c[0] * c[1]), c[0]), (v{i}, v{i}), np.arange({n}), reverse=True)[1]",
+        f"lax.switch(s0, [lambda a: a, lambda a: -a, lambda a: a * 2], v{i})",
+        f"m.checkpoint(lambda a: np.sin(a) * a)(v{i})",
+        f"m.vmap(lambda k: lax.fori_loop(0, k, lambda j, a: a + a, v{i}))(np.arange({n}))",
+        f"m.vmap(lambda k: lax.cond(k > 1, lambda a: a, lambda a: a * a, v{i}))(np.arange({n}))",
+        f"m.jit(lambda a, b: a * b)(v{i}, v{i})", f"m.grad(lambda a: np.sum(np.sin(a) * a))(v{i})",
+        f"m.jvp(lambda a: a * a, (v{i},), (v{i},))[1]", f"m.vjp(lambda a: a * a, v{i})[1](v{i})[0]",
     ]  # fmt: skip
     if v.ndim:
         forms += [
+            f"lax.scan(lambda c, x: (c + x, c * x), np.zeros({v.shape[1:]}, v{i}.dtype), v{i}, reverse={n > 1})[1]",
+            f"lax.scan(lambda c, x: (np.maximum(c, x), x[..., None]), v{i}[0], v{i}, unroll=2)[1]",
+            f"lax.fori_loop(0, {v.shape[0]}, lambda k, a: a.at[k].{_method(pick)}(a[k] + a[0]), v{i})",
+            f"lax.scan(lambda c, k: (c.at[k].set(c[-1 - k]), c[k]), v{i}, np.arange({min(n, v.shape[0])}))[0]",
+            f"lax.associative_scan(lambda a, b: a * b + b, v{i}, reverse={n > 1})",
+            f"lax.map(lambda x: lax.cond(np.any(x > 0), np.sum, np.max, x) if x.size else np.sum(x), v{i})",
+            f"m.vmap(lambda x: x[s0], in_axes={pick.randrange(v.ndim)})(v{i}[..., None])",
+            f"m.vmap(np.cumsum)(v{i})", f"m.vmap(np.sort)(np.atleast_2d(v{i}))",
+            f"m.jacfwd(np.sin)(np.ravel(v{i})[:3])",
+            f"lax.reduce((v{i}, v{i}), (0 * v{i}.sum(),) * 2, lambda a, b: (a[0] + b[0], a[1] * b[1]), (0,))[0]",
             f"lax.scan(lambda c, x: (c + np.sum(x).astype('float32'), x * x), np.float32(0), v{i})[1]",
             f"lax.map(lambda x: x + x, v{i})", f"lax.associative_scan(lax.add, v{i})",
             f"m.vmap(lambda x: np.sum(x), in_axes={pick.randrange(v.ndim)})(v{i})",
@@ -280,194 +315,5 @@ def loops(pick: Pick, pool: list[Any]) -> str | None:
 
 FAMILIES: list[Step] = [
     *(elementwise, pairs, pairs, convert, reduction, reduction, movement, movement, region, region, region),
-    *(positions, positions, joining, products, loops),
+    *(positions, positions, joining, products, loops, loops),
 ]
-
-
-@dataclass
-class Program:
-    """The types of its inputs (v0, v1, ...), the sources of the steps after them, and the seed of the values."""
-
-    seed: int
-    inputs: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
-
-    def arrays(self) -> list[Any]:
-        rng = np.random.default_rng(self.seed)
-        return [np.asarray(rng.normal(size=shape) * 3).astype(dtype_of(name)) for name, shape in self.inputs]
-
-    def source(self) -> str:
-        first = len(self.inputs)
-        names = ", ".join([f"v{i}" for i in range(first)])
-        lines = [f"    v{first + k} = {step}" for k, step in enumerate(self.steps)]
-        outputs = ", ".join([f"v{i}" for i in range(first, first + len(self.steps))])
-        return "\n".join([f"def f({names}{', ' if names else ''}s0, s1):", *lines, f"    return [{outputs}]"])
-
-    def repro(self) -> str:
-        return f"# inputs {self.inputs}, seed {self.seed}; s0 = int32(5), s1 = int32(-1)\n{self.source()}"
-
-
-def dtype_of(name: str) -> Any:
-    return np.dtype(weft.numpy.dtype(name))
-
-
-def names_of(module: Any) -> dict[str, Any]:
-    return {"m": module, "np": module.numpy, "lax": module.lax}
-
-
-STARTS = (np.int32(5), np.int32(-1))
-EAGER_EVERY = 8  # programs whose steps are run one by one too, and of which JAX is asked about refusals
-INNER = ("/compiler/", "/loops/", "/codegen/", "/runtime/", "/dispatch/")
-USER_ERRORS = (TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
-
-
-class Finding(Exception):
-    """A program that shows a fault: what happened, and where."""
-
-
-def is_internal(error: BaseException) -> bool:
-    """Whether an error is none of those that tell a user what is wrong with a program."""
-    if not isinstance(error, USER_ERRORS) or isinstance(error, (UnicodeError, InternalError)):
-        return True
-    frames = traceback.extract_tb(error.__traceback__)
-    return "[executable]" in str(error) or any(part in frames[-1].filename for part in INNER[:4])
-
-
-def grow(seed: int, steps: int = 6) -> Program:
-    """A program of which every step has a type."""
-    pick = Pick(seed)
-    program = Program(seed)
-    for _ in range(pick.randint(1, 3)):
-        shape = tuple(pick.choice(EXTENTS) for _ in range(pick.choice((0, 1, 1, 2, 2, 2, 3))))
-        program.inputs.append((pick.choice(FLOATS if pick.random() < 0.6 else INTEGERS), shape))
-    pool: list[Any] = [weft.ShapeDtypeStruct(shape, dtype_of(name)) for name, shape in program.inputs]
-    for _ in range(pick.randint(1, steps)):
-        source = pick.choice(FAMILIES)(pick, pool)
-        if source is None or "vNone" in source:  # no value has what the step needs
-            continue
-        made = _typed(program, source, pool)
-        if made is not None and made.size <= MAX_SIZE and made.ndim < 5:
-            program.steps.append(source)
-            pool.append(made)
-    return program
-
-
-def _stepper(module: Any, source: str, count: int) -> Callable[..., Any]:
-    names = ", ".join([*[f"v{i}" for i in range(count)], "s0", "s1"])
-    return eval(f"lambda {names}: {source}", names_of(module))
-
-
-def _typed(program: Program, source: str, pool: list[Any]) -> Any:
-    """The type of a step's result; None where weft refuses the step, or where it is no array."""
-    try:
-        made = weft.eval_shape(_stepper(weft, source, len(pool)), *pool, *STARTS)
-    except Exception as error:
-        if is_internal(error) or (program.seed % EAGER_EVERY == 0 and _typed_by_jax(source, pool)):
-            trial = Program(program.seed, program.inputs, [*program.steps, source])
-            raise Finding(f"{'' if is_internal(error) else 'refused: '}{_told(error)}\n{trial.repro()}") from error
-        return None
-    return made if isinstance(made, weft.ShapeDtypeStruct) else None
-
-
-def _typed_by_jax(source: str, pool: list[Any]) -> bool:
-    if jax is None:
-        return False
-    try:
-        structs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in pool]
-        jax.eval_shape(_stepper(jax, source, len(pool)), *structs, *STARTS)
-    except Exception:
-        return False
-    return True
-
-
-def _told(error: BaseException) -> str:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/weft/" in f.filename]
-    place = f" ({frames[-1].filename.rpartition('/weft/')[2]}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{place}"
-
-
-def pulled(f: Callable[..., Any], moving: list[int]) -> Callable[..., Any]:
-    """The function of (inputs, s0, s1) that gives the results of ``f`` and the cotangents of its float inputs."""
-
-    def run(inputs: list[Any], s0: Any, s1: Any) -> Any:
-        def of_floats(*floats: Any) -> Any:
-            found = list(inputs)
-            for i, x in zip(moving, floats, strict=True):
-                found[i] = x
-            outs = f(*found, s0, s1)
-            return [y for y in outs if weft.numpy.issubdtype(y.dtype, weft.numpy.inexact)], outs
-
-        outs, pull, every = weft.vjp(of_floats, *[inputs[i] for i in moving], has_aux=True)
-        return every, pull([weft.numpy.ones_like(y) for y in outs])
-
-    return run
-
-
-def check(program: Program) -> None:
-    """``jit`` of the program with its ``vjp``, where it has one; now and then beside eager calls."""
-    scope = names_of(weft)
-    exec(program.source(), scope)
-    f, inputs = scope["f"], [weft.numpy.asarray(x) for x in program.arrays()]
-    moving = [i for i, x in enumerate(inputs) if weft.numpy.issubdtype(x.dtype, weft.numpy.inexact)]
-    forms = [(pulled(f, moving), (inputs, *STARTS))] if moving else []
-    for function, args in [*forms, (f, (*inputs, *STARTS))]:
-        try:
-            got = weft.jit(function)(*args)
-            want = function(*args) if program.seed % EAGER_EVERY == 0 else got
-        except Exception as error:
-            if is_internal(error):
-                raise Finding(f"{_told(error)}\n{program.repro()}") from error
-            continue  # it has no derivative, say: the program alone is run next
-        rounded = any(word in program.source() for word in ROUNDED)
-        leaves = zip(weft.tree.leaves(got), weft.tree.leaves(want), strict=True)
-        for number, (a, b) in enumerate(leaves):
-            if not _same(np.asarray(a), np.asarray(b), rounded):
-                raise Finding(f"jit and eager differ: result {number}: {a!r} {b!r}\n{program.repro()}")
-        return
-
-
-ROUNDED = ("@", "dot", "matmul", "einsum", "conv", "kron", "det", "norm", "softmax", "cov")
-
-
-def _same(a: np.ndarray, b: np.ndarray, rounded: bool) -> bool:
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    if a.tobytes() == b.tobytes():
-        return True
-    if a.dtype.kind in "biu" or "int" in a.dtype.name:
-        return False
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    with np.errstate(all="ignore"):
-        a, b = a.astype(wide), b.astype(wide)
-        return bool(np.array_equal(a, b, equal_nan=True) or (rounded and np.allclose(a, b, 0.05, 0.1, equal_nan=True)))
-
-
-def run_one(seed: int) -> str | None:
-    """What is wrong with the program of a seed, or None."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            program = grow(seed)
-            if program.steps:
-                check(program)
-        except Finding as finding:
-            return f"seed {seed}: {finding}"
-    return None
-
-
-def main() -> int:
-    count, first = int((*sys.argv, 1000)[1]), int((*sys.argv, 0, 0)[2]) if len(sys.argv) > 2 else 0
-    failed = 0
-    for seed in range(first, first + count):
-        told = run_one(seed)
-        if told is not None:
-            failed += 1
-            print(told, flush=True)
-        if (seed + 1) % 1000 == 0:
-            weft.clear_caches()
-            print(f"{seed + 1 - first} programs, {failed} failed", flush=True)
-    return int(bool(failed))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
