@@ -10,7 +10,6 @@ values.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -72,6 +71,7 @@ class NestWriter:
             for d, dim in enumerate(nest.dims)
             if dim.role == "parallel" and nest.vector is not None and d > nest.vector
         ]
+        self._uses: Counter[int] | None = None  # once it was asked for
         self.moving = uniform.moving(nest)
         self.kept_guards = guards.kept(nest, self.reduced)
         self.places = uniform.places(nest, self.inner)
@@ -165,10 +165,12 @@ class NestWriter:
             size = writer.index("and", writer.index("add", size, "63"), "-64")
             base = writer.element("i8", base, size)
 
-    @functools.cached_property
+    @property
     def uses(self) -> Counter[int]:
         """How often each value is used; needed only for nests with a select."""
-        return sides.uses(self.nest)
+        if self._uses is None:
+            self._uses = sides.uses(self.nest)
+        return self._uses
 
     @property
     def columns(self) -> bool:

@@ -14,15 +14,15 @@ variable. A ``Splicer`` replaces equations by programs. Nothing here changes a j
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from weft.core import source_info
 from weft.core.effects import Effects, keeps
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 
+Fact = TypeVar("Fact")
 Rule = Callable[["Builder", JaxprEqn, list[Atom]], "Sequence[Atom] | None"]
 
 
@@ -112,26 +112,40 @@ class Makers(dict[Var, JaxprEqn]):
         return None if type(atom) is Literal else self.get(atom)
 
 
+class _Part(Generic[Fact]):
+    """A property that is computed at its first use and then is an attribute.
+
+    That of ``functools`` holds one lock for all objects on CPython 3.11, which a fork leaves locked in the child.
+    """
+
+    def __init__(self, compute: Callable[[Any], Fact]) -> None:
+        self.compute, self.name = compute, compute.__name__
+
+    def __get__(self, owner: Any, kind: type) -> Fact:
+        fact = vars(owner)[self.name] = self.compute(owner)
+        return fact
+
+
 class Index:
     """The def-use index of a program; each part is computed at its first use."""
 
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.eqns, self._outvars = jaxpr.eqns, jaxpr.outvars
 
-    @functools.cached_property
+    @_Part
     def kinds(self) -> frozenset[type]:
         """The kinds of the program's operations."""
         return frozenset([type(eqn.primitive.kind) for eqn in self.eqns])
 
-    @functools.cached_property
+    @_Part
     def makers(self) -> Makers:
         return Makers([(out, eqn) for eqn in self.eqns for out in eqn.outvars])
 
-    @functools.cached_property
+    @_Part
     def outputs(self) -> frozenset[Var]:
         return frozenset(variables(self._outvars))
 
-    @functools.cached_property
+    @_Part
     def uses(self) -> Counter[Var]:
         """How often a variable is read, by equations and as a result."""
         return Counter(

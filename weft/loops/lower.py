@@ -76,6 +76,42 @@ def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple([(name, _NEUTRAL.get(name, value)) for name, value in params.items()])
 
 
+class _Numbers:
+    """The numbers of a draft's values, and its scalar parameters. Writers share it, and it knows none of them."""
+
+    def __init__(self, result: Draft, at_start: bool) -> None:
+        self.result, self.at_start = result, at_start  # whether parameters are read before the loops
+        self.count = 0
+        self.scalars: dict[Any, int] = {}
+
+    def new(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def scalar(self, value: Any, dtype: Any, source: Any = None) -> int:
+        """A scalar parameter's value.
+
+        Equal fractions share a parameter, and so do uses of one integer literal (the divisor of a quotient and its
+        remainder). Other integers do not: they may be sizes that are equal only now, and the nest must not depend on
+        that.
+        """
+        dtype = np.dtype(dtype)
+        array = np.asarray(value, dtype)
+        is_fraction = dtype.kind == "f" and not float(array).is_integer()
+        if is_fraction:
+            key: Any = (array.tobytes(), dtype)
+        else:
+            key = (id(source), dtype) if isinstance(source, Literal) else len(self.scalars)
+        found = self.scalars.get(key)
+        if found is not None:
+            return found
+        out = self.scalars[key] = self.new()
+        self.result.scalars.append((dtype, value))
+        bucket = self.result.setup if self.at_start else self.result.phases[0][1]
+        bucket.append(ir.Param(out, len(self.result.scalars) - 1, dtype))
+        return out
+
+
 class _Lowering:
     """The state while one kernel is lowered."""
 
@@ -90,10 +126,10 @@ class _Lowering:
         self.cost: dict[Node, float] = {}
         self.kept: set[Node] = set()  # body nodes that are stored in row buffers
         self.values: dict[tuple[Node, int], int] = {}  # (node, phase or -1) -> value number
-        self.count = 0
         self.operand_index: dict[Any, int] = {}
-        self.scalar_index: dict[Any, int] = {}
         self.result = Draft([], [], [], [], [], set())
+        numbers = _Numbers(self.result, self.has_axes)
+        self._number, self._scalar = numbers.new, numbers.scalar
         self.indexed = indexed.Writer(self._number, self._scalar, sizes)
         self.guards = None if guarded is None else guards.Writer(guarded, self._number)
         extents = {axis.key: axis.extent for axis in source.axes}
@@ -199,10 +235,6 @@ class _Lowering:
 
     # statements
 
-    def _number(self) -> int:
-        self.count += 1
-        return self.count - 1
-
     def _bucket(self, node: Node, phase: int) -> list[ir.Statement]:
         """The list that takes the statements of a node; for a body value ``phase`` is the phase that reads it."""
         if self._is_body(node):
@@ -234,29 +266,6 @@ class _Lowering:
             offset, out = self._scalar(moved, np.int64), self._number()
             bucket.append(ir.LoadAt(out, self._operand(atom, at_first, "in", starts), offset, inside))
         self.values[slot] = out
-        return out
-
-    def _scalar(self, value: Any, dtype: Any, source: Any = None) -> int:
-        """A scalar parameter's value.
-
-        Equal fractions share a parameter, and so do uses of one integer literal (the divisor of a quotient and its
-        remainder). Other integers do not: they may be sizes that are equal only now, and the nest must not depend on
-        that.
-        """
-        dtype = np.dtype(dtype)
-        array = np.asarray(value, dtype)
-        is_fraction = dtype.kind == "f" and not float(array).is_integer()
-        if is_fraction:
-            key: Any = (array.tobytes(), dtype)
-        else:
-            key = (id(source), dtype) if isinstance(source, Literal) else len(self.scalar_index)
-        found = self.scalar_index.get(key)
-        if found is not None:
-            return found
-        out = self.scalar_index[key] = self._number()
-        self.result.scalars.append((dtype, value))
-        bucket = self.result.setup if self.has_axes else self.result.phases[0][1]
-        bucket.append(ir.Param(out, len(self.result.scalars) - 1, dtype))
         return out
 
     def _operand(self, variable: Any, access: Access, role: str, starts: Any) -> int:
