@@ -312,15 +312,15 @@ def _strict_edges() -> dict[Node, list[Node]]:
 def _closure(edges: dict[Node, list[Node]]) -> dict[Node, frozenset[Node]]:
     """Each type with all types above it, itself included."""
     above: dict[Node, frozenset[Node]] = {}
-
-    def reach(node: Node) -> frozenset[Node]:
-        if node not in above:
-            above[node] = frozenset({node}).union(*(reach(upper) for upper in edges[node]))
-        return above[node]
-
     for node in edges:
-        reach(node)
+        _reach(node, edges, above)
     return above
+
+
+def _reach(node: Node, edges: dict[Node, list[Node]], above: dict[Node, frozenset[Node]]) -> frozenset[Node]:
+    if node not in above:
+        above[node] = frozenset({node}).union(*(_reach(upper, edges, above) for upper in edges[node]))
+    return above[node]
 
 
 @functools.cache

@@ -264,6 +264,27 @@ def _root_tangents(
 
 
 @tracebacks.boundary
+def _root(equation: ClosedJaxpr, solver: ClosedJaxpr, tree: Any, tangent_solve: Callable[..., Any]) -> Any:
+    """The root as a function of the equation's constants, the solver's, and the guess, with its derivative.
+
+    The rule makes the function anew: one that knew it would be freed by the garbage collector only.
+    """
+
+    @custom_jvp.custom_jvp
+    def root(consts: Any, solver_consts: Any, guess: Any) -> list[Any]:
+        return eval_jaxpr(solver.jaxpr, solver.consts, *solver_consts, *guess)
+
+    @root.defjvp
+    def root_jvp(primals: Any, tangents: Any) -> Any:
+        count = tree.num_leaves
+        outs = _root(equation, solver, tree, tangent_solve)(*primals)
+        moved = _root_tangents(equation, tree, tangent_solve, primals[0], tangents[0], outs[:count])
+        zeros = [linear_operations.instantiate(Zero.from_primal_value(x)) for x in outs[count:]]
+        return outs, [*moved, *zeros]
+
+    return root
+
+
 def custom_root(
     f: Callable[..., Any],
     initial_guess: Any,
@@ -302,19 +323,7 @@ def custom_root(
     equation, equation_consts = _traced(residual, avals, "custom_root", f)
     solver, solver_consts = _traced(solved, avals, "custom_root solve", solve)
     count = len(guess)
-
-    @custom_jvp.custom_jvp
-    def root(consts: Any, solver_consts: Any, guess: Any) -> list[Any]:
-        return eval_jaxpr(solver.jaxpr, solver.consts, *solver_consts, *guess)
-
-    @root.defjvp
-    def root_jvp(primals: Any, tangents: Any) -> Any:
-        outs = root(*primals)
-        moved = _root_tangents(equation, tree, tangent_solve, primals[0], tangents[0], outs[:count])
-        zeros = [linear_operations.instantiate(Zero.from_primal_value(x)) for x in outs[count:]]
-        return outs, [*moved, *zeros]
-
-    outs = root(equation_consts, solver_consts, guess)
+    outs = _root(equation, solver, tree, tangent_solve)(equation_consts, solver_consts, guess)
     solution = tree_util.tree_unflatten(tree, [flat_functions.finished(x) for x in outs[:count]])
     if not has_aux:
         return solution

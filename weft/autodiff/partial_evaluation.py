@@ -189,14 +189,15 @@ def _shows_again(policy: Policy, eqn: JaxprEqn) -> bool:
 def _with_calls_inlined(jaxpr: Jaxpr) -> Jaxpr:
     """The program with calls of jitted functions inlined; the calls must have no constants."""
 
-    def rule(builder: rewrite.Builder, eqn: JaxprEqn, operands: list[Any]) -> Any:
-        if eqn.primitive is not calls.jit_p:
-            return None
-        return builder.inline(eqn.params["jaxpr"].jaxpr, operands, rule)
-
     if not any(eqn.primitive is calls.jit_p for eqn in jaxpr.eqns):
         return jaxpr
-    return rewrite.rewrite(jaxpr, rule)
+    return rewrite.rewrite(jaxpr, _inline_call)
+
+
+def _inline_call(builder: rewrite.Builder, eqn: JaxprEqn, operands: list[Any]) -> Any:
+    if eqn.primitive is not calls.jit_p:
+        return None
+    return builder.inline(eqn.params["jaxpr"].jaxpr, operands, _inline_call)
 
 
 def _without_unread(jaxpr: Jaxpr) -> Jaxpr:

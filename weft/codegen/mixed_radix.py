@@ -24,20 +24,27 @@ if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
 
+def distance(of: NestWriter | Digits, operand: int, dim: int, index: str) -> str:
+    """The distance, in elements, from an operand's first element to the one at ``index`` along a dimension."""
+    stride = of.nest.operands[operand].strides[dim]
+    if stride == ir.RUNTIME:
+        return of.writer.index("mul", index, of.strides[operand, dim])
+    return index if stride == 1 else of.writer.index("sub", "0", index)
+
+
 class Digits:
     """The digits of one nest's flattened dimension. Digits are lists of i64 names, outermost first."""
 
     def __init__(self, parent: NestWriter) -> None:
-        self.parent = parent
-        self.nest = parent.nest
-        self.writer = parent.writer
+        self.nest, self.writer, self.lanes = parent.nest, parent.writer, parent.lanes  # not the parent, which has this
+        self.extents, self.strides, self.offsets = parent.extents, parent.strides, parent.offsets
         self.dims = self.nest.digits
         one = "1"
         self.bases = []  # if an extent is 0 no loop runs
         for d in self.dims:
-            extent = parent.extents[d]
+            extent = self.extents[d]
             self.bases.append(self.writer.choose_index(self.writer.compare_index("slt", extent, one), one, extent))
-        self.step = self.at(str(parent.width))  # of a whole vector
+        self.step = self.at(str(self.lanes.width))  # of a whole vector
         self.buffers: dict[int, str] = {}  # value number -> stack memory of a vector
 
     def at(self, position: str) -> list[str]:
@@ -78,7 +85,7 @@ class Digits:
         offset = "0"
         for dim, digit in zip(self.dims, digits, strict=True):
             if self.nest.operands[operand].strides[dim]:
-                offset = self.writer.index("add", offset, self.parent.distance(operand, dim, digit))
+                offset = self.writer.index("add", offset, distance(self, operand, dim, digit))
         return offset
 
     # vectors along the flattened dimension
@@ -94,19 +101,19 @@ class Digits:
         """Load the values of ``reads`` for the W lanes of a copy, the first of which has these digits."""
         writer = self.writer
         assert copy.index is not None and self.nest.vector is not None
-        last = writer.index("add", digits[-1], str(self.parent.width))
-        remaining = writer.index("sub", self.parent.extents[self.nest.vector], copy.index)
+        last = writer.index("add", digits[-1], str(self.lanes.width))
+        remaining = writer.index("sub", self.extents[self.nest.vector], copy.index)
         together, apart, done = (writer.fresh_label() for _ in range(3))
         in_row = writer.compare_index("sle", last, self.bases[-1])
         if copy.mask is not None:  # memory may be read past the last position within its row
-            in_row = writer.op(f"and i1 {in_row}, {writer.compare_index('sge', remaining, str(self.parent.width))}")
+            in_row = writer.op(f"and i1 {in_row}, {writer.compare_index('sge', remaining, str(self.lanes.width))}")
         writer.branch_if(in_row, together, apart)
         writer.label(together)
         inside = self._within_row(fresh(copy, {}), place, reads, digits)
         ends = [writer.block]
         writer.branch(done)
         writer.label(apart)
-        count = writer.minimum_index(remaining, str(self.parent.width))
+        count = writer.minimum_index(remaining, str(self.lanes.width))
         if copy.mask is not None:  # all lanes are past the last position: their values do not matter
             past = writer.compare_index("slt", count, "1")
             count = writer.choose_index(past, "1", count)
@@ -145,8 +152,8 @@ class Digits:
             elif stride == 1:
                 values.append(copy.memory.load(operand.dtype, pointer, copy.mask))
             else:
-                offsets = self.parent.offsets.get(key) or copy.memory.lanes.iota("i64")
-                strides = self.parent.strides[key]
+                offsets = self.offsets.get(key) or copy.memory.lanes.iota("i64")
+                strides = self.strides[key]
                 values.append(copy.memory.load_strided(operand.dtype, pointer, strides, offsets, copy.mask))
         return values
 
@@ -159,7 +166,7 @@ class Digits:
         count: str,
     ) -> list[Value]:
         """Store the pieces of rows in stack buffers, as whole vectors: each overwrites the excess of the one before."""
-        writer, lanes = self.writer, self.parent.lanes
+        writer, lanes = self.writer, self.lanes
 
         def piece(start: str, now: list[str]) -> list[str]:
             rest = writer.index("sub", self.bases[-1], now[-1])
@@ -180,5 +187,5 @@ class Digits:
         """A buffer of two vectors, as a piece may begin at the last lane."""
         found = self.buffers.get(s.out)
         if found is None:
-            found = self.buffers[s.out] = self.writer.alloca(f"[{2 * self.parent.lanes.width} x {whole(dtype)}]")
+            found = self.buffers[s.out] = self.writer.alloca(f"[{2 * self.lanes.width} x {whole(dtype)}]")
         return found

@@ -220,10 +220,7 @@ class NestWriter:
 
     def distance(self, operand: int, dim: int, index: str) -> str:
         """The distance, in elements, from an operand's first element to the one at ``index`` along a dimension."""
-        stride = self.nest.operands[operand].strides[dim]
-        if stride == ir.RUNTIME:
-            return self.writer.index("mul", index, self.strides[operand, dim])
-        return index if stride == 1 else self.writer.index("sub", "0", index)
+        return mixed_radix.distance(self, operand, dim, index)
 
     def parallel(self, place: Position, dims: Sequence[int], inner: Callable[[Position], None]) -> None:
         """Serial loops over ``dims``, the first dimension of the nest within the given range."""

@@ -49,22 +49,23 @@ class Streams:
     """The streamed operands of a nest."""
 
     def __init__(self, parent: NestWriter, place: Position, chosen: Streamed) -> None:
-        self.parent, self.writer, self.width = parent, parent.writer, chosen.lanes
-        self.limits = {k: self._limit(k, place, chosen.bytes) for k in chosen.operands}
+        self.nest, self.strides = parent.nest, parent.strides  # not the parent, which has this object
+        self.writer, self.width = parent.writer, chosen.lanes
+        self.limits = {k: self._limit(k, place, chosen.bytes, parent.extents) for k in chosen.operands}
 
     def _vector(self, operand: int) -> int:
         """Bytes of a vector in memory."""
-        return bytes_of(self.parent.nest, operand) * self.width
+        return bytes_of(self.nest, operand) * self.width
 
-    def _limit(self, operand: int, place: Position, least: int) -> str:
-        parent, writer, nest = self.parent, self.writer, self.parent.nest
+    def _limit(self, operand: int, place: Position, least: int, extents: Sequence[str]) -> str:
+        writer, nest = self.writer, self.nest
         assert nest.vector is not None
         moving = [
             (other.role, bytes_of(nest, k)) for k, other in enumerate(nest.operands) if other.strides[nest.vector]
         ]
         read = max([size for role, size in moving if role == "in"], default=0)  # several may read one buffer
         size = str(sum(size for role, size in moving if role == "out") + read)
-        for extent, stride in zip(parent.extents, nest.operands[operand].strides, strict=True):
+        for extent, stride in zip(extents, nest.operands[operand].strides, strict=True):
             size = writer.index("mul", size, extent) if stride else size
         ordinary = writer.compare_index("slt", size, str(least))
         for k, other in enumerate(nest.operands):
@@ -75,10 +76,10 @@ class Streams:
 
     def shift(self, place: Position, dim: int, low: str) -> Shift:
         """Where cache lines begin in the rows along ``dim``, from lane ``low`` on, for the first streamed operand."""
-        writer, nest, operand = self.writer, self.parent.nest, next(iter(self.limits))
+        writer, nest, operand = self.writer, self.nest, next(iter(self.limits))
         size = bytes_of(nest, operand)
         kept = writer.index("xor", self.limits[operand], str(LINE - 1))
-        stride = self.parent.strides.get((operand, dim), "1")
+        stride = self.strides.get((operand, dim), "1")
         rows = writer.index("or", writer.index("mul", stride, str(size)), writer.index("mul", low, str(size)))
         address = writer.op(f"ptrtoint ptr {place.pointers[operand]} to i64")
         some = writer.compare_index("ne", writer.index("and", writer.index("or", address, rows), kept), "0")
@@ -87,7 +88,7 @@ class Streams:
     def first_line(self, place: Position, low: str, high: str) -> str:
         """The first lane after ``low`` at which a cache line begins; ``high`` if ``low`` is one or there is none."""
         writer, operand = self.writer, next(iter(self.limits))
-        size = bytes_of(self.parent.nest, operand)
+        size = bytes_of(self.nest, operand)
 
         def in_row() -> list[str]:
             address = writer.op(f"ptrtoint ptr {place.pointers[operand]} to i64")
@@ -105,11 +106,11 @@ class Streams:
         if operand not in self.limits or copies[0].index is None or copies[0].memory.lanes.width != self.width:
             return False
         mask = copies[0].mask
-        return mask is None or (mask.mostly_whole and copies[0].memory.masks(self.parent.nest.operands[operand].dtype))
+        return mask is None or (mask.mostly_whole and copies[0].memory.masks(self.nest.operands[operand].dtype))
 
     def store(self, s: ir.Store, copies: Sequence[Instance], pointers: Sequence[str]) -> None:
         """Store a tile of vectors side by side, or one vector that may be masked."""
-        writer, dtype = self.writer, self.parent.nest.operands[s.operand].dtype
+        writer, dtype = self.writer, self.nest.operands[s.operand].dtype
         packed = [copy.memory.pack(copy.values[s.value]) for copy in copies]
         address = writer.op(f"ptrtoint ptr {pointers[0]} to i64")
         aligned = min(self._vector(s.operand), LINE)

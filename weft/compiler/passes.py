@@ -70,12 +70,14 @@ def _pass(function: Any, *of: type, required: bool = False, expands: bool = Fals
 def simplified(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The body of a loop after all passes; memoised, since every enclosing loop needs it."""
     key: Any = ("simplified", config.token(), *map(id, closed.consts))
-    return closed.jaxpr.memoize(key, lambda _: (_passed(closed), closed.consts))[0]
+    return closed.jaxpr.memoize(key, lambda _: (_passed(closed), closed.consts))[0] or closed
 
 
-def _passed(closed: ClosedJaxpr) -> ClosedJaxpr:
+def _passed(closed: ClosedJaxpr) -> ClosedJaxpr | None:
+    """The program after all passes; None if none changes it, since it would be memoised on itself, which is a cycle."""
     left_out = _left_out(config.read("skip"))
-    return run(closed, left_out, lambda entry, program: entry.run(program, left_out))
+    made = run(closed, left_out, lambda entry, program: entry.run(program, left_out))
+    return None if made is closed else made
 
 
 def run(closed: ClosedJaxpr, left_out: frozenset[str], one: Callable[[Pass, ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:

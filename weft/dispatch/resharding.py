@@ -210,16 +210,19 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
         target = kwargs.pop("out_sharding", None) if out_sharding is None else out_sharding
         if target is None:
             raise TypeError("Missing required keyword argument: 'out_sharding'")
-        outer = get_abstract_mesh()
-        if outer.empty and isinstance(target, NamedSharding):
+        if get_abstract_mesh().empty and isinstance(target, NamedSharding):
             with shardings.set_mesh(cast("Mesh", target.mesh)):
-                return automatic(*args, **kwargs, **({} if out_sharding is not None else {"out_sharding": target}))
-        if outer.empty:
-            raise ValueError("Context mesh cannot be empty. Please use `weft.set_mesh` to enter into a mesh context")
-        mesh, _ = _changed("auto_axes", axes, AxisType.Auto)
-        return _inside(f, mesh, lambda: _recast(args, mesh), kwargs, target)
+                return _automatic(f, axes, args, kwargs, target)
+        return _automatic(f, axes, args, kwargs, target)
 
     return automatic
+
+
+def _automatic(f: Any, axes: Any, args: Any, kwargs: Any, target: Any) -> Any:
+    if get_abstract_mesh().empty:
+        raise ValueError("Context mesh cannot be empty. Please use `weft.set_mesh` to enter into a mesh context")
+    mesh, _ = _changed("auto_axes", axes, AxisType.Auto)
+    return _inside(f, mesh, lambda: _recast(args, mesh), kwargs, target)
 
 
 def _inside(f: Any, mesh: AbstractMesh, prepare: Callable[[], Any], kwargs: Any, target: Any) -> Any:

@@ -197,7 +197,8 @@ def _forget_function(record: FunctionRecord, records: Any = records, remove: Any
     """As ``retire``; its globals are defaults, since at exit the names of this module may be gone."""
     if records.get(record.number) is record:
         records.pop(record.number, None)
-    for key in list(record.keys):
+    keys, record.keys = record.keys, {}  # which name the record
+    for key in list(keys):
         remove(key)
 
 

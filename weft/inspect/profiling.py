@@ -207,9 +207,10 @@ class profile:
             block = profile(every_call=self.every_call, show=True, most_spans=self.most_spans)
             with block:
                 out = function(*args, **kwargs)
-            profiled.profile = block.result  # type: ignore[attr-defined] - functions take attributes
+            attributes["profile"] = block.result
             return out
 
+        attributes = vars(profiled)
         return profiled  # type: ignore[return-value] - the same signature
 
 

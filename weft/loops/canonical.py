@@ -39,23 +39,26 @@ def _by_first_use(setup: Sequence[ir.Statement], phases: Sequence[Phase]) -> lis
     made = {out: s for s in setup for out in _outs(s)}
     ordered: dict[int, ir.Statement] = {}  # by identity: a statement may give several values
 
-    def need(values: Iterable[int]) -> None:
-        for n in values:
-            s = made.get(n)
-            if s is not None and id(s) not in ordered:
-                need(ir.arguments(s))
-                ordered[id(s)] = s
-
     for before, body, reductions in phases:
         for s in (*before, *body):
-            need(ir.arguments(s))
+            _add_needed(ir.arguments(s), made, ordered)
         for reduction in reductions:
-            need(reduction.args if reduction.index is None else (*reduction.args, reduction.index))
+            args = reduction.args if reduction.index is None else (*reduction.args, reduction.index)
+            _add_needed(args, made, ordered)
     for s in setup:
         if id(s) not in ordered:
-            need(ir.arguments(s))
+            _add_needed(ir.arguments(s), made, ordered)
             ordered[id(s)] = s
     return list(ordered.values())
+
+
+def _add_needed(values: Iterable[int], made: dict[int, ir.Statement], ordered: dict[int, ir.Statement]) -> None:
+    """Append the statements that make the values, after those that they need."""
+    for n in values:
+        s = made.get(n)
+        if s is not None and id(s) not in ordered:
+            _add_needed(ir.arguments(s), made, ordered)
+            ordered[id(s)] = s
 
 
 def _outs(statement: ir.Statement) -> tuple[int, ...]:

@@ -35,6 +35,17 @@ def _float_dtype(dtype: Any, default: Any) -> Any:
     return dtypes.canonicalize_dtype(np.float64) if chosen is None else dtypes.check_user_dtype(chosen, "initializers")
 
 
+def _initializer(make: Callable[[Any, Any, Any], Any]) -> Initializer:
+    """An initializer from a function of a key, a shape and a dtype (or None)."""
+
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        if out_sharding is not None:
+            return devices.placed(lambda: make(key, shape, dtype), out_sharding=out_sharding)
+        return make(key, shape, dtype)
+
+    return init
+
+
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
     """An array of zeros; the key is not used.
 
@@ -65,51 +76,43 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     """
     default = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        if out_sharding is not None:
-            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
+    def init(key: Any, shape: Any, dtype: Any) -> Any:
         return wnp.full(shape, value, _float_dtype(dtype, default))
 
-    return init
+    return _initializer(init)
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """An initializer of values drawn evenly from 0 to ``scale``."""
     default = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        if out_sharding is not None:
-            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
+    def init(key: Any, shape: Any, dtype: Any) -> Any:
         target = _float_dtype(dtype, default)
         return random.uniform(key, shape, target) * wnp.array(scale, target)
 
-    return init
+    return _initializer(init)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """An initializer of normal values with standard deviation ``stddev``."""
     default = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        if out_sharding is not None:
-            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
+    def init(key: Any, shape: Any, dtype: Any) -> Any:
         target = _float_dtype(dtype, default)
         return random.normal(key, shape, target) * wnp.array(stddev, target)
 
-    return init
+    return _initializer(init)
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
     """An initializer of normal values between ``lower`` and ``upper`` standard deviations."""
     default = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        if out_sharding is not None:
-            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
+    def init(key: Any, shape: Any, dtype: Any) -> Any:
         target = _float_dtype(dtype, default)
         return random.truncated_normal(key, lower, upper, shape, target) * wnp.array(stddev, target)
 
-    return init
+    return _initializer(init)
 
 
 def _axes(axis: int | Sequence[int]) -> tuple[int, ...]:
@@ -145,9 +148,7 @@ def variance_scaling(
     """
     default = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        if out_sharding is not None:
-            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
+    def init(key: Any, shape: Any, dtype: Any) -> Any:
         target = _float_dtype(dtype, default)
         fan_in, fan_out = _fans(tuple(shape), in_axis, out_axis, batch_axis)
         sizes = {
@@ -168,7 +169,7 @@ def variance_scaling(
             return random.truncated_normal(key, -2, 2, shape, target) * deviation
         raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
 
-    return init
+    return _initializer(init)
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
@@ -182,9 +183,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     """
     default = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        if out_sharding is not None:
-            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
+    def init(key: Any, shape: Any, dtype: Any) -> Any:
         target = _float_dtype(dtype, default)
         if len(shape) < 2:
             raise ValueError("orthogonal initializer requires at least a 2D shape")
@@ -196,7 +195,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
         q = random.orthogonal(key, math.prod(rest), (), target, columns)
         return wnp.array(scale, target) * wnp.moveaxis(wnp.reshape(q, (*rest, columns)), -1, column_axis)
 
-    return init
+    return _initializer(init)
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
@@ -210,9 +209,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     """
     default = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        if out_sharding is not None:
-            return devices.placed(lambda: init(key, shape, dtype), out_sharding=out_sharding)
+    def init(key: Any, shape: Any, dtype: Any) -> Any:
         target = _float_dtype(dtype, default)
         if len(shape) not in (3, 4, 5):
             raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
@@ -222,7 +219,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         values = orthogonal(scale, column_axis, target)(key, shape[-2:])
         return wnp.zeros(shape, target).at[middle].set(values)
 
-    return init
+    return _initializer(init)
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:

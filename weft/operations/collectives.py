@@ -169,6 +169,11 @@ def _reducer(name: str, reduce: Callable[..., Any], of_equal: Callable[[Any, int
         return reduce(x, axes)
 
     def batch(axis: Axis, values: list[Any], dims: list[Dim], *, axes: tuple[Any, ...], axis_index_groups: Any) -> Any:
+        if dims[0] is not None and axis.name is not None and axis.name in axes and axis_index_groups is not None:
+            return by_groups(whole, axis, values[0], dims[0], axis_index_groups, axes=axes)
+        return whole(axis, values, dims, axes=axes, axis_index_groups=axis_index_groups)
+
+    def whole(axis: Axis, values: list[Any], dims: list[Dim], *, axes: tuple[Any, ...], axis_index_groups: Any) -> Any:
         (x,), (dim,) = values, dims
         mine = axis.name is not None and axis.name in axes
         others = axis_names.without(axes, axis.name) if mine else axes
@@ -177,8 +182,6 @@ def _reducer(name: str, reduce: Callable[..., Any], of_equal: Callable[[Any, int
                 x = of_equal(x, axis.size if axis_index_groups is None else len(axis_index_groups[0]))
                 axis_index_groups = None
             return (primitive.bind(x, axes=others, axis_index_groups=axis_index_groups) if others else x), None
-        if mine and axis_index_groups is not None:
-            return by_groups(batch, axis, x, dim, axis_index_groups, axes=axes)
         moved = tuple([a + (a >= dim) if isinstance(a, int) else a for a in others])
         if mine:
             moved = (*moved[: axes.index(axis.name)], dim, *moved[axes.index(axis.name) :])

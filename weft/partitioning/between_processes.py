@@ -133,6 +133,24 @@ def _collective(eqn: JaxprEqn, grid: Grid, tag: int, *operands: Any) -> list[Any
     return _by_vmap(eqn, grid, names, exchanges, operands)
 
 
+def _mapped(
+    eqn: JaxprEqn, grid: Grid, dims: list[Any], axes: Sequence[Any], values: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """(the results for each element of the axes, where each of the axes is in them)."""
+    if not axes:
+        out = eqn.primitive.bind(*values, **eqn.params)
+        return (list(out) if eqn.primitive.multiple_results else [out]), []
+    found: list[Any] = []
+
+    def within(*elements: Any) -> list[Any]:
+        outs, places = _mapped(eqn, grid, dims, axes[1:], elements)
+        found[:] = places
+        return outs
+
+    outs, out_dims = map_flat(within, Axis(grid.outer[axes[0]], axes[0]), list(values), dims)
+    return outs, [out_dims, *found]
+
+
 def _by_vmap(
     eqn: JaxprEqn, grid: Grid, names: Sequence[Any], exchanges: Exchanges, operands: Sequence[Any]
 ) -> list[Any]:
@@ -143,22 +161,7 @@ def _by_vmap(
         gathered = exchanges.gather(x)
         stacks.append(shape.reshape(gathered, (*sizes, *get_aval(x).shape)))
     dims: list[Any] = [0] * len(operands)
-
-    def run(axes: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        if not axes:
-            out = eqn.primitive.bind(*values, **eqn.params)
-            return (list(out) if eqn.primitive.multiple_results else [out]), []
-        found: list[Any] = []
-
-        def within(*elements: Any) -> list[Any]:
-            outs, places = run(axes[1:], elements)
-            found[:] = places
-            return outs
-
-        outs, out_dims = map_flat(within, Axis(grid.outer[axes[0]], axes[0]), list(values), dims)
-        return outs, [out_dims, *found]
-
-    outs, out_dims = run(names, stacks)
+    outs, out_dims = _mapped(eqn, grid, dims, names, stacks)
     mine = exchanges.place()
     return [_own(out, number, out_dims, sizes, mine) for number, out in enumerate(outs)]
 
