@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft import runtime
-from weft._base import lazy
+from weft._base import forks, lazy
 from weft._base.record import Record
 
 _DOT_PRECISIONS = (
@@ -200,7 +200,7 @@ execution_watched = False  # whether no_execution was ever set
 keys_watched = False  # whether debug_key_reuse was ever set
 checks_watched = False  # whether checks was ever set, also for one function
 _version = 0  # grows with every process-wide change, so that threads make their tokens anew
-_lock = threading.RLock()
+_lock = forks.held("configuration")
 
 
 # A thread whose token is this follows the process-wide one.

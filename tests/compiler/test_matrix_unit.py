@@ -325,7 +325,9 @@ rng = np.random.default_rng(0)
 a, b = (rng.standard_normal(s).astype(np.float32) for s in ((300, 540), (540, 500)))
 plan = weft.jit(lambda a, b: a @ b).lower(a, b).as_text("plan")
 same = np.array_equal(np.asarray(jnp.array(a) @ jnp.array(b)), product(a, b, np.float32))
-print(runtime.matrix_unit, "added in" in plan, same)
+half = [x.astype(np.float16) for x in (a, b)]
+half_same = np.array_equal(np.asarray(jnp.matmul(*half)), product(*half, np.float32).astype(np.float16))
+print(runtime.matrix_unit, "added in" in plan, same, half_same)
 """
 
 
@@ -335,9 +337,43 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+LEAST = {"f": (64, 1 << 26), "e": (16, 1 << 18), "E": (16, 1 << 18)}  # rows and columns, products; docs/NUMERICS.md
+
+
+@pytest.mark.parametrize("processor", ["tiles", "pairs", "float32"])
+@pytest.mark.parametrize("source", list(LEAST))
+def test_which_products_have_which_bits_on_which_processor(source: str, processor: str) -> None:
+    """Asked of the choice itself, so that any processor shows those of the others."""
+    side, products = LEAST[source]
+
+    def asked(rows: int, columns: int, terms: int) -> str:
+        return runtime.how_added(source, "f", rows, columns, terms, processor)
+
+    terms = products // side**2
+    small = "pairs" if source == "E" and processor == "pairs" else "chains"
+    large = "tiles" if processor == "tiles" else small
+    assert asked(side, side, terms) == large
+    assert asked(products, side, 1) == asked(side, products, 1) == large
+    assert asked(side, side, terms - 1) == asked(side - 1, side, 2 * terms) == asked(side, side - 1, 2 * terms) == small
+    assert asked(1, side, products) == asked(side, 1, products) == "chains"  # vectors
+    assert runtime.how_added("d", "d", 1000, 1000, 1000, processor) == "chains"
+    assert runtime.how_added("e", "e", 1000, 1000, 1000, processor) == "chains"
+
+
+def test_the_choice_for_this_processor() -> None:
+    shapes = [(16, 16, 1024), (16, 16, 1023), (64, 64, 1 << 14), (1, 64, 1 << 20)]
+    own = "tiles" if runtime.matrix_unit else runtime.bfloat16_products
+    for m, n, k in shapes:
+        assert runtime.how_added("E", "f", m, n, k) == runtime.how_added("E", "f", m, n, k, runtime.bfloat16_products)
+        assert runtime.how_added("e", "f", m, n, k) == runtime.how_added("e", "f", m, n, k, own)
+        assert runtime.how_added("f", "f", m, n, k) == runtime.how_added("f", "f", m, n, k, own)
+    with pytest.raises(ValueError, match="tiles, pairs or float32, got 'fast'"):
+        runtime.how_added("e", "f", 2, 2, 2, "fast")
+
+
 def test_the_unit_can_be_turned_off() -> None:
     done = run(OFF, WEFT_MATRIX_UNIT="0")
-    assert done.stdout.split() == ["False", "False", "True"], done.stderr
+    assert done.stdout.split() == ["False", "False", "True", "True"], done.stderr
     wrong = run("import weft", WEFT_MATRIX_UNIT="yes")
     assert "ValueError: WEFT_MATRIX_UNIT is 0 or 1, got 'yes'" in wrong.stderr
 

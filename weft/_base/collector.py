@@ -8,7 +8,8 @@ That took 12 of the 13 ms of a compilation, in a process that had imported only 
 from __future__ import annotations
 
 import gc
-import os
+
+from weft._base import forks
 
 _resting = False
 
@@ -37,4 +38,4 @@ def _wake() -> None:
         gc.enable()
 
 
-os.register_at_fork(after_in_child=_wake)
+forks.in_child(_wake)

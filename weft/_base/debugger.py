@@ -17,10 +17,20 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import IO, Any
 
+from weft._base import forks
 from weft._base.record import Record
 from weft.core import source_info
 
 _one_prompt = threading.Lock()  # programs may run on several threads
+
+
+def _renew() -> None:
+    """In a child of a fork: the thread that shows the prompt is not there."""
+    global _one_prompt
+    _one_prompt = threading.Lock()
+
+
+forks.in_child(_renew)
 
 
 class Frame(Record):

@@ -14,6 +14,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from weft._base import forks
+
 MODULES = {
     "dataclasses": "dataclasses",
     "difflib": "difflib",
@@ -73,7 +75,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'weft._base.lazy' has no attribute {name!r}")
     package = MODULES[name].partition(".")[0]
     try:
-        module = importlib.import_module(MODULES[name])
+        module = submodule(MODULES[name])
     except ModuleNotFoundError as error:
         if error.name != package or package not in OPTIONAL:
             raise
@@ -104,7 +106,8 @@ def loaded(name: str) -> Any:
 
 def submodule(name: str) -> Any:
     """A module of weft that is loaded when first used."""
-    return importlib.import_module(name)
+    with forks.loading():
+        return importlib.import_module(name)
 
 
 class Names:

@@ -12,13 +12,13 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 
 from weft import errors
+from weft._base import forks
 from weft._base.target import Target
 from weft.codegen import llvm
 
-_lock = threading.Lock()
+_lock = forks.held("isolated llvm")
 _child: tuple[int, subprocess.Popen[bytes]] | None = None  # the process that started it, and the child
 
 

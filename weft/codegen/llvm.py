@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft import errors, runtime
-from weft._base import lazy, private_files
+from weft._base import forks, lazy, private_files
 from weft._base.target import Target
 from weft.codegen import llvm_calls
 
@@ -65,8 +65,7 @@ class _Place:
     """The objects that one compilation uses; one thread at a time holds them."""
 
     def __init__(self, number: int) -> None:
-        self.number = number
-        self.lock = threading.RLock()  # reentrant: a signal handler may compile, or fork, during our work
+        self.number, self.lock = number, forks.held("llvm")
         self.machines: dict[Target, Any] = {}
         self.crash: tuple[int, int | None] | None = None  # process, descriptor
 
@@ -77,23 +76,9 @@ class _Place:
         return self.machines[target]
 
 
+# a fork waits until LLVM is idle, so that the child finds LLVM's state consistent
 _places = [_Place(number) for number in range(PLACES)]
-_loading = threading.RLock()
-_locks = (*(place.lock for place in _places), _loading)  # in the order in which a thread must take them
-
-
-def _acquire_all() -> None:
-    for lock in _locks:
-        lock.acquire()
-
-
-def _release_all() -> None:
-    for lock in _locks:
-        lock.release()
-
-
-# a fork waits until LLVM is idle, so that the child finds no lock held and LLVM's state consistent
-os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_release_all)
+_loading = forks.held("llvm")  # taken by threads that have a place
 
 
 @contextlib.contextmanager

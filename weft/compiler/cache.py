@@ -8,13 +8,13 @@ need it wait.
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import codegen, config, runtime
+from weft._base import forks
 from weft._base.record import NamedTuple, Record, field
 from weft._base.target import Target
 from weft.compiler import disk, nest_key, progress
@@ -65,7 +65,7 @@ class Builder:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._lock = threading.RLock()
+        self._lock = forks.held("kernels")
         # the building thread; set when it has ended
         self._being_built: dict[KernelKey, tuple[int, threading.Event]] = {}
         self.built = 0
@@ -184,16 +184,9 @@ class Builder:
             return entry
         return Compiled(entry.kernel, nest, machine, entry.nbytes, costs.nanoseconds(nest), True, digest, entry.reuses)
 
-    def acquire(self) -> None:
-        self._lock.acquire()
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def release_in_child(self) -> None:
-        """After a fork: no other thread exists that could finish what it was building."""
+    def forget_other_threads(self) -> None:
+        """In a child of a fork: no other thread exists that could finish what it was building."""
         self._being_built.clear()
-        self._lock.release()
 
 
 def build_all(
@@ -228,5 +221,4 @@ def build_all(
 
 
 BUILDER = Builder(KERNELS)
-# a child process must not inherit a lock that another thread held
-os.register_at_fork(before=BUILDER.acquire, after_in_parent=BUILDER.release, after_in_child=BUILDER.release_in_child)
+forks.in_child(BUILDER.forget_other_threads)

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from weft import config
-from weft._base import lazy
+from weft._base import forks, lazy
 
 PATIENCE_S = 2.0  # time of a compilation before it is shown
 REFRESH_S = 0.2
@@ -145,4 +145,4 @@ def _forget() -> None:
     _compiling.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+forks.in_child(_forget)

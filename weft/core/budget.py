@@ -7,14 +7,13 @@ it. Small tables of derived facts (memos) are counted by their length, and clear
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from weft import config, runtime
+from weft._base import forks
 
 _TABLE_SHARE = 64  # a table above 1/64 of the budget is cleared before any value is dropped
 _LOOK_EVERY = 64  # values entered between two checks of the tables
@@ -57,7 +56,7 @@ class Budget:
     """The values that are kept, oldest first, and their bytes."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = forks.held("budget")
         self._kept: dict[Kept, None] = {}
         self._dead: deque[Kept] = deque()  # the garbage collector appends to it at any moment
         self._tables: list[_Table] = []
@@ -166,13 +165,5 @@ class Budget:
                 if self._kept.pop(kept, kept) is None:
                     self._nbytes -= kept.nbytes
 
-    def acquire(self) -> None:
-        self._lock.acquire()
-
-    def release(self) -> None:
-        self._lock.release()
-
 
 BUDGET = Budget()
-# a child process must not inherit a lock that another thread held
-os.register_at_fork(before=BUDGET.acquire, after_in_parent=BUDGET.release, after_in_child=BUDGET.release)

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import config, runtime
-from weft._base import lazy
+from weft._base import forks, lazy
 from weft._base import target as targets
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
 from weft.core.shardings import Sharding, SingleDeviceSharding, check_memory
@@ -85,7 +84,7 @@ def _cpu_device(index: int) -> Device:
 
 # -- numbers of shardings ---------------------------------------------------------------------------------------------
 
-_lock = threading.Lock()
+_lock = forks.held("devices")
 _numbers: dict[Sharding, int] = {}
 _by_number: list[Sharding] = []  # from HOST on
 

@@ -17,11 +17,11 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 from weft import dtypes, errors, runtime
+from weft._base import forks
 from weft._base.record import NamedTuple
 from weft.dispatch import devices
 
@@ -31,7 +31,7 @@ _ALIASES = {"gpu": ("cuda", "rocm"), "metal": ("METAL",)}
 _KNOWN = frozenset({"gpu", "cuda", "rocm", "tpu", "metal", "METAL", "xpu", "pjrt"})
 _SUFFIXES = (".so", ".dylib", ".dll")
 _PROBE_S = 300.0
-_lock = threading.RLock()
+_lock = forks.held("plugins")
 _loaded: dict[str, Backend] = {}
 _opened: dict[str, Any] = {}  # libraries by path
 _refused: dict[str, str] = {}  # why a plugin could not be loaded

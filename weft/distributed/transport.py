@@ -9,6 +9,7 @@ option ``collective_timeout`` it raises DistributedError.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import zlib
@@ -67,14 +68,11 @@ class Transport:
         self.rank = rank
         self.size = size
         self.participants: set[int] = set()  # threads that took part in exchanges: their errors end the job
-        self._launches = 0
-        self._lock = threading.Lock()
+        self._launches = itertools.count(1)
 
     def next_number(self) -> int:
         """The number of the next launch, the same on all ranks that run the same program."""
-        with self._lock:
-            self._launches += 1
-            return self._launches
+        return next(self._launches)
 
     def start_agree(self, number: int, fingerprint: int, description: str, where: str = "") -> Request:
         """``agree`` as a request: its ``wait`` raises where ranks differ."""

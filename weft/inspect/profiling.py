@@ -15,13 +15,13 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from weft import runtime
-from weft._base import lazy
+from weft._base import forks, lazy
 from weft._base.record import NamedTuple
 from weft.dispatch import history, persistent
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_SPANS = 200_000  # that each thread keeps for the timeline; what is counted is not limited
-_lock = threading.Lock()
+_lock = forks.held("profile")
 _current: profile | None = None
 
 

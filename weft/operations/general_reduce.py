@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, runtime
+from weft._base import forks
 from weft.core import kinds
 from weft.core.fingerprint import fingerprint
 from weft.operations import arithmetic, convert, logic, prefix, shape
@@ -44,9 +43,7 @@ Params = dict[str, Any]
 FLAG = np.dtype(np.int32)
 COMPUTATIONS_BOUND = 1024
 _computations: OrderedDict[str, Any] = OrderedDict()  # by fingerprint
-_lock = threading.RLock()
-# a child process must not inherit a lock that another thread held
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+_lock = forks.held("computations")
 
 # computation -> (primitive, identity of a dtype)
 MONOIDS: dict[Any, tuple[core.Primitive, Callable[[np.dtype], Any]]] = {

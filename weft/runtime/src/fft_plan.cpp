@@ -1,4 +1,6 @@
 // Plans of Fourier transforms: factors of lengths, tables of roots of unity, and which way a length is computed.
+#include <pthread.h>
+
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -187,18 +189,21 @@ std::shared_ptr<const FftPlan<R>> made(int64_t n, bool in_lanes) {
   return plan;
 }
 
+std::mutex g_mutex;  // of the plans that are kept; held over a fork, so that the child finds them whole
+[[maybe_unused]] const int g_at_fork =
+    pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { g_mutex.unlock(); });
+
 }  // namespace
 
 template <class R>
 std::shared_ptr<const FftPlan<R>> fft_plan(int64_t n, bool in_lanes) {
-  static std::mutex mutex;
   static std::map<std::pair<int64_t, bool>, std::weak_ptr<const FftPlan<R>>> kept;
   {
-    std::lock_guard<std::mutex> guard(mutex);
+    std::lock_guard<std::mutex> guard(g_mutex);
     if (auto found = kept[{n, in_lanes}].lock()) return found;
   }
   auto plan = made<R>(n, in_lanes);  // may ask for another length
-  std::lock_guard<std::mutex> guard(mutex);
+  std::lock_guard<std::mutex> guard(g_mutex);
   std::erase_if(kept, [](const auto& item) { return item.second.expired(); });
   kept[{n, in_lanes}] = plan;
   return plan;

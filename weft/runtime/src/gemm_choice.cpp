@@ -82,12 +82,13 @@ const char* variable(const char* name) {
 enum class Choice { by_processor, tiles, pairs, float32, unknown };
 constexpr const char* kChoices[] = {"", "tiles", "pairs", "float32"};
 
-Choice asked() {
-  const char* text = variable("WEFT_BFLOAT16_PRODUCTS");
+Choice choice_named(const char* text) {
   for (int i = 0; i < 4; ++i)
     if (std::strcmp(text, kChoices[i]) == 0) return Choice(i);
   return Choice::unknown;
 }
+
+Choice asked() { return choice_named(variable("WEFT_BFLOAT16_PRODUCTS")); }
 
 bool unit_is_on() {
   static const bool on = has_unit() && std::strcmp(variable("WEFT_MATRIX_UNIT"), "0") != 0;
@@ -105,6 +106,14 @@ Choice bfloat16_choice() {
 
 bool adds_pairs() { return bfloat16_choice() == Choice::pairs; }
 
+// A kind of processor: whether its unit is used, and how it adds bfloat16.
+struct Processor {
+  bool unit;
+  Choice bfloat16;
+};
+
+Processor this_one() { return {unit_is_on(), bfloat16_choice()}; }
+
 // What packing takes is worth it: float32 is split into three parts, and its other kernels read operands as they lie.
 bool worth_a_unit(char source, int64_t rows, int64_t columns, int64_t terms) {
   const int64_t least = source == 'f' ? 64 : 16;
@@ -112,19 +121,28 @@ bool worth_a_unit(char source, int64_t rows, int64_t columns, int64_t terms) {
   return rows >= least && columns >= least && double(rows) * double(columns) * double(terms) >= products;
 }
 
-bool takes_unit(char source, char result, int64_t rows, int64_t columns, int64_t terms) {
+bool takes_unit(Processor on, char source, char result, int64_t rows, int64_t columns, int64_t terms) {
   if (result != 'f' || std::strchr("feE", source) == nullptr) return false;
-  const bool on = source == 'E' ? bfloat16_choice() == Choice::tiles : unit_is_on();
-  return on && worth_a_unit(source, rows, columns, terms) && may_use_unit();
+  return (source == 'E' ? on.bfloat16 == Choice::tiles : on.unit) && worth_a_unit(source, rows, columns, terms);
 }
 
 PyObject* how_added(PyObject*, PyObject* args) {
   int source, result;
   long long rows, columns, terms;
-  if (!PyArg_ParseTuple(args, "CCLLL", &source, &result, &rows, &columns, &terms)) return nullptr;
-  if (takes_unit(char(source), char(result), rows, columns, terms)) return PyUnicode_FromString("tiles");
+  const char* other = nullptr;
+  if (!PyArg_ParseTuple(args, "CCLLL|s", &source, &result, &rows, &columns, &terms, &other)) return nullptr;
+  Processor on = this_one();
+  if (other != nullptr) {
+    const Choice named = choice_named(other);
+    if (named == Choice::by_processor || named == Choice::unknown)
+      return PyErr_Format(PyExc_ValueError, "how_added: a processor adds bfloat16 in tiles, pairs or float32, got '%s'",
+                          other);
+    on = {named == Choice::tiles, named};
+  }
+  if (takes_unit(on, char(source), char(result), rows, columns, terms) && (other != nullptr || may_use_unit()))
+    return PyUnicode_FromString("tiles");
   const bool vector = rows == 1 || columns == 1;
-  return PyUnicode_FromString(source == 'E' && adds_pairs() && !vector ? "pairs" : "chains");
+  return PyUnicode_FromString(source == 'E' && on.bfloat16 == Choice::pairs && !vector ? "pairs" : "chains");
 }
 
 PyMethodDef methods[] = {{"how_added", how_added, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
@@ -144,7 +162,7 @@ const GemmKernels* gemm_kernels(char source, char result) {
 
 const GemmKernels* gemm_kernels(char source, char result, int64_t rows, int64_t columns, int64_t terms) {
 #if defined(WEFT_AMX)
-  if (takes_unit(source, result, rows, columns, terms)) return gemm_kernels_amx(source);
+  if (takes_unit(this_one(), source, result, rows, columns, terms) && may_use_unit()) return gemm_kernels_amx(source);
 #endif
   return gemm_kernels(source, result);
 }

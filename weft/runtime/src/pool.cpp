@@ -368,6 +368,8 @@ void forget_in_child() {
   t_inside_job = false;
 }
 
+[[maybe_unused]] const int g_at_fork = pthread_atfork(nullptr, nullptr, forget_in_child);
+
 Pool* acquire_pool() {
   for (;;) {
     g_users.fetch_add(1, std::memory_order_seq_cst);
@@ -375,8 +377,6 @@ Pool* acquire_pool() {
     g_users.fetch_sub(1, std::memory_order_seq_cst);  // set_threads waits for users while it holds g_change
     std::lock_guard<std::mutex> lock(*g_change);
     if (g_pool.load() != nullptr) continue;
-    static std::once_flag registered;
-    std::call_once(registered, [] { pthread_atfork(nullptr, nullptr, forget_in_child); });
     g_pool.store(new Pool(pool_threads()));
   }
 }
