@@ -28,7 +28,7 @@ _loading: list[int] = []  # the threads that load modules, once for each that th
 
 
 def held(guarded: str) -> Lock:
-    """A new lock, which a fork holds; a thread may take it again. Of several for one purpose the later are inner ones."""
+    """A new lock, which a fork holds. A thread may take it again; of several for one purpose later ones are inner."""
     lock = threading.RLock()
     _held.append((ORDER.index(guarded), lock))
     _held.sort(key=lambda entry: entry[0])
