@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import weft
@@ -112,6 +113,40 @@ DIFFERENTIATED = {
 @pytest.mark.parametrize("expression", DIFFERENTIATED)
 def test_loops_have_derivatives_whoever_asks_first(expression: str) -> None:
     assert float(in_fresh_process(f"{SCAN}print(float({expression}))")) == DIFFERENTIATED[expression]
+
+
+# What stands for a method until its module is loaded takes what the method takes, keywords too.
+WITH_KEYWORDS = (
+    "x.__array_namespace__(api_version='2024.12').sum(x)", "x.__round__(ndigits=0)[1, 0]",
+    "x.__getitem__((1, 2))", "x.__matmul__(x.T)[0, 0]", "x.__neg__()[0, 1]",
+    "x.astype(dtype='int32')[1, 2]", "x.clip(min=1, max=3)[0, 0]", "x.compress(condition=x[:, 0] > 1, axis=0, size=1).sum()",
+    "x.dot(b=x.T)[0, 0]", "x.flatten(order='F')[1]", "x.reshape((3, 2), order='F')[0, 1]", "x.std(axis=1, ddof=1)[0]",
+    "x.trace(offset=1)", "x.transpose(1, 0)[2, 1]", "x.var(axis=0, keepdims=True)[0, 0]", "x.view(dtype='int32')[0, 0]",
+    "x[0].searchsorted(v=1.5, side='right')", "x.diagonal(offset=1)[0]", "x.ravel(order='F')[1]",
+    "x[None].squeeze(axis=0)[0, 1]", "x.swapaxes(axis1=0, axis2=1)[1, 0]", "x.all(axis=None, keepdims=True)[0, 0]",
+    "x.argmax(axis=1, keepdims=True)[0, 0]", "x.cumsum(axis=1, dtype='float32')[1, 2]",
+    "x.max(axis=0, initial=1, keepdims=True)[0, 0]", "x.prod(axis=1, where=x > 0)[0]",
+    "x.sum(axis=0, keepdims=True)[0, 1]",
+    "x.round(decimals=1)[0, 1]", "x.conj()[0, 1]", "x.argpartition(kth=1, axis=1)[0, 0]",
+    "x.argsort(axis=1, descending=True)[0, 0]", "x.sort(axis=1, descending=True)[0, 0]",
+    "x.mean(axis=1, keepdims=True)[0, 0]", "x.repeat(repeats=2, axis=0)[1, 1]",
+    "x.take(indices=1, axis=1, mode='clip')[0]",
+    "x.at[0].set(7.0, mode='drop').sum()",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [0, 1, 27])
+def test_methods_loaded_later_take_keywords_at_their_first_use_in_a_trace(first: int) -> None:
+    """In a fresh process, the one numbered ``first`` before all others."""
+    calls = [WITH_KEYWORDS[first], *WITH_KEYWORDS]
+    listed = ", ".join(f"lambda x: {text}" for text in calls)
+    code = (
+        "import weft, numpy as np; x = weft.device_put(np.float32([[0, 1, 2], [3, 4, 5]])); "
+        f"print([float(weft.jit(f)(x)) for f in [{listed}]])"
+    )
+    x = jnp.asarray(np.float32([[0, 1, 2], [3, 4, 5]]))
+    expected = [float(eval(text, {"x": x})) for text in calls]
+    assert eval(in_fresh_process(code)) == pytest.approx(expected)
 
 
 def test_operators_work_after_import_weft_alone() -> None:

@@ -142,3 +142,11 @@ def test_wrong_use() -> None:
         jnp.bitwise_or.reduce(FLOATS)
     with pytest.raises(NotImplementedError, match="a tuple of axes"):
         jnp.subtract.reduce(FLOATS, axis=(0, 1))
+
+
+@pytest.mark.parametrize("name", ["nin", "nout", "nargs", "identity"])
+def test_attributes_of_a_ufunc_cannot_be_set(name: str) -> None:
+    made = jnp.frompyfunc(lambda x, y: x + y, 2, 1, identity=0)
+    assert (made.nin, made.nout, made.nargs, made.identity) == (2, 1, 2, 0)
+    with pytest.raises(AttributeError):  # as those of NumPy's
+        setattr(made, name, 1)

@@ -383,10 +383,10 @@ _late: set[Any] = set()  # functions that stand for a method until it is loaded
 
 
 def _loading(name: str) -> Callable[..., Any]:
-    def operate(self: Any, *args: Any) -> Any:
+    def operate(self: Any, *args: Any, **kwargs: Any) -> Any:
         _loader.load()
         method = getattr(type(self), name)  # also where another thread has replaced it since this one looked it up
-        return NotImplemented if method in _late else method(self, *args)
+        return NotImplemented if method in _late else method(self, *args, **kwargs)
 
     operate.__name__ = name
     _late.add(operate)

@@ -162,6 +162,7 @@ def _in_bounds(
     if 0 in shape:
         return error
     largest = np.minimum(np.asarray(most, np.int64), np.iinfo(indices.dtype).max).astype(indices.dtype)
+    largest = largest.reshape((1,) * (len(shape) - 1) + largest.shape)
     outside = lax.bitwise_or(jnp.less(indices, 0), jnp.greater(indices, jnp.asarray(largest)))
     place = jnp.argmax(jnp.ravel(outside))
     component = lax.rem(place, np.asarray(len(axes), place.dtype))

@@ -150,7 +150,7 @@ def _integrate(
     def to_time(state: Any, target: Any) -> tuple[Any, Any]:
         def goes_on(inner: Any) -> Any:
             count, (_, _, t, dt, _, _) = inner
-            return (t < target) & (count < mxstep) & (dt > 0)
+            return (t < target) & (count.astype(np.float32) < mxstep) & (dt > 0)
 
         def advance(inner: Any) -> Any:
             count, (y, dy, t, dt, last, curve) = inner

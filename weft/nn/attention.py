@@ -88,10 +88,10 @@ def _visible(given: _Given, start: Any, queries: int, keys: int) -> Any:
         parts.append((row - given.window[0] <= column) & (column <= row + given.window[1]))
     for lengths, position in ((given.query_lengths, row), (given.key_lengths, column)):
         if lengths is not None:
-            parts.append(position < lengths[:, None, None, None])
+            parts.append(position[None, None] < lengths[:, None, None, None])
     found = None
     for part in parts:
-        found = part if found is None else found & part
+        found = promotion.with_rank(part, 4) if found is None else found & promotion.with_rank(part, 4)
     return found
 
 

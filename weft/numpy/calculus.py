@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, errors
+from weft import config, dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
@@ -303,7 +303,7 @@ def _as_cov(
     if count == 0:
         return lax.full(() if rows == 1 else (rows, rows), np.nan, promotion.dtype_of(data))
     ddof = (0 if bias else 1) if ddof is None else ddof
-    weights, aweights = _observation_weights(fweights, aweights, promotion.shape_of(data)[1])
+    weights, aweights = _observation_weights(fweights, aweights, count, promotion.dtype_of(data))
     average, total = statistics.average(data, axis=1, weights=weights, returned=True)
     total = indexing.index(total, 0)
     if weights is None:
@@ -337,7 +337,7 @@ def _observations(given: tuple[Any, ...], rowvar: bool) -> Any:
     return rows[0] if len(rows) == 1 else joining.concatenate(rows, 0)
 
 
-def _observation_weights(fweights: Any, aweights: Any, count: int) -> tuple[Any, Any]:
+def _observation_weights(fweights: Any, aweights: Any, count: int, dtype: Any) -> tuple[Any, Any]:
     """The product of both weights of the observations, and what ``aweights`` are without their sign."""
     weights = given = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
@@ -350,6 +350,8 @@ def _observation_weights(fweights: Any, aweights: Any, count: int) -> tuple[Any,
             raise RuntimeError(f"incompatible numbers of samples and {name}")
         if name == "fweights" and not dtypes.issubdtype(promotion.dtype_of(given), np.integer):
             raise TypeError("fweights must be integer.")
+        if config.read("numpy_dtype_promotion") == "strict":  # whole weights of float data are what it is called with
+            given = promotion.convert(given, dtype)
         given = arithmetic.abs(given)
         weights = given if weights is None else arithmetic.multiply(weights, given)
     return weights, given

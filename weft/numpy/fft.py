@@ -98,7 +98,7 @@ def _transform(name: str, kind: FftType, a: Any, s: Any, given: Any, norm: Norm)
     if kind == FftType.RFFT and complex_operand:
         raise ValueError("only real valued inputs supported for rfft")
     if not over:
-        return promotion.convert(x, dtypes.promote_types(promotion.dtype_of(x), np.complex64))
+        return promotion.convert(x, promotion.complex_dtype(promotion.dtype_of(x)))
     lengths = _lengths(name, x, s, over)
     extents = list(promotion.shape_of(x))
     for axis, n in zip(over, lengths, strict=True):

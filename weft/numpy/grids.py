@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import config
 from weft import operations as lax
 from weft.numpy import axes, creation, even_spacing, joining, promotion
 
@@ -32,7 +33,8 @@ class _Grid:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return _vector(key)
-        vectors = promotion.promote_dtypes(*(_vector(part) for part in key))
+        with config.context("numpy_dtype_promotion", "standard"):  # slices of integers and of floats
+            vectors = promotion.promote_dtypes(*(_vector(part) for part in key))
         grid = creation.meshgrid(*vectors, indexing="ij", sparse=self.sparse)
         return grid if self.sparse else joining.stack(grid)
 

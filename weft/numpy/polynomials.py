@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, errors
+from weft import core, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
@@ -155,7 +155,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     """
     (p,) = _vectors("roots", p)
     dtype = promotion.dtype_of(p)
-    whole = dtypes.promote_types(dtype, np.complex64)
+    whole = promotion.complex_dtype(dtype)
     if promotion.shape_of(p)[0] < 2:
         return creation.zeros(0, whole)
     behind = 0
@@ -215,16 +215,18 @@ def polyfit(
         matrix = matrix * w[:, None]
         y = y * (w if len(rows) == 1 else w[:, None])
     scale = reductions.sum(matrix * matrix, axis=0) ** 0.5
-    found, residuals, rank, singular = linalg.lstsq(matrix / scale, y, rcond)
-    found = (found.T / scale).T
+    scaled = matrix / scale[None, :]
+    found, residuals, rank, singular = linalg.lstsq(scaled, y, rcond)
+    found = found / (scale if len(rows) == 1 else scale[:, None])
     if full:
         return found, residuals, rank, singular, rcond
     if not cov:
         return found
-    inverse = linalg.inv((matrix / scale).T @ (matrix / scale)) / (scale[:, None] * scale[None, :])
+    inverse = linalg.inv(scaled.T @ scaled) / (scale[:, None] * scale[None, :])
     factor: Any = 1
     if cov != "unscaled":
         if shape[0] <= order:
             raise ValueError("the number of data points must exceed order to scale the covariance matrix")
         factor = residuals / (shape[0] - order)
-    return found, (inverse * factor if len(rows) == 1 else inverse[:, :, None] * factor)
+    inverse = inverse if len(rows) == 1 else inverse[:, :, None]
+    return found, inverse * promotion.with_rank(factor, inverse.ndim)

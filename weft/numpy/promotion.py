@@ -69,6 +69,11 @@ def inexact_dtype(dtype: Any) -> Any:
     return np.dtype(np.float64 if wide else np.float32)
 
 
+def complex_dtype(dtype: Any) -> np.dtype:
+    """The complex dtype that values of ``dtype`` become: complex128 of 64-bit floats, else complex64."""
+    return np.dtype(np.complex128 if dtype in (np.float64, np.complex128) else np.complex64)
+
+
 def numeric_dtype(dtype: Any) -> Any:
     """``dtype``, with bool replaced by int32."""
     return np.dtype(np.int32) if dtype == np.bool_ else dtype
@@ -299,12 +304,18 @@ def promote_shapes(*args: Any, name: str | None = None) -> tuple[Any, ...]:
     broadcast_shapes(*shapes)  # an error names the shapes as the user gave them
     if name is not None:
         _check_rank_promotion(name, [shape for shape in shapes if shape])
-    return tuple(
-        lax.broadcast_in_dim(x, (1,) * (rank - len(shape)) + shape, tuple(range(rank - len(shape), rank)))
-        if shape and len(shape) < rank
-        else x
-        for x, shape in zip(args, shapes, strict=True)
-    )
+    return tuple([with_rank(x, rank) if shape else x for x, shape in zip(args, shapes, strict=True)])
+
+
+def with_rank(x: Any, rank: int) -> Any:
+    """``x`` with leading axes of extent 1, so that it has ``rank`` axes at least: what broadcasting does by itself.
+
+    Functions that combine their own vectors with a user's array write it, since the user may have forbidden that ranks
+    are promoted (the option ``numpy_rank_promotion``).
+    """
+    shape = shape_of(x)
+    more = rank - len(shape)
+    return lax.broadcast_in_dim(x, (1,) * more + shape, tuple(range(more, rank))) if more > 0 else x
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -404,7 +404,8 @@ def _pinv(a: Any, rtol: Any = None, hermitian: bool = False) -> Any:
         rtol = 10.0 * max(m, n) * float(np.finfo(a.dtype).eps)
     u, s, vh = decompositions.svd(a, full_matrices=False, hermitian=hermitian)
     rtol = creation.asarray(rtol, s.dtype)
-    s = searching.where(s > rtol[..., None] * s[..., :1], s, np.inf)  # whose inverse is 0
+    rtol = promotion.with_rank(rtol[..., None], s.ndim)
+    s = searching.where(s > rtol * s[..., :1], s, np.inf)  # whose inverse is 0
     return contractions.matmul(
         blocks.transposed(vh), blocks.transposed(u) / s[..., None].astype(u.dtype), precision=Precision.HIGHEST
     ).astype(a.dtype)

@@ -70,13 +70,17 @@ class ufunc(metaclass=_UfuncType):
         self.__doc__ = func.__doc__
         self.__name__ = name or func.__name__
         self._func = func
-        self.nin, self.nout = operator.index(nin), operator.index(nout)
-        self.nargs = operator.index(nargs or nin)
-        self.identity = identity
+        self._counts = operator.index(nin), operator.index(nout), operator.index(nargs or nin)
+        self._identity = identity
         self._special = {"call": call, "reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
 
     def _key(self) -> tuple[Any, ...]:
-        return self._func, self.__name__, self.identity, self.nin, self.nout, self.nargs
+        return self._func, self.__name__, self._identity, *self._counts
+
+    nin = property(lambda self: self._counts[0], doc="The number of operands.")
+    nout = property(lambda self: self._counts[1], doc="The number of results.")
+    nargs = property(lambda self: self._counts[2], doc="The number of operands, unless another was given.")
+    identity = property(lambda self: self._identity, doc="What a reduction without elements gives, or None.")
 
     def __hash__(self) -> int:
         return hash(self._key())

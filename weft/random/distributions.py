@@ -74,9 +74,9 @@ def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Any:
         dtype = promotion.dtype_of(p)
         high, low = indexing.rows(_uniform(key, 0.0, 1.0, shape=(2, *shape), dtype=dtype))
         low = arithmetic.multiply(low, 2.0 ** -dtypes.finfo(dtype).nmant)
-        return lax.lt(low, arithmetic.subtract(p, high))
+        return lax.lt(low, lax.sub(*promotion.promote_shapes(p, high)))
     drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=promotion.dtype_of(p))
-    return lax.lt(*promotion.promote_shapes(drawn, p, name="less"))
+    return lax.lt(*promotion.promote_shapes(drawn, p))
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -334,6 +334,8 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, *, shape: tuple[int, .
     shape = (shape or own) + own
     size_key, sign_key = indexing.rows(keys.split(key))
     signed = lax.mul(rademacher(sign_key, shape, dtype), _maxwell(size_key, shape=shape, dtype=dtype))
+    rank = len(shape)  # loc and scale stand for the last axes
+    scale, loc = [promotion.with_rank(x, rank) if promotion.shape_of(x) else x for x in (scale, loc)]
     return arithmetic.add(arithmetic.multiply(signed, scale), loc)
 
 

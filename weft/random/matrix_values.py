@@ -108,4 +108,4 @@ def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, 
     else:
         factor = decompositions.cholesky(cov)
     values = sampling.normal(key, (*batch, n), dtype)
-    return mean + einstein.einsum("...ij,...j->...i", factor, values)
+    return promotion.with_rank(mean, values.ndim) + einstein.einsum("...ij,...j->...i", factor, values)

@@ -133,7 +133,7 @@ def wofz(z: Any) -> Array:
     (1+0j)
     """
     (z,) = promotion.promote_args_inexact("wofz", z)
-    return _wofz(promotion.convert(z, dtypes.promote_types(promotion.dtype_of(z), np.complex64)))
+    return _wofz(promotion.convert(z, promotion.complex_dtype(promotion.dtype_of(z))))
 
 
 # ---- erfcx and Dawson's integral

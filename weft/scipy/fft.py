@@ -51,23 +51,28 @@ def _turns(count: int, sign: int, like: Any) -> np.ndarray:
     return (np.cos(angles) + sign * 1j * np.sin(angles)).astype(np.complex128 if wide else np.complex64)
 
 
+def _along_last(row: np.ndarray, x: Any) -> Any:
+    """A constant for each place of the last axis of ``x``."""
+    return row.reshape((1,) * (len(promotion.shape_of(x)) - 1) + row.shape)
+
+
 def _forward(x: Any, norm: str | None) -> Any:
     count = promotion.shape_of(x)[-1]
     v = wnp.concatenate([x[..., ::2], x[..., 1::2][..., ::-1]], axis=-1)
-    z = fft.rfft(v) * _turns(count, -1, x)
+    z = fft.rfft(v) * _along_last(_turns(count, -1, x), x)
     found = 2 * wnp.concatenate([wnp.real(z), -wnp.imag(z)[..., 1 : (count + 1) // 2][..., ::-1]], axis=-1)
-    return found if norm != "ortho" else found * _ortho(count, promotion.dtype_of(found))
+    return found if norm != "ortho" else found * _along_last(_ortho(count, promotion.dtype_of(found)), found)
 
 
 def _backward(x: Any, norm: str | None) -> Any:
     count = promotion.shape_of(x)[-1]
     if norm == "ortho":
-        x = x / _ortho(count, promotion.dtype_of(x))
+        x = x / _along_last(_ortho(count, promotion.dtype_of(x)), x)
     half = count // 2
     low = x[..., : half + 1]
     zero = wnp.zeros_like(x[..., :1])
     high = wnp.concatenate([zero, x[..., count - half :][..., ::-1]], axis=-1)
-    v = fft.irfft(lax.complex(low, -high) * (_turns(count, 1, x) / 2), count)
+    v = fft.irfft(lax.complex(low, -high) * _along_last(_turns(count, 1, x) / 2, x), count)
     odd, even = v[..., (count + 1) // 2 :][..., ::-1], v[..., : (count + 1) // 2]
     shape = promotion.shape_of(x)
     padded = wnp.concatenate([odd, zero], axis=-1) if count % 2 else odd

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import config, dtypes
 from weft import numpy as wnp
 from weft import operations as lax
 from weft._base.array import Array
@@ -108,6 +108,8 @@ def polygamma(n: Any, x: Any) -> Array:
     """
     if not dtypes.issubdtype(promotion.dtype_of(n), np.integer):
         raise ValueError(f"[polygamma] n must be an integer, got {promotion.dtype_of(n)}. Convert it first.")
+    if config.read("numpy_dtype_promotion") == "strict":  # whole numbers beside floats are what it is called with
+        n = promotion.convert(n, promotion.inexact_dtype(promotion.dtype_of(x)))
     return lax.polygamma(*promotion.promote_args_inexact("polygamma", n, x))
 
 

@@ -43,14 +43,14 @@ def _table(most: int, z: Any) -> Any:
     before = np.concatenate([np.zeros((1, most + 1)), rows[:-1]])
     ratio = np.where(before > 0, rows / np.where(before > 0, before, 1), 0)
     root = wnp.sqrt((1 - z) * (1 + z))
-    start = wnp.ones((most + 1, 1), dtype) * root ** np.arange(most + 1)[:, None].astype(dtype)
+    start = wnp.ones((most + 1, 1), dtype) * root[None, :] ** np.arange(most + 1)[:, None].astype(dtype)
     start = start * _diagonal(most)[:, None].astype(dtype)
     seeds = np.eye(most + 1, dtype=bool)
 
     def step(state: Any, given: Any) -> Any:
         two, one = state
         factor, back, seed = given
-        new = factor[:, None] * z * one - back[:, None] * two
+        new = factor[:, None] * z[None, :] * one - back[:, None] * two
         new = wnp.where(seed[:, None], start, new)
         return (one, new), new
 
@@ -109,6 +109,7 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
     below = wnp.concatenate([wnp.zeros_like(values[:, :1]), values[:, :-1]], axis=1)
     orders, degrees = np.meshgrid(np.arange(degree + 1), np.arange(degree + 1), indexing="ij")
     total = (orders + degrees).astype(dtype)[:, :, None]
+    z = z[None, None, :]
     slopes = (total * below - degrees.astype(dtype)[:, :, None] * z * values) / ((1 - z) * (1 + z))
     return values, wnp.where((orders <= degrees)[:, :, None], slopes, 0)
 

@@ -142,9 +142,9 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     factors, _, order = lu_module.lu(a)
     m, n = promotion.shape_of(a)[-2:]
     k = min(m, n)
-    places = jnp.arange(m, dtype=order.dtype)[:, None]
+    places = promotion.with_rank(jnp.arange(m, dtype=order.dtype)[:, None], a.ndim)
     p = (order[..., None, :] == places).astype(matrices.real_dtype(a.dtype))
-    left = jnp.tril(factors, -1)[..., :k] + jnp.eye(m, k, dtype=a.dtype)
+    left = jnp.tril(factors, -1)[..., :k] + promotion.with_rank(jnp.eye(m, k, dtype=a.dtype), a.ndim)
     upper = jnp.triu(factors)[..., :k, :]
     return (matrices.product(p.astype(a.dtype), left), upper) if permute_l else (p, left, upper)
 
@@ -459,7 +459,7 @@ def _polar(a: Any, side: str, method: str, eps: float | None, max_iterations: in
     if method != "svd":
         raise ValueError(f"Unknown polar decomposition method {method}.")
     u, s, vh = singular.svd(a, full_matrices=False)
-    s = s.astype(u.dtype)
+    s = s.astype(u.dtype)[None, :]
     unitary = matrices.product(u, vh)
     if side == "right":
         return unitary, matrices.product(matrices.adjoint(vh) * s, vh)

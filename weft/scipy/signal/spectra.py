@@ -43,6 +43,7 @@ def _linear_residual(x: Any) -> Any:
         return centred
     place = np.arange(count) - (count - 1) / 2
     place = (place / np.sqrt((place * place).sum())).astype(promotion.dtype_of(x))
+    place = place.reshape((1,) * (len(promotion.shape_of(x)) - 1) + (count,))
     return centred - wnp.sum(centred * place, axis=-1, keepdims=True) * place
 
 
@@ -121,7 +122,8 @@ def _trend_remover(kind: Any) -> Callable[[Any], Any]:
 def _transforms(x: Any, plan: _Plan, kind: Any, one_sided: bool) -> Any:
     """The transforms of the pieces: ``[..., pieces, frequencies]``."""
     pieces = _trend_remover(kind)(_pieces(x, plan))
-    windowed = pieces * wnp.asarray(plan.window, promotion.dtype_of(pieces))
+    window = wnp.asarray(plan.window, promotion.dtype_of(pieces))
+    windowed = pieces * promotion.with_rank(window, len(promotion.shape_of(pieces)))
     return fft.rfft(windowed, plan.points) if one_sided else fft.fft(windowed, plan.points)
 
 
@@ -150,6 +152,11 @@ _BOUNDARIES = ("even", "odd", "constant", "zeros", None)
 
 def _frequencies(points: int, fs: Any, one_sided: bool) -> Any:
     return fft.rfftfreq(points, 1 / fs) if one_sided else fft.fftfreq(points, 1 / fs)
+
+
+def _times(count: int, step: Any) -> Any:
+    """The first ``count`` multiples of ``step``."""
+    return promotion.convert(wnp.arange(count), promotion.dtype_of(0.0)) * step
 
 
 def stft(
@@ -184,8 +191,9 @@ def stft(
         zeros = [(0, 0, 0)] * (len(promotion.shape_of(rows)) - 1)
         rows = lax.pad(rows, np.zeros((), promotion.dtype_of(rows)), [*zeros, (0, more, 0)])
     found = _transforms(rows, plan, detrend, one_sided)
-    found = found / wnp.sum(wnp.asarray(plan.window, dtypes.finfo(promotion.dtype_of(x)).dtype))
-    times = wnp.arange(promotion.shape_of(found)[-2]) * (hop / fs)
+    total = wnp.sum(wnp.asarray(plan.window, dtypes.finfo(promotion.dtype_of(x)).dtype))
+    found = found / promotion.convert(total, promotion.dtype_of(found))
+    times = _times(promotion.shape_of(found)[-2], hop / fs)
     if boundary is None:
         times = times + plan.length / 2 / fs
     return _frequencies(plan.points, fs, one_sided), times, wnp.moveaxis(found, -1, place)
@@ -228,15 +236,17 @@ def istft(
     total = plan.length + (pieces - 1) * hop
     places = np.arange(pieces)[:, None] * hop + np.arange(plan.length)[None, :]
     shape = (*promotion.shape_of(signals)[:-2], total)
-    summed = wnp.zeros(shape, dtype).at[..., places].add(signals * weights * wnp.sum(weights))
-    norm = wnp.zeros(total, promotion.dtype_of(weights)).at[places].add(wnp.square(weights))
+    window = promotion.convert(weights * wnp.sum(weights), dtype)
+    summed = wnp.zeros(shape, dtype).at[..., places].add(signals * promotion.with_rank(window, rank))
+    norm = wnp.zeros(total, promotion.dtype_of(weights)).at[places].add(wnp.square(weights)[None, :])
     if boundary:
         edge = plan.length // 2
         summed, norm = summed[..., edge : total - edge], norm[edge : total - edge]
-    summed = summed / wnp.where(norm > 1e-10, norm, 1)
+    norm = promotion.convert(wnp.where(norm > 1e-10, norm, 1), dtype)
+    summed = summed / promotion.with_rank(norm, rank - 1)
     if rank > 2 and time != rank - 1:
         summed = wnp.moveaxis(summed, -1, time - (frequency < time))
-    return wnp.arange(promotion.shape_of(norm)[0]) / fs, summed
+    return _times(promotion.shape_of(norm)[0], 1 / fs), summed
 
 
 def csd(
@@ -273,13 +283,13 @@ def csd(
     product = wnp.conj(found[0]) * found[-1]
     weights = wnp.asarray(plan.window, dtypes.finfo(dtype).dtype)
     scale = 1 / (fs * wnp.sum(weights * weights)) if scaling == "density" else 1 / wnp.square(wnp.sum(weights))
-    product = product * scale
+    product = product * promotion.convert(scale, promotion.dtype_of(product))
     if one_sided:
-        doubled = np.full(promotion.shape_of(product)[-1], 2.0, promotion.dtype_of(weights))
+        doubled = np.full(promotion.shape_of(product)[-1], 2.0, promotion.dtype_of(product))
         doubled[0] = 1
         if plan.points % 2 == 0:
             doubled[-1] = 1
-        product = product * doubled
+        product = product * promotion.with_rank(doubled, len(promotion.shape_of(product)))
     density = _averaged(product, average)
     density = wnp.real(density) if same else density
     return _frequencies(plan.points, fs, one_sided), wnp.moveaxis(density, -1, place)
@@ -296,7 +306,8 @@ def _averaged(product: Any, average: str) -> Any:
     count = promotion.shape_of(product)[-2]
     even = 2 * np.arange(1.0, (count - 1) // 2 + 1)
     bias = 1 + float(np.sum(1 / (even + 1) - 1 / even))  # of the median of squares
-    return lax.complex(wnp.median(wnp.real(product), axis=-2), wnp.median(wnp.imag(product), axis=-2)) / bias
+    parts = [wnp.median(part(product), axis=-2) / bias for part in (wnp.real, wnp.imag)]
+    return lax.complex(*parts)
 
 
 def welch(

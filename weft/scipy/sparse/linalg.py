@@ -55,7 +55,7 @@ def _sub(x: Tree, y: Tree) -> Tree:
 
 
 def _scaled(scale: Any, x: Tree) -> Tree:
-    return _map(lambda a: (scale * a).astype(a.dtype), x)
+    return _map(lambda a: scale.astype(a.dtype) * a, x)
 
 
 def _divided(x: Any, y: Any) -> Any:

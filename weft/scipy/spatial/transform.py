@@ -18,6 +18,7 @@ from weft import operations as lax
 from weft import random as weft_random
 from weft._base import unbuilt
 from weft._base.record import NamedTuple
+from weft.numpy import promotion
 
 __getattr__ = unbuilt.fallback(__name__)
 
@@ -44,6 +45,7 @@ def _check_last(name: str, x: Any, shape: tuple[int, ...]) -> Any:
 
 def _product(p: Any, q: Any) -> Any:
     """Hamilton's product: first the rotation q, then p."""
+    p, q = promotion.promote_shapes(p, q)
     pv, pw, qv, qw = p[..., :3], p[..., 3:], q[..., :3], q[..., 3:]
     vector = pw * qv + qw * pv + jnp.cross(pv, qv)
     return jnp.concatenate([vector, pw * qw - jnp.sum(pv * qv, axis=-1, keepdims=True)], axis=-1)
@@ -192,6 +194,7 @@ class Rotation(NamedTuple):
         axis, w = self.quat[..., :3], self.quat[..., 3:]
         axis = -axis if inverse else axis
         axis, vectors = jnp.broadcast_arrays(axis, vectors)
+        w = promotion.with_rank(w, vectors.ndim)
         once = 2 * jnp.cross(axis, vectors)
         return vectors + w * once + jnp.cross(axis, once)
 
@@ -269,7 +272,8 @@ class Rotation(NamedTuple):
 
     def inv(self) -> Rotation:
         """The rotations back."""
-        return Rotation(self.quat * jnp.array([-1, -1, -1, 1], self.quat.dtype))
+        turned = [-self.quat[..., :3], self.quat[..., 3:]]
+        return Rotation(jnp.concatenate(turned, axis=-1))
 
     def magnitude(self) -> Any:
         """The angles, in 0..pi."""

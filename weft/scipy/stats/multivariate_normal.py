@@ -39,6 +39,7 @@ def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
     if not shape:
         return -wnp.square(x - mean) / cov / 2 - (np.log(2 * np.pi) + wnp.log(cov)) / 2
     count = shape[-1]
+    x, mean = promotion.promote_shapes(x, mean)
     covariance = promotion.shape_of(cov)
     if not covariance:
         square = wnp.sum(wnp.square(x - mean), axis=-1) / cov

@@ -64,7 +64,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
     else:
         ordered = wnp.sort(rows, axis=-1)
         first = _group_starts(ordered)
-        position = wnp.arange(shape[-1])
+        position = promotion.with_rank(wnp.arange(shape[-1]), len(shape))
         start = _cumulative_max(wnp.where(first, position, 0))
         length = position - start + 1  # of the group so far: the largest is the whole of a longest group
         best = wnp.argmax(length, axis=-1, keepdims=True)
