@@ -119,7 +119,8 @@ def test_loops_have_derivatives_whoever_asks_first(expression: str) -> None:
 WITH_KEYWORDS = (
     "x.__array_namespace__(api_version='2024.12').sum(x)", "x.__round__(ndigits=0)[1, 0]",
     "x.__getitem__((1, 2))", "x.__matmul__(x.T)[0, 0]", "x.__neg__()[0, 1]",
-    "x.astype(dtype='int32')[1, 2]", "x.clip(min=1, max=3)[0, 0]", "x.compress(condition=x[:, 0] > 1, axis=0, size=1).sum()",
+    "x.astype(dtype='int32')[1, 2]", "x.clip(min=1, max=3)[0, 0]",
+    "x.compress(condition=x[:, 0] > 1, axis=0, size=1).sum()",
     "x.dot(b=x.T)[0, 0]", "x.flatten(order='F')[1]", "x.reshape((3, 2), order='F')[0, 1]", "x.std(axis=1, ddof=1)[0]",
     "x.trace(offset=1)", "x.transpose(1, 0)[2, 1]", "x.var(axis=0, keepdims=True)[0, 0]", "x.view(dtype='int32')[0, 0]",
     "x[0].searchsorted(v=1.5, side='right')", "x.diagonal(offset=1)[0]", "x.ravel(order='F')[1]",

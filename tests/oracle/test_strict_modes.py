@@ -154,8 +154,7 @@ def of_distributions() -> Iterator[str]:
             if hasattr(distribution, method):
                 operands = ["x/8" if method in ("ppf", "isf") else "x"] if method != "entropy" else []
                 operands += ["y/8", "y+1", "y+1"][-count:] if count else []
-                for shape in ("f32[3]", "f32[2,3]"):
-                    yield f"J.scipy.stats.{name}.{method}({','.join(operands)}) | {shape} {shape}"
+                yield f"J.scipy.stats.{name}.{method}({','.join(operands)}) | f32[2,3] f32[2,3]"
 
 
 OWN = {group: text.strip().splitlines() for group, text in strict_cases.ALL.items()}
@@ -180,7 +179,7 @@ def test_library_functions_do_not_raise_about_themselves(group: str, option: str
     assert not {row: error for row, error in errors.items() if error}
 
 
-@pytest.mark.parametrize("how", TRANSFORMED)
+@pytest.mark.parametrize("how", ["vmap", "vjp"])  # which pushes tangents first
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("group", [*OWN, "distributions"])
 def test_their_derivatives_and_batches_do_not_either(group: str, option: str, how: str) -> None:
