@@ -25,7 +25,7 @@ from weft._base.api import (
 from weft._base.array import Array as Array, live_arrays as live_arrays
 from weft.core import trace
 from weft.core.check_scopes import checks as checks
-from weft.dispatch import executables, jit as jit_module, persistent
+from weft.dispatch import executables, jit as jit_module
 from weft.dispatch.jit import jit as jit
 
 if TYPE_CHECKING:
@@ -147,9 +147,6 @@ def _clear_compiler() -> None:
 
 
 executables.install_compiler(_compile)
-persistent.install(
-    lambda *request: lazy.compiler.stored.find(*request), lambda *program: lazy.compiler.stored.keep(*program)
-)
 trace.install_evaluate(_evaluate)
 jit_module.on_clear_caches(_clear_compiler)
 runtime.set_memory_error_type(errors.OutOfMemoryError)

@@ -83,7 +83,6 @@ OPTIONS: dict[str, Option] = dict((
     _option("no_tracing", False, bool, "raise where a function would be traced"),
     # weft's own
     _option("checks", "", str, "guards in compiled programs: index, nan, overflow by commas, or all", in_key=True),
-    _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
     _option("fast", False, bool, "allow rewrites that change the last bits", in_key=True),
     _option("show", "", str, "stages to print, a comma-separated list of words"),
     _option("dump", "", str, "folder into which every form of every program is written"),
@@ -94,7 +93,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("num_threads", 0, int, "size of the thread pool, 1 to 256; 0 for the size at start"),
     _option("cache_bytes", 256 << 20, int, "bytes of traces, programs and machine code kept in the process"),
     _option("cache", True, bool, "machine code and programs are kept on disk for later processes"),
-    _option("cache_programs", True, bool, "whole programs are kept on disk too, and run without being traced"),
+    _option("cache_programs", True, bool, "whole programs are kept on disk too, and need no compilation"),
     _option("cache_dir", "", str, "folder of the cache on disk, empty for the platform's cache folder"),
     _option("cache_disk_bytes", 256 << 20, int, "bytes kept on disk"),
     _option("collective_timeout", 600, int, "seconds after which a wait for other processes raises, 0 for never"),
@@ -382,9 +381,9 @@ def token() -> int:
     return made
 
 
-def key_values() -> tuple[Any, ...]:
-    """The values whose id is the token, of this thread, without the chosen mesh."""
-    return _interned[token()][:-1]
+def values_of(token: int) -> tuple[Any, ...]:
+    """The values whose id is a token: of options, then the named axes and the chosen mesh."""
+    return _interned[token]
 
 
 def describe_difference(old: int, new: int) -> str:
@@ -451,6 +450,21 @@ def _overlaid(name: str, value: Any) -> Iterator[None]:
         _install_token()
 
 
+@contextmanager
+def restored(token: int) -> Iterator[None]:
+    """Set, on this thread, the options, axes and meshes that a token stands for."""
+    *options, axes, mesh = _interned[token]
+    before = _thread.overlay, _thread.axes, _thread.mesh
+    _thread.overlay = {**_thread.overlay, **dict(zip(_KEY_NAMES, options, strict=True))}
+    _thread.axes, _thread.mesh = axes, mesh
+    try:
+        _install_token()
+        yield
+    finally:
+        _thread.overlay, _thread.axes, _thread.mesh = before
+        _install_token()
+
+
 def bound_axes() -> tuple[tuple[Any, int], ...]:
     """(name, extent) of the named axes that are bound on this thread, the innermost last; see ``core.axis_names``."""
     return _thread.axes
@@ -513,7 +527,7 @@ CONTEXTS: dict[str, Callable[..., Any]] = {
         "enable_x64", "numpy_dtype_promotion", "numpy_rank_promotion", "default_device", "debug_nans", "debug_infs",
         "log_compiles", "explain_cache_misses", "check_tracer_leaks", "default_matmul_precision", "enable_checks",
         "default_prng_impl", "threefry_partitionable", "enable_custom_prng", "softmax_custom_jvp",
-        "share_equal_functions", "fast", "legacy_prng_key", "debug_key_reuse", "transfer_guard",
+        "fast", "legacy_prng_key", "debug_key_reuse", "transfer_guard",
         "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
         "allow_f16_reductions", "no_execution", "thread_guard", "array_garbage_collection_guard",
     )
@@ -532,7 +546,7 @@ CONTEXTS["disable_jit"] = _disable_jit
 
 
 class _ConfigModule(types.ModuleType):
-    """Options also read as attributes, and are set as attributes: ``weft.config.share_equal_functions = False``."""
+    """Options also read as attributes, and are set as attributes: ``weft.config.debug_nans = True``."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -223,15 +223,17 @@ def test_explanations_of_static_values_and_configuration(explained) -> None:
 
 
 def test_explanations_of_new_function_objects(explained) -> None:
-    def make(c, table):
-        return lambda x: x * (c if table is None else c + table[0])
+    def make(c):
+        return lambda x: x * c
 
-    weft.jit(make(2.5, None))(1.0)
-    assert "no equal function was traced before" in explained()
-    weft.jit(make(3.5, None))(1.0)
-    assert "the closure variable 'c' is now 3.5 and was 2.5" in explained()
-    weft.jit(make(3.5, [1.0]))(1.0)
-    assert "the closure variable 'table' is a list" in explained()
+    weft.jit(make(2.5))(1.0)
+    assert "this function was not traced before" in explained()
+    weft.jit(make(2.5))(1.0)
+    assert "another function object of the same code was traced before, and this one is new" in explained()
+    weft.jit(make(3.5))(1.0)
+    text = explained()
+    assert "2 other function objects of the same code were traced before, and this one is new" in text
+    assert "jit the function once, outside of the loop" in text
 
 
 def test_hits_are_silent(explained, caplog: pytest.LogCaptureFixture) -> None:

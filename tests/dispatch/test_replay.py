@@ -29,17 +29,15 @@ def program(expression: str, types: list[str]) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(("group", "row"), ROWS, ids=[f"{group}-{row}" for group, row in ROWS])
 def test_replayed_equals_run(group: str, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expression, _, types = row.rpartition(" |")
-    with weft.config.context("share_equal_functions", False):
-        program(expression, types.split())
-        replayed = program(expression, types.split())
-        monkeypatch.setattr(replay, "call_of", lambda *_: None)
-        run = program(expression, types.split())
+    program(expression, types.split())
+    replayed = program(expression, types.split())
+    monkeypatch.setattr(replay, "call_of", lambda *_: None)
+    run = program(expression, types.split())
     assert replayed == run
 
 
 def traced(function: Any, *args: Any) -> str:
-    with weft.config.context("share_equal_functions", False):
-        return str(weft.make_jaxpr(lambda *a: function(*a))(*args))
+    return str(weft.make_jaxpr(lambda *a: function(*a))(*args))
 
 
 def test_calls_with_rules_have_jaxprs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

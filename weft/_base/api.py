@@ -18,7 +18,7 @@ from weft._base import lazy
 from weft.core import avals, axis_names, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
-from weft.dispatch import ahead_of_time, code_facts, devices, function_names, jit_calls, signature
+from weft.dispatch import ahead_of_time, devices, function_names, jit_calls, signature
 from weft.dispatch import jit as jit_module
 from weft.dispatch.struct import ShapeDtypeStruct
 
@@ -114,7 +114,6 @@ def ensure_compile_time_eval() -> Iterator[None]:
 def clear_caches() -> None:
     """Forget all traces, executables and machine code of this process."""
     jit_module.clear_caches()
-    code_facts.forget()
     primitive.clear_memos()
 
 

@@ -45,6 +45,7 @@ def _type_custom_jvp_call(*in_avals: Any, call_jaxpr: ClosedJaxpr, **params: Any
     return call_jaxpr.out_avals, call_jaxpr.effects
 
 
+custom_jvp_call_p.unnamed_params |= {"jvp", "symbolic_zeros"}  # derivatives are taken before a program is compiled
 custom_jvp_call_p.def_effectful_abstract_eval(_type_custom_jvp_call)
 
 

@@ -37,6 +37,7 @@ R = TypeVar("R")
 custom_vjp_call_p = CustomCallPrimitive(
     "custom_vjp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
 )
+custom_vjp_call_p.unnamed_params |= {"rule", "symbolic_zeros"}  # derivatives are taken before a program is compiled
 custom_vjp_call_p.def_effectful_abstract_eval(
     lambda *in_avals, call_jaxpr, **params: (call_jaxpr.out_avals, call_jaxpr.effects)
 )

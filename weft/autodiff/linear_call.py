@@ -24,6 +24,7 @@ from weft.operations import linear
 linear_call_p = ProgramPrimitive(
     "linear_call", kinds.Higher(inline=lambda params: params["callee"]), multiple_results=True, memoize=False
 )
+linear_call_p.unnamed_params |= {"transpose_thunk"}  # it has been used before a program is compiled
 linear_call_p.def_effectful_abstract_eval(lambda *avals, callee, **params: (callee.out_avals, callee.effects))
 
 

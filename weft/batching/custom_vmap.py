@@ -38,6 +38,7 @@ R = TypeVar("R")
 custom_vmap_call_p = ProgramPrimitive(
     "custom_vmap_call", kinds.Higher(inline=lambda params: params["call"]), multiple_results=True, memoize=False
 )
+custom_vmap_call_p.unnamed_params |= {"rule"}  # it has been used before a program is compiled
 custom_vmap_call_p.def_effectful_abstract_eval(lambda *in_avals, call, rule: (call.out_avals, call.effects))
 custom_vmap_call_p.print_params = lambda params: {
     "call": params["call"].jaxpr,

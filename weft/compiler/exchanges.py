@@ -16,7 +16,6 @@ from weft.compiler.kernels import Kernels, Step
 from weft.core import kinds, source_info
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.primitive import Primitive
-from weft.dispatch import devices
 from weft.loops.schedule import Lowered
 
 done_p = Primitive("exchange_done", kinds.ExchangeDone(), multiple_results=True, memoize=False)
@@ -26,8 +25,8 @@ done_p.jvp, done_p.transpose, done_p.batch = None, None, None
 Entry = tuple[Step, Lowered | None]
 
 
-def apart(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
-    """The steps with the halves of exchanges as far apart as their operands and readers allow."""
+def apart(kernels: Kernels, lowered: Sequence[Lowered | None], process: int) -> tuple[Kernels, list[Lowered | None]]:
+    """The steps with the halves of exchanges as far apart as operands and readers allow; ``process``: this one."""
     order = _Order(kernels)
     waiting = order.without_waiting(list(zip(kernels.steps, lowered, strict=True)))
     while order.under_way or waiting:
@@ -39,7 +38,7 @@ def apart(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels,
     if words is not None:  # kernels tell in the byte that they had before
         numbers = {id(step): number for number, step in enumerate(kernels.steps)}
         words = words._replace(numbers=tuple([numbers.get(id(step), -1) for step in steps]))
-    return kernels.replace(steps=steps, guards=words), [low for _, low in order.made]
+    return kernels.replace(steps=steps, guards=words, process=process), [low for _, low in order.made]
 
 
 class _Order:
@@ -119,8 +118,10 @@ def with_overlap(instructions: Sequence[Any]) -> list[Any]:
     return made
 
 
-def instruction(equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict[Any, int]) -> list[Instruction]:
-    """The instruction of one half; ``numbers`` are those of the exchanges of the plan."""
+def instruction(
+    equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict[Any, int], process: int
+) -> list[Instruction]:
+    """The instruction of one half; ``numbers`` are those of the exchanges of the plan; ``process``: this one's."""
     kind = equation.primitive.kind
     if isinstance(kind, kinds.ExchangeDone):
         start = equation.params["start"]
@@ -130,7 +131,7 @@ def instruction(equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict
     )
     dtype = equation.invars[0].aval.dtype.name if equation.invars else ""
     number = numbers.setdefault(equation, len(numbers))
-    message = kind.message(devices.process_index(), **equation.params)
+    message = kind.message(process, **equation.params)
     return [Exchange(number=number, operand=operands, result=results, dtype=dtype, **message)]
 
 

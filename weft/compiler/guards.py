@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import config, dtypes, errors, runtime
+from weft import dtypes, errors, runtime
 from weft._base.record import NamedTuple
 from weft.compiler import fault_search
 from weft.compiler.instructions import DonatedOutput, Fill, Guard, Place
@@ -37,13 +37,14 @@ class Words(NamedTuple):
 
     variable: Var
     name: str  # of the program
+    option: str  # the value of ``checks``
     numbers: tuple[int, ...] = ()  # the byte of each step, where steps were moved after they got theirs
 
 
-def attached(kernels: Kernels, name: str) -> Kernels:
-    """A fused program whose steps get guards."""
+def attached(kernels: Kernels, name: str, option: str) -> Kernels:
+    """A fused program whose steps get guards; ``option``: the value of ``checks``."""
     words = Var(runtime.ShapedArray((max(len(kernels.steps), 1),), np.dtype(np.uint8), False))
-    return kernels.replace(guards=Words(words, name))
+    return kernels.replace(guards=Words(words, name, option))
 
 
 def guarded(kernels: Kernels, number: int) -> Guarded | None:
@@ -186,9 +187,7 @@ class PlannedGuards:
         given = [v for v in region.read if self.planner.slot(v) not in over]
         read = [v for v in dict.fromkeys([*given, *stored]) if self._can_be_shown(v)]
         operands = tuple([(*planner.place(v)[:2], v.aval) for v in read])
-        search = fault_search.Search(
-            self.words.name, config.read("checks"), region.equations, tuple(read), region.written
-        )
+        search = fault_search.Search(self.words.name, self.words.option, region.equations, tuple(read), region.written)
         if step.kernel is not None:
             return [Guard(search, operands, self.word(number), ())]
         words = _words(step.equation)

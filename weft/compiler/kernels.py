@@ -44,6 +44,7 @@ class Kernels(Record):
     aliases: dict[Any, Any]
     sizes: Sizes
     guards: Any = None  # where kernels tell what their tests found (``compiler.guards``)
+    process: int = 0  # which one of several runs it, where it exchanges messages with others
 
     def describe(self) -> str:
         lines = []

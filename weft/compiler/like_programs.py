@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import config, runtime
+from weft import runtime
 from weft._base.record import NamedTuple
+from weft.compiler.context import Context
+from weft.compiler.runnable import Runnable
 from weft.core import fingerprint, kinds
 from weft.core.index_maps import CONSTANT
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
@@ -37,7 +39,7 @@ _EXTENTS = frozenset(("shape", "new_sizes", "slice_sizes", "limit_indices"))  # 
 Key = tuple[Any, tuple[int, ...], tuple[Any, ...]]
 
 
-def key_of(closed: ClosedJaxpr, name: str) -> Key | None:
+def key_of(closed: ClosedJaxpr, name: str, within: Context) -> Key | None:
     """The key of a program; None if it is like no other."""
     if closed.consts or len(closed.jaxpr.eqns) > _MOST_EQUATIONS:
         return None
@@ -48,7 +50,7 @@ def key_of(closed: ClosedJaxpr, name: str) -> Key | None:
     written = writer.program(closed.jaxpr)
     if written is None:
         return None
-    key = (("like", name, found[0], written), (), config.token())  # with the fields of a ProgramKey
+    key = (("like", name, found[0], written), (), within.key)  # with the fields of a ProgramKey
     return key, tuple(writer.places), tuple(writer.values)
 
 
@@ -171,14 +173,14 @@ class _Writer:
         return near or any(size % n == 0 and size // n in self.places for n in self.places)
 
 
-def find(key: Key, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any]) -> LikeProgram | None:
+def find(key: Key, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any]) -> Runnable | None:
     """The program from a like one; None: it has to be compiled."""
     start = time.perf_counter()
     family = PROGRAMS.entries.get(key[0])
     made = None if family is None else family.at(key[1], tuple(closed.in_avals), key[2])
     if made is None:
         return None
-    return LikeProgram(closed, name, made, compile_new, (time.perf_counter() - start) * 1e3)
+    return Runnable(closed, name, *made, compile_new, spent=("sizes", (time.perf_counter() - start) * 1e3))
 
 
 def learn(key: Key, program: Any) -> None:
@@ -205,59 +207,3 @@ def _are_aligned(jaxpr: Jaxpr) -> bool:
             if axes != sorted(axes):
                 return False
     return True
-
-
-# attributes that a program made from a like one has when it is compiled
-_OF_WHOLE = frozenset(
-    ("compiled", "cost_analysis", "forms", "jaxpr", "kernels", "lowered", "memory_analysis", "nested", "nests", "plan",
-     "stages", "text")
-)  # fmt: skip
-
-
-class LikeProgram:
-    """A program made from a like one. What is not known of it (its forms, its plan) is compiled when asked for."""
-
-    is_whole = False
-    weight = 2000  # bytes, measured: an executable with its types
-
-    def __init__(
-        self, source: ClosedJaxpr, name: str, made: tuple[Any, Sequence[Any]], compile_new: Callable[[], Any],
-        elapsed_ms: float,
-    ) -> None:  # fmt: skip
-        self.source, self.name, self._compile_new = source, name, compile_new
-        self._whole: Any = None
-        self.executable, self.out_avals = made
-        self.in_avals = tuple(source.in_avals)
-        self.consts: tuple[Any, ...] = ()
-        self.donated = (False,) * len(self.in_avals)
-        self.copied: frozenset[int] = frozenset()
-        self.kernels_built = self.kernels_loaded = 0
-        self.kernels_reused = 1
-        self.counted = False
-        self.keys: dict[Any, None] = {}
-        self.stats = {
-            "milliseconds": {"sizes": elapsed_ms}, "kernels_built": 0, "kernels_loaded": 0, "kernels_reused": 1,
-        }  # fmt: skip
-
-    def __getattr__(self, attribute: str) -> Any:
-        if attribute not in _OF_WHOLE:
-            raise AttributeError(attribute)
-        return getattr(self.whole(), attribute)
-
-    def whole(self) -> Any:
-        """The program with its plan, compiled now."""
-        if self._whole is None:
-            self._whole = self._compile_new()
-        return self._whole
-
-    def with_consts(self, closed: ClosedJaxpr) -> LikeProgram:
-        """Itself: it has no constants."""
-        del closed
-        return self
-
-    def uses(self) -> int:
-        """The number of times it was started."""
-        return self.executable.runs
-
-    def retire(self) -> None:
-        """Nothing to do: traces keep the programs that they run."""

@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import config, dtypes, runtime
-from weft.compiler import contraction, link, product_sizes, resized_forms, sort_sizes, steps
+from weft import dtypes, runtime
+from weft.compiler import context, contraction, link, product_sizes, resized_forms, sort_sizes, steps
 from weft.compiler.instructions import Copy, Kernel, NewOutput
 from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
@@ -120,13 +120,13 @@ class Family:
             return None
         member = self._member(sizes) if self.literals is None or self.literals == literals else None
         made = None if member is None else member.instructions(sizes)
-        if member is not None and made is not None and not config.read("check"):  # then ``learn`` compares
+        if member is not None and made is not None and not context.verifies():  # then ``learn`` compares
             self.found += 1
             avals = self._results(member, sizes)
             outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
             return runtime.Executable(len(in_avals), outputs, [], 0, made, member.name, in_avals), avals
         several = None if self.several is None else self.several.at(sizes, literals)
-        if several is None or config.read("check"):
+        if several is None or context.verifies():
             return None
         avals = self._results(several, sizes)
         executable = several.executable(sizes, in_avals, avals, literals)

@@ -15,11 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft import config
 from weft._base.target import Target
-from weft.compiler import passes, progress, verify
+from weft.compiler import context, passes, progress, verify
 from weft.core.jaxpr import ClosedJaxpr
-from weft.dispatch import devices
 from weft.errors import InternalError
 
 Result = TypeVar("Result")
@@ -40,16 +38,21 @@ _serial = itertools.count()
 class Stages:
     """One run of the pipeline."""
 
-    def __init__(self, name: str, on: Target | None = None) -> None:
+    def __init__(self, name: str, within: context.Context | None = None) -> None:
         self.name = name
-        self.target = on or devices.CPU.target
+        self.context = within = within or context.current()
         self.milliseconds: dict[str, float] = {}
-        self._show = _stage_names("show")
-        self._skip = _skipped()
-        self._dump = config.read("dump")
-        self._check = bool(config.read("check"))
+        self._show = _stage_names("show", within.show)
+        self._skip = _skipped(within.skip)
+        self._dump = within.dump
+        self._check = within.check
         self._results: verify.Results | None = None  # of the last program that was checked
         self._prefix = f"{next(_serial):04d}-{name}" if self._dump else ""
+
+    @property
+    def target(self) -> Target:
+        """The processor that the program is for."""
+        return self.context.target
 
     @property
     def watched(self) -> bool:
@@ -83,7 +86,11 @@ class Stages:
     def passes(self, closed: ClosedJaxpr) -> ClosedJaxpr:
         """The program after all passes."""
         skip = self._skip
-        return passes.run(closed, skip, lambda entry, program: self.run(entry.name, entry.run, program, skip))
+
+        def one(entry: passes.Pass, program: ClosedJaxpr) -> ClosedJaxpr:
+            return self.run(entry.name, entry.run, program, self.context, skip)
+
+        return passes.run(closed, skip, one)
 
     def forms(self, text: Callable[[str], str]) -> None:
         """Print and dump the forms that are not the result of a stage."""
@@ -112,9 +119,8 @@ def _unchanged(form: Any, *more: Any) -> Any:
     return (form, *more) if more else form
 
 
-def _stage_names(option: str) -> frozenset[str]:
-    """The passes, stages and forms named by an option; a form may stand for its stage, ``all`` for every name."""
-    text = config.read(option)
+def _stage_names(option: str, text: str) -> frozenset[str]:
+    """The passes, stages and forms that an option names; a form may stand for its stage, ``all`` for every name."""
     if not text:
         return frozenset()
     known = (*PASSES, *STAGES, *FORMS, *_MADE_BY, "simplify", "all")
@@ -129,12 +135,11 @@ def _stage_names(option: str) -> frozenset[str]:
     return frozenset([*simplify, *[str(_MADE_BY.get(word, word)) for word in words if word != "simplify"]])
 
 
-def _skipped() -> frozenset[str]:
-    """The passes and stages that are left out."""
-    text = config.read("skip")
+def _skipped(text: str) -> frozenset[str]:
+    """The passes and stages that the option ``skip`` leaves out."""
     if not text:
         return frozenset()
-    named, words = _stage_names("skip"), [word.strip() for word in text.split(",")]
+    named, words = _stage_names("skip", text), [word.strip() for word in text.split(",")]
     needed = [word for word in words if word in named and word not in OPTIONAL]
     if needed:
         raise ValueError(

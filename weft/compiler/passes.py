@@ -11,10 +11,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from weft import config
 from weft._base.record import NamedTuple
 from weft.compiler.algebra import algebra
 from weft.compiler.batched_scatters import batched_scatters
+from weft.compiler.context import Context
 from weft.compiler.contraction import contraction
 from weft.compiler.dead_code import dead_code
 from weft.compiler.disjoint_pad_sums import disjoint_pad_sums
@@ -49,34 +49,35 @@ class Pass(NamedTuple):
     """One pass. It is run where an operation of the kinds ``of`` is in the program (None: always)."""
 
     name: str
-    function: Callable[[ClosedJaxpr], ClosedJaxpr]
+    function: Callable[..., ClosedJaxpr]
     of: frozenset[type] | None
     required: bool  # later passes rely on it: it cannot be skipped
     expands: bool  # its result is inlined and simplified before the next pass
+    looks_inside: bool  # at the bodies of loops after all passes
 
-    def run(self, closed: ClosedJaxpr, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
-        made = self.function(closed)
+    def run(self, closed: ClosedJaxpr, within: Context, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
+        more = (functools.partial(simplified, within),) if self.looks_inside else ()
+        made = self.function(closed, *more)
         if not self.expands or made is closed:
             return made
         made = inline(made)
         return made if algebra.__name__ in skipped else algebra(made)
 
 
-def _pass(function: Any, *of: type, required: bool = False, expands: bool = False) -> Pass:
-    name = getattr(function, "func", function).__name__
-    return Pass(name, function, frozenset(of) or None, required, expands)
+def _pass(function: Any, *of: type, required: bool = False, expands: bool = False, looks_inside: bool = False) -> Pass:
+    return Pass(function.__name__, function, frozenset(of) or None, required, expands, looks_inside)
 
 
-def simplified(closed: ClosedJaxpr) -> ClosedJaxpr:
+def simplified(within: Context, closed: ClosedJaxpr) -> ClosedJaxpr:
     """The body of a loop after all passes; memoised, since every enclosing loop needs it."""
-    key: Any = ("simplified", config.token(), *map(id, closed.consts))
-    return closed.jaxpr.memoize(key, lambda _: (_passed(closed), closed.consts))[0] or closed
+    key: Any = ("simplified", within.key, *map(id, closed.consts))
+    return closed.jaxpr.memoize(key, lambda _: (_passed(closed, within), closed.consts))[0] or closed
 
 
-def _passed(closed: ClosedJaxpr) -> ClosedJaxpr | None:
+def _passed(closed: ClosedJaxpr, within: Context) -> ClosedJaxpr | None:
     """The program after all passes; None if none changes it, since it would be memoised on itself, which is a cycle."""
-    left_out = _left_out(config.read("skip"))
-    made = run(closed, left_out, lambda entry, program: entry.run(program, left_out))
+    left_out = _left_out(within.skip)
+    made = run(closed, left_out, lambda entry, program: entry.run(program, within, left_out))
     return None if made is closed else made
 
 
@@ -105,9 +106,9 @@ PASSES = (
     _pass(algebra),
     # passes that use known integers: after algebra, which folds them
     _pass(known_branches, kinds.Branch, expands=True),
-    _pass(functools.partial(unrolled_loops, simplified=simplified), kinds.Loop, expands=True),
-    _pass(functools.partial(loop_invariants, simplified=simplified), kinds.Loop, expands=True),
-    _pass(functools.partial(loop_fission, simplified=simplified), kinds.Loop, expands=True),
+    _pass(unrolled_loops, kinds.Loop, expands=True, looks_inside=True),
+    _pass(loop_invariants, kinds.Loop, expands=True, looks_inside=True),
+    _pass(loop_fission, kinds.Loop, expands=True, looks_inside=True),
     _pass(window_lowering, kinds.Window, required=True, expands=True),
     _pass(unrolled_decompositions, kinds.External, expands=True),
     _pass(static_windows, kinds.Scatter, kinds.Gather, expands=True),
@@ -127,7 +128,7 @@ PASSES = (
     _pass(gathers, kinds.Gather),
     _pass(sort_lowering, kinds.External),
     _pass(dynamic_slices, kinds.DynamicSlice),
-    _pass(functools.partial(loops_in_registers, simplified=simplified), kinds.Loop),
+    _pass(loops_in_registers, kinds.Loop, looks_inside=True),
     _pass(short_reductions, kinds.Reduction),  # after reshapes, behind which an operand's computation would be hidden
     _pass(unit_reductions, kinds.Reduction),
 )

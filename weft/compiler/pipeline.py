@@ -13,12 +13,12 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft import codegen, config, errors, runtime
+from weft import codegen, errors, runtime
 from weft._base import collector
 from weft._base.record import NamedTuple
 from weft._base.target import Target
@@ -27,6 +27,7 @@ from weft.compiler import (
     buffers,
     cache,
     chain,
+    context,
     copied_results,
     exchanges,
     fuse,
@@ -38,11 +39,13 @@ from weft.compiler import (
     plan,
     progress,
     steps,
+    stored,
     viewed_operands,
 )
 from weft.compiler.cache import BUILDER
 from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
+from weft.compiler.runnable import Runnable
 from weft.core import check_scopes, explicit, kinds, store
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
@@ -221,49 +224,72 @@ def compile_jaxpr(
     shares: bool = False,
     anew: bool = False,
     in_family: bool = False,
-) -> Program:
+    on_disk: bool = False,
+    within: context.Context | None = None,
+) -> Any:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters.
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
     ``anew``: compile even what was compiled before, for a report that shows the lines of this program. ``in_family``:
-    the caller makes programs at other sizes itself.
+    the caller makes programs at other sizes itself. ``on_disk``: an earlier process may have left it on disk, and this
+    one leaves it there. ``within``: the context of the compilation that this one is a part of.
     """
     closed = explicit.erased(closed)
+    within = within or context.current()
     if check_scopes.asked(closed):
         closed, anew = check_scopes.spread(closed), True  # a program found by its content may have other lines
     copied = copied_results.copied_results(closed.jaxpr, shares)
     if anew:
-        return compile_new(closed, name, donated, copied).with_consts(closed)
-    key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, config.token())
+        return compile_new(closed, name, donated, copied, within).with_consts(closed)
+    key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, within.key)
     found = PROGRAMS.find(key)
     if found is not None:
         return found.with_consts(closed)
-    if config.read("log_compiles"):
+    alone = in_family or any(donated) or within.watched
+    like = None if alone else like_programs.key_of(closed, name, within)
+    later = functools.partial(_compile_later, closed, name, donated, copied, within)
+    made = None if like is None else like_programs.find(like, closed, name, later)
+    wanted = stored.request(closed, donated, copied, within) if on_disk and made is None else None
+    made = made if wanted is None else _from_disk(wanted, closed, name, later)
+    if made is not None:
+        PROGRAMS.add(key, made)
+        return made
+    if within.log:
         types = ", ".join(map(repr, closed.in_avals))
         _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
-    alone = in_family or any(donated) or _is_watched(name)
-    like = None if alone else like_programs.key_of(closed, name)
-    if like is not None:
-        made: Any = like_programs.find(
-            like, closed, name, functools.partial(compile_new, closed, name, donated, copied)
-        )
-        if made is not None:
-            PROGRAMS.add(key, made)
-            return made
     compilation = progress.begin(name)
     try:
-        program = compile_new(closed, name, donated, copied)
+        program = compile_new(closed, name, donated, copied, within)
     finally:
         progress.end(compilation)
     PROGRAMS.add(key, program)
     if like is not None:
         like_programs.learn(like, program)
+    if wanted is not None:
+        stored.keep(wanted, program)
     return program.with_consts(closed)
 
 
-def _is_watched(name: str) -> bool:
-    """Whether every compilation is told or shown."""
-    return config.read("log_compiles") or Stages(name).watched
+def _from_disk(wanted: stored.Request, closed: ClosedJaxpr, name: str, later: Callable[[], Any]) -> Runnable | None:
+    """The program that an earlier process has compiled."""
+    start = time.perf_counter()
+    found = stored.find(wanted, closed)
+    if found is None:
+        return None
+    program, out_avals = found
+    spent = ("load", (time.perf_counter() - start) * 1e3)
+    return Runnable(
+        closed, name, program.executable, out_avals, later, spent=spent, consts=program.consts,
+        loaded=program.kernels_loaded, reused=program.kernels_reused, weight=program.nbytes,
+    )  # fmt: skip
+
+
+def _compile_later(
+    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], copied: frozenset[int], within: context.Context
+) -> Program:
+    """The whole of a program that so far could only be run: under the options that held when it was asked for."""
+    with within.options():
+        return compile_new(closed, name, donated, copied, within)
 
 
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
@@ -274,18 +300,22 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
     if check_scopes.asked(simplified):
         guards.warn_of_unseen(simplified.jaxpr, stages.name)
-        kernels = guards.attached(kernels, stages.name)
+        kernels = guards.attached(kernels, stages.name, stages.context.checks)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, stages.target.lanes)
     return Forms(simplified, *stages.run("boundary_fusion", boundary_fusion.boundary_fusion, kernels, lowered))
 
 
 def compile_new(
-    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], copied: frozenset[int] = frozenset()
+    closed: ClosedJaxpr,
+    name: str,
+    donated: tuple[bool, ...],
+    copied: frozenset[int] = frozenset(),
+    within: context.Context | None = None,
 ) -> Program:
     """Run the pipeline."""
     start = time.perf_counter()
-    stages = Stages(name)
+    stages = Stages(name, within)
     program = Program(name, closed, stages)
     check_sizes(closed)
     with collector.resting():
@@ -294,7 +324,7 @@ def compile_new(
     n_own = len(closed.consts)  # the program is cached for other constants of the same types
     program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
     if any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
-        kernels, lowered = stages.run("exchanges", exchanges.apart, kernels, lowered)
+        kernels, lowered = stages.run("exchanges", exchanges.apart, kernels, lowered, stages.context.process)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied)
     planned = stages.run("chain", chain.chain, planned)
     if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
@@ -305,7 +335,7 @@ def compile_new(
     program.executable = stages.run("link", _executable, program)
     if stages.watched:
         stages.forms(program.text)
-    if config.read("log_compiles"):
+    if stages.context.log:
         spent = " ".join(f"{stage} {ms:.2f}" for stage, ms in stages.milliseconds.items())
         total = time.perf_counter() - start
         counts = (program.kernels_built, program.kernels_loaded, program.kernels_reused)
@@ -381,7 +411,7 @@ def _executable(program: Program) -> Any:
 
 def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> instructions.Nested:
     """(executable, constants) of a program that control flow runs."""
-    compiled = compile_jaxpr(inner, name=program.name, donated=donated)
+    compiled = compile_jaxpr(inner, name=program.name, donated=donated, within=program.stages.context)
     program.nested.append(compiled)
     return compiled.executable, compiled.consts
 

@@ -465,7 +465,7 @@ class Planner:
             self.instructions.append(self._control(equation, kind))
             return
         if isinstance(kind, (kinds.Exchange, kinds.ExchangeDone)):
-            self.instructions += exchanges.instruction(equation, self.place, self.exchanges)
+            self.instructions += exchanges.instruction(equation, self.place, self.exchanges, self.kernels.process)
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import config, dtypes, runtime
-from weft.compiler import chain, link, plan, sort_lowering, steps
+from weft import dtypes, runtime
+from weft.compiler import chain, context, link, plan, sort_lowering, steps
 from weft.compiler.instructions import Copy, Fill, Gemm, NewOutput, Sort
 from weft.compiler.kernels import Kernels, Step
 from weft.core import kinds
@@ -277,7 +277,7 @@ class Several:
             if found is False and n_loops(program) < member.reducing:
                 return  # few elements are combined without a loop (``short_reductions``), which gives the same bits
             if found is False:
-                if member.is_trusted(sizes, literals) and config.read("check"):
+                if member.is_trusted(sizes, literals) and context.verifies():
                     raise InternalError(
                         f"for extents {tuple(sizes)} a family gives another plan; the compiler made "
                         f"{program.plan.describe()}",

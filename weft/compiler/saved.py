@@ -27,7 +27,8 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base import lazy
 from weft.compiler.read_program import ProgramReader
-from weft.dispatch import ahead_of_time, devices, executables, portable, trace_cache
+from weft.core import plain_values
+from weft.dispatch import ahead_of_time, devices, executables, trace_cache
 
 FIRST_LINE = b"weft saved program 1\n"
 _BEGINS = b"weft saved program "
@@ -217,7 +218,7 @@ def _compiled(made: SavedProgram, avals: Any, facts: Any, in_tree: Any, out_tree
     if in_tree is None:
         if trees is None:
             raise ValueError("its arguments or results are containers of your own: use deserialize_and_load")
-        in_tree, out_tree = map(portable.read_tree, trees)
+        in_tree, out_tree = map(plain_values.read_tree, trees)
     place = _device(platform, device_id).number << 1 | committed
     consts = (
         tuple([runtime.array_to_place(const, place & ~1) for const in made.consts])

@@ -10,10 +10,11 @@ import os
 from typing import Any
 
 from weft import codegen, dtypes
-from weft.compiler import cache, disk, like_programs, pipeline, saved, stored
-from weft.dispatch import devices, executables, portable
+from weft.compiler import cache, disk, pipeline, runnable, saved, stored
+from weft.core import plain_values
+from weft.core.plain_values import NotPlainError
+from weft.dispatch import devices, executables
 from weft.dispatch.ahead_of_time import Compiled
-from weft.dispatch.identity import Refusal
 
 
 class _Writer(stored.ProgramWriter):
@@ -35,7 +36,7 @@ def _object_of(entry: cache.Compiled) -> tuple[bytes, str]:
     store = disk.current()
     found = store.load(entry.key) if store is not None and entry.key is not None else None
     if found is None:
-        raise Refusal("the cache on disk, from which a kernel of it came, does not have that kernel any more")
+        raise NotPlainError("the cache on disk, from which a kernel of it came, does not have that kernel any more")
     return found.bytes, found.symbol
 
 
@@ -71,14 +72,14 @@ def to_bytes(compiled: Compiled) -> bytes:
             [writer.aval(aval) for aval in arguments.trace.out_avals], bound.kept, arguments.donated, bound.donated,
             arguments.paths(), *_device(bound), bound.place & 1,
         )  # fmt: skip
-        types = list(map(portable.aval, writer.avals))
+        types = list(map(plain_values.aval, writer.avals))
         for aval in writer.avals:
             if dtypes.is_extended(aval.dtype) and saved.key_dtype(aval.dtype.name) != aval.dtype:
-                raise Refusal(f"{saved.OTHER_KEYS} ({aval.dtype.name})")
+                raise NotPlainError(f"{saved.OTHER_KEYS} ({aval.dtype.name})")
         content = types, list(writer.kernels), program, consts, facts
-        body = portable.text(content)
-    except Refusal as refusal:
-        raise NotImplementedError(f"[save] {arguments.trace.name} cannot be saved: {refusal}") from None
+        body = plain_values.text(content)
+    except NotPlainError as reason:
+        raise NotImplementedError(f"[save] {arguments.trace.name} cannot be saved: {reason}") from None
     if marshal.loads(body) != content:
         raise NotImplementedError(f"[save] {arguments.trace.name} cannot be saved: it holds values of other types")
     return saved.pack(body)
@@ -91,7 +92,7 @@ def _on_host(const: Any) -> Any:
 def _device(bound: executables.Compiled) -> tuple[str, int]:
     """(platform, number in it) of the device that a program is for."""
     if type(bound.place) is not int:
-        raise Refusal("its results lie on several devices")
+        raise NotPlainError("its results lie on several devices")
     device: Any = getattr(bound.program, "device", devices.CPU)
     backend = device.client
     return (device.platform if backend is None else backend.platform), device.id
@@ -99,14 +100,14 @@ def _device(bound: executables.Compiled) -> tuple[str, int]:
 
 def _program(writer: _Writer, bound: executables.Compiled) -> Any:
     program = bound.program
-    if isinstance(program, like_programs.LikeProgram):
+    if isinstance(program, runnable.Runnable):
         program = program.whole()
     if isinstance(program, pipeline.Program):
         return writer.program(program)
     if hasattr(program, "steps"):
-        raise Refusal("it has steps on the host, which call Python or libraries of this process")
+        raise NotPlainError("it has steps on the host, which call Python or libraries of this process")
     if hasattr(program, "native"):
         numbers = [[writer.aval(aval) for aval in avals] for avals in (program.in_avals, program.out_avals)]
         content = program.native.serialize()
         return ("plugin", *_device(bound), program.platform_version, content, program.name, *numbers)
-    raise Refusal("it came from a file or from the cache on disk, of which only machine code is left")
+    raise NotPlainError("it came from a file, of which only machine code is left")

@@ -1,9 +1,10 @@
 """Programs on disk: a compiled program as plain data, from which a later process builds the executable directly.
 
-In: a ``Program``, its constants and what its caller needs again (``facts``: a structure and numbers). Out: an entry of
-the cache on disk (``disk``) with the instructions for the runtime, in which types and kernels are indices; kernels are
-separate entries. A program that runs Python, or has large constants or kernels that are not on disk, is not stored. An
-invalid entry, or one with a missing kernel, is a miss and is removed.
+A program is found by what it was compiled from: the digest of its jaxpr, donated arguments, and all else that a
+compilation reads (``Context.text``). Out: an entry of the cache on disk (``disk``) with the instructions for the
+runtime, in which types and kernels are indices; kernels are separate entries. A program that runs Python, or has large
+constants or kernels that are not on disk, is not stored. An invalid entry, or one with a missing kernel, is a miss and
+is removed.
 
 Writing takes a third of a millisecond, and starting a thread up to half of one: the call that made the program does not
 wait for it. A background thread writes a moment later, or else the process does at exit.
@@ -19,28 +20,33 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import dtypes, runtime
-from weft._base import target
+from weft import config, dtypes, runtime
+from weft._base.target import Target
 from weft._base.record import NamedTuple
-from weft.compiler import cache, disk, link, pipeline
+from weft.compiler import cache, disk, link
+from weft.compiler.context import Context
 from weft.compiler.instructions import INSTRUCTIONS, OUTPUTS, Callback, Exchange, Gemm, Guard, Instruction
 from weft.compiler.read_program import ProgramReader
+from weft.core import plain_values
 from weft.core.cache_keys import disk_key
-from weft.dispatch import portable
-from weft.dispatch.identity import Refusal
-from weft.dispatch.persistent import Request
+from weft.core.fingerprint import fingerprint, holds_everywhere
+from weft.core.jaxpr import ClosedJaxpr
+from weft.core.plain_values import NotPlainError
+
+if TYPE_CHECKING:
+    from weft.compiler.pipeline import Program
 
 _log = logging.getLogger("weft.compiler")
 _MOST_CONSTANT_BYTES = 1 << 20
 _DELAY_S = 0.1  # between two checks for programs to write
 _IDLE_ROUNDS = 20  # delays without work after which the thread sleeps; waking it takes 50 to 90 us
 _STAY_S = 30.0  # sleeping time after which the thread ends
-_waiting: deque[tuple[disk.DiskCache, Any]] = deque()
+_waiting: deque[tuple[Request, Program]] = deque()
 _asleep: Any = None  # lock of the writing thread: held while the thread sleeps
 _lock = threading.RLock()
 
@@ -54,7 +60,6 @@ def _in_child() -> None:
 
 
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_in_child)
-Built = TypeVar("Built")
 
 
 class Loaded(NamedTuple):
@@ -67,19 +72,51 @@ class Loaded(NamedTuple):
     nbytes: int  # bytes of its entry
 
 
-def _key(store: disk.DiskCache, text: bytes) -> bytes:
-    return disk_key("program", target.host().key, text, store.version)
+class Request(NamedTuple):
+    """A program as it is looked for and stored on disk."""
+
+    store: disk.DiskCache
+    key: bytes
+    target: Target
+
+
+_refused = _paused = False
+
+
+def refuse() -> None:
+    """Use no programs from disk in this process any more: it has changed what operations of weft's mean."""
+    global _refused
+    _refused = True
+
+
+def pause(paused: bool) -> None:
+    """Whether programs on disk are left alone for now, since what they consist of is asked for."""
+    global _paused
+    _paused = paused
+
+
+def request(closed: ClosedJaxpr, donated: tuple[bool, ...], copied: frozenset[int], within: Context) -> Request | None:
+    """Where the program of a jaxpr lies on disk, or will; None if it is not to be kept there."""
+    if closed.consts or _refused or _paused or not config.read("cache_programs"):
+        return None
+    digest, words = fingerprint(closed), within.text
+    if words is None or not holds_everywhere(digest):
+        return None
+    store = disk.current()
+    if store is None:
+        return None
+    text = f"{digest} {donated} {sorted(copied)} {words}".encode()
+    return Request(store, disk_key("program", within.target.key, text, store.version), within.target)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def keep(wanted: Request, program: pipeline.Program, consts: tuple[Any, ...], out_avals: Any, facts: Any) -> None:
-    """Queue a program to be stored for the calls of ``wanted``; its first inputs are ``consts``."""
-    store = disk.current()
-    if store is None or not store.writable:
+def keep(wanted: Request, program: Program) -> None:
+    """Queue a program to be stored."""
+    if not wanted.store.writable:
         return
-    _waiting.append((store, (wanted, program, consts, out_avals, facts)))
+    _waiting.append((wanted, program))
     asleep = _asleep
     if asleep is None:
         _start_writer()
@@ -128,38 +165,26 @@ def flush() -> None:
     """Write all waiting programs; when this returns they are on disk."""
     with _lock:
         while _waiting:
-            store, program = _waiting.popleft()
+            wanted, program = _waiting.popleft()
             try:
-                _write(store, *program)
+                _write(wanted, program)
             except Exception as error:  # the program still works, and others are waiting
-                _log.warning("kernel cache: the program %s could not be kept: %r", program[1].name, error)
+                _log.warning("kernel cache: the program %s could not be kept: %r", program.name, error)
 
 
-def _write(
-    store: disk.DiskCache,
-    wanted: Request,
-    program: pipeline.Program,
-    consts: tuple[Any, ...],
-    out_avals: Any,
-    facts: Any,
-) -> None:
+def _write(wanted: Request, program: Program) -> None:
     writer = ProgramWriter()
-    places = {id(array): index for index, array in enumerate(wanted.captured)}
-    made = [(index, const) for index, const in enumerate(consts) if id(const) not in places]
-    captured = [(index, places[id(const)]) for index, const in enumerate(consts) if id(const) in places]
     try:
-        inputs = [index for index, _ in made], writer.consts([const for _, const in made]), captured
-        words = portable.tree(facts[0]), facts[1]
-        content = (writer.program(program), inputs, [writer.aval(aval) for aval in out_avals], words)
-        key = _key(store, wanted.text)
-        data = portable.text((list(map(portable.aval, writer.avals)), list(writer.kernels), content))
-    except Refusal as refusal:
-        _log.debug("kernel cache: the program %s is not kept: %s", program.name, refusal)
+        made, consts = writer.program(program), writer.consts(program.consts)
+        content = made, consts, [writer.aval(aval) for aval in program.out_avals]
+        data = plain_values.text((list(map(plain_values.aval, writer.avals)), list(writer.kernels), content))
+    except NotPlainError as reason:
+        _log.debug("kernel cache: the program %s is not kept: %s", program.name, reason)
         return
     if marshal.loads(data)[2] != content:
         _log.debug("kernel cache: the program %s is not kept: it has values of other types", program.name)
         return
-    store.store(key, "program", data, disk.PROGRAM)
+    wanted.store.store(wanted.key, "program", data, disk.PROGRAM)
 
 
 class ProgramWriter:
@@ -173,7 +198,7 @@ class ProgramWriter:
     def aval(self, aval: Any) -> int:
         return self.avals.setdefault(aval, len(self.avals))
 
-    def program(self, program: pipeline.Program) -> tuple[Any, ...]:
+    def program(self, program: Program) -> tuple[Any, ...]:
         planned = program.plan
         kernels = [entry.replace(kernel=self.kernel(entry)) for entry in program.compiled]
         nested = iter(program.nested)
@@ -189,23 +214,23 @@ class ProgramWriter:
 
     def kernel(self, entry: cache.Compiled) -> int:
         if entry.key is None:
-            raise Refusal("it has a kernel that is not on disk")
+            raise NotPlainError("it has a kernel that is not on disk")
         return self.kernels.setdefault(entry.key, len(self.kernels))
 
     def consts(self, consts: Sequence[Any]) -> list[tuple[int, bytes]]:
         if sum(const.nbytes for const in consts) > self.most_constant_bytes:
-            raise Refusal("its constants are large")
+            raise NotPlainError("its constants are large")
         if any(dtypes.is_extended(const.dtype) for const in consts):
-            raise Refusal("a constant is an array of keys")
+            raise NotPlainError("a constant is an array of keys")
         return [(self.aval(const.aval), np.asarray(const).tobytes()) for const in consts]
 
 
 def _numbered(entry: Instruction) -> tuple[Any, ...]:
     """An instruction as plain data: the number of its class, and its fields."""
     if isinstance(entry, Callback | Guard):
-        raise Refusal("it calls Python")
+        raise NotPlainError("it calls Python")
     if isinstance(entry, Exchange):
-        raise Refusal("it exchanges messages with other processes")
+        raise NotPlainError("it exchanges messages with other processes")
     if isinstance(entry, Gemm) and entry.epilogue is not None:
         entry = entry._replace(epilogue=_numbered(entry.epilogue))
     return (INSTRUCTIONS.index(type(entry)), *entry)
@@ -214,26 +239,21 @@ def _numbered(entry: Instruction) -> tuple[Any, ...]:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def find(wanted: Request, build: Callable[[Loaded, tuple[Any, ...], Any], Built]) -> Built | None:
-    """What ``build`` makes of the program stored for a request, the types of its results and its facts; or None."""
-    store = disk.current()
-    if store is None:
-        return None
-    key = _key(store, wanted.text)
-    entry = store.load(key, disk.PROGRAM)
+def find(wanted: Request, closed: ClosedJaxpr) -> tuple[Loaded, tuple[Any, ...]] | None:
+    """The program of a request and the types of its results, or None."""
+    store = wanted.store
+    entry = store.load(wanted.key, disk.PROGRAM)
     if entry is None:
         return None
+    extended = {v.aval.dtype.name: v.aval.dtype for v in closed.jaxpr.invars if dtypes.is_extended(v.aval.dtype)}
     try:
-        avals, kernels, (program, (numbers, consts, captured), out_avals, facts) = marshal.loads(entry.bytes)
-        reader = _Reader(store, [_aval(wanted.extended, *described) for described in avals], kernels)
-        arrays = dict(zip(numbers, reader.consts(consts), strict=True))
-        arrays |= {index: wanted.captured[place] for index, place in captured}
-        inputs = tuple([arrays[index] for index in range(len(arrays))])
+        avals, kernels, (program, consts, out_avals) = marshal.loads(entry.bytes)
+        reader = _Reader(wanted, [_aval(extended, *described) for described in avals], kernels)
         reused = len(kernels) - reader.loaded
-        loaded = Loaded(reader.program(*program), inputs, reader.loaded, reused, len(entry.bytes))
-        return build(loaded, tuple([reader.avals[number] for number in out_avals]), facts)
+        loaded = Loaded(reader.program(*program), reader.consts(consts), reader.loaded, reused, len(entry.bytes))
+        return loaded, tuple([reader.avals[number] for number in out_avals])
     except (disk.DamagedError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        store.remove(key, f"it cannot be run: {error}", disk.PROGRAM)
+        store.remove(wanted.key, f"it cannot be run: {error}", disk.PROGRAM)
         return None
 
 
@@ -244,15 +264,14 @@ def _aval(extended: Mapping[str, Any], shape: tuple[int, ...], dtype: str, weak_
 class _Reader(ProgramReader):
     """Reads a program whose kernels are on disk."""
 
-    def __init__(self, store: disk.DiskCache, avals: list[Any], keys: list[bytes]) -> None:
+    def __init__(self, wanted: Request, avals: list[Any], keys: list[bytes]) -> None:
         self.loaded = 0
-        super().__init__(avals, [self._kernel(store, key) for key in keys])
+        super().__init__(avals, [self._kernel(wanted, key) for key in keys])
 
-    def _kernel(self, store: disk.DiskCache, key: bytes) -> Any:
-        machine = target.host()
-        found = cache.BUILDER.find(key, machine)
+    def _kernel(self, wanted: Request, key: bytes) -> Any:
+        found = cache.BUILDER.find(key, wanted.target)
         if found is None:
-            found = cache.BUILDER.load(key, store, machine)
+            found = cache.BUILDER.load(key, wanted.store, wanted.target)
             self.loaded += 1
         if found is None:
             raise disk.DamagedError("a kernel is missing")

@@ -3,11 +3,11 @@
     level     key                                                       value                      a miss costs
     dispatch  (native) types, structure, static values, config          a program to run           3 to 10 us of Python
     trace     TraceKey: function, structure, types, statics, config     a jaxpr, what calls it     running the function
-    program   ProgramKey: fingerprint of the jaxpr, donation, config    plan and kernels           0.5 to 1.8 ms
+    program   ProgramKey: fingerprint of the jaxpr, donation, context   plan and kernels           0.5 to 1.8 ms
     kernel    KernelKey: loop nest without its sizes, target            machine code               LLVM, 2 to 5 ms
 
-On disk there are programs (which save the trace and the program) and kernels (which save LLVM), under a digest of the
-same facts in a form that all processes share (``disk_key``). ``core.store`` holds the levels from trace to kernel; the
+On disk there are programs and kernels (which save LLVM), under a digest of the same facts in a form that all processes
+share (``disk_key``). ``core.store`` holds the levels from trace to kernel; the
 dispatch tables are native (``runtime/src/jit.cpp``), one for each jitted function. ``core.budget`` counts all of them.
 
 Keys are tuples. They are made by ``tuple.__new__``, in a third of the time that the class takes, or as plain tuples
@@ -25,11 +25,10 @@ from weft._base.record import NamedTuple
 class TraceKey(NamedTuple):
     """What a trace was made from.
 
-    ``who`` is one of: the record of a function object (``trace_cache.FunctionRecord``), whose contents are not
-    compared; a function's ``identity``, under which equal functions share a trace (it contains the values of static
-    arguments, so that ``statics`` only has their positions); a compound primitive, which is traced as simpler ones. For
-    a call that is recorded in another program (``dispatch.replay``), ``types`` holds scalars by value, and ``in_tree``
-    is a number that stands for the options of the jitted function.
+    ``who`` is the record of a function object (``trace_cache.FunctionRecord``), whose contents are not compared, or a
+    compound primitive, which is traced as simpler ones. For a call that is recorded in another program
+    (``dispatch.replay``), ``types`` holds scalars by value, and ``in_tree`` is a number that stands for the options of
+    the jitted function.
     """
 
     who: Any
@@ -48,7 +47,7 @@ class ProgramKey(NamedTuple):
 
     what: Any
     donated: tuple[bool, ...]
-    token: int
+    within: Any  # ``compiler.context.Context.key``: all else that a compilation reads
 
 
 class KernelKey(NamedTuple):
@@ -62,8 +61,8 @@ def trace_key(who: Any, in_tree: Any, types: tuple[Any, ...], statics: tuple[Any
     return tuple.__new__(TraceKey, (who, in_tree, types, statics, token))
 
 
-def program_key(what: Any, donated: tuple[bool, ...], token: int) -> ProgramKey:
-    return tuple.__new__(ProgramKey, (what, donated, token))
+def program_key(what: Any, donated: tuple[bool, ...], within: Any) -> ProgramKey:
+    return tuple.__new__(ProgramKey, (what, donated, within))
 
 
 def kernel_key(what: Any, target: str) -> KernelKey:

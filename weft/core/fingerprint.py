@@ -1,8 +1,9 @@
 """A canonical digest of a jaxpr: programs that differ only in the names of variables have equal digests.
 
 The digest covers equations with their parameters, inner jaxprs by content, literals by their bits, and the types of
-inputs, constants and results. It does not cover values of constants, names of functions and source lines. A parameter
-without canonical text (a Python function) counts by identity: it gets a serial number, which is never used again.
+inputs, constants and results. It does not cover values of constants, names of functions and source lines. What has no
+canonical text (a Python function, a primitive or generator of keys of the user's own) counts by identity: it gets a
+serial number ``#1``, which is never used again. A digest with one ends in ``#``: it means nothing in another process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 
 from weft import dtypes
 from weft._base import lazy
-from weft.core import kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 from weft.core.weak_table import WeakTable
 
@@ -32,7 +32,8 @@ class _DtypeNames(dict[Any, str]):
     """Names of dtypes, cached, since NumPy computes the name at each access."""
 
     def __missing__(self, dtype: Any) -> str:
-        name = self[dtype] = dtype.name
+        name = dtype.name if getattr(dtype, "is_own", True) else f"{dtype.name}{serial(dtype)}"
+        self[dtype] = name
         return name
 
 
@@ -45,6 +46,11 @@ def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str
     if weak_types:
         return jaxpr.memoize("fingerprint", lambda j: _Writer(True).digest(j))
     return jaxpr.memoize("fingerprint_strong", lambda j: _Writer(False).digest(j))
+
+
+def holds_everywhere(digest: str) -> bool:
+    """Whether a digest means the same in every process."""
+    return not digest.endswith("#")
 
 
 def params_text(primitive: Any, params: dict[str, Any]) -> str:
@@ -65,14 +71,15 @@ class _Writer:
         for eqn in jaxpr.eqns:
             operands = " ".join([str(numbers[x]) if type(x) is Var else atom(x) for x in eqn.invars])
             params = self.params(eqn.primitive, eqn.params) if eqn.params else ""
-            name = eqn.primitive.name
-            if type(eqn.primitive.kind) is kinds.Opaque:  # users may give two primitives one name
-                name += f"#{serial(eqn.primitive)}"
+            primitive = eqn.primitive  # users may give two primitives one name
+            name = primitive.name if primitive.is_own else f"{primitive.name}{serial(primitive)}"
             parts.append(f"{self.binders(eqn.outvars)}={name}[{params}]{operands}")
         parts.append(" ".join([atom(x) for x in jaxpr.outvars]))
         if jaxpr.effects:
             parts.append(",".join(sorted(map(repr, jaxpr.effects))))
-        return lazy.hashlib.blake2b("\n".join(parts).encode(), digest_size=20).hexdigest()
+        text = "\n".join(parts)
+        digest = lazy.hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+        return f"{digest}#" if "#" in text else digest
 
     def type(self, aval: Any) -> str:
         if not hasattr(aval, "dtype"):
@@ -115,7 +122,7 @@ class _Writer:
             return self.inner(value)
         if isinstance(value, np.dtype) or dtypes.is_extended(value):
             return f"dtype:{_dtype_names[value]}"
-        if isinstance(value, enum.Enum):
+        if isinstance(value, enum.Enum) and _is_of_library(type(value)):
             return f"{type(value).__qualname__}.{value.name}"
         if isinstance(value, (np.generic, np.ndarray)):
             return f"array:{value.dtype.name}{value.shape}{np.ascontiguousarray(value).tobytes().hex()}"
@@ -125,7 +132,7 @@ class _Writer:
             return f"dict({','.join(f'{self.value(k)}:{self.value(v)}' for k, v in value.items())})"
         if isinstance(value, frozenset):
             return f"frozenset({','.join(sorted(map(self.value, value)))})"
-        return _by_content(value) or f"{type(value).__qualname__}#{serial(value)}"
+        return _by_content(value) or f"{type(value).__qualname__}{serial(value)}"
 
     def inner(self, value: Jaxpr | ClosedJaxpr) -> str:
         digest = fingerprint(value, weak_types=self.weak_types)
@@ -133,22 +140,27 @@ class _Writer:
         return f"jaxpr:{digest}" + "".join(f"+{serial(const)}" for const in consts)
 
 
+def _is_of_library(kind: type) -> bool:
+    """Whether a type's name says what it is: there is one of the name, which nobody defines anew."""
+    return kind.__module__.partition(".")[0] in ("weft", "numpy", "ml_dtypes", "builtins")
+
+
 def _by_content(value: Any) -> str | None:
     """The canonical text of a type or aval, or of a value that defines one; None for other values."""
-    if isinstance(value, type):
+    if isinstance(value, type) and _is_of_library(value):
         return f"type:{value.__module__}.{value.__qualname__}"
     canonical: Callable[[], str] | None = getattr(value, "__fingerprint__", None)
     return f"{type(value).__qualname__}:{canonical()}" if canonical is not None else None
 
 
-def serial(value: Any) -> int:
-    """The serial number of an object. Numbers are never used again."""
+def serial(value: Any) -> str:
+    """The serial number of an object, ``#1``. Numbers are never used again."""
     number = _SERIALS.get(value)
     if number is None:
         number = next(_next_serial)
         with contextlib.suppress(TypeError):  # an object without weak references gets a new number each time
             _SERIALS.set(value, number)
-    return number
+    return f"#{number}"
 
 
 def literal_bits(literal: Literal) -> str:
@@ -157,5 +169,5 @@ def literal_bits(literal: Literal) -> str:
     if type(value) is np.ndarray and value.dtype is dtype:
         return value.tobytes().hex()
     if dtypes.is_extended(dtype):
-        return f"#{serial(value)}"
+        return serial(value)
     return np.asarray(value).astype(dtype).tobytes().hex()

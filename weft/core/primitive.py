@@ -22,6 +22,7 @@ from concrete values, ``lowering(context, *values, **params)`` from traced ones 
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,6 +78,14 @@ def taken_whole(name: str) -> Callable[[dict[str, Any], Extents], dict[str, Any]
     return rule
 
 
+def _is_made_by_weft() -> bool:
+    """Whether a module of weft that is being imported makes a primitive, not a user, who may call functions of weft."""
+    frame, outermost = inspect.currentframe(), None
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "weft":
+        frame, outermost = frame.f_back, frame
+    return outermost is not None and outermost.f_code.co_name == "<module>"
+
+
 class Primitive:
     """One operation. See ``def_abstract_eval`` for what makes it usable.
 
@@ -111,6 +120,7 @@ class Primitive:
         print_params: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         self.name = name
+        self.is_own = _is_made_by_weft()  # its name alone says what it does, in every process
         self.kind = kinds.Opaque() if kind is None else kind
         if multiple_results is not None:
             self.multiple_results = multiple_results

@@ -15,10 +15,10 @@ from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
-from weft.core import tracebacks
+from weft.core import plain_values, tracebacks
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tracer import Tracer
-from weft.dispatch import devices, executables, identity, jit_calls, portable, signature, struct, trace_cache
+from weft.dispatch import devices, executables, jit_calls, signature, struct, trace_cache
 from weft.dispatch import jit as jit_module
 
 FORMS = ("jaxpr", "kernel", "loops", "llvm", "asm", "plan")
@@ -282,15 +282,7 @@ class Compiled(Stage):
         NotImplementedError, with the reason, for a program that calls Python, captures keys, or whose arguments are
         containers of your own. See ``weft.load`` for where the file can be used.
         """
-        lazy.submodule("weft.compiler.saving").save(self.recompiled(), path)
-
-    def recompiled(self) -> Compiled:
-        """The same, compiled by this process if its program came from the cache on disk."""
-        found = self._compiled
-        arguments = self._arguments
-        if hasattr(found.program, "source") or arguments.trace.closed is None:
-            return self
-        return self.compiled_anew()
+        lazy.submodule("weft.compiler.saving").save(self, path)
 
     def compiled_anew(self) -> Compiled:
         """The same, compiled once more and not shared with equal programs, so that lines and names are its own."""
@@ -307,8 +299,8 @@ class Compiled(Stage):
     def saved_trees(self) -> tuple[bytes, bytes] | None:
         """The structures of arguments and result in plain values; None if they have containers of the user's own."""
         try:
-            return portable.tree(self.in_tree), portable.tree(self.out_tree)
-        except identity.Refusal:
+            return plain_values.tree(self.in_tree), plain_values.tree(self.out_tree)
+        except plain_values.NotPlainError:
             return None
 
     @tracebacks.boundary

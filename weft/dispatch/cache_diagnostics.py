@@ -1,8 +1,8 @@
 """Explains cache misses: why a jitted call had to be traced again, as text in the logger ``weft``.
 
-``report`` compares the key of a call with the nearest earlier key of the same function (argument structure, types
-by path, static values, configuration) or, for a new function object, names the value that kept it from sharing an
-earlier trace. It also writes the log lines of ``log_compiles``.
+``report`` compares the key of a call with the nearest earlier key of the same function: argument structure, types by
+path, static values, configuration. A trace belongs to a function object: of one made anew it says that others of the
+same code were traced before. It also writes the log lines of ``log_compiles``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from weft._base import lazy
 from weft.core import source_info
 from weft.core.cache_keys import TraceKey
 from weft.core.jaxpr import ClosedJaxpr
-from weft.dispatch import code_facts, identity, signature, trace_cache
+from weft.core.weak_table import WeakTable
+from weft.dispatch import signature, trace_cache
 from weft.dispatch.miss_causes import Cause
 
-_latest: dict[int, tuple[Any, ...]] = {}  # id of a code object -> identity key of its latest trace
-_LATEST_LIMIT = 4096
+_traced: WeakTable[int] = WeakTable()  # code object -> how many function objects of it were traced
 
 
 def _logger() -> Any:
@@ -46,7 +46,6 @@ def report(
     record: trace_cache.FunctionRecord,
     key: TraceKey,
     call: signature.Call,
-    who: identity.Identity | None,
 ) -> None:
     """Log why the call with ``key`` is traced."""
     lines = [f"TRACING CACHE MISS at {_line()}:"]  # as JAX begins, since tools look for it
@@ -55,29 +54,24 @@ def report(
         lines.append("  all previously seen cache keys differ. For the closest previous key:")
     else:
         lines.append(f"  never seen function: {_defined(function)} (id={id(function)})")
-    for cause in reasons(function, record, key, call, who):
+    for cause in reasons(function, record, key, call):
         lines += [f"  * {cause.text}", f"    cure: {cause.cure}"]
     _logger().warning("\n".join(lines))
 
 
-def earlier_identity(function: Any, who: identity.Identity | None) -> Any:
-    """The identity of the function of the same code that was traced last; from now on it is this one."""
-    number = _code_id(function)
-    earlier = _latest.get(number)
-    if who is not None:
-        if len(_latest) >= _LATEST_LIMIT:
-            _latest.clear()
-        _latest[number] = who.key
-    return earlier
+def count_traced(code: Any) -> int:
+    """How many function objects of this code were traced before; from now on it is one more."""
+    count = 0 if code is None else _traced.get(code) or 0
+    if code is not None:
+        _traced.set(code, count + 1)
+    return count
 
 
 def late_causes(kept: Any) -> list[Cause]:
     """The causes of a ``history.LateCauses``."""
     function = kept.function()
-    if kept.from_disk:
-        return [_FROM_DISK]
     if not kept.latest:
-        return _unshared(kept.code, kept.refusal, kept.who, kept.earlier, kept.shares)
+        return _of_new(kept.earlier)
     key = TraceKey(None, *kept.call)
     args, kwargs = runtime.tree_unflatten(key.in_tree, list(range(key.in_tree.num_leaves)))
     statics = tuple([(place, value) for place, _, value in key.statics])
@@ -99,65 +93,28 @@ def reasons(
     record: trace_cache.FunctionRecord,
     key: TraceKey,
     call: signature.Call,
-    who: identity.Identity | None,
 ) -> list[Cause]:
-    """What differs from the nearest earlier call, or why a new function object could not share a trace."""
+    """What differs from the nearest earlier call, or that the function object is new."""
     latest = record.latest_keys()
-    if key in latest:
-        return [_FROM_DISK]
     if not latest:
-        code = getattr(function, "__code__", None)
-        shares = config.read("share_equal_functions")
-        identified = None if who is None else who.key
-        return _unshared(code, record.refusal, identified, _latest.get(_code_id(function)), shares)
+        code = code_of(function)
+        return _of_new(0 if code is None else _traced.get(code) or 0)
     return min((_differences(function, old, key, call) for old in latest), key=_distance)
 
 
-def _code_id(function: Any) -> int:
-    return id(getattr(function, "__code__", None) or getattr(getattr(function, "func", None), "__code__", None))
+def code_of(function: Any) -> Any:
+    """The code object of a function, a method or a partial function; None if it has none."""
+    function = getattr(function, "__func__", None) or getattr(function, "func", None) or function
+    return getattr(function, "__code__", None)
 
 
-_FROM_DISK = Cause("from disk", "its program came from disk, and now its jaxpr is asked for")
-
-
-def _unshared(code: Any, refusal: Any, who: Any, earlier: Any, shares: bool) -> list[Cause]:
-    """Why a new function object of this identity did not share the trace of an earlier one."""
-    if not shares:
-        return [Cause("sharing off", "sharing between equal functions is off (config.share_equal_functions)")]
-    if who is None:
-        return [Cause("unshared" if refusal is not None else "first", f"it may not share a trace: {refusal}")]
-    if earlier is None:
-        return [Cause("first", "no equal function was traced before")]
-    found = _identity_differences(code, earlier, who)
-    before = "a function of the same code was traced before, but "
-    return [Cause(cause.kind, before + cause.text) for cause in found] or [
-        Cause("other types", "an equal function was traced before, but not for these argument types")
-    ]
-
-
-def _identity_differences(code: Any, old: Any, new: Any) -> list[Cause]:
-    """The values read by the code that differ between two identity keys."""
-    if old == new:
-        return []
-    if code is None or len(old[0]) < 3 or len(new[0]) < 3:
-        return [Cause("static", "its arguments differ")]
-    found = []
-    for read, before, now in zip(code_facts.facts_of(code).reads, old[0][2], new[0][2], strict=False):
-        if before != now:
-            kind, word = ("closure", "closure variable") if read.is_cell else ("global", "global")
-            found.append(Cause(kind, f"the {word} '{read}' is now {_shown(now)} and was {_shown(before)}"))
-    return found or [Cause("default", "a default or a static argument differs")]
-
-
-def _shown(key: Any) -> str:
-    """A value's key as text."""
-    if isinstance(key, tuple) and len(key) == 2 and key[0] in (bool, int, str, bytes, type(None)):
-        return f"{key[1]!r}"
-    if isinstance(key, tuple) and len(key) == 2 and key[0] in (float, complex):
-        return f"{identity.number_of(key)!r}"
-    if isinstance(key, tuple) and key and key[0] == "array":
-        return f"the Array at {key[1]:#x}"
-    return "another value" if not isinstance(key, tuple) else f"another {getattr(key[0], '__name__', 'function')}"
+def _of_new(earlier: int) -> list[Cause]:
+    """The cause for a function object that was never traced, of a code of which ``earlier`` others were."""
+    if not earlier:
+        return [Cause("first", "this function was not traced before")]
+    others = "another function object" if earlier == 1 else f"{earlier} other function objects"
+    were = "was" if earlier == 1 else "were"
+    return [Cause("new function", f"{others} of the same code {were} traced before, and this one is new")]
 
 
 def _distance(differences: list[Cause]) -> tuple[int, int, int]:
@@ -250,11 +207,11 @@ def log_traced(name: str, closed: ClosedJaxpr, elapsed_ms: float) -> None:
     )  # fmt: skip
 
 
-def log_loaded(name: str, avals: tuple[Any, ...], n_kernels: int, elapsed_ms: float) -> None:
-    types = ", ".join(aval.str_short() for aval in avals)
+def log_loaded(name: str, program: Any) -> None:
+    types = ", ".join(aval.str_short() for aval in program.in_avals)
     _logger().warning(
-        "Finished loading %s from disk in %.3f ms, neither traced nor compiled: (%s), %d kernels loaded, at %s",
-        name, elapsed_ms, types, n_kernels, _line(),
+        "Finished loading %s from disk in %.3f ms, not compiled: (%s), %d kernels loaded, at %s",
+        name, program.stats["milliseconds"]["load"], types, program.kernels_loaded, _line(),
     )  # fmt: skip
 
 

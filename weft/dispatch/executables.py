@@ -67,11 +67,12 @@ def bind(
     place: Any = 0,
     in_family: bool = False,
     anew: bool = False,
+    on_disk: bool = False,
 ) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 
     ``shares``: a result that is an argument is no copy of it. ``anew``: an equal program compiled before is not used.
-    ``in_family``: ``sized_calls`` makes those for other sizes.
+    ``in_family``: ``sized_calls`` makes those for other sizes. ``on_disk``: it may come from an earlier process.
     """
     parts = parameters(trace, donated, keep_unused)
     placement.check_program(parts.closed.jaxpr, place, trace.name)
@@ -82,8 +83,9 @@ def bind(
         marks = source_info.in_place_required
         asked = marks and lazy.submodule("weft.dispatch.in_place").asked(parts.closed.jaxpr)
         program = _hooks["compile"](
-            parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew or asked, in_family=in_family
-        )
+            parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew or asked, in_family=in_family,
+            on_disk=on_disk,
+        )  # fmt: skip
         if asked:
             lazy.submodule("weft.compiler.requirements").check_updates(program)
         hidden = [runtime.array_to_place(x, 0) if devices.is_remote(x.place) else x for x in parts.hidden]

@@ -114,25 +114,22 @@ def add(
 class LateCauses:
     """The causes of a trace, worked out when they are read; holds keys, and the function weakly."""
 
-    __slots__ = ("call", "code", "count", "earlier", "from_disk", "function", "latest", "refusal", "shares", "who")
+    __slots__ = ("call", "code", "count", "earlier", "function", "latest")
 
-    def __init__(self, function: Any, record: Any, key: Any, count: int, who: Any, from_disk: bool) -> None:
+    def __init__(self, function: Any, record: Any, key: Any, count: int) -> None:
         self.function = weakref.ref(function) if record() is function else _nobody
-        self.code: CodeType | None = getattr(getattr(function, "__func__", function), "__code__", None)
-        self.call, self.count, self.from_disk = key[1:], count, from_disk
+        self.code: CodeType | None = lazy.misses.code_of(function)
+        self.call, self.count = key[1:], count
         self.latest = [known[1:] for known in record.newest(_LATEST) if type(known) is TraceKey]
-        self.refusal = record.refusal
-        self.shares = who is not None or record.refusal is not None
-        self.who = None if who is None else who.key
-        self.earlier = lazy.misses.earlier_identity(function, who) if not self.latest else None
+        self.earlier = lazy.misses.count_traced(self.code) if not self.latest else 0
 
     def __call__(self) -> list[Cause]:
         return lazy.misses.late_causes(self)
 
 
-def causes_of(function: Any, record: Any, key: Any, count: int, who: Any, from_disk: bool) -> Callable[[], list[Cause]]:
+def causes_of(function: Any, record: Any, key: Any, count: int) -> Callable[[], list[Cause]]:
     """The causes of a trace that is about to be made; worked out at once where they name the user's static values."""
-    late = LateCauses(function, record, key, count, who, from_disk)
+    late = LateCauses(function, record, key, count)
     if not key.statics:
         return late
     found = late()

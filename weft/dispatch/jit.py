@@ -16,7 +16,7 @@ from weft import config, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.dispatch import devices, executables, signature, trace_cache
-from weft.dispatch.jit_calls import INLINED, PLAIN, UNSPECIFIED, JitState, Options
+from weft.dispatch.jit_calls import INLINED, PLAIN, SOUGHT, UNSPECIFIED, JitState, Options
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -32,7 +32,7 @@ class CacheInfo(NamedTuple):
 
     hits: int  # dispatch: calls that ran no Python
     traces: int
-    executables: int  # programs, those from disk included, which were not traced
+    executables: int  # programs, those from disk included
     kernels_built: int  # by LLVM
     kernels_loaded: int  # from disk
     kernels_reused: int
@@ -218,14 +218,13 @@ def _clear_cache(jitted: Any) -> None:
     if state is not None:
         state.record().clear()
         state.forget(jitted.hits)
-    trace_cache.forget_shared()
 
 
 def _cache_info(jitted: Any) -> CacheInfo:
     """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage.
 
-    A program that an earlier process left on disk counts as an executable, and its kernels as loaded; it was not
-    traced, and its only stage is ``load``. As with ``functools.lru_cache``, ``clear_cache`` (and ``weft.clear_caches``)
+    A program that an earlier process left on disk counts as an executable, and its kernels as loaded; its stages are
+    ``trace`` and ``load``. As with ``functools.lru_cache``, ``clear_cache`` (and ``weft.clear_caches``)
     sets all of them back to 0.
     """
     state = jitted._state
@@ -239,11 +238,6 @@ def _cache_info(jitted: Any) -> CacheInfo:
         reused,
         dict(state.milliseconds or {}),
     )
-
-
-def _identity_options(jitted: Any) -> Any:
-    """The options that are part of a function's identity."""
-    return jitted._state.options
 
 
 def _annotations(jitted: Any) -> dict[str, Any]:
@@ -308,7 +302,6 @@ def install_methods(**methods: Callable[..., Any] | property) -> None:
 install_methods(
     clear_cache=_clear_cache,
     cache_info=_cache_info,
-    identity_options=_identity_options,
     _cache_size=runtime.JitFunction.cache_size,
     __repr__=_repr,
     __annotations__=property(_annotations, _annotate),
@@ -327,6 +320,7 @@ def clear_caches() -> None:
         if state is not None:
             state.forget(jitted.hits)
     trace_cache.forget()
+    SOUGHT.clear()
     for hook in _clear_hooks:
         hook()
 

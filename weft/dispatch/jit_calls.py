@@ -20,19 +20,17 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import check_scopes, source_info, tracebacks
 from weft.core import trace as tracing
-from weft.core.budget import BUDGET
 from weft.core.cache_keys import TraceKey, trace_key
 from weft.core.jaxpr import DebugInfo
-from weft.core.ref_types import is_ref, uses_refs
+from weft.core.ref_types import uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
+from weft.core.weak_table import WeakTable
 from weft.dispatch import (
     call_flags,
     calls,
     devices,
     executables,
-    identity,
-    persistent,
     replay,
     signature,
     sized_calls,
@@ -44,9 +42,7 @@ from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import key_reuse
 
-_LOOKED_AT = 256  # calls of equal functions between two checks of the memory of their tables
-_Code = tuple[Any, ...]  # which leaves are donated (empty: none), keep_unused; the place, if it is not 0
-_ORDINARY: _Code = ((), False)
+_MOST_ON_DISK = 16  # programs of one code object: thousands of functions or shapes would fill the disk
 
 
 class Options(NamedTuple):
@@ -64,6 +60,7 @@ class Options(NamedTuple):
 UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()  # an option not given
 PLAIN, INLINED = Options(), Options(inline=True)
 _forms: dict[Options, int] = {}
+SOUGHT: WeakTable[int] = WeakTable()  # code object -> programs that were looked for on disk
 _records, _traces = trace_cache.records, TRACES.entries  # read at every call under a trace
 
 
@@ -77,12 +74,10 @@ class Prepared(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """The keys under which the trace of a call is looked up, and the trace if it was found."""
+    """The key under which the trace of a call is looked up, and the trace if it was found."""
 
     record: FunctionRecord
-    key: TraceKey  # by the function object
-    who: identity.Identity | None  # the identity of the function, if it was computed and is not a Refusal
-    shared: TraceKey | None  # by the identity
+    key: TraceKey
     trace: Trace | None
 
 
@@ -187,16 +182,15 @@ class JitState:
             template = _traces.get(key)
         except TypeError:  # an unhashable static argument
             return self._traced(args, kwargs)
-        if template is None:
-            template = replay.Template()
-            record.store(key, template)
-        template.times += 1
-        if template.steps is not None:
-            return template.record(current, operands)
-        if template.times == replay.WATCHED and call_flags.flags(token).replays:
-            run = functools.partial(self._traced, args, kwargs)
-            return replay.watch(template, current, operands, run, not self.is_own())
-        return self._traced(args, kwargs)
+        if template is not None:
+            template.times += 1
+            return self._traced(args, kwargs) if template.steps is None else template.record(current, operands)
+        if not replay.is_due(key) or not call_flags.flags(token).replays:
+            return self._traced(args, kwargs)
+        template = replay.Template()
+        record.store(key, template)
+        run = functools.partial(self._traced, args, kwargs)
+        return replay.watch(template, current, operands, run, not self.is_own())
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call under a trace, without replay."""
@@ -219,19 +213,7 @@ class JitState:
         if flags.tracked:
             caller = None
         place = 0 if tracing.is_tracing() else self.place(prepared)
-        if not place and caller is not None and self.options is PLAIN and not flags.checked:
-            entry = self._entry_of_equal(prepared, token)
-            if entry is not None:
-                return entry
-        sought = self.seek(prepared)
-        trace, request = sought.trace, None
-        if trace is None or trace.closed is None:
-            trace, request = (None, None) if place else self._untraced(prepared, sought)
-            if trace is not None and not flags.idle:
-                return self._answer(trace.calls[self._code(prepared)], trace, prepared, caller)
-        warned = errors.warnings_given()
-        if trace is None:
-            trace = self._trace_unknown(prepared, sought)
+        trace = self.trace_of(prepared)
         if tracing.is_tracing():
             return self.record_call(trace, prepared), None
         for leaf in prepared.leaves:
@@ -254,8 +236,6 @@ class JitState:
         if flags.checked:
             return self._run_checked(trace, prepared, donated, place), None
         compiled = self.compiled(trace, donated, place)
-        if request is not None and errors.warnings_given() == warned and compiled.place == 0:
-            persistent.keep(request, trace, compiled)
         if sized is not None:
             sized_calls.learn(self, sized, compiled, trace)
         return self._answer(compiled, trace, prepared, caller)
@@ -270,26 +250,6 @@ class JitState:
         if place < 0 or place > devices.HOST or options.shardings is not None:
             return place if options.place else lazy.sharded_calls.of_call(self, prepared)
         return place
-
-    def _entry_of_equal(self, prepared: Prepared, token: int) -> Any:
-        """The dispatch entry of an equal function, found through its remembered identity.
-
-        Then nothing is stored for this function object: a loop may make a new one each time.
-        """
-        who = identity.remembered(self.function)
-        if who is None or not config.read("share_equal_functions"):
-            return None
-        trace = TRACES.entries.get(trace_key(who.key, prepared.in_tree, prepared.avals, (), token))
-        if type(trace) is not Trace or (trace.closed is None and not persistent.usable()):
-            return None
-        compiled = trace.calls.get(_ORDINARY)
-        if compiled is None:
-            return None
-        TRACES.found += 1
-        trace.found += 1
-        if trace.found % _LOOKED_AT == 0:
-            BUDGET.look()
-        return compiled.entry
 
     def _answer(self, compiled: executables.Compiled, trace: Trace, prepared: Prepared, caller: Any) -> Any:
         if caller is not None and trace.keys and compiled.entry is not None:
@@ -346,53 +306,29 @@ class JitState:
         if self.options.checks is not None and config.read("checks") != self.options.checks:
             with check_scopes.checks(self.options.checks):
                 return self.trace(prepared)
-        sought = self.seek(prepared)
-        trace = sought.trace
-        return self._trace_unknown(prepared, sought) if trace is None or trace.closed is None else trace
+        return self.trace_of(prepared)
 
     def seek(self, prepared: Prepared) -> Sought:
-        """Look up a call in this process: by the function object, then by its identity."""
+        """Look up the trace of a call."""
         record = self.record()
         token = runtime.get_config_token()
         key = trace_key(record, prepared.in_tree, prepared.avals, signature.static_key(prepared.call.statics), token)
-        found = TRACES.find(key)
+        return Sought(record, key, TRACES.find(key))
+
+    def trace_of(self, prepared: Prepared) -> Trace:
+        """``trace`` under the options of this thread."""
+        record, key, found = self.seek(prepared)
         if found is not None:
             found.found += 1
-            return Sought(record, key, None, None, found)
-        record.refusal = None
-        if self.is_own() or not config.read("share_equal_functions"):
-            return Sought(record, key, None, None, None)
-        who, shared = self._identify(prepared, token)
-        if isinstance(who, identity.Refusal):
-            record.refusal = who
-            return Sought(record, key, None, None, None)
-        found = trace_cache.find_shared(shared)
-        if found is not None:
-            record.store(key, found)
-        return Sought(record, key, who, shared, found)
-
-    def _identify(self, prepared: Prepared, token: Any) -> tuple[identity.Identity | identity.Refusal, Any]:
-        """The identity of the function, and the key under which equal functions share their trace."""
-        statics = prepared.call.statics
-        where, values = zip(*statics, strict=True) if statics else ((), ())
-        who = identity.identify(self.function, values, prepared.in_tree)
-        if isinstance(who, identity.Refusal):
-            return who, None
-        return who, trace_key(who.key, prepared.in_tree, prepared.avals, where, token)
-
-    def _trace_unknown(self, prepared: Prepared, sought: Sought) -> Trace:
-        """Make a trace, for this function and for those equal to it."""
-        record, key, who, shared, _ = sought
-        if config.read("explain_cache_misses") and not self.is_own():
-            lazy.misses.report(self.function, record, key, prepared.call, who)
+            return found
         causes = None
         if not self.is_own():
-            causes = events.causes_of(self.function, record, key, prepared.call.count, who, sought.trace is not None)
+            if config.read("explain_cache_misses"):
+                lazy.misses.report(self.function, record, key, prepared.call)
+            causes = events.causes_of(self.function, record, key, prepared.call.count)
         found = self._trace_anew(prepared, key, causes)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
-            if who is not None and shared is not None:
-                trace_cache.share(who, shared, found)
         return found
 
     def _trace_anew(self, prepared: Prepared, key: TraceKey, causes: Any = None) -> Trace:
@@ -443,68 +379,6 @@ class JitState:
             outs = lazy.sharded_calls.constrained_results(lying, trace, outs)
         return runtime.tree_unflatten(trace.out_tree, outs)
 
-    # -- programs on disk ---------------------------------------------------------------------------------------------
-
-    def _untraced(self, prepared: Prepared, sought: Sought) -> tuple[Trace | None, persistent.Request | None]:
-        """The program of a call, from disk, or the request under which to store the program that this process makes."""
-        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only() or self.options.required:
-            return None, None
-        if config.mesh_state() is not config.NO_MESH:  # which is no part of what is on disk
-            return None, None
-        record, key, who, shared, found = sought
-        code = self._code(prepared)
-        if found is not None and code in found.calls:
-            return found, None
-        if who is None and (found is not None or self.is_own()):  # the result of grad or vmap on a function
-            who, shared = self._identify(prepared, key.token)
-        if not isinstance(who, identity.Identity) or shared is None:
-            return None, None
-        if any(isinstance(leaf, Tracer) or is_ref(leaf) for leaf in prepared.leaves):
-            return None, None
-        found = trace_cache.find_shared(shared) or found
-        if found is None or code not in found.calls:
-            request = persistent.request(who, prepared.in_tree, prepared.avals, (shared.statics, *code))
-            if request is None or record.knows(key):
-                return None, request
-            made = self._from_disk(request, prepared, code)
-            if made is None:
-                return None, request
-            if found is None:
-                found = made
-            else:
-                found.calls |= made.calls
-            if not who.arrays:  # a shared trace must keep no Array alive
-                trace_cache.share(who, shared, found)
-        record.store(key, found)
-        return found, None
-
-    def _from_disk(self, request: persistent.Request, prepared: Prepared, code: _Code) -> Trace | None:
-        """A program that an earlier process has made for this call."""
-        start = time.perf_counter()
-
-        def build(program: Any, out_avals: tuple[Any, ...], out_tree: Any, kept: tuple[int, ...]) -> Trace:
-            if not all(0 <= place < len(prepared.leaves) for place in kept):
-                raise LookupError("it takes arguments that there are not")  # a damaged entry counts as a miss
-            donated = (
-                lazy.donations.of_kept(prepared.avals, kept, code[0], out_avals) if code[0] else (False,) * len(kept)
-            )
-            made = Trace(None, out_tree, out_avals, function_name(self.function), program.nbytes)
-            made.calls[code] = executables.bound(program, kept, program.consts, out_tree, out_avals, donated)
-            return made
-
-        found = persistent.find(request, build)
-        if found is None:
-            return None
-        elapsed_ms = (time.perf_counter() - start) * 1e3
-        program = found.calls[code].program
-        self.executables += 1
-        kernels = (0, program.kernels_loaded, program.kernels_reused)
-        self._spend({"load": elapsed_ms}, kernels)
-        events.add("load", found.name, prepared.avals, elapsed_ms, kernels=kernels)
-        if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
-            lazy.misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
-        return found
-
     # -- machine code -------------------------------------------------------------------------------------------------
 
     def donated(self, prepared: Prepared) -> tuple[bool, ...]:
@@ -513,24 +387,22 @@ class JitState:
             return (False,) * len(prepared.leaves)
         return lazy.donations.leaves(self.options.roles, prepared.call, prepared.in_tree)
 
-    def _code(self, prepared: Prepared) -> _Code:
-        donated = self.donated(prepared) if self.options.roles.donates else ()
-        return (donated if any(donated) else ()), self.options.keep_unused
-
     def compiled(self, trace: Trace, donated: tuple[bool, ...], place: Any = 0) -> executables.Compiled:
         """Machine code for a trace at a place (see ``place``), made at its first use."""
         if self.options.checks is not None and config.read("checks") != self.options.checks:
             with check_scopes.checks(self.options.checks):
                 return self.compiled(trace, donated, place)
         keep = self.options.keep_unused
-        code = (donated if any(donated) else (), keep, place) if place else (donated if any(donated) else (), keep)
+        code = (donated if any(donated) else (), keep, place)
         found = trace.calls.get(code)
         if found is None:
             where = executables.where_results_lie(trace, place)
             if devices.many_processes() and lazy.process_calls.crosses(trace, place, where):
                 found = lazy.process_calls.bind(trace, donated, keep, place, where)
             else:
-                found = executables.bind(trace, donated, keep, self.calls_own_only(), where, self.extents is not None)
+                own = self.calls_own_only()
+                on_disk = not (own or self.options.required) and _may_be_on_disk(self.function)
+                found = executables.bind(trace, donated, keep, own, where, self.extents is not None, on_disk=on_disk)
             trace.calls[code] = found
             self._count(found.program, trace.name)
         if self.options.required:
@@ -550,7 +422,10 @@ class JitState:
         program.counted = True
         self._spend(stats["milliseconds"], (built, loaded, reused))
         spent = stats["milliseconds"]
-        events.add("compile", name, program.in_avals, sum(spent.values()), None, spent, (built, loaded, reused))
+        kind = "load" if "load" in spent else "compile"
+        events.add(kind, name, program.in_avals, sum(spent.values()), None, spent, (built, loaded, reused))
+        if kind == "load" and config.read("log_compiles"):
+            lazy.misses.log_loaded(name, program)
 
     def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Add times of stages, and numbers of kernels built, loaded and reused."""
@@ -559,6 +434,18 @@ class JitState:
             spent[stage] = spent.get(stage, 0.0) + elapsed_ms
         before = self.kernels
         self.kernels = (before[0] + kernels[0], before[1] + kernels[1], before[2] + kernels[2])
+
+
+def _may_be_on_disk(function: Any) -> bool:
+    """Whether this is one of the first programs of the user's code."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return True
+    count = SOUGHT.get(code) or 0
+    SOUGHT.set(code, count + 1)
+    return count < _MOST_ON_DISK
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:

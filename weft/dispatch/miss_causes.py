@@ -18,14 +18,7 @@ CURES = {
     "static": "pass as an ordinary argument what takes many values; keep static only what selects the program",
     "static form": "pass the static argument the same way at every call: by position or by keyword, of one type",
     "options": "set options once, before the first call; leaving a context finds the earlier program again",
-    "closure": "pass the value as an argument, so that one program serves all its values",
-    "global": "pass the value as an argument; a traced function reads a global once, when it is traced",
-    "default": "pass the argument at the call; a changed default is another function",
-    "new function": "jit once, outside of the loop, and call the same function object again",
-    "unshared": "jit once and keep the function, or let it read only values that weft can compare",
-    "sharing off": "set the option share_equal_functions, or keep the jitted function",
-    "from disk": "nothing: the program came from disk, and its jaxpr is now asked for",
-    "other types": "keep one function object: an equal one was traced for other argument types",
+    "new function": "make and jit the function once, outside of the loop, and pass as arguments what varies",
 }
 
 

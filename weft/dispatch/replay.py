@@ -23,6 +23,7 @@ from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
 
 WATCHED = 3  # the call, counted from 1, that is made a template: for fewer calls it does not pay
 _LONGEST = 256  # equations of a template
+_MOST_COUNTED = 512  # calls that were made less often, which are forgotten together
 _TEMPLATE_BYTES = 1200  # measured, with one equation and its key
 
 runtime.install_replay(
@@ -35,17 +36,30 @@ Key = tuple[Any, ...]
 Step = tuple[Any, dict[str, Any], Any, tuple[Any, ...], tuple[Any, ...]]  # primitive, params, effects, reads, avals
 
 
+_times: dict[Any, int] = {}  # how often calls without a template were made
+
+
+def is_due(key: Any) -> bool:
+    """Count a call; whether it is made a template now."""
+    if len(_times) >= _MOST_COUNTED:
+        _times.clear()
+    times = _times[key] = _times.get(key, 0) + 1
+    if times == WATCHED:
+        del _times[key]
+    return times == WATCHED
+
+
 class Template:
     """The equations of one call. Operands and results are numbers (arguments first, then new variables) or literals.
 
-    ``steps`` is empty until the call was watched, and if it cannot be replayed.
+    ``steps`` is empty if it cannot be replayed.
     """
 
     __slots__ = ("__weakref__", "captured", "keys", "results", "steps", "times", "tree")
     weight = _TEMPLATE_BYTES
 
     def __init__(self) -> None:
-        self.times = 0  # how often the call was made
+        self.times = 0  # how often it was replayed
         self.steps: list[Step] | None = None
         self.captured = NONE  # operands that are arrays with values, in the order in which they become constvars
         self.results: list[tuple[bool, Any]] = []  # (is the argument itself, number or literal)

@@ -184,9 +184,6 @@ class TopologyCompiled(ahead_of_time.Compiled):
     def runtime_executable(self) -> Any:
         return self._compiled.program.native
 
-    def recompiled(self) -> ahead_of_time.Compiled:
-        return self
-
     def save(self, path: Any) -> None:
         """Write the program to a file, as others. NotImplementedError for one that runs on several devices."""
         program = self._compiled.program
@@ -214,11 +211,9 @@ def compile_for(
 ) -> TopologyCompiled:
     """The traced function, compiled for the first of these devices, or, if it names a mesh, for as many as that has.
 
-    ValueError if there are fewer; NotImplementedError if it came from the cache on disk without its program.
+    ValueError if there are fewer.
     """
     trace, donated = arguments.trace, arguments.donated
-    if trace.closed is None:
-        raise NotImplementedError(f"[compile] {trace.name} came from the cache on disk without its program")
     parts = executables.parameters(trace, donated, arguments.state.options.keep_unused)
     if not lies.n_devices:
         placement.check_target(parts.closed.jaxpr, targets[0], trace.name)

@@ -23,7 +23,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     """
     if not isinstance(compiled, Compiled):
         raise TypeError(f"[serialize] takes what jit(f).lower(...).compile() gives, got {type(compiled)}")
-    content = lazy.submodule("weft.compiler.saving").to_bytes(compiled.recompiled())
+    content = lazy.submodule("weft.compiler.saving").to_bytes(compiled)
     return content, compiled.in_tree, compiled.out_tree
 
 

@@ -28,19 +28,15 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     prepared = state.prepare(args, kwargs, accept_structs=True)
     name = function_names.function_name(state.function)
     sought = state.seek(prepared)
-    if sought.trace is not None and sought.shared is None:
+    if sought.trace is not None:
         text = f"{name} was traced for these arguments: the call reuses its trace and machine code"
         return "\n".join([text, *_moved(sought.trace, state.place(prepared))])
-    if sought.trace is not None:
-        return f"{name} is a new function object, equal to one traced before: the call shares its trace"
-    found = cache_diagnostics.reasons(state.function, sought.record, sought.key, prepared.call, sought.who)
+    found = cache_diagnostics.reasons(state.function, sought.record, sought.key, prepared.call)
     lines = [f"  * {cause.text}\n    cure: {cause.cure}" for cause in found]
     return "\n".join([f"{name} would be traced:", *lines])
 
 
 def _moved(trace: Any, place: Any) -> list[str]:
     """The collectives of a program over several devices; what is run in one process needs none."""
-    if trace.closed is None:
-        return []
     lines = lazy.submodule("weft.dispatch.sharding_text").collectives(trace, place)
     return ["cut among the devices of its mesh:", *lines] if lines else []

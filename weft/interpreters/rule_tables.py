@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
-from weft._base import unbuilt
+from weft._base import lazy, unbuilt
 from weft.core import kinds
 from weft.core.primitive import Primitive
 from weft.dispatch import jit as jit_module
-from weft.dispatch import persistent
 
 Rule = Callable[..., Any]
 
@@ -74,5 +73,5 @@ def _is_built(primitive: object) -> bool:
 
 def _changed() -> None:
     """A rule of an operation of weft's is another from now on: forget what was made by the old one."""
-    persistent.refuse()
+    lazy.submodule("weft.compiler.stored").refuse()
     jit_module.clear_caches()

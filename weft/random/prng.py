@@ -18,6 +18,7 @@ import numpy as np
 from weft import core, dtypes
 from weft import operations as lax
 from weft.core import kinds
+from weft.core.fingerprint import serial
 from weft.core.primitive import Primitive
 from weft.operations import mapped
 from weft.random import threefry
@@ -42,12 +43,16 @@ class PRNGImpl:
         self.name, self.tag, self.key_words = name, tag, key_words
         self.seed, self.split, self.fold_in, self.bits = seed, split, fold_in, bits
         self.key_shape = (key_words,) if key_shape is None else key_shape
+        self.is_own = key_shape is None  # one of weft's, which are found by name
         self.key_dtype = KeyDType(self)
-        if key_shape is None:  # one of weft's own, which are found by name
+        if self.is_own:
             IMPLS[name] = self
 
     def __repr__(self) -> str:
         return self.tag
+
+    def __fingerprint__(self) -> str:
+        return self.name if self.is_own else f"{self.name}{serial(self)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return impl_named, (self.name,)
@@ -70,6 +75,7 @@ class KeyDType(dtypes.ExtendedDType):
     def __init__(self, impl: PRNGImpl) -> None:
         self.impl = impl
         self.name = f"key<{impl.tag}>"
+        self.is_own = impl.is_own  # its name says which generator it is of
         self.itemsize = 4 * impl.key_words
         self.physical_shape = impl.key_shape
 

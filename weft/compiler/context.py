@@ -1,0 +1,80 @@
+"""All that a compilation reads beside its jaxpr: one object, made where the compilation begins, and part of every key.
+
+Passes, plans and steps get it, and read no option, variable of the environment, device or number of a process
+elsewhere (``tests/structure/test_context.py``). A program is therefore what its jaxpr, its donated arguments and this
+object make it, in this process and in any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+
+from weft import config
+from weft._base.target import Target
+from weft._base.record import NamedTuple
+from weft.dispatch import devices
+from weft.distributed import processes
+
+
+class Context(NamedTuple):
+    """The options, the machine, and the place of this process among those that run the program together."""
+
+    token: int  # options that affect tracing or code, named axes and meshes (``config.token``)
+    target: Target
+    process: int
+    processes: int
+    devices: int  # of the CPU, in this process
+    checks: str  # the option: guards in the program
+    show: str
+    dump: str
+    skip: str
+    check: bool  # verify every stage
+    log: bool  # tell of every compilation
+    isolated: bool  # LLVM runs in a child process
+
+    @property
+    def watched(self) -> bool:
+        """Whether every compilation is told of, shown or changed by an option, so that none may be left out."""
+        return bool(self.log or self.show or self.dump or self.skip)
+
+    def options(self) -> AbstractContextManager[None]:
+        """Sets the options of this context, where a part of the compilation is done later."""
+        return contextlib.nullcontext() if config.token() == self.token else config.restored(self.token)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What programs of this process are told apart by."""
+        return self.token, self.target.key, self.process, self.processes, self.devices
+
+    @property
+    def text(self) -> str | None:
+        """The key in words that mean the same in every process. None: such programs are not kept on disk.
+
+        That is so where a stage is shown, left out or verified, which needs a compilation, and inside of meshes and
+        named axes, which may be any objects.
+        """
+        if self.show or self.dump or self.skip or self.check or self.checks:
+            return None
+        *options, axes, mesh = config.values_of(self.token)
+        if axes or mesh is not config.NO_MESH:
+            return None
+        return f"{options} {self.target.key} {self.process}/{self.processes} {self.devices}"
+
+
+def current() -> Context:
+    """The context of a compilation that begins now, on this thread."""
+    read = config.read
+    return tuple.__new__(
+        Context,
+        (
+            config.token(), devices.CPU.target, processes.rank(), processes.size(), devices.cpu_count(), read("checks"),
+            read("show"), read("dump"), read("skip"), bool(read("check")), read("log_compiles"),
+            read("compile") == "isolated",
+        ),
+    )  # fmt: skip
+
+
+def verifies() -> bool:
+    """Whether programs that follow from others are compiled all the same, to be compared."""
+    return bool(config.read("check"))
