@@ -102,7 +102,7 @@ def test_token_identifies_the_values():
 
 
 def test_options_of_weft_are_few():
-    own = list(config.OPTIONS)[list(config.OPTIONS).index("share_equal_functions") :]
+    own = list(config.OPTIONS)[list(config.OPTIONS).index("fast") :]
     assert len(own) <= 15
 
 

@@ -126,9 +126,8 @@ def test_an_eager_operation_and_its_jaxpr_are_one_program() -> None:
 def test_calls_under_a_trace_are_entries_of_the_trace_level_and_die_with_their_function() -> None:
     def scope() -> int:
         inner = weft.jit(lambda x: wnp.sin(x) * 2)
-        with weft.share_equal_functions(False):
-            for _ in range(4):
-                weft.make_jaxpr(lambda x: inner(inner(x)))(np.ones(3, np.float32))
+        for _ in range(4):
+            weft.make_jaxpr(lambda x: inner(inner(x)))(np.ones(3, np.float32))
         record = inner._state.record()
         return sum(type(TRACES.entries[key]) is replay.Template for key in record.keys)
 

@@ -6,7 +6,7 @@ programs (``weft.inspect``), and findings about calls (``weft.profile``).
 
 from __future__ import annotations
 
-import types
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -121,7 +121,7 @@ def new_options() -> None:
         f(jnp.ones(3))  # <-
 
 
-@seed(CAUSES, "closure")
+@seed(CAUSES, "new function")
 def a_changed_closure() -> None:
     def make(rate):
         return weft.jit(lambda x: x * rate + 5.75)
@@ -130,29 +130,7 @@ def a_changed_closure() -> None:
     make(0.2)(1.0)  # <-
 
 
-@seed(CAUSES, "global")
-def a_global_that_changed() -> None:
-    def f(x):
-        return x * SCALE + 6.25
-
-    weft.jit(f)(1.0)
-    changed = types.FunctionType(f.__code__, {**globals(), "SCALE": 4})
-    weft.jit(changed)(1.0)  # <-
-
-
-@seed(CAUSES, "default")
-def a_default_argument_that_changed() -> None:
-    def make(default):
-        def f(x, rate=default):
-            return x * rate + 6.5
-
-        return weft.jit(f)
-
-    make(1.0)(2.0)
-    make(2.0)(2.0)  # <-
-
-
-@seed(CAUSES, "unshared")
+@seed(CAUSES, "new function")
 def a_method_of_a_new_object() -> None:
     class Model:
         def apply(self, x):
@@ -162,21 +140,19 @@ def a_method_of_a_new_object() -> None:
     weft.jit(Model().apply)(1.0)  # <-
 
 
-@seed(CAUSES, "unshared")
-def a_new_lambda_over_a_list() -> None:
-    def step(x):
-        return weft.jit(lambda v: v * len(MODES) + 7.25)(x)
-
-    step(1.0)
+@seed(CAUSES, "new function")
+def a_new_lambda_in_a_loop() -> None:
     for _ in range(2):
         weft.jit(lambda v: v * len(MODES) + 7.25)(1.0)  # <-
 
 
-@seed(CAUSES, "sharing off")
-def equal_functions_that_may_not_share() -> None:
-    with weft.share_equal_functions(False):
-        weft.jit(lambda x: x + 7.5)(1.0)
-        weft.jit(lambda x: x + 7.5)(1.0)  # <-
+@seed(CAUSES, "new function")
+def a_new_partial_function() -> None:
+    def f(rate, x):
+        return x * rate + 7.5
+
+    for rate in (1.0, 2.0):
+        weft.jit(functools.partial(f, rate))(1.0)  # <-
 
 
 # ---- findings about programs: a function and the types of its arguments

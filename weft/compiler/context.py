@@ -14,7 +14,6 @@ from weft import config
 from weft._base.target import Target
 from weft._base.record import NamedTuple
 from weft.dispatch import devices
-from weft.distributed import processes
 
 
 class Context(NamedTuple):
@@ -31,7 +30,6 @@ class Context(NamedTuple):
     skip: str
     check: bool  # verify every stage
     log: bool  # tell of every compilation
-    isolated: bool  # LLVM runs in a child process
 
     @property
     def watched(self) -> bool:
@@ -64,15 +62,14 @@ class Context(NamedTuple):
 
 def current() -> Context:
     """The context of a compilation that begins now, on this thread."""
-    read = config.read
-    return tuple.__new__(
-        Context,
-        (
-            config.token(), devices.CPU.target, processes.rank(), processes.size(), devices.cpu_count(), read("checks"),
-            read("show"), read("dump"), read("skip"), bool(read("check")), read("log_compiles"),
-            read("compile") == "isolated",
-        ),
-    )  # fmt: skip
+    return Context(
+        config.token(),
+        devices.CPU.target,
+        devices.process_index(),
+        devices.process_count(),
+        devices.cpu_count(),
+        *[config.read(option) for option in ("checks", "show", "dump", "skip", "check", "log_compiles")],
+    )
 
 
 def verifies() -> bool:

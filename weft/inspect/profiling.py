@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from weft import runtime
 from weft._base import forks, lazy
 from weft._base.record import NamedTuple
-from weft.compiler import stored
 from weft.dispatch import history
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -179,7 +178,7 @@ class profile:
         runtime.profile_start(self.most_spans, self.every_call)
         with _lock:
             _current = self
-        stored.pause(True)  # programs from disk have no kernels with names and lines
+        lazy.submodule("weft.compiler.stored").pause(True)  # programs from disk have no kernels with names and lines
         self._notes, self._result = [], None
         self._begin = time.perf_counter_ns()
         return self
@@ -192,7 +191,7 @@ class profile:
         end = time.perf_counter_ns()
         with _lock:
             _current = None
-        stored.pause(False)
+        lazy.submodule("weft.compiler.stored").pause(False)
         found, threads, waits = runtime.profile_stop()
         notes = [*self._notes, *_compilations(self._begin, end)]
         read = lazy.submodule("weft.inspect.read_profile")
