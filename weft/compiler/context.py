@@ -11,8 +11,8 @@ import contextlib
 from contextlib import AbstractContextManager
 
 from weft import config
-from weft._base.target import Target
 from weft._base.record import NamedTuple
+from weft._base.target import Target
 from weft.dispatch import devices
 
 

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import config, dtypes, runtime
-from weft._base.target import Target
 from weft._base.record import NamedTuple
+from weft._base.target import Target
 from weft.compiler import cache, disk, link
 from weft.compiler.context import Context
 from weft.compiler.instructions import INSTRUCTIONS, OUTPUTS, Callback, Exchange, Gemm, Guard, Instruction
