@@ -88,7 +88,7 @@ def _eigh_jvp(
     n = shape_of(a)[-1]
     if _range(n, subset_by_index) != (0, n):
         raise NotImplementedError("Derivatives not defined for partial eigen decomposition.")
-    v, w = eigh_p.bind(matrices.symmetrized(a), subset_by_index=subset_by_index, **params)
+    v, w = eigh_p.bind(a, subset_by_index=subset_by_index, **params)
     values = matrices.cast(w, a)
     eye = matrices.identity_like(v)
     apart = ops.sub(ops.integer_pow(ops.sub(ops.add(eye, matrices.row(values)), matrices.column(values)), -1), eye)

@@ -31,7 +31,7 @@ from weft.operations.linalg import (
 from weft.operations.linalg import (
     qr as qr_module,
 )
-from weft.scipy.linalg.systems import of_vectors, solve_broadcast
+from weft.scipy.linalg.systems import of_triangle, of_vectors, solve_broadcast
 
 jit = jit_module.jit
 
@@ -273,7 +273,10 @@ def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
 
 @jit(static_argnames=("lower", "eigvals_only"))
 def _eigh(a: Any, lower: bool, eigvals_only: bool) -> Any:
-    v, w = symmetric.eigh(_inexact(a), lower=lower)
+    a = _inexact(a)
+    if len(promotion.shape_of(a)) >= 2 and promotion.shape_of(a)[-1] == promotion.shape_of(a)[-2]:
+        a = of_triangle(a, lower)
+    v, w = symmetric.eigh(a, lower=lower)
     return w if eigvals_only else (w, v)
 
 
@@ -291,7 +294,7 @@ def eigh(
 ) -> Any:
     """(w, v): the eigenvalues, ascending, and eigenvectors, as columns, of symmetric or Hermitian a ([..., n, n]).
 
-    w alone with ``eigvals_only``. NotImplementedError for ``b``, ``eigvals`` and another ``type``.
+    w alone with ``eigvals_only``. Only the triangle that ``lower`` names is read. NotImplementedError for ``b``, ``eigvals`` and another ``type``.
 
     >>> eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]]), eigvals_only=True).tolist()
     [1.0, 2.0]

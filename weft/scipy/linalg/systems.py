@@ -11,7 +11,7 @@ import weft.numpy as jnp
 from weft import errors
 from weft import operations as lax
 from weft._base.array import Array
-from weft.autodiff import implicit
+from weft.autodiff import custom_jvp, implicit
 from weft.batching.vmap import vmap
 from weft.control import branches, while_loop
 from weft.dispatch import jit as jit_module
@@ -22,6 +22,24 @@ from weft.operations.linalg.triangular import triangular_solve
 jit = jit_module.jit
 TRANSPOSED = {0: (False, False), "N": (False, False), 1: (True, False), "T": (True, False), 2: (True, True)}
 TRANSPOSED |= {"C": (True, True)}
+
+
+@functools.partial(custom_jvp.custom_jvp, nondiff_argnums=(1, 2))
+def of_triangle(a: Any, lower: bool, conjugate: bool = True) -> Any:
+    """The symmetric or, with ``conjugate``, Hermitian matrices of which a ([..., n, n]) holds one triangle.
+
+    The other triangle is not read. As in JAX derivatives are those of the whole matrix: a tangent passes as it is.
+    """
+    known = matrices.lower(a) if lower else matrices.upper(a)
+    other = matrices.lower(a, -1) if lower else matrices.upper(a, 1)
+    other = matrices.adjoint(other) if conjugate else matrices.transposed(other)
+    n = promotion.shape_of(a)[-1]
+    return jnp.where(np.tri(n, dtype=bool) if lower else np.tri(n, dtype=bool).T, known, other)
+
+
+@of_triangle.defjvp
+def _of_triangle_jvp(lower: bool, conjugate: bool, primals: Any, tangents: Any) -> Any:
+    return of_triangle(*primals, lower, conjugate), tangents[0]
 
 
 def of_vectors(name: str, a: Any, b: Any) -> bool:
@@ -82,18 +100,19 @@ def solve_triangular(
 
 @jit(static_argnames=("assume_a", "lower"))
 def _solve(a: Any, b: Any, assume_a: str, lower: bool) -> Any:
-    if assume_a != "pos":
-        return solving.solve(a, b)
     a, b = promotion.promote_dtypes_inexact(a, b)
     of_a, of_b = promotion.shape_of(a), promotion.shape_of(b)
+    if assume_a != "gen" and len(of_a) >= 2 and of_a[-1] == of_a[-2]:
+        a = of_triangle(a, lower, assume_a != "sym")
+    if assume_a != "pos":
+        return solving.solve(a, b)
     fits = len(of_a) >= 2 and len(of_b) in (len(of_a), len(of_a) - 1) and of_a[-1] == of_a[-2] == of_b[len(of_a) - 2]
     if not fits:
         raise ValueError(
             f"The arguments to solve must have shapes a=[..., m, m] and b=[..., m, k] or b=[..., m]; got a={of_a} and "
             f"b={of_b}"
         )
-    still = lax.stop_gradient(a)
-    factor = decompositions.cholesky(still if lower else matrices.adjoint(still))
+    factor = decompositions.cholesky(lax.stop_gradient(a), symmetrize_input=False)
     batch = tuple(range(len(of_a) - 2))
 
     def times(x: Any) -> Any:
@@ -129,8 +148,8 @@ def solve(
 ) -> Array:
     """x with a x = b, a ([..., m, m]) and b ([m] or [..., m, k]).
 
-    ``assume_a``: "gen", "sym" and "her" are solved by LU factors, "pos" (positive definite) by Cholesky factors; then
-    ``lower`` says from which triangle. ``overwrite_a``, ``overwrite_b``, ``debug`` and ``check_finite`` are not used.
+    ``assume_a``: "gen", "sym" (symmetric) and "her" (Hermitian) are solved by LU factors, "pos" (positive definite) by
+    Cholesky factors. All but "gen" read one triangle, ``lower`` says which. ``overwrite_a``, ``overwrite_b``, ``debug`` and ``check_finite`` are not used.
     ValueError for another ``assume_a`` and for shapes that do not fit.
 
     >>> solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.array([2.0, 2.0]), assume_a="pos").tolist()
