@@ -105,6 +105,7 @@ def test_any_windows_against_the_oracle(data: Any) -> None:
         (lax.add, 0.0, ((1, 2, 2, 1), STEP, ((0, 0), (1, 0), (0, 0), (0, 0)), (1, 1, 2, 1))),
         (lax.mul, 1.0, ((1, 2, 2, 1), STEP, "VALID")),
         (lax.max, -np.inf, ((1, 7, 6, 2), (1, 1, 1, 1), "SAME")),
+        (lax.min, np.inf, ((1, 3, 2, 1), STEP, "SAME", None, (1, 2, 3, 1))),
     ],
 )
 def test_derivatives(computation: Any, init: float, windows: Any) -> None:
@@ -118,6 +119,66 @@ def test_the_first_of_equals_has_the_gradient() -> None:
     x = np.array([1, np.nan, 2, 1, np.nan], np.float32)
     gradient = weft.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (5,)).sum())(x)
     assert np.array_equal(np.asarray(gradient), [0, 0, 0, 0, 1])  # what comes after a NaN replaces it
+
+
+POOLS: list[tuple[str, Any, Any]] = [
+    ("number", -np.inf, lax.max),
+    ("NumPy", np.asarray(-np.inf, np.float16), lax.max),
+    ("array", wnp.asarray(-np.inf), lax.max),
+    ("array of another dtype", wnp.asarray(-np.inf, "bfloat16"), lax.max),
+    ("least finite number", float(np.finfo(np.float32).min), lax.max),
+    ("function", -np.inf, lambda a, b: lax.max(b, a)),
+    ("function of arrays", wnp.asarray(-np.inf), wnp.maximum),
+    ("start below all", -5.0, lax.max),
+]
+
+
+@pytest.mark.parametrize(("init", "computation"), [pool[1:] for pool in POOLS], ids=[pool[0] for pool in POOLS])
+@pytest.mark.parametrize("sign", [1, -1], ids=["max", "min"])
+def test_every_way_of_writing_a_pool_gives_all_to_the_first(init: Any, computation: Any, sign: int) -> None:
+    x = np.float32([[1, 1, 2, 0], [1, 0, 2, 2], [0, 0, 0, 0]])
+    if sign < 0:
+        init = -init
+        computation = {lax.max: lax.min, wnp.maximum: wnp.minimum}.get(computation, lambda a, b: lax.min(b, a))
+    for options in (
+        {},
+        {"window_strides": (2, 1), "padding": "SAME"},
+        {"window_dilation": (1, 2), "base_dilation": (2, 1), "padding": ((1, 0), (0, 2))},
+    ):
+
+        def pooled(x: Any, start: Any, f: Any, o: Any = options) -> Any:
+            return lax.reduce_window(x, start, f, (2, 2), **o)
+
+        weights = RNG.normal(size=np.shape(pooled(x, 0.0, lax.add))).astype(np.float32)
+        # by hand: a cotangent goes to the first place, row by row, that has the window's value
+        places = np.arange(1.0, x.size + 1, dtype=np.float32).reshape(x.shape)
+        ordered = x * 100 - places if sign > 0 else x * 100 + places
+        found = np.asarray(pooled(sign * ordered, -np.inf, lax.max))
+        expected = np.zeros_like(x)
+        for at in np.ndindex(found.shape):
+            if np.isfinite(found[at]):
+                expected[np.unravel_index(np.argmax(sign * ordered == found[at]), x.shape)] += weights[at]
+
+        def total(x: Any, start: Any, weights: Any = weights, pooled: Any = pooled) -> Any:
+            y = pooled(x, start, computation)
+            return wnp.where(wnp.abs(y) < 100, y * weights, 0).sum()
+
+        np.testing.assert_allclose(weft.grad(total)(x, init), expected, rtol=1e-6)
+        np.testing.assert_allclose(weft.jit(weft.grad(lambda x: total(x, init)))(x), expected, rtol=1e-6)
+        traced = np.asarray(init, np.float32)
+        np.testing.assert_allclose(weft.jit(weft.grad(total))(x, traced), expected, rtol=1e-6)
+        np.testing.assert_allclose(weft.vmap(weft.grad(lambda x: total(x, init)))(x[None])[0], expected, rtol=1e-6)
+
+
+def test_an_initial_value_beyond_all_has_the_gradient() -> None:
+    x = np.float32([3, 1, 1, 2])
+    to_x, to_init = weft.grad(lambda x, init: lax.reduce_window(x, init, lax.max, (2,)).sum(), (0, 1))(x, 1.5)
+    assert (to_x.tolist(), to_init.item()) == ([1, 0, 0, 1], 1.0)
+    out = lax.reduce_window(np.float32([np.nan, 1, 0]), np.float32(0.5), lax.max, (2,))
+    np.testing.assert_array_equal(out, [np.nan, 1])
+    assert np.isnan(lax.reduce_window(x, wnp.float32(np.nan), lax.max, (2,))).all()
+    with pytest.raises(TypeError, match="must match"):
+        lax.reduce_window(np.int32([1, 2]), 0.5, lax.add, (2,))
 
 
 @pytest.mark.parametrize("window", [(9, 9), (21, 5), (12, 20)])
@@ -221,11 +282,6 @@ def test_what_pooling_compiles_to() -> None:
 
 
 def test_a_gradient_that_does_not_exist_says_so() -> None:
-    def dilated(x: Any) -> Any:
-        return lax.reduce_window(x, -np.inf, lax.max, (2, 2), window_dilation=(1, 2)).sum()
-
-    with pytest.raises(NotImplementedError, match="window_dilation"):
-        weft.grad(dilated)(X[0, ..., 0])
     with pytest.raises(NotImplementedError, match="initial values"):
         weft.vmap(lambda init: lax.reduce_window(X[0, ..., 0], init, lax.mul, (2, 2)))(wnp.ones(2))
     with pytest.raises(ValueError, match="source"):

@@ -233,10 +233,15 @@ reduce_p.expansion, reduce_p.transpose = _reduce_by_halves, None
 
 
 def identity_matches(init: Any, dtype: np.dtype, identity: Callable[[np.dtype], Any]) -> bool:
-    """Whether a concrete initial value is the computation's identity."""
-    if not isinstance(init, (bool, int, float, complex, np.generic, np.ndarray)) or np.shape(init):
+    """Whether an initial value that is known is the computation's identity, in its own dtype or in the operand's."""
+    if not isinstance(init, (bool, int, float, complex, np.generic, np.ndarray, Array)) or np.shape(init):
         return False
-    return bool(np.asarray(init).astype(dtype) == np.asarray(identity(dtype)).astype(dtype))
+    value = np.asarray(init)
+    with np.errstate(all="ignore"):
+        meant = value.astype(dtype)
+        is_exact = bool(meant.astype(value.dtype) == value)
+    same = is_exact and meant == np.asarray(identity(dtype)).astype(dtype)
+    return bool(same or value == np.asarray(identity(value.dtype)).astype(value.dtype))
 
 
 def _as_monoid(x: Any, init: Any, computation: Any, dimensions: tuple[int, ...]) -> Array | None:
@@ -245,8 +250,7 @@ def _as_monoid(x: Any, init: Any, computation: Any, dimensions: tuple[int, ...])
     if found is None:
         return None
     primitive, identity = found
-    aval = core.get_aval(x)
-    if core.get_aval(init).dtype != aval.dtype or not identity_matches(init, aval.dtype, identity):
+    if not identity_matches(init, core.get_aval(x).dtype, identity):
         return None
     if primitive is reduce_sum_p:
         return primitive.bind(x, axes=dimensions, out_sharding=None)

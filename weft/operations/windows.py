@@ -18,7 +18,7 @@ from weft.core.primitive import ALL
 from weft.core.tangents import along
 from weft.core.window_maps import WindowMap, dilated
 from weft.operations import arithmetic, general_reduce, mapped, reductions, references, window_folds
-from weft.operations.elementwise import ANY, NUMBER, Accepts, check_dtype, widened
+from weft.operations.elementwise import ANY, FLOAT, NUMBER, Accepts, category, check_dtype, widened
 from weft.operations.later import ops
 from weft.operations.static import integers
 from weft.operations.window_padding import padtype_to_pads
@@ -197,8 +197,14 @@ reduce_window_sum_p.linear, reduce_window_sum_p.transpose = ALL, _sum_transpose
 
 
 def _extreme_push(select: Any) -> Any:
-    """The tangent of the element that is selected."""
-    return along(lambda t, out, x, **params: ops.select_and_gather_add_p.bind(t, x, select_prim=select, **params))
+    """The tangent of the element that is selected; of windows with gaps by operations that have a transpose."""
+
+    def push(t: Any, out: Any, x: Any, **params: Any) -> Any:
+        gather = ops.select_and_gather_add_p
+        has_gaps = any(d != 1 for d in params["window_dilation"])
+        return (gather.kind.expand if has_gaps else gather.bind)(t, x, select_prim=select, **params)
+
+    return along(push)
 
 
 reduce_window_max_p = _window_reduction(
@@ -264,9 +270,31 @@ def _general_reference(*operands: Any, jaxpr: Any, consts: tuple[Any, ...], **pa
     return tuple(reference(params, arrays, combine, operands[count:]))
 
 
+def _extreme(closed: Any) -> core.Primitive | None:
+    """The reduction of windows that a computation is, if it is the maximum or minimum of two values."""
+    eqn = closed.jaxpr.eqns[0] if len(closed.jaxpr.eqns) == 1 else None
+    if eqn is None or set(eqn.invars) != set(closed.jaxpr.invars) or eqn.outvars != closed.jaxpr.outvars:
+        return None
+    if isinstance(eqn.primitive.kind, kinds.Higher):
+        inner = eqn.primitive.kind.inline(eqn.params)
+        return None if inner is None else _extreme(inner)
+    return {arithmetic.max_p: reduce_window_max_p, arithmetic.min_p: reduce_window_min_p}.get(eqn.primitive)
+
+
+def _extreme_expansion(primitive: core.Primitive, x: Any, init: Any, **params: Any) -> list[Any]:
+    """As from an infinite initial value the first of equal elements counts; ``init`` only where it lies beyond all."""
+    found = primitive.bind(x, **params)
+    start = ops.broadcast_in_dim(init, found.shape, ())
+    kept = (ops.ge if primitive is reduce_window_max_p else ops.le)(found, start)
+    return [ops.select(ops.bitwise_or(kept, ops.ne(found, found)), found, start)]
+
+
 def _general_expansion(*operands: Any, **params: Any) -> list[Any]:
     """The combination written in elementwise operations, which can be differentiated."""
     count = len(operands) // 2
+    extreme = _extreme(params["jaxpr"]) if count == 1 else None
+    if extreme is not None and category(core.get_aval(operands[0]).dtype) in FLOAT:
+        return _extreme_expansion(extreme, *operands, **{what: params[what] for what in (*SHAPES, "padding")})
     how = window_folds.Fold(
         lambda left, right: _general_combine(left, right, **params), operands[count:], starts=True, neutral=False
     )
