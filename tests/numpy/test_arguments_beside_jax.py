@@ -41,6 +41,13 @@ RAISES: list[tuple[Any, tuple[type[Exception], ...]]] = [
     (lambda: jnp.cov(X, dtype="int32"), (ValueError,)),
     (lambda: weft.scipy.linalg.expm(np.eye(2, dtype=np.float16)), (TypeError,)),
     (lambda: weft.scipy.special.multigammaln(2.0, [1, 2]), (TypeError,)),
+    (lambda: jnp.convolve(X, X, precision="nonsense"), (ValueError,)),
+    (lambda: jnp.correlate(X, X, precision=7), (ValueError,)),
+    (lambda: weft.scipy.signal.convolve(X, X, precision="nonsense"), (ValueError,)),
+    (lambda: weft.scipy.signal.correlate(X, X, precision=("high",)), (ValueError,)),
+    (lambda: weft.scipy.signal.convolve2d(X[None], X[None], precision="nonsense"), (ValueError,)),
+    (lambda: weft.scipy.signal.correlate2d(X[None], X[None], "same", precision="nonsense"), (ValueError,)),
+    (lambda: weft.image.resize(X[None], (1, 2), "linear", precision="nonsense"), (ValueError,)),
     (lambda: weft.scipy.stats.multinomial.logpmf(X, 3, X / 3), (ValueError,)),
 ]  # fmt: skip
 

@@ -112,6 +112,14 @@ def test_roots(dtype: str) -> None:
         assert wnp.roots(np.zeros(3)).shape == wnp.roots(np.ones(1)).shape == (0,)
         jitted = weft.jit(lambda p: wnp.roots(p, strip_zeros=False))(np.array([1.0, -3, 2]))
         np.testing.assert_allclose(sorted(np.asarray(jitted).real), [1, 2], atol=1e-12)
+        for zeros in (1, 3):
+            given = np.concatenate([np.zeros(zeros), p, [0]])
+            for find in (wnp.roots, weft.jit(wnp.roots, static_argnames="strip_zeros")):
+                found = np.asarray(find(given, strip_zeros=False))
+                assert found.shape == (len(given) - 1,) and np.isnan(found[-zeros:]).all()
+                for value in np.roots(given):
+                    assert np.abs(found[:-zeros] - value).min() < 1e-7
+        assert np.isnan(np.asarray(wnp.roots(np.zeros(3), strip_zeros=False))).all()
     with pytest.raises(weft.errors.ConcretizationTypeError, match="strip_zeros"):
         weft.jit(wnp.roots)(np.ones(3))
 

@@ -18,6 +18,7 @@ from weft._base.array import Array
 from weft.control import scan as scan_module
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
+from weft.operations import contract
 
 _AT_ONCE = 32
 _MODES = ("full", "same", "valid")
@@ -53,8 +54,9 @@ def sliding_products(x: Any, v: Any) -> Array:
     return total
 
 
-def _checked(name: str, a: Any, v: Any, mode: str, preferred: Any) -> tuple[Any, Any]:
+def _checked(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any) -> tuple[Any, Any]:
     promotion.check_arraylike(name, a, v)
+    contract.canonical_precision(precision)
     if mode not in _MODES:
         raise ValueError(f"mode must be one of ['full', 'same', 'valid']. [{name}] got {mode!r}")
     shapes = promotion.shape_of(a), promotion.shape_of(v)
@@ -81,12 +83,12 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
     ``mode`` is "full", of length ``n + m - 1``; "same", the middle of it as long as the longer; or "valid", where the
     shorter lies inside the longer. ``precision`` changes nothing; ``preferred_element_type`` is the dtype computed in.
-    ValueError for other ranks, empty vectors and other modes.
+    ValueError for other ranks, empty vectors, other modes and an unknown precision.
 
     >>> convolve(np.float32([1, 2, 3]), np.float32([1, 1])).tolist()
     [1.0, 3.0, 5.0, 3.0]
     """
-    a, v = _checked("convolve", a, v, mode, preferred_element_type)
+    a, v = _checked("convolve", a, v, mode, precision, preferred_element_type)
     return _convolve(a, v, mode=mode)
 
 
@@ -111,7 +113,7 @@ def correlate(
     >>> correlate(np.float32([1, 2, 3]), np.float32([1, 1])).tolist()
     [3.0, 5.0]
     """
-    a, v = _checked("correlate", a, v, mode, preferred_element_type)
+    a, v = _checked("correlate", a, v, mode, precision, preferred_element_type)
     return _correlate(a, v, mode=mode)
 
 

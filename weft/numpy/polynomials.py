@@ -14,7 +14,19 @@ from weft import core, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
-from weft.numpy import convolution, creation, diagonals, joining, linalg, matrices, promotion, rearrange, reductions
+from weft.numpy import (
+    convolution,
+    creation,
+    diagonals,
+    joining,
+    linalg,
+    matrices,
+    promotion,
+    rearrange,
+    reductions,
+    searching,
+    sorting,
+)
 
 _NEEDS_VALUES = "trim_leading_zeros=True needs the values of the coefficients, which are traced here"
 
@@ -147,8 +159,8 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     """The roots of a polynomial, complex: the eigenvalues of its companion matrix.
 
     Zeros at both ends of the coefficients are taken off first, which cannot be traced (ConcretizationTypeError); with
-    ``strip_zeros=False`` they stay, leading ones give NaN, and the number of roots is one less than that of
-    coefficients. ValueError for other ranks.
+    ``strip_zeros=False`` the number of roots is one less than that of coefficients, and for every leading zero the last
+    of them is NaN. ValueError for other ranks.
 
     >>> sorted(roots(np.float32([1, -3, 2])).real.round(3).tolist())
     [1.0, 2.0]
@@ -158,8 +170,11 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     whole = promotion.complex_dtype(dtype)
     if promotion.shape_of(p)[0] < 2:
         return creation.zeros(0, whole)
-    behind = 0
-    if strip_zeros:
+    behind, leading = 0, None
+    if not strip_zeros:
+        leading = reductions.argmax(p != 0)
+        p = rearrange.roll(p, -leading)
+    else:
         if isinstance(p, core.Tracer):
             raise errors.ConcretizationTypeError(p, "strip_zeros=True needs the values of the coefficients")
         places = np.flatnonzero(np.asarray(p))
@@ -172,6 +187,9 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     if count:
         matrix = diagonals.eye(count, k=-1, dtype=dtype).at[0].set(-p[1:] / p[0])
         found = linalg.eigvals(matrix)
+    if leading is not None:  # as many roots are zero for the zeros now behind
+        found = found[sorting.argsort((found == 0) & (leading > 0))]
+        found = searching.where(creation.arange(count) < count - leading, found, complex(np.nan, np.nan))
     return joining.concatenate([promotion.convert(found, whole), creation.zeros(behind, whole)])
 
 

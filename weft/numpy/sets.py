@@ -83,7 +83,7 @@ def _needs_values(name: str, size: Any, *operands: Any) -> bool:
 def _comparable(x: Any) -> np.ndarray:
     """The values of ``x`` as NumPy sorts them rightly: it does not order the NaN of bfloat16 and the smaller floats."""
     values = np.asarray(x)
-    narrow = values.dtype.kind not in "biufc" and dtypes.issubdtype(values.dtype, np.floating)
+    narrow = values.dtype.isbuiltin != 1 and dtypes.issubdtype(values.dtype, np.floating)
     return values.astype(np.float32) if narrow else values
 
 

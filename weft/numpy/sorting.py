@@ -50,11 +50,17 @@ def _named(name: str, function: Any, static: tuple[str, ...]) -> Any:
     return jit_module.any_size(function, static_argnames=static)
 
 
+def _keys(a: Any) -> tuple[Any, ...]:
+    """What an array is sorted by: complex numbers in which a part is NaN come last, as in NumPy."""
+    return (lax.ne(a, a), a) if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating) else (a,)
+
+
 def _sort_program(a: Any, *, axis: int | None, stable: bool, descending: bool) -> Any:
     if axis is None:
         a, axis = rearrange.ravel(a), 0
     dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
-    result = lax.sort(a, dimension=dim, is_stable=stable)
+    keys = _keys(a)
+    result = lax.sort(keys, dimension=dim, is_stable=stable, num_keys=len(keys))[-1]
     return lax.rev(result, (dim,)) if descending else result
 
 
@@ -64,10 +70,11 @@ def _argsort_program(a: Any, *, axis: int | None, stable: bool, descending: bool
     shape = promotion.shape_of(a)
     dim = axes.canonical_axis(axis, len(shape))
     positions = lax.broadcasted_iota(dtype, shape, dim)
-    if not descending:
-        return lax.sort((a, positions), dimension=dim, is_stable=stable, num_keys=1)[1]
-    a, positions = lax.rev(a, (dim,)), lax.rev(positions, (dim,))
-    return lax.rev(lax.sort((a, positions), dimension=dim, is_stable=stable, num_keys=1)[1], (dim,))
+    if descending:
+        a, positions = lax.rev(a, (dim,)), lax.rev(positions, (dim,))
+    keys = _keys(a)
+    order = lax.sort((*keys, positions), dimension=dim, is_stable=stable, num_keys=len(keys))[-1]
+    return lax.rev(order, (dim,)) if descending else order
 
 
 _sort = _named("sort", _sort_program, ("axis", "stable", "descending"))
@@ -110,7 +117,8 @@ def lexsort(keys: Sequence[Any] | Array, axis: int = -1) -> Array:
         return promotion.as_array(np.asarray(0, integer))
     dim = axes.canonical_axis(axis, len(shape))
     positions = lax.broadcasted_iota(integer, shape, dim)
-    return lax.sort((*parts[::-1], positions), dimension=dim, num_keys=len(parts))[-1]
+    by = [key for part in parts[::-1] for key in _keys(promotion.as_array(part))]
+    return lax.sort((*by, positions), dimension=dim, num_keys=len(by))[-1]
 
 
 @jit
@@ -129,15 +137,16 @@ def sort_complex(a: Any) -> Array:
     return promotion.convert(result, dtypes.canonicalize_dtype(np.complex128 if wide else np.complex64))
 
 
-def _place(kth: int, extent: int) -> int:
+def _check_place(kth: int, extent: int) -> None:
     if not -extent <= kth < extent:
         raise ValueError(f"kth={kth} is out of bounds for an axis of size {extent}")
-    return kth % extent
 
 
 @jit(static_argnames=("kth", "axis"))
 def partition(a: Any, kth: int, axis: int = -1) -> Array:
-    """``a`` with element ``kth`` along ``axis`` where sorting puts it, smaller ones before it, larger ones after.
+    """``a`` with element ``kth`` along ``axis`` where sorting puts it: smaller ones before, larger ones and NaN after.
+
+    Here all are sorted. ValueError for a ``kth`` beyond the axis, NotImplementedError for complex numbers.
 
     >>> partition(weft.numpy.array([5, 1, 4, 2]), 1)[:2].tolist()
     [1, 2]
@@ -146,18 +155,8 @@ def partition(a: Any, kth: int, axis: int = -1) -> Array:
     if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating):
         raise NotImplementedError("jnp.partition for complex dtype is not implemented.")
     dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
-    rows = rearrange.moveaxis(a, dim, -1)
-    extent = promotion.shape_of(rows)[-1]
-    kth = _place(kth, extent)
-    dtype = promotion.dtype_of(a)
-    if dtypes.issubdtype(dtype, np.unsignedinteger) or dtype == dtypes.POWERS_OF_TWO:
-        lowest = lax.sort(rows, dimension=len(promotion.shape_of(rows)) - 1)
-        return rearrange.moveaxis(lowest, -1, dim)
-    whole = dtype == dtypes.bool_ or dtypes.issubdtype(dtype, np.integer)
-    turned = lax.bitwise_not if whole else lax.neg  # the least integer is its own negative
-    low = turned(lax.top_k(turned(rows), kth + 1)[0])
-    high = lax.top_k(rows, extent - kth - 1)[0]
-    return rearrange.moveaxis(lax.concatenate([low, high], len(promotion.shape_of(rows)) - 1), -1, dim)
+    _check_place(kth, promotion.shape_of(a)[dim])
+    return lax.sort(a, dimension=dim)
 
 
 @jit(static_argnames=("kth", "axis"))
@@ -171,7 +170,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Array:
     if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating):
         raise NotImplementedError("jnp.argpartition for complex dtype is not implemented.")
     dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
-    _place(kth, promotion.shape_of(a)[dim])
+    _check_place(kth, promotion.shape_of(a)[dim])
     return _argsort_program(a, axis=dim, stable=True, descending=False, dtype=dtypes.canonicalize_dtype(np.int64))
 
 

@@ -63,11 +63,15 @@ def approx_min_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> list[Any]:
-    """The ``k`` smallest elements along a dimension, ascending, and their positions, as ``approx_max_k``.
+    """The ``k`` smallest elements along a dimension, ascending, and their positions, as ``approx_max_k``; NaN last.
 
     >>> [x.tolist() for x in lax.approx_min_k(np.float32([3, 9, 5]), 2)]
     [[3.0, 5.0], [0, 2]]
     """
     count, axis = _checked("approx_min_k", operand, k, reduction_dimension, recall_target, aggregate_to_topk)
-    values, places = lax.top_k(lax.neg(operand), count, axis=axis)
-    return [lax.neg(values), places]
+    dtype = core.get_aval(operand).dtype
+    work = lax.convert_element_type(operand, np.dtype(np.float32)) if dtype.itemsize == 1 else operand
+    least = np.copysign(np.nan, -1).astype(core.get_aval(work).dtype)  # the sign of float8's is lost in arithmetic
+    turned = lax.select(lax.ne(work, work), lax.full_like(work, least), lax.neg(work))
+    values, places = lax.top_k(turned, count, axis=axis)
+    return [lax.convert_element_type(lax.neg(values), dtype), places]

@@ -265,7 +265,7 @@ def canonical_precision(precision: settings.PrecisionLike) -> Any:
         return (_one_precision(precision),) * 2
     if isinstance(precision, (tuple, list)) and len(precision) == 2:
         return (_one_precision(precision[0]), _one_precision(precision[1]))
-    raise ValueError(f"[dot_general] precision must be None, a Precision, a word or a pair of these, got {precision!r}")
+    raise ValueError(f"Precision argument must be None, a Precision, a word or a pair of these, got {precision!r}")
 
 
 def _one_precision(precision: Any) -> settings.Precision:
@@ -275,7 +275,7 @@ def _one_precision(precision: Any) -> settings.Precision:
         return precision
     if isinstance(precision, str) and precision in settings.PRECISION_WORDS:
         return settings.PRECISION_WORDS[precision]
-    raise ValueError(f"[dot_general] unknown precision {precision!r}; choose one of {sorted(settings.PRECISION_WORDS)}")
+    raise ValueError(f"Precision argument is unknown: {precision!r}; choose one of {sorted(settings.PRECISION_WORDS)}")
 
 
 def dot(

@@ -42,10 +42,10 @@ _BLOCK = 1 << 20  # elements of short rows that are sorted at once, 0.1 s
 _FLOATS = frozenset(dtypes.FLOATS)
 
 
-def order_words(x: np.ndarray, two_zeros: bool = False) -> list[np.ndarray]:
+def order_words(x: np.ndarray, signs: bool = False) -> list[np.ndarray]:
     """Unsigned integers in the same order as the elements; for complex two arrays, the first more significant.
 
-    With ``two_zeros`` -0.0 is below 0.0.
+    With ``signs`` -0.0 is below 0.0, and a NaN whose sign is negative below all numbers.
     """
     kind = x.dtype.kind
     if kind == "c":
@@ -58,20 +58,20 @@ def order_words(x: np.ndarray, two_zeros: bool = False) -> list[np.ndarray]:
         whole = x.astype(np.int8) if x.dtype.kind == "V" else x
         word = np.dtype(f"u{whole.dtype.itemsize}")
         return [whole.view(word) ^ word.type(1 << (word.itemsize * 8 - 1))]
-    return [_float_words(x, two_zeros)]
+    return [_float_words(x, signs)]
 
 
 @functools.cache
-def _byte_words(dtype: np.dtype, two_zeros: bool) -> np.ndarray:
+def _byte_words(dtype: np.dtype, signs: bool) -> np.ndarray:
     """The word of every code of a float of one byte: the rank of its value."""
-    words = _float_words(np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32), two_zeros)
+    words = _float_words(np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32), signs)
     return np.unique(words, return_inverse=True)[1].astype(np.uint8)
 
 
-def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
+def _float_words(x: np.ndarray, signs: bool) -> np.ndarray:
     """The bits of floats, inverted for negative ones, so that words ascend as the floats do, with NaN last."""
     if x.dtype.itemsize == 1:
-        return _byte_words(x.dtype, two_zeros)[np.ascontiguousarray(x).view(np.uint8)]
+        return _byte_words(x.dtype, signs)[np.ascontiguousarray(x).view(np.uint8)]
     word = np.dtype(f"u{x.dtype.itemsize}")
     sign = word.type(1 << (word.itemsize * 8 - 1))
     x = np.ascontiguousarray(x)
@@ -81,11 +81,13 @@ def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
     words |= sign
     words ^= bits
     zeros = bits == sign
-    if not two_zeros and zeros.any():
+    if not signs and zeros.any():
         words[zeros] = sign  # -0.0 equals 0.0
     nans = x != x
     if nans.any():
         words[nans] = np.iinfo(word).max
+        if signs:
+            words[nans & (bits >= sign)] = 0
     return words
 
 
@@ -285,14 +287,14 @@ def _few_largest(rows: np.ndarray, k: int) -> np.ndarray | None:
     # NaN counts as the largest, but no comparison with it is true
     if len(row) > 4 * k * len(flat) or (rest != rest).any():
         return None
-    found = np.lexsort((~order_words(flat[row, position], two_zeros=True)[0], row))
+    found = np.lexsort((~order_words(flat[row, position], signs=True)[0], row))
     first = np.searchsorted(row, np.arange(len(flat)))[:, None]
     return position[found][first + np.arange(k)].reshape(*rows.shape[:-1], k)
 
 
 def _largest(rows: np.ndarray, k: int) -> np.ndarray:
     """Positions of the largest elements, from a stable sort of all."""
-    words = ~order_words(rows, two_zeros=True)[0]  # descending; equal ones in order of position
+    words = ~order_words(rows, signs=True)[0]  # descending; equal ones in order of position
     if words.dtype.itemsize <= 4:
         packed = (words.astype(np.uint64) << np.uint64(32)) | np.arange(rows.shape[-1], dtype=np.uint64)
         if k and rows.shape[-1] > 256:  # shorter rows are sorted whole as fast
@@ -379,7 +381,8 @@ def sort_key_val(
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
     """The ``k`` largest elements along ``axis``, descending, and their positions; of equal ones the first.
 
-    NaN counts as the largest, -0.0 as less than 0.0. Raises ValueError for a ``k`` beyond the extent.
+    NaN counts as the largest, or, if its sign is negative, as the least; -0.0 as less than 0.0. Raises ValueError for a
+    ``k`` beyond the extent.
 
     >>> [x.tolist() for x in lax.top_k(np.int32([3, 9, 5]), 2)]
     [[9, 5], [1, 2]]

@@ -63,16 +63,14 @@ def _parts(text: Text, x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [tuple(text.op(name, [v], (), part) for v in (x, y)) for name in ("real", "imag")]  # type: ignore[misc]
 
 
-def _comparable(text: Text, x: Tensor, y: Tensor, two_zeros: bool) -> tuple[Tensor, Tensor]:
-    """Floats whose total order is that of numbers: one zero (unless ``two_zeros``) and one, positive, NaN."""
-    if not dtypes.issubdtype(x.dtype, np.floating):
+def _comparable(text: Text, x: Tensor, y: Tensor, signs: bool) -> tuple[Tensor, Tensor]:
+    """Floats whose total order is that of numbers: one zero and one, positive, NaN; with ``signs`` as they are."""
+    if signs or not dtypes.issubdtype(x.dtype, np.floating):
         return x, y
     found = []
     for v in (x, y):
         nan = text.constant(np.asarray(math.nan).astype(v.dtype), (), v.dtype)
         known = text.select(text.compare("ne", v, v), nan, v)
-        if not two_zeros:
-            zero = text.constant(np.zeros((), v.dtype), (), v.dtype)
-            known = text.select(text.compare("eq", v, zero), zero, known)
-        found.append(known)
+        zero = text.constant(np.zeros((), v.dtype), (), v.dtype)
+        found.append(text.select(text.compare("eq", v, zero), zero, known))
     return found[0], found[1]

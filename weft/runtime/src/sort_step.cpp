@@ -67,7 +67,7 @@ class SortStep final : public Step {
   int64_t rows = 0, n = 0;  // rows, and elements of a row
   int64_t inner = 0;  // stride of the elements of a row, in elements
   int64_t kept = 0;  // how many elements of every row are kept
-  bool largest = false;     // descending, NaN first, and 0.0 before -0.0
+  bool largest = false;     // descending from NaN to -NaN, and 0.0 before -0.0
   int position_bytes = 0;  // 4, 8, or 0 if no positions are stored
   Place positions{};
   std::vector<Key> keys;
@@ -195,6 +195,7 @@ class SortStep final : public Step {
     const Word flip = Word((key.order == 'i' ? kSign : 0) ^ (largest ? Word(~Word(0)) : 0));
     const Word infinity = Word(key.infinity), zero = largest ? Word(0) : kSign, turned = Word(largest ? ~Word(0) : 0);
     const bool is_float = key.order == 'f';
+    const Word below = Word(largest ? kSign : 0);  // of a NaN with this bit, which is then the least of all
     const Wide placed = shift ? Wide(~Wide(0)) : Wide(0);
     for (int64_t i = low; i < high; ++i) {
       Word bits;
@@ -202,7 +203,7 @@ class SortStep final : public Step {
       if (is_float) {
         Word size = Word(bits & Word(~kSign)), ordered = Word(bits & kSign ? Word(~bits) : Word(bits | kSign));
         ordered = size == 0 && zero != 0 ? zero : ordered;
-        bits = Word((size > infinity ? Word(~Word(0)) : ordered) ^ turned);
+        bits = Word((size > infinity ? Word(bits & below ? 0 : ~Word(0)) : ordered) ^ turned);
       } else {
         bits = Word(bits ^ flip);
       }

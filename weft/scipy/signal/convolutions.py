@@ -19,6 +19,7 @@ from weft._base.array import Array
 from weft.control import scan as scan_module
 from weft.numpy import axes as axes_module
 from weft.numpy import fft, promotion
+from weft.operations import contract
 
 _UNROLLED = 64  # shifted products beyond which they are summed in a loop
 
@@ -99,11 +100,12 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", preci
 
     ``mode`` is "full"; "same", the middle of it in the shape of ``in1``; or "valid", where one array lies inside the
     other. ``method`` is "direct", "fft" or "auto" (direct); ``precision`` changes nothing. ValueError for different
-    ranks, other modes and methods, and arrays without elements.
+    ranks, other modes and methods, an unknown precision, and arrays without elements.
 
     >>> convolve(np.float32([1, 2, 3]), np.float32([1, 1])).tolist()
     [1.0, 3.0, 5.0, 3.0]
     """
+    contract.canonical_precision(precision)
     in1, in2 = _checked("convolve", in1, in2, mode)
     return _convolved("convolve", in1, in2, mode, method)
 
@@ -116,6 +118,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", prec
     >>> correlate(np.float32([1, 2, 3]), np.float32([0, 1])).tolist()
     [1.0, 2.0, 3.0, 0.0]
     """
+    contract.canonical_precision(precision)
     in1, in2 = _checked("correlate", in1, in2, mode)
     turned = wnp.conj(wnp.flip(in2)) if promotion.shape_of(in2) else wnp.conj(in2)
     return _convolved("correlate", in1, turned, mode, method)
