@@ -294,7 +294,8 @@ def eigh(
 ) -> Any:
     """(w, v): the eigenvalues, ascending, and eigenvectors, as columns, of symmetric or Hermitian a ([..., n, n]).
 
-    w alone with ``eigvals_only``. Only the triangle that ``lower`` names is read. NotImplementedError for ``b``, ``eigvals`` and another ``type``.
+    w alone with ``eigvals_only``. Only the triangle that ``lower`` names is read. NotImplementedError for ``b``,
+    ``eigvals`` and another ``type``.
 
     >>> eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]]), eigvals_only=True).tolist()
     [1.0, 2.0]

@@ -149,7 +149,8 @@ def solve(
     """x with a x = b, a ([..., m, m]) and b ([m] or [..., m, k]).
 
     ``assume_a``: "gen", "sym" (symmetric) and "her" (Hermitian) are solved by LU factors, "pos" (positive definite) by
-    Cholesky factors. All but "gen" read one triangle, ``lower`` says which. ``overwrite_a``, ``overwrite_b``, ``debug`` and ``check_finite`` are not used.
+    Cholesky factors. All but "gen" read one triangle, ``lower`` says which. ``overwrite_a``, ``overwrite_b``,
+    ``debug`` and ``check_finite`` are not used.
     ValueError for another ``assume_a`` and for shapes that do not fit.
 
     >>> solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.array([2.0, 2.0]), assume_a="pos").tolist()
