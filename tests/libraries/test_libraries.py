@@ -1,7 +1,7 @@
 """Libraries written for JAX do real work on weft, unmodified, with the results they have on JAX.
 
 Each program of ``programs`` is run twice as it is: by ``weft run``, and by Python with the real JAX. It is skipped
-where its library is not installed: ``pip install weft[libraries]``.
+where its library is not installed: ``pip install weft[test]`` has those of Python alone, ``weft[libraries]`` all.
 """
 
 from __future__ import annotations
@@ -42,12 +42,19 @@ LIBRARIES = {
     "optimistix_solvers": "optimistix",
     "tfp_substrate": "tensorflow_probability",
 }
+FEWEST = 8  # programs that run wherever CI does: the extra ``test`` has their libraries
 # relative to 1 or to the value, whichever is larger: dozens of float32 steps after one another
 TOLERANCE = 1e-4
 
 
 def test_every_program_is_listed() -> None:
     assert {path.stem for path in PROGRAMS.glob("*.py")} - {"results"} == set(LIBRARIES)
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif("CI" not in os.environ, reason="what is installed is the user's choice outside of CI")
+def test_ci_runs_many_of_them() -> None:
+    assert sum(importlib.util.find_spec(library) is not None for library in LIBRARIES.values()) >= FEWEST
 
 
 def results(*command: str) -> dict[str, np.ndarray]:
