@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from weft.batching.shard_map import shard_map as shard_map, smap as smap
     from weft.batching.vmap import vmap as vmap
     from weft.compiler.saved import load as load
+    from weft.core.user_contexts import make_user_context as make_user_context
     from weft.dispatch.calls import named_call as named_call, named_scope as named_scope
     from weft.dispatch.devices import (
         Device as Device,
@@ -167,6 +168,7 @@ _NAMES = lazy.Names(
     "weft",
     {
         "effects.callbacks": "pure_callback",
+        "core.user_contexts": "make_user_context",
         "dispatch.calls": "named_call named_scope",
         "checkpoints.remat": "checkpoint remat",
         "autodiff.custom_jvp": "custom_jvp",

@@ -81,6 +81,11 @@ OPTIONS: dict[str, Option] = dict((
     ],
     _option("num_cpu_devices", -1, int, "virtual devices of the CPU, -1 for as many as XLA_FLAGS says, else one"),
     _option("no_tracing", False, bool, "raise where a function would be traced"),
+    _option("explicit_x64_dtypes", "warn", str, "64-bit dtypes asked for by name without enable_x64: narrowed with a "
+            "warning, an error, or given", ("warn", "error", "allow"), True),
+    _option("enable_compilation_cache", True, bool, "the cache on disk is used, as with the option cache"),
+    _option("compilation_cache_dir", None, object, "folder of the cache on disk where cache_dir names none"),
+    _option("compilation_cache_max_size", -1, int, "bytes kept on disk, 0 for no cache; -1 for cache_disk_bytes"),
     # weft's own
     _option("checks", "", str, "guards in compiled programs: index, nan, overflow by commas, or all", in_key=True),
     _option("fast", False, bool, "allow rewrites that change the last bits", in_key=True),
@@ -110,12 +115,12 @@ INERT: dict[str, Any] = {
     "cpu_enable_async_dispatch": True, "custom_vjp3": False, "distributed_debug": False,
     "debug_log_modules": "", "disable_bwd_checks": False, "disable_most_optimizations": False,
     "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "", "eager_constant_folding": False,
-    "embedded_constants_max_bytes": -1, "enable_compilation_cache": True, "enable_pgle": False,
+    "embedded_constants_max_bytes": -1, "enable_pgle": False,
     "enable_preemption_service": True,
-    "exec_time_optimization_effort": 0.0, "explicit_x64_dtypes": "warn",
+    "exec_time_optimization_effort": 0.0,
     "hlo_source_file_canonicalization_regex": None,
     "include_debug_info_in_dumps": True, "include_full_tracebacks_in_locations": True,
-    "compilation_cache_dir": None, "compilation_cache_max_size": -1, "tracer_error_num_traceback_frames": 5,
+    "tracer_error_num_traceback_frames": 5,
     "legacy_prng_key": "allow", "log_checkpoint_residuals": False, "logging_level": "",
     "memory_fitting_effort": 0.0, "memory_fitting_level": "O2", "mutable_array_checks": True,
     "optimization_level": "O1", "persistent_cache_enable_xla_caches": "",
@@ -158,14 +163,14 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
     "default_matmul_precision": ((*_DOT_PRECISIONS[:7], "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
                                   "BF16_BF16_F32_X9", "F32_F32_F32"), _ONE_DTYPE),
     "legacy_prng_key": (("allow",), "raw keys are always accepted"),
-    "explicit_x64_dtypes": (("warn",), "a 64-bit dtype asked for without enable_x64 becomes 32-bit, with a warning"),
+    "explicit_x64_dtypes": (("warn", "error"), "64-bit arrays need enable_x64, also for one block"),
     "check_static_indices": ((False,), "static indices are not checked"),
     "thread_guard": ((False,), "threads are not checked"),
     "array_garbage_collection_guard": ((None, "allow"), "garbage collection of arrays is not watched"),
 }  # fmt: skip
 
 _KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
-_KEY_PARTS = (*_KEY_NAMES, "axis names", "mesh")
+_KEY_PARTS = (*_KEY_NAMES, "user contexts", "axis names", "mesh")
 _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off", "n", "f", "")
 
 
@@ -193,6 +198,7 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _values: dict[str, Any] = {}
+_user_names: list[str] = []  # of what make_user_context made
 _tokens: dict[tuple[Any, ...], int] = {}
 _interned: list[tuple[Any, ...]] = []  # the values of each token
 execution_watched = False  # whether no_execution was ever set
@@ -238,6 +244,8 @@ def _checked(name: str, value: Any) -> Any:
     if option is None:
         if name == "platform_name" and value not in (None, "", "cpu"):
             raise NotImplementedError(f"[config] {name}={value!r}: set platforms={value!r} instead")
+    elif name == "compilation_cache_dir" and not isinstance(value, str | os.PathLike | None):
+        raise TypeError(f"[config] compilation_cache_dir is None or a path, got {value!r}")
     elif name == "platforms":
         _check_platforms(value)
     elif name == "default_device":
@@ -365,7 +373,8 @@ def _install_token() -> None:
 def _install_default_token() -> None:
     """Tell the dispatcher the configuration of threads without a context of their own."""
     if _HAS_DEFAULT:
-        runtime.set_default_config_token(_intern((*[_values[name] for name in _KEY_NAMES], (), NO_MESH)))
+        users = tuple([_values[name] for name in _user_names])
+        runtime.set_default_config_token(_intern((*[_values[name] for name in _KEY_NAMES], users, (), NO_MESH)))
 
 
 def token() -> int:
@@ -376,7 +385,8 @@ def token() -> int:
     overlay = _thread.overlay
     version = _version
     values = [overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES]
-    made = _intern((*values, _thread.axes, _thread.mesh))
+    users = tuple([overlay[name] if name in overlay else _values[name] for name in _user_names])
+    made = _intern((*values, users, _thread.axes, _thread.mesh))
     _thread.token = (version, made)
     return made
 
@@ -402,6 +412,11 @@ def read(name: str) -> Any:
     return overlay[short] if short in overlay else _values[short]
 
 
+def process_value(name: str) -> Any:
+    """The value of an option on threads without one of their own."""
+    return _values[name]
+
+
 def version() -> int | None:
     """A number that changes with every option of the process; None where this thread has options of its own."""
     return None if _thread.overlay else _version
@@ -409,23 +424,28 @@ def version() -> int | None:
 
 def update(name: str, value: Any) -> None:
     """Set an option for the process (threads inside a context of the same option keep the context's value)."""
-    global _version
     short = _canonical(name)
     checked = _checked(short, value)
+    set_value(short, checked)
+    if short == "num_threads":
+        runtime.Pool.set_threads(checked or _STARTING_THREADS)
+    if short == "collective_timeout":
+        runtime.mpi_set_limits(WARN_SECONDS, checked)
+
+
+def set_value(name: str, value: Any) -> None:
+    """Set a checked value for the process."""
+    global _version
     with _lock:
-        _values[short] = checked
+        _values[name] = value
         _version += 1
         _install_default_token()
-        if short == "num_threads":
-            runtime.Pool.set_threads(checked or _STARTING_THREADS)
-        if short == "collective_timeout":
-            runtime.mpi_set_limits(WARN_SECONDS, checked)
     _install_token()
 
 
 def all_values() -> dict[str, Any]:
     """Every option and its value on the current thread; ``weft.config.values`` is the same."""
-    return {**_values, **_thread.overlay}
+    return {name: value for name, value in {**_values, **_thread.overlay}.items() if name not in _user_names}
 
 
 def x64_enabled() -> bool:
@@ -433,8 +453,18 @@ def x64_enabled() -> bool:
     return overlay["enable_x64"] if "enable_x64" in overlay else _values["enable_x64"]
 
 
+def add_user_value(default: Any) -> str:
+    """The name of a new value of the user's on which traces depend (``core.user_contexts``)."""
+    with _lock:
+        name = f"user context {len(_user_names)}"
+        _values[name] = default
+        _user_names.append(name)
+    set_value(name, default)
+    return name
+
+
 @contextmanager
-def _overlaid(name: str, value: Any) -> Iterator[None]:
+def overlaid(name: str, value: Any) -> Iterator[None]:
     overlay = _thread.overlay
     missing = name not in overlay
     saved = overlay.get(name)
@@ -502,7 +532,7 @@ def context(name: str, value: Any) -> Any:
     short = _canonical(name)
     if short in ("num_threads", "collective_timeout"):
         raise ValueError(f"[config] {short} holds for the process; set it with weft.config.update")
-    return _overlaid(short, _checked(short, value))
+    return overlaid(short, _checked(short, value))
 
 
 def _context_function(name: str, *defaults: Any) -> Callable[..., Any]:
@@ -530,6 +560,7 @@ CONTEXTS: dict[str, Callable[..., Any]] = {
         "fast", "legacy_prng_key", "debug_key_reuse", "transfer_guard",
         "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
         "allow_f16_reductions", "no_execution", "thread_guard", "array_garbage_collection_guard",
+        "explicit_x64_dtypes",
     )
 }  # fmt: skip
 CONTEXTS["no_tracing"] = _context_function("no_tracing")

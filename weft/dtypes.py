@@ -161,6 +161,11 @@ def check_user_dtype(dtype: Any, fun_name: str) -> Any:
     if not narrows(found):
         return found
     narrow = _NARROW[found]
+    if config.read("explicit_x64_dtypes") == "error":
+        raise ValueError(
+            f"Explicitly requested dtype {found.name} requested in {fun_name} is not available. To enable more dtypes, "
+            "set the jax_enable_x64 or jax_explicit_x64_dtypes configuration options."
+        )
     errors.warn(
         f"Explicitly requested dtype {found.name} requested in {fun_name} is not available, and will be truncated to "
         f"dtype {narrow.name}. To enable more dtypes, set the jax_enable_x64 configuration option or the "

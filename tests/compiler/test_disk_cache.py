@@ -167,8 +167,23 @@ def test_the_option_switches_it_off(folder: Path) -> None:
     check(0, 1)
     with weft.config.context("cache", False):
         check(1, 0)
-    with weft.config.context("cache_disk_bytes", 0):
+    for name, off in (("cache_disk_bytes", 0), ("enable_compilation_cache", False), ("compilation_cache_max_size", 0)):
+        with weft.config.context(f"jax_{name}" if "compilation" in name else name, off):
+            check(1, 0)
+    check(0, 1)
+
+
+def test_jax_s_folder_is_taken_where_weft_s_names_none(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    with weft.config.context("jax_compilation_cache_dir", other):
         check(1, 0)
+        assert len(files(folder)) == 1 and not other.exists()
+        weft.config.update("cache_dir", "")
+        check(1, 0)
+        assert len(files(other)) == 1
+        check(0, 1)
+    with pytest.raises(TypeError, match="compilation_cache_dir is None or a path, got 3"):
+        weft.config.update("jax_compilation_cache_dir", 3)
 
 
 def test_platform_folders(monkeypatch: pytest.MonkeyPatch) -> None:

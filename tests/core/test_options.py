@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import threading
 import warnings
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import weft
 import weft.numpy as wnp
-from weft import config, random, runtime
+from weft import config, lax, random, runtime
 
 ROW, TABLE = wnp.ones(3), wnp.ones((2, 3))
 MISMATCHES = {
@@ -158,10 +159,59 @@ def test_every_option_is_read_somewhere() -> None:
         assert name in own or single or f'"{name}"' in text, name
 
 
+def test_64_bit_dtypes_asked_for_by_name_may_be_errors() -> None:
+    with weft.explicit_x64_dtypes("error"):
+        for f in (
+            lambda: wnp.zeros(3, "float64"), lambda: wnp.ones(3).astype("int64"), lambda: lax.iota("int64", 3),
+            lambda: wnp.ones(3).sum(dtype="float64"), lambda: weft.jit(lambda: wnp.zeros(3, "complex128"))(),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=r"Explicitly requested dtype .* is not available"):
+                f()
+        assert wnp.zeros(3, float).dtype == np.float32  # Python's types are not by name, NumPy's arrays neither
+        assert wnp.asarray(np.ones(3)).dtype == np.float32
+        with weft.enable_x64(True):
+            assert wnp.zeros(3, "float64").dtype == np.float64
+    with pytest.warns(UserWarning, match="Explicitly requested dtype float64"):
+        assert wnp.zeros(3, "float64").dtype == np.float32
+
+
+def test_functions_are_traced_anew_under_another_value_of_a_user_s_context() -> None:
+    context, other = weft.make_user_context("none"), weft.make_user_context()
+    traced: list[Any] = []
+
+    @weft.jit
+    def f(x: Any) -> Any:
+        traced.append(context.value)
+        return x * 2
+
+    f(1.0)
+    for value in (1, 2, 1, 2):
+        with context(value):
+            assert context.value == value and context.get_global() == "none"
+            f(1.0)
+    f(1.0)
+    assert traced == ["none", 1, 2]
+    with other("x"), context(1):
+        f(1.0)
+    assert traced[3:] == [1] and other.value is None
+    context.set_global(1)
+    with context("inner"):
+        seen: list[Any] = []
+        thread = threading.Thread(target=lambda: seen.append(context.value))
+        thread.start()
+        thread.join()
+        assert seen == [1] and context.value == "inner"
+    f(1.0)
+    assert traced[3:] == [1] and context.value == 1
+    with pytest.raises(TypeError, match="unhashable"):
+        context([1])
+    assert "user context 0" not in config.values
+
+
 NOT_BUILT: list[tuple[str, Any]] = [
     ("fast", True), ("default_prng_impl", "philox2x32"), ("threefry_partitionable", False),
     ("default_matmul_precision", "F64_F64_F64"), ("default_matmul_precision", "TF32_TF32_F32"),
-    ("legacy_prng_key", "error"), ("explicit_x64_dtypes", "error"),
+    ("legacy_prng_key", "error"), ("explicit_x64_dtypes", "allow"),
     ("check_static_indices", True), ("thread_guard", True), ("array_garbage_collection_guard", "fatal"),
 ]  # fmt: skip
 

@@ -327,10 +327,11 @@ def _opened(folder: str, bound: int) -> DiskCache | None:
 
 def current() -> DiskCache | None:
     """The cache selected by the options of this thread; None if it is off, or its folder is open to other users."""
-    bound = config.read("cache_disk_bytes")
-    if not config.read("cache") or bound <= 0:
+    bound = config.read("compilation_cache_max_size")
+    bound = config.read("cache_disk_bytes") if bound < 0 else bound
+    if not config.read("cache") or not config.read("enable_compilation_cache") or bound <= 0:
         return None
-    found = _opened(config.read("cache_dir"), bound)
+    found = _opened(config.read("cache_dir") or os.fspath(config.read("compilation_cache_dir") or ""), bound)
     why = None if found is None else private_files.danger(found.folder)
     if found is not None and why is not None:
         private_files.warn_of(found.folder, why, "compiled programs", "the option cache_dir, WEFT_CACHE_DIR")
