@@ -7,14 +7,16 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
 import weft.numpy as jnp
-from weft import runtime
+from weft import lax, runtime
 from weft.inspect import profiling
 
 
@@ -74,6 +76,56 @@ def test_loops_show_their_bodies_and_lines_count_once() -> None:
     assert "loop" in [step.what for step in outer.steps]
     assert any("tanh" in step.name for step in body.steps)
     assert sum(block.result.lines.values()) <= 1.05 * sum(p.times.total for p in block.result.calls)
+
+
+SIDE = 40
+PRODUCT = 2 * SIDE**3  # operations
+LOOPS: dict[str, tuple[Callable[[Any], Any], int]] = {  # a function, and how often it runs a product
+    "fori": (lambda x: lax.fori_loop(0, 7, lambda i, c: jnp.tanh(c @ c), x), 7),
+    "scan": (lambda x: lax.scan(lambda c, r: (jnp.tanh(c @ c) + r, None), x, x)[0], SIDE),
+    "while": (lambda x: lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, jnp.tanh(c[1] @ c[1])), (0, x))[1], 5),
+    "cond": (lambda x: lax.cond(x.sum() > 0, lambda x: jnp.tanh(x @ x), lambda x: x * 2, x), 1),
+    "other branch": (lambda x: lax.cond(x.sum() < 0, lambda x: jnp.tanh(x @ x), lambda x: x * 2, x), 0),
+    "nested": (
+        lambda x: lax.fori_loop(
+            0, 3, lambda i, c: lax.scan(lambda d, r: (jnp.tanh(d @ d), None), c, None, length=4)[0], x
+        ),
+        12,
+    ),
+    "branch in a loop": (
+        lambda x: lax.fori_loop(
+            0, 6, lambda i, c: lax.cond(i % 3 == 0, lambda c: jnp.tanh(c @ c), lambda c: c * 2, c), x
+        ),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(LOOPS))
+def test_loops_and_branches_cost_what_their_steps_cost_as_often_as_they_run(name: str) -> None:
+    function, products = LOOPS[name]
+    f, x = weft.jit(function), jnp.ones((SIDE, SIDE))
+    f(x)
+    for calls in (1, 3):
+        with weft.profile(every_call=True) as block:
+            for _ in range(calls):
+                f(x)
+        steps = [s for p in block.result.programs for s in p.steps if p.inside == "" and s.what in ("loop", "branch")]
+        (step,) = steps
+        few = 100 * SIDE**2  # elementwise operations of all steps
+        assert products * PRODUCT <= step.operations <= products * PRODUCT + few
+        moved = max(products, 1) * 2 * x.nbytes  # each product reads one array and writes another
+        assert moved <= step.nbytes <= 10 * max(products, 6) * x.nbytes
+        assert step.estimate > 0
+
+
+def test_loops_in_registers_cost_their_operations() -> None:
+    f = weft.jit(lambda x: lax.fori_loop(0, 100_000, lambda i, c: c * 0.5 + 1, x))
+    f(1.0)
+    with weft.profile(every_call=True) as block:
+        f(1.0)
+    (step,) = [s for p in block.result.programs for s in p.steps if s.what == "loop"]
+    assert 0 < step.nbytes <= 16 and 200_000 <= step.operations <= 500_000 and step.estimate > 0
 
 
 def test_long_programs_run_on_the_stream_with_shares_of_workers() -> None:

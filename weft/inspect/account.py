@@ -2,14 +2,16 @@
 
     Part("add_sin", "kernel", equations, bytes 8004, operations 2000, estimate 281 ns, {("a.py", 7): 1.0})
 
-A line's share of an instruction is that of its equations, by the estimated cost of their operations.
+A line's share of an instruction is that of its equations, by the estimated cost of their operations. A loop or branch
+costs what its programs cost, as often as they run: by the number of steps where the program says it, else as often as
+they ran while a profile was taken, else once (the dearest of several branches).
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from weft._base.record import NamedTuple
@@ -17,11 +19,12 @@ from weft.compiler import instructions, steps
 from weft.compiler.pipeline import Program, bytes_moved, operations_per_point
 from weft.compiler.plan import Planner
 from weft.core import kinds, source_info
-from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.core.store import PROGRAMS, TRACES
 from weft.loops.costs import nanoseconds
 
 Line = tuple[str, int]  # file, number
+Costs = tuple[float, float, float]  # bytes, operations, nanoseconds on one thread
 UNKNOWN: Line = ("", 0)
 
 
@@ -48,8 +51,8 @@ def line_of(equation: JaxprEqn) -> Line:
     return frame.file_name, frame.line
 
 
-def parts(program: Program) -> list[Part]:
-    """The instructions of a compiled program, in order."""
+def parts(program: Program, runs: Mapping[int, int] | None = None) -> list[Part]:
+    """The instructions of a compiled program, in order. ``runs``: how often a profile saw each executable, by id."""
     planner = Planner(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
     planner.run()
     origins, nested = iter(planner.origins), iter(program.nested)
@@ -60,15 +63,22 @@ def parts(program: Program) -> list[Part]:
         if isinstance(entry, steps.FusedEpilogue):
             places = [planner.products[places[0]][0], *places]
         inner = [next(nested) for _ in entry.programs()] if isinstance(entry, steps.Control) else []
-        found.append(_part(program, number, entry, tuple(places), tuple(inner)))
+        found.append(_part(program, number, entry, tuple(places), tuple(inner), runs))
     return found
 
 
-def _part(program: Program, number: int, entry: Any, places: tuple[int, ...], inner: tuple[Any, ...]) -> Part:
+def _part(
+    program: Program, number: int, entry: Any, places: tuple[int, ...], inner: tuple[Any, ...], runs: Any
+) -> Part:
     found = [program.kernels.steps[place] for place in places]
     equations = tuple([equation for step in found for equation in _equations(step, entry)])
     name, what = _name(found, entry)
-    nbytes, operations, estimate = _costs(entry)
+    if isinstance(entry, steps.Control):
+        nbytes, operations, estimate = _control_costs(entry.equation, program, inner, runs)
+    elif isinstance(entry, steps.Native):
+        nbytes, operations, estimate = _native_costs(entry, equations[0])
+    else:
+        nbytes, operations, estimate = _costs(entry)
     return Part(number, places, name, what, equations, nbytes, operations, estimate, _lines(equations), inner)
 
 
@@ -103,8 +113,8 @@ def _name(found: list[Any], entry: Any) -> tuple[str, str]:
     return (names[0] if names and what != "copy" else "copy"), what
 
 
-def _costs(entry: Any) -> tuple[float, float, float]:
-    """(bytes, operations, nanoseconds on one thread), estimated."""
+def _costs(entry: Any) -> Costs:
+    """Estimated, of one instruction."""
     if isinstance(entry, steps.Run):
         low = entry.lowered
         return bytes_moved(low), low.points * operations_per_point(low), low.points * nanoseconds(low.nest)
@@ -119,20 +129,66 @@ def _costs(entry: Any) -> tuple[float, float, float]:
     if isinstance(entry, instructions.CopyRows):
         nbytes = entry.nbytes * math.prod([count for count, _ in entry.steps])
         return 2.0 * nbytes, 0.0, nbytes * 0.05
-    if isinstance(entry, steps.Native):
-        return float(sum([nbytes for _, nbytes in entry.places])), 0.0, 0.0
     return 0.0, 0.0, 0.0
 
 
-def _sum(costs: list[tuple[float, float, float]]) -> tuple[float, float, float]:
-    nbytes, operations, estimates = zip(*costs, strict=True)
-    return sum(nbytes), sum(operations), sum(estimates)
+def _sum(costs: Iterable[Costs]) -> Costs:
+    total = 0.0, 0.0, 0.0
+    for nbytes, operations, estimate in costs:
+        total = total[0] + nbytes, total[1] + operations, total[2] + estimate
+    return total
+
+
+def _control_costs(equation: JaxprEqn, program: Program, inner: tuple[Any, ...], runs: Any) -> Costs:
+    """Of the programs that a loop or branch runs, as often as it runs each."""
+    each = [_sum((p.nbytes, p.operations, p.estimate_ns) for p in parts(one, runs)) for one in inner]
+    own = (runs or {}).get(id(program.executable), 0)
+    seen = [runs.get(id(one.executable), 0) / own for one in inner] if own else None
+    kind = equation.primitive.kind
+    if isinstance(kind, kinds.Branch):
+        if seen is None:
+            return max(each, key=lambda costs: costs[2])
+        times = seen
+    else:
+        trips = kind.parts(equation.params).trips
+        if trips is not None:
+            times = [trips] * len(each)
+        else:
+            times = [1.0] * len(each) if seen is None else seen
+    return _sum((n * nbytes, n * operations, n * ns) for n, (nbytes, operations, ns) in zip(times, each, strict=True))
+
+
+def _native_costs(entry: steps.Native, equation: JaxprEqn) -> Costs:
+    """Of a loop in registers, which reads and writes its operands once."""
+    loop = equation.params["parts"]
+    operations = (1 if loop.trips is None else loop.trips) * _operations(loop.body.jaxpr)
+    return float(sum([nbytes for _, nbytes in entry.places])), operations, operations * _ONE_BY_ONE_NS
+
+
+_ONE_BY_ONE_NS = 0.5  # of an operation in registers that waits for the one before
+
+
+def _operations(jaxpr: Jaxpr) -> float:
+    """The operations of a program, those of loops as often as they are known to run."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        kind = equation.primitive.kind
+        if isinstance(kind, kinds.Loop | kinds.Routine):
+            loop = equation.params["parts"] if isinstance(kind, kinds.Routine) else kind.parts(equation.params)
+            total += (1 if loop.trips is None else loop.trips) * _operations(loop.body.jaxpr)
+        elif isinstance(kind, kinds.Branch):
+            total += max([_operations(branch.jaxpr) for branch in kind.branches(equation.params)])
+        elif isinstance(kind, kinds.Elementwise):
+            total += equation.outvars[0].aval.size
+        elif isinstance(kind, kinds.Reduction):
+            total += equation.invars[0].aval.size
+    return total
 
 
 _ITEMSIZE = {"f": 4, "d": 8, "F": 8, "D": 16, "e": 2, "E": 2}
 
 
-def _product_costs(entry: instructions.Gemm) -> tuple[float, float, float]:
+def _product_costs(entry: instructions.Gemm) -> Costs:
     batch, rows, columns, terms = (
         math.prod([dim[0] for dim in dims]) for dims in (entry.batch, entry.rows, entry.columns, entry.summed)
     )

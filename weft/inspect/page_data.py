@@ -32,13 +32,15 @@ Data = dict[str, Any]
 _NEAR = 6  # lines between two shown lines that are shown too
 _MOST_TEXT = 240_000  # characters of one text
 _MOST_PARAM = 60
+_FAR = 0.02  # of a limit: below it something else takes the time
 
 
 def build(name: str, program: Program, traced: str, profile: Profile | None, findings: Sequence[Any]) -> Data:
     """All that the page of one compiled function shows."""
     limits = machine_limits.limits() if profile is not None else None
     programs = list(account.walk(program))
-    made = [_Program(number, one) for number, one in enumerate(programs)]
+    runs = None if profile is None else {one.key: one.times.runs for one in profile.programs}
+    made = [_Program(number, one, runs) for number, one in enumerate(programs)]
     texts = _Texts(program.stages.target)
     lines = _Lines()
     times = _times(profile)
@@ -142,9 +144,9 @@ def _pack(text: str) -> str:
 class _Program:
     """One program of the page: the function's, or what a loop or branch runs."""
 
-    def __init__(self, number: int, program: Program) -> None:
+    def __init__(self, number: int, program: Program, runs: dict[int, int] | None) -> None:
         self.number, self.program = number, program
-        self.parts = account.parts(program)
+        self.parts = account.parts(program, runs)
         self.context = printer.Context()
         jaxpr = program.jaxpr
         for variable in (*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outvars]):
@@ -307,11 +309,9 @@ def _shares(part: account.Part, seconds: Data | None, limits: Any) -> Data:
     memory = part.nbytes / seconds["best"] / limits.bandwidth
     arithmetic = part.operations / seconds["best"] / limits.flops
     nearer = "memory" if memory >= arithmetic else "arithmetic"
-    return {
-        "bandwidth": memory,
-        "arithmetic": arithmetic,
-        "limit": nearer if max(memory, arithmetic) > 0.02 else "start",
-    }
+    if max(memory, arithmetic) <= _FAR:
+        nearer = {"loop": "steps", "branch": "steps"}.get(part.what, "start")
+    return {"bandwidth": memory, "arithmetic": arithmetic, "limit": nearer}
 
 
 def _seconds(profile: Profile | None, program: Program) -> Data | None:

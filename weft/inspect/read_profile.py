@@ -17,10 +17,11 @@ def result(seconds: float, found: list[Any], threads: list[Any], waits: list[Any
     """The profile of what ``runtime.profile_stop`` gives."""
     known, eager = account.programs_by_executable(), account.eager_executables()
     inside = {inner.executable: program.name for program in known.values() for inner in program.nested}
+    runs = {id(executable): calls for executable, calls, *_ in found}
     programs, names = [], []
     for executable, calls, _, counter, steps in found:
         program = known.get(executable)
-        kernels = tuple(_kernels(program, steps, calls))
+        kernels = tuple(_kernels(program, steps, calls, runs))
         names.append((executable.name, id(executable), kernels))
         programs.append(
             ProgramTimes(
@@ -48,14 +49,14 @@ def _times(counter: _Counter, runs: int) -> Times:
     return Times(runs, timed, mean * runs * 1e-9, mean * 1e-9, least * 1e-9)
 
 
-def _kernels(program: Any, steps: Any, calls: int) -> list[KernelTimes]:
+def _kernels(program: Any, steps: Any, calls: int, runs: dict[int, int]) -> list[KernelTimes]:
     """The steps of a program; for one whose compiled form is gone or came from disk, without names."""
     if program is None:
         return [
             KernelTimes(f"step {number}", "step", _times(counter, calls), 0.0, 0.0, 0.0, {account.UNKNOWN: 1.0}, number)
             for number, (_, counter) in enumerate(steps)
         ]
-    parts = account.parts(program)
+    parts = account.parts(program, runs)
     bounds = [first for first, _ in steps] + [len(parts)]
     return [
         _kernel(parts[first:after], counter, calls) for (first, counter), after in zip(steps, bounds[1:], strict=True)

@@ -150,7 +150,7 @@ const showStep = () => {
   $("facts").append(node("h3", {}, s.name), node("dl", {}, ...rows.flatMap(([a, b]) => [node("dt", {}, a), node("dd", {}, b)])));
   if (s.bandwidth !== null) {
     $("facts").append(node("p", {class: "cure"}, `${percent(s.bandwidth)} of the memory's speed`), bar(s.bandwidth), node("p", {class: "cure"}, `${percent(s.arithmetic)} of the arithmetic's`), bar(s.arithmetic));
-    if (s.limit) $("facts").append(node("p", {class: "cure"}, {memory: "Memory is the nearer limit.", arithmetic: "Arithmetic is the nearer limit.", start: "Too short for either limit: starting it is most of its time."}[s.limit]));
+    if (s.limit) $("facts").append(node("p", {class: "cure"}, {memory: "Memory is the nearer limit.", arithmetic: "Arithmetic is the nearer limit.", start: "Too short for either limit: starting it is most of its time.", steps: "Far from either limit: its steps are short, or wait for each other."}[s.limit]));
   }
   const table = node("table", {}, node("tr", {}, ...["", "operand", "bytes", "memory"].map((h, i) => node("th", {class: i === 2 ? "n" : null}, h))));
   for (const o of s.operands) table.append(node("tr", {}, node("td", {class: "dim"}, o.role), node("td", {}, valueCode(o)), node("td", {class: "n"}, bytes(o.bytes)), node("td", {title: memoryText.get(o.value)}, o.memory ? node("span", {class: `badge ${o.memory}`}, o.memory) : "")));
