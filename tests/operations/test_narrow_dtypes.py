@@ -137,6 +137,9 @@ def test_what_the_formats_lack() -> None:
     ]
     found = np.asarray(jnp.asarray([0.0, -1.0, 3.0, 1e-45, np.inf]).astype(power)).astype(np.float32)
     assert np.isnan(found[[0, 1, 4]]).all() and found[2:4].tolist() == [4, 2.0**-127]
+    ones = np.ones((1, 1, 3), power)
+    padded = weft.jit(lambda x: lax.conv_general_dilated(x, x, (1,), "SAME"))(ones)
+    assert np.asarray(padded).astype(np.float32).tolist() == [[[2, 4, 2]]]  # 3 is between 2 and 4
     assert np.isnan(np.asarray(weft.jit(lambda x: -x)(np.ones(1, power))).astype(np.float32)).all()
 
 

@@ -369,7 +369,11 @@ def conv_general_dilated(
     if isinstance(padding, str):
         padding = _named_padding(padding, left, right, numbers, strides, holes, spread)
     preferred = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, name)
-    return conv_general_dilated_p.bind(
+    lacks_zero, result = left.dtype == right.dtype == dtypes.POWERS_OF_TWO, preferred or left.dtype
+    if lacks_zero:  # padding is 0
+        lhs, rhs = (ops.convert_element_type(x, np.float32) for x in (lhs, rhs))
+        preferred = None
+    out = conv_general_dilated_p.bind(
         lhs,
         rhs,
         window_strides=strides,
@@ -383,6 +387,7 @@ def conv_general_dilated(
         preferred_element_type=preferred,
         out_sharding=None,
     )
+    return ops.convert_element_type(out, result) if lacks_zero else out
 
 
 def _named_padding(
