@@ -31,6 +31,7 @@ except ImportError:
     jax = None
 
 MAX_SIZE = 400
+FULL = (1, 2, 3, 5)  # extents of programs without empty inputs
 WIDE = ("float64", "float64", "complex128", "int64", "uint64", "float32", "int32")
 WIDE_EVERY = 8  # programs in 64-bit mode
 FORMS = ("call", "call", "call", "vjp", "vjp", "vjp", "jvp", "vmap", "vmap", "vmap vjp", "vjp vmap", "jvp vmap")
@@ -110,8 +111,9 @@ def grow(seed: int, steps: int = 6) -> Program:
     program = Program(seed, form=pick.choice(FORMS), batch=pick.choice((0, 1, 2, 3)))
     kinds = pick.choice((FLOATS, FLOATS, FLOATS, INTEGERS, BYTES, ("bool",)))
     main = pick.choice(WIDE if program.is_wide else kinds)
+    extents = EXTENTS if pick.random() < 0.4 else FULL
     for _ in range(pick.randint(1, 3)):
-        shape = tuple(pick.choice(EXTENTS) for _ in range(pick.choice((0, 1, 1, 2, 2, 2, 3))))
+        shape = tuple(pick.choice(extents) for _ in range(pick.choice((0, 1, 1, 2, 2, 2, 3))))
         other = pick.choice((FLOATS, INTEGERS, BYTES))
         program.inputs.append((main if pick.random() < 0.6 else pick.choice(other), shape))
     program.mapped = tuple(sorted({0, *pick.sample(range(len(program.inputs)), pick.randint(1, len(program.inputs)))}))
@@ -284,7 +286,7 @@ def main() -> int:
         if told is not None:
             failed += 1
             print(told, flush=True)
-        if (seed + 1) % 500 == 0:
+        if (seed + 1) % 200 == 0:
             weft.clear_caches()
             print(f"{seed + 1 - first} programs, {failed} failed", flush=True)
     return int(bool(failed))
