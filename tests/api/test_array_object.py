@@ -7,6 +7,7 @@ import math
 import operator
 import pickle
 import weakref
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -177,6 +178,52 @@ def test_devices() -> None:
         weft.devices("gpu")
     with pytest.raises(RuntimeError, match="Unknown backend nowhere"):
         weft.devices("nowhere")
+
+
+def test_device_put_of_what_lies_there_is_the_same_array() -> None:
+    """As in JAX, unless a copy is asked for or the operand is given up."""
+    device = weft.devices()[0]
+    free, held = wnp.arange(4.0), weft.device_put(wnp.arange(4.0), device)
+    assert weft.device_put(free) is free and weft.device_put(held) is held
+    assert weft.device_put(held, weft.sharding.SingleDeviceSharding(device)) is held
+    assert weft.device_put(held, held.sharding) is held
+    assert not free.committed and weft.device_put(free, device).committed
+    copy = weft.device_put(held, may_alias=False)
+    assert copy is not held and copy.unsafe_buffer_pointer() != held.unsafe_buffer_pointer()
+    gone = wnp.arange(3.0)
+    gone.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        weft.device_put(gone)
+
+
+def test_device_get_of_keys_and_of_what_has_array() -> None:
+    keys = weft.random.split(weft.random.key(3), 4)
+    got = weft.device_get({"keys": keys, "n": None, "text": "x"})
+    assert got["keys"].dtype == keys.dtype and got["keys"].shape == (4,) and got["text"] == "x"
+    np.testing.assert_array_equal(weft.random.key_data(got["keys"]), weft.random.key_data(keys))
+
+    class Table:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return np.arange(3)
+
+    np.testing.assert_array_equal(weft.device_get(Table()), np.arange(3))
+    assert type(weft.device_get(2.5)) is float
+
+
+def test_arrays_from_the_data_of_one_process() -> None:
+    device, make = weft.devices()[0], weft.make_array_from_process_local_data
+    sharding = weft.sharding.SingleDeviceSharding(device)
+    for place in (device, sharding):
+        made = make(place, np.arange(4.0), (4,))
+        assert made.committed and made.devices() == {device} and made.dtype == np.float32
+    tree = make({"a": device, "b": sharding}, {"a": np.arange(3), "b": [np.ones((2, 2)), 1.0]})
+    assert tree["a"].tolist() == [0, 1, 2] and tree["b"][0].shape == (2, 2) and tree["b"][1].shape == ()
+    shapes = make(sharding, [np.ones(2), np.ones((1, 3))], [(2,), (1, 3)])
+    assert [x.shape for x in shapes] == [(2,), (1, 3)]
+    with pytest.raises(ValueError, match=r"equal to local_data\.shape"):
+        make(sharding, np.ones(2), (3,))
+    with pytest.raises(TypeError, match="got 'cpu'"):
+        make("cpu", np.ones(2))
 
 
 def test_device_put_and_get() -> None:

@@ -31,6 +31,19 @@ def one_buffer_backs_all_devices() -> None:
     assert sharded(x, None, "b").addressable_shards[3].data.tolist() == X[:, 3:].tolist()
 
 
+def what_lies_so_already_is_the_same_array() -> None:
+    xs = sharded(X, "b")
+    assert weft.device_put(xs) is xs and sharded(xs, "b") is xs and weft.device_put(xs, xs.sharding) is xs
+    assert sharded(xs, "b", None) is not None and sharded(xs, None, "b") is not xs
+    keys = sharded(weft.random.split(weft.random.key(0), 4), "b")
+    assert sharded(keys, "b") is keys
+    got = weft.device_get(keys)
+    assert got.dtype == keys.dtype and len(got.devices()) == 1
+    assert (weft.random.key_data(got) == weft.random.key_data(keys)).all()
+    on_one = weft.make_array_from_process_local_data(weft.devices()[1], X)
+    assert on_one.devices() == {weft.devices()[1]} and on_one.committed
+
+
 def a_sharded_call_compiles_and_traces_nothing_new() -> None:
     f = weft.jit(lambda v: jnp.tanh(v) * 3 + v)
     x, xs = weft.device_put(X), sharded(X, "b")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime
+from weft import dtypes, runtime
 from weft._base import lazy
 from weft.core import avals, kinds, tracebacks
 from weft.core import trace as tracing
@@ -185,6 +185,8 @@ def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> A
     if isinstance(leaf, runtime.Array):
         place = leaf.place if target is None else devices.place_on(target)
         check_fits("device_put args", target, leaf.shape)
+        if place == leaf.place and may_alias is not False and not donate and not leaf.is_deleted():
+            return leaf
         copies = may_alias is False and place >> 1 == leaf.place >> 1
         held = runtime.array_from_numpy(np.asarray(leaf), leaf.aval) if copies else leaf
         moved = _typed(runtime.array_to_place(held, place), target)
@@ -253,13 +255,25 @@ def moved_or_lent(array: Any, device: Any, copy: bool | None) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """``x`` with its Arrays as (read-only) NumPy arrays; other leaves are returned unchanged.
+    """``x`` with its Arrays as (read-only) NumPy arrays, and all that has ``__array__``; other leaves as they are.
+
+    Arrays of random keys have no NumPy counterpart: they are given on the CPU.
 
     >>> weft.device_get({"a": jnp.ones(2), "n": 3})
     {'a': array([1., 1.], dtype=float32), 'n': 3}
     """
     leaves, treedef = runtime.tree_flatten(x)
-    return runtime.tree_unflatten(treedef, [np.asarray(v) if isinstance(v, runtime.Array) else v for v in leaves])
+    return runtime.tree_unflatten(treedef, [_get_leaf(leaf) for leaf in leaves])
+
+
+def _get_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, Tracer):
+        return leaf
+    if not isinstance(leaf, runtime.Array):
+        return leaf.__array__() if hasattr(leaf, "__array__") else leaf
+    if isinstance(leaf.aval.dtype, dtypes.ExtendedDType):
+        return runtime.array_to_place(leaf, 0)
+    return np.asarray(leaf)
 
 
 def _each(x: Any, method: str) -> Any:

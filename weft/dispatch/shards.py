@@ -15,7 +15,7 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base import lazy
 from weft.core import avals, explicit, process_grids
-from weft.core.shardings import Index, Sharding
+from weft.core.shardings import Index, Sharding, SingleDeviceSharding
 from weft.dispatch import devices, placement
 
 
@@ -225,13 +225,26 @@ def _as_numpy(value: Any, dtype: Any) -> np.ndarray:
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
-    """The array made of what each process has: with one process, all of it.
+    """The array (or pytree of arrays) made of what each process has: with one process, all of it.
+
+    ``sharding`` is a sharding, a device, or a tree of these that is a prefix of the data; ``global_shape`` a shape or a
+    tree of shapes.
 
     >>> sharding = weft.sharding.SingleDeviceSharding(weft.devices()[0])
     >>> weft.make_array_from_process_local_data(sharding, np.arange(3))
     Array([0, 1, 2], dtype=int32)
     """
-    sharding = _check_sharding("make_array_from_process_local_data", sharding)
+    leaves, treedef = runtime.tree_flatten(local_data)
+    one = global_shape is None or all(isinstance(extent, int | np.integer) for extent in global_shape)
+    shapes = [global_shape] * len(leaves) if one else treedef.flatten_up_to(global_shape)
+    rows = zip(placement.spread(sharding, treedef, "sharding"), leaves, shapes, strict=True)
+    return runtime.tree_unflatten(treedef, [_of_process(*row) for row in rows])
+
+
+def _of_process(target: Any, local_data: Any, global_shape: Any) -> Any:
+    if isinstance(target, devices.Device):
+        target = SingleDeviceSharding(target)
+    sharding = _check_sharding("make_array_from_process_local_data", target)
     if not sharding.is_fully_addressable:
         return _from_local_data(sharding, np.asarray(local_data), global_shape)
     shape = tuple(np.shape(local_data))
