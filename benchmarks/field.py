@@ -1,4 +1,4 @@
-"""weft beside its peers on programs drawn by seed: what a scientist would write, of every kind, at any size.
+"""weft beside its peers on what a scientist would write: fixed texts of every kind, sizes and numbers drawn by seed.
 
     python benchmarks/field.py                             # 100 programs, every system that is installed here
     python benchmarks/field.py --systems weft,jax --count 300 --first-seed 1000
@@ -6,8 +6,8 @@
     python benchmarks/field.py --kind 'loops|rows' --min-size 1000000 --isa v3
     python benchmarks/field.py --python torch=/opt/torch/bin/python --python numba=/opt/numba/bin/python
 
-A seed gives a program: its kind is the seed's remainder by the number of kinds, and a row of that kind
-(a program with holes in ``programs/``) gets numbers, sizes and a dtype. weft and JAX run the same
+A seed chooses a program: its kind is the seed's remainder by the number of kinds, and one of the texts of that kind
+(with holes, in ``programs/``) gets numbers, sizes and a dtype. No text is drawn. weft and JAX run the same
 text; NumPy and PyTorch run it where it has only their functions, numba as a loop where the program has such a form.
 
 Each system has its own process for the whole run (``field_worker.py``). A program is prepared in all of them (its first

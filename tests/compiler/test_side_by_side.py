@@ -16,6 +16,7 @@ import pytest
 import weft
 from tests.codegen.running import HOST, elementwise, map_nest
 from weft import codegen, config, errors
+from weft._base import forks
 from weft.codegen import llvm
 from weft.compiler.cache import Builder
 from weft.compiler.side_by_side import SideBySide
@@ -190,8 +191,10 @@ def test_a_signal_handler_builds_the_kernel_in_whose_building_it_runs(monkeypatc
 
 def test_a_signal_handler_may_fork_in_the_middle_of_a_compilation() -> None:
     with llvm._place():
-        llvm._acquire_all()  # as before a fork: this thread's own locks are no reason to wait
-        llvm._release_all()
+        forks._before()  # as before a fork: this thread's own locks are no reason to wait
+        held = len(forks._taken)
+        forks._release()
+    assert held > llvm.PLACES and not forks._taken
 
 
 def test_without_threads_the_calling_one_does_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,6 +214,5 @@ def test_a_forked_child_compiles_what_its_parent_was_at() -> None:
     cache = Builder(Store())
     mine, _ = cache._claim([_nest(0)], HOST)
     assert len(mine) == 1
-    cache.acquire()
-    cache.release_in_child()
+    cache.forget_other_threads()
     assert cache.compile([_nest(0)], HOST).built == 1

@@ -123,6 +123,43 @@ def test_process_pools(method: str, tmp_path: pathlib.Path) -> None:
     assert np.isclose(pending, np.e * 1_000_000, rtol=1e-5)
 
 
+COMPILING = """
+import faulthandler, os, sys, threading
+import weft, weft.numpy as jnp
+stop = False
+def work(k):
+    n = 0
+    while not stop:
+        weft.jit(lambda x, n=n: jnp.sin(x) * (n + k) + x[: 1 + n % 7].sum())(jnp.ones(8 + n % 5))
+        n += 1
+threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+for thread in threads:
+    thread.start()
+failed = 0
+for k in range(int(sys.argv[1])):
+    child = os.fork()
+    if child == 0:
+        faulthandler.dump_traceback_later(90, exit=True)
+        float(weft.jit(lambda x: (jnp.cos(x) * k).sum())(jnp.ones(3)))
+        os._exit(0)
+    failed += os.waitpid(child, 0)[1] != 0
+stop = True
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+
+
+def test_children_compile_whatever_the_threads_of_their_parent_were_at() -> None:
+    """From the first moment on, when those threads load the compiler; ``WEFT_STRESS=1`` is the long form."""
+    count = "2000" if os.environ.get("WEFT_STRESS") == "1" else "12"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMPILING, count],
+        capture_output=True, text=True, check=True, env={**os.environ, "WEFT_CACHE": "off", "WEFT_CHECK": "0"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["0"], done.stderr
+
+
 def test_a_child_of_a_child_works() -> None:
     code = """
 import os
