@@ -170,7 +170,7 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
 }  # fmt: skip
 
 _KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
-_KEY_PARTS = (*_KEY_NAMES, "user contexts", "axis names", "mesh")
+_KEY_PARTS = (*_KEY_NAMES, "user contexts", "axis names", "unknown sizes", "mesh")
 _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off", "n", "f", "")
 
 
@@ -193,6 +193,7 @@ class _Thread(threading.local):
         self.overlay: dict[str, Any] = {}
         self.token: tuple[int, int] = (-1, 0)
         self.axes: tuple[tuple[Any, int], ...] = ()  # (name, extent) of what vmap maps over, the innermost last
+        self.sizes = 0  # which trace for unknown sizes this thread is in (``core.open_sizes``), 0 for none
         self.mesh = NO_MESH
 
 
@@ -361,7 +362,7 @@ def _intern(values: tuple[Any, ...]) -> int:
 
 def _has_own() -> bool:
     """Whether this thread's token differs from the process-wide one."""
-    return bool(_thread.overlay or _thread.axes or _thread.mesh is not NO_MESH or not _HAS_DEFAULT)
+    return bool(_thread.overlay or _thread.axes or _thread.sizes or _thread.mesh is not NO_MESH or not _HAS_DEFAULT)
 
 
 def _install_token() -> None:
@@ -374,7 +375,7 @@ def _install_default_token() -> None:
     """Tell the dispatcher the configuration of threads without a context of their own."""
     if _HAS_DEFAULT:
         users = tuple([_values[name] for name in _user_names])
-        runtime.set_default_config_token(_intern((*[_values[name] for name in _KEY_NAMES], users, (), NO_MESH)))
+        runtime.set_default_config_token(_intern((*[_values[name] for name in _KEY_NAMES], users, (), 0, NO_MESH)))
 
 
 def token() -> int:
@@ -386,7 +387,7 @@ def token() -> int:
     version = _version
     values = [overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES]
     users = tuple([overlay[name] if name in overlay else _values[name] for name in _user_names])
-    made = _intern((*values, users, _thread.axes, _thread.mesh))
+    made = _intern((*values, users, _thread.axes, _thread.sizes, _thread.mesh))
     _thread.token = (version, made)
     return made
 
@@ -513,6 +514,18 @@ def axes_bound(axes: tuple[tuple[Any, int], ...]) -> Iterator[None]:
         yield
     finally:
         _thread.axes = before
+        _install_token()
+
+
+@contextmanager
+def sizes_open(number: int) -> Iterator[None]:
+    """Trace for unknown sizes on this thread: nothing is shared with a trace of another number."""
+    before, _thread.sizes = _thread.sizes, number
+    try:
+        _install_token()
+        yield
+    finally:
+        _thread.sizes = before
         _install_token()
 
 

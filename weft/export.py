@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft._base import lazy, unbuilt
-from weft.dispatch.symbolic_dims import SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
+from weft.dispatch.symbolic_dims import is_symbolic_dim
+from weft.dispatch.symbolic_scopes import SymbolicScope, symbolic_args_specs, symbolic_shape
 
 if TYPE_CHECKING:
     from weft.stablehlo.exported import DisabledSafetyCheck, Exported, call, export

@@ -22,6 +22,11 @@ def is_internal(filename: str) -> bool:
     return found
 
 
+def is_own(filename: str) -> bool:
+    """Whether a file is one of weft's modules, whatever is registered beside them."""
+    return filename.startswith(_PACKAGE) and not filename.startswith(_TOUR)
+
+
 def exclude(path: str) -> None:
     """Take files whose names begin with ``path`` for a library's, so that positions are those of its callers."""
     _excluded.append(path)

@@ -10,6 +10,7 @@ Anything that is neither an array nor a scalar raises TypeError.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from weft import config, dtypes, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
+from weft.core import open_sizes
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -33,7 +35,7 @@ class Typed:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
+        return self.aval.shape if open_sizes.thread.session is None else open_sizes.shape_for(self.aval.shape)
 
     @property
     def dtype(self) -> Any:
@@ -45,7 +47,9 @@ class Typed:
 
     @property
     def size(self) -> int:
-        return self.aval.size
+        if open_sizes.thread.session is None:
+            return self.aval.size
+        return math.prod(open_sizes.shape_for(self.aval.shape))
 
     @property
     def weak_type(self) -> bool:

@@ -7,13 +7,14 @@ it depends on (``errors``). Tracers are unhashable, as arrays are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes, errors
-from weft.core import avals
+from weft.core import avals, open_sizes
 
 
 class Tracer(avals.Typed):
@@ -47,16 +48,17 @@ class Tracer(avals.Typed):
 
     @property
     def nbytes(self) -> int:
-        return self.aval.size * self.aval.dtype.itemsize
+        return math.prod(open_sizes.shape_for(self.aval.shape)) * self.aval.dtype.itemsize
 
     def __len__(self) -> int:
         if not self.aval.shape:
             raise TypeError("len() of unsized object")
-        return self.aval.shape[0]
+        return open_sizes.shape_for(self.aval.shape)[0]
 
     def __iter__(self) -> Iterator[Any]:
         if not self.aval.shape:
             raise TypeError("iteration over a 0-d array")
+        open_sizes.check_known(self.aval.shape[0])
         return (self[index] for index in range(self.aval.shape[0]))  # type: ignore[index]
 
     def __repr__(self) -> str:

@@ -1,190 +1,442 @@
-"""Extents without a value, for ``eval_shape`` and ``export``: sums of unknown sizes such as ``2*batch + 1``.
+"""Extents without a value: polynomials of unknown sizes, such as ``2*b + 1``, ``b*c``, ``floordiv(b, 2)``.
 
-weft's programs have extents that are integers. ``eval_shape`` of a function of arrays with unknown sizes traces it at
-several sizes, and gives an extent of the result as a sum that fits them all; one that is no such sum, or a function
-that does something else at another size, raises InconclusiveDimensionOperation.
+A Python program computes with them, and compares them: a comparison is decided by bounds that hold for all values
+(``size_bounds``), or raises InconclusiveDimensionOperation. Equality cannot raise, since sets and dictionaries ask for
+it: what is not decided is unequal. While a function is traced for unknown sizes (``open_traces``), weft's own lines
+get the integers of the trace for them.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable, Mapping, Sequence
+import math
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft import runtime, tree_util
-from weft.core.avals import get_aval
-from weft.dispatch.struct import ShapeDtypeStruct
+import numpy as np
+
+from weft._base import lazy
+from weft._base.record import NamedTuple
+from weft.core import open_sizes
+from weft.dispatch import size_bounds
 from weft.errors import InconclusiveDimensionOperation
 
-FIRST, STEP = 83, 6  # sizes to trace at: beyond those at which functions behave in their own way, such as 1 and 2
+Term = tuple[tuple[Any, int], ...]  # factors with their powers; () is the constant
+_HINT = (
+    "Symbolic sizes stand for every value that their constraints allow; a comparison must have one answer for all of "
+    "them. Add a constraint, as in symbolic_shape('b', constraints=['b >= 4']), or do without the branch."
+)
+
+
+class Operation(NamedTuple):
+    """What is no polynomial: floordiv, mod, max or min of two sizes; a factor of terms."""
+
+    name: str
+    left: Any
+    right: Any
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        left, right = (x.at(sizes) if isinstance(x, SymbolicDim) else x for x in (self.left, self.right))
+        return VALUES[self.name](left, right)
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.left}, {self.right})"
+
+
+VALUES: dict[str, Callable[[int, int], int]] = {
+    "floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min": min
+}  # fmt: skip
+
+
+def _order(term: Term) -> Any:
+    """Terms are written by their degrees, the highest first."""
+    degree = sum(power for _, power in term)
+    return (degree, len(term), [(not isinstance(f, str), str(f), power) for f, power in reversed(term)])
 
 
 class SymbolicDim:
-    """``constant`` plus unknown sizes by name, each times a whole number.
+    """A polynomial of unknown sizes; ``terms`` maps products of factors to whole numbers.
 
     >>> batch, = weft.export.symbolic_shape("batch")
     >>> 2 * batch + 1
     2*batch + 1
+    >>> batch >= 1, 2 * batch > batch, (2 * batch + 4) // 2, batch % 8
+    (True, True, batch + 2, mod(batch, 8))
     """
 
     is_symbolic = True
-    __slots__ = ("constant", "factors")
+    __slots__ = ("_hash", "scope", "terms")
+    __array_priority__ = 1001  # NumPy's numbers leave arithmetic to it
 
-    def __init__(self, factors: Mapping[str, int], constant: int = 0) -> None:
-        self.factors = {name: factor for name, factor in sorted(factors.items()) if factor}
-        self.constant = constant
+    def __init__(self, terms: Mapping[Term, int], scope: Any) -> None:
+        self.terms = {term: terms[term] for term in sorted(terms, key=_order, reverse=True)}
+        self.scope = scope
+        self._hash: int | None = None
 
-    @staticmethod
-    def made(factors: Mapping[str, int], constant: int) -> Any:
-        """The sum as an int where it has no unknown."""
-        dim = SymbolicDim(factors, constant)
-        return dim if dim.factors else constant
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def names(self) -> set[str]:
+        """The unknown sizes in it."""
+        found: set[str] = set()
+        for factor in self.factors():
+            parts = (factor.left, factor.right) if isinstance(factor, Operation) else ()
+            found |= {factor} if isinstance(factor, str) else set()
+            found.update(*[x.names() for x in parts if isinstance(x, SymbolicDim)])
+        return found
+
+    def factors(self) -> set[Any]:
+        return {factor for term in self.terms for factor, _ in term}
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """The value where the unknown sizes have these values."""
-        return self.constant + sum(factor * sizes[name] for name, factor in self.factors.items())
+        total = 0
+        for term, count in self.terms.items():
+            for factor, power in term:
+                count *= (sizes[factor] if isinstance(factor, str) else factor.at(sizes)) ** power
+            total += count
+        return total
+
+    def linear(self) -> tuple[str, int, int] | None:
+        """(name, factor, constant) of a sum with one unknown, else None."""
+        rest = dict(self.terms)
+        constant = rest.pop((), 0)
+        (term, *more), (count, *_) = list(rest), list(rest.values())
+        if more or len(term) != 1 or term[0][1] != 1 or not isinstance(term[0][0], str):
+            return None
+        return term[0][0], count, constant
+
+    # -- arithmetic ---------------------------------------------------------------------------------------------------
+
+    def _joined(self, other: Any, what: str) -> SymbolicDim | int | None:
+        """The other operand as a size: of the same scope; None for what is none."""
+        if isinstance(other, SymbolicDim):
+            if other.scope is not self.scope:
+                raise ValueError(
+                    f"Invalid mixing of symbolic scopes {what}.\nExpected scope {self.scope}\nand found for '{other}' "
+                    f"scope {other.scope}\nMake the sizes of one function by one symbolic_shape, or with one "
+                    "scope=SymbolicScope()."
+                )
+            return other
+        if isinstance(other, (int, np.integer)) and not isinstance(other, bool):
+            return int(other)
+        return None
+
+    def _with(self, other: Any, combine: Callable[[Any, Any], Any], name: str, swapped: bool = False) -> Any:
+        joined = self._joined(other, f"in '{self}' {name} '{other}'")
+        if joined is None:
+            return self._as_array(other, name, swapped)
+        return combine(joined, self) if swapped else combine(self, joined)
+
+    def _as_array(self, other: Any, name: str, swapped: bool) -> Any:
+        """Arithmetic with what is no size: this is a number of the program then."""
+        if hasattr(other, "aval") or not isinstance(other, (bool, float, complex, np.generic, np.ndarray)):
+            return NotImplemented
+        value = self.as_value()
+        function = ARRAY_OPERATORS[name]
+        return function(other, value) if swapped else function(value, other)
+
+    def as_value(self) -> Any:
+        """A number of the program that is traced."""
+        if open_sizes.thread.session is None:
+            raise NotImplementedError(
+                f"[symbolic_shape] the value of '{self}' is asked for outside of a function that is exported: only "
+                "there symbolic sizes are numbers of a program"
+            )
+        return lazy.submodule("weft.operations").convert_element_type(self.value(), int)
+
+    def value(self) -> int:
+        """The integer of the trace that this thread is in."""
+        return open_sizes.thread.session.value_of(self)
+
+    def __jax_array__(self) -> Any:
+        return self.as_value() if open_sizes.thread.session is None else self.value()
 
     def __add__(self, other: Any) -> Any:
-        if isinstance(other, int):
-            return SymbolicDim.made(self.factors, self.constant + other)
-        if isinstance(other, SymbolicDim):
-            names = {*self.factors, *other.factors}
-            both = {name: self.factors.get(name, 0) + other.factors.get(name, 0) for name in names}
-            return SymbolicDim.made(both, self.constant + other.constant)
-        return NotImplemented
+        return self._with(other, lambda x, y: combined(((x, 1), (y, 1)), self.scope), "+")
 
-    def __mul__(self, other: Any) -> Any:
-        if isinstance(other, SymbolicDim):
-            raise InconclusiveDimensionOperation(f"[symbolic_shape] {self} times {other} is no sum of unknown sizes")
-        if not isinstance(other, int):
-            return NotImplemented
-        return SymbolicDim.made({name: other * factor for name, factor in self.factors.items()}, other * self.constant)
-
-    def __floordiv__(self, other: Any) -> Any:
-        if not isinstance(other, int):
-            return NotImplemented
-        parts = (self.constant, *self.factors.values())
-        if any(part % other for part in parts):
-            raise InconclusiveDimensionOperation(f"[symbolic_shape] {self} is not known to be divisible by {other}")
-        return SymbolicDim.made({k: v // other for k, v in self.factors.items()}, self.constant // other)
-
-    def __neg__(self) -> Any:
-        return self * -1
+    def __radd__(self, other: Any) -> Any:
+        return self._with(other, lambda x, y: combined(((x, 1), (y, 1)), self.scope), "+", True)
 
     def __sub__(self, other: Any) -> Any:
-        return self + other * -1
+        return self._with(other, lambda x, y: combined(((x, 1), (y, -1)), self.scope), "-")
 
     def __rsub__(self, other: Any) -> Any:
-        return self * -1 + other
+        return self._with(other, lambda x, y: combined(((x, 1), (y, -1)), self.scope), "-", True)
 
-    __radd__, __rmul__ = __add__, __mul__
+    def __neg__(self) -> Any:
+        return combined(((self, -1),), self.scope)
 
-    def __index__(self) -> int:
-        raise InconclusiveDimensionOperation(
-            f"[symbolic_shape] the extent {self} has no value: weft uses such extents in eval_shape only; give the "
-            "function arrays or structs whose extents are integers"
-        )
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, functools.partial(product, self.scope), "*")
 
-    __int__ = __index__
+    def __rmul__(self, other: Any) -> Any:
+        return self._with(other, functools.partial(product, self.scope), "*", True)
+
+    def __pow__(self, power: Any) -> Any:
+        if isinstance(power, SymbolicDim) or int(power) != power:
+            raise ValueError(f"Symbolic dimension cannot be raised to non-integer powers: '{self}' ** '{power}'")
+        if power < 0:
+            raise ValueError(f"Symbolic dimension cannot be raised to negative powers: '{self}' ** '{power}'")
+        return math.prod([self] * int(power))
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** self.as_value()
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._with(other, functools.partial(quotient, self.scope), "//")
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._with(other, functools.partial(quotient, self.scope), "//", True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with(other, functools.partial(remainder, self.scope), "%")
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._with(other, functools.partial(remainder, self.scope), "%", True)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.as_value() / (other.as_value() if isinstance(other, SymbolicDim) else other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.as_value()
+
+    # -- comparison ---------------------------------------------------------------------------------------------------
+
+    def _at_least(self, other: Any, word: str, left: Any, right: Any, offset: int) -> bool:
+        """Whether ``left - right - offset >= 0``."""
+        if self._joined(other, f"in '{self}' {word} '{other}'") is None:
+            return NotImplemented
+        if open_sizes.thread.session is not None and open_sizes.asked_by_weft(2):
+            values = [x.value() if isinstance(x, SymbolicDim) else x for x in (left, right)]
+            return values[0] - values[1] >= offset
+        found = size_bounds.decided(left - right - offset)
+        if found is None:
+            text = f"Symbolic dimension comparison '{self}' {word} '{other}' is inconclusive.\n{_HINT}"
+            raise InconclusiveDimensionOperation(text)
+        return found
+
+    def __ge__(self, other: Any) -> bool:
+        return self._at_least(other, ">=", self, other, 0)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._at_least(other, ">", self, other, 1)
+
+    def __le__(self, other: Any) -> bool:
+        return self._at_least(other, "<=", other, self, 0)
 
     def __lt__(self, other: Any) -> bool:
-        raise InconclusiveDimensionOperation(f"[symbolic_shape] {self} has no value, and is not compared with {other}")
-
-    __le__ = __gt__ = __ge__ = __lt__
+        return self._at_least(other, "<", other, self, 1)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SymbolicDim) and (self.factors, self.constant) == (other.factors, other.constant)
+        if not isinstance(other, (SymbolicDim, int, np.integer)):
+            return NotImplemented
+        if not isinstance(other, SymbolicDim) and open_sizes.thread.session is not None:
+            if open_sizes.asked_by_weft(1):
+                return self.value() == other
+        elif isinstance(other, SymbolicDim) and other.scope is not self.scope:
+            return False
+        return size_bounds.is_zero(self - other)
+
+    def __bool__(self) -> bool:
+        return self != 0
 
     def __hash__(self) -> int:
-        return hash((*self.factors.items(), self.constant))
+        if self._hash is None:
+            self._hash = hash(tuple(self.terms.items()))
+        return self._hash
+
+    # -- conversion ---------------------------------------------------------------------------------------------------
+
+    def not_constant(self) -> InconclusiveDimensionOperation:
+        return InconclusiveDimensionOperation(
+            f"Symbolic dimension '{self}' used in a context that requires a constant.\n{_HINT}"
+        )
+
+    def __int__(self) -> int:
+        if open_sizes.thread.session is None or not open_sizes.asked_by_weft(1):
+            raise self.not_constant()
+        return self.value()
+
+    def __index__(self) -> int:
+        by_weft = open_sizes.asked_by_weft(1)
+        if open_sizes.thread.session is None and by_weft:
+            raise self.not_constant()
+        if not by_weft:
+            raise TypeError(
+                f"the symbolic dimension '{self}' cannot be interpreted as an integer: it has no value while a "
+                "function is exported. Loops over it are lax.fori_loop or lax.scan, arrays of it are of weft.numpy."
+            )
+        return self.value()
+
+    def __float__(self) -> float:
+        if open_sizes.thread.session is None or not open_sizes.asked_by_weft(1):
+            raise TypeError(f"float() argument must be a string or a real number, not the symbolic dimension '{self}'")
+        return float(self.value())
+
+    def __reduce__(self) -> Any:
+        return SymbolicDim, (self.terms, self.scope)
+
+    def __copy__(self) -> SymbolicDim:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> SymbolicDim:
+        return self
 
     def __repr__(self) -> str:
-        words = [name if factor == 1 else f"{factor}*{name}" for name, factor in self.factors.items()]
-        return " + ".join([*words, *([str(self.constant)] if self.constant else [])]).replace("+ -", "- ")
+        words = []
+        for term, count in self.terms.items():
+            factors = [str(f) if power == 1 else f"{f}^{power}" for f, power in term]
+            size = abs(count)
+            words += ["-" if count < 0 else "+", "*".join([*([str(size)] if size != 1 or not term else []), *factors])]
+        return " ".join(words[1:] if words[0] == "+" else words)
 
 
-_CONSTRAINT = re.compile(r"\s*([A-Za-z_]\w*)\s*>=\s*(\d+)\s*")
-_TERM = re.compile(r"\s*(-?)\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")
+ARRAY_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod
+}  # fmt: skip
 
 
-def _parsed(word: str) -> Any:
-    if re.fullmatch(r"\s*\d+\s*", word):
-        return int(word)
-    total: Any = 0
-    for term in re.sub(r"(?<=[\w\s])-", "+-", word.strip()).split("+"):
-        found = _TERM.fullmatch(term)
-        if found is None:
-            if not re.fullmatch(r"-?\d+", term := term.replace(" ", "")):
-                raise NotImplementedError(
-                    f"[symbolic_shape] an extent is an integer or a sum such as 2*n + 1, got {word.strip()!r}"
-                )
-            total = total + int(term)
-        else:
-            total = total + SymbolicDim({found[3]: int(found[1] + (found[2] or "1"))})
-    return total
+# -- polynomials ------------------------------------------------------------------------------------------------------
 
 
-class SymbolicScope:
-    """Names of unknown sizes, and constraints on them, that belong together."""
-
-    def __init__(self, constraints_str: Sequence[str] = ()) -> None:
-        self.constraints = tuple(constraints_str)
-        symbolic_shape("", constraints=self.constraints)
+def terms_of(x: Any) -> Mapping[Term, int]:
+    """The terms of a size or an integer."""
+    return x.terms if isinstance(x, SymbolicDim) else ({(): x} if x else {})
 
 
-def symbolic_args_specs(
-    args: Any, shapes_specs: Any, constraints: Sequence[str] = (), scope: SymbolicScope | None = None
-) -> Any:
-    """Structs for arguments: their dtypes, with the shapes that ``shapes_specs`` says (None: their own).
-
-    ``shapes_specs`` is one specification for all arrays (see ``symbolic_shape``), or a tree of them, a prefix of args.
-
-    >>> weft.export.symbolic_args_specs((np.ones((2, 3), np.float32),), ("b, _",))
-    (ShapeDtypeStruct(shape=(b, 3), dtype=float32),)
-    """
-
-    def one(spec: Any, leaf: Any) -> ShapeDtypeStruct:
-        aval = leaf if hasattr(leaf, "shape") and hasattr(leaf, "dtype") else get_aval(leaf)
-        shape = aval.shape if spec is None else symbolic_shape(spec, constraints=constraints, like=aval.shape)
-        return ShapeDtypeStruct(shape, aval.dtype)
-
-    is_spec = lambda x: x is None or isinstance(x, str)  # noqa: E731 - a predicate
-    specs = tree_util.tree_broadcast(shapes_specs, args, is_leaf=is_spec)
-    leaves, tree = runtime.tree_flatten(args)
-    listed = tree_util.tree_leaves(specs, is_leaf=is_spec)
-    return runtime.tree_unflatten(tree, [one(spec, leaf) for spec, leaf in zip(listed, leaves, strict=True)])
+def made(terms: Mapping[Term, int], scope: Any) -> Any:
+    """The size with these terms, by the scope's equations: an int where no unknown is left."""
+    rest = {term: count for term, count in terms.items() if count}
+    for equation in scope.equations:
+        count = rest.get(equation.term, 0)
+        if count and count % equation.count == 0:
+            del rest[equation.term]
+            return combined(((made(rest, scope), 1), (equation.value, count // equation.count)), scope)
+    if not rest or list(rest) == [()]:
+        return rest.get((), 0)
+    return SymbolicDim(rest, scope)
 
 
-def symbolic_shape(
-    shape_spec: str | None, *, constraints: Sequence[str] = (), scope: Any = None, like: Sequence[Any] | None = None
-) -> tuple[Any, ...]:
-    """The extents that ``shape_spec`` names, such as ``"batch, 2*n, 3"``; ``_`` and ``...`` are those of ``like``.
+def combined(parts: Any, scope: Any) -> Any:
+    """The sum of sizes, each times a whole number."""
+    terms: dict[Term, int] = {}
+    for x, count in parts:
+        for term, own in terms_of(x).items():
+            terms[term] = terms.get(term, 0) + count * own
+    return made(terms, scope)
 
-    ``constraints`` are lower bounds, ``"n >= 2"``, of at most 80: every size at which functions are traced is larger.
 
-    >>> weft.export.symbolic_shape("b, _", like=(None, 4))
-    (b, 4)
-    >>> weft.eval_shape(lambda x: jnp.concatenate([x, x]), weft.ShapeDtypeStruct(_, jnp.float32)).shape
-    (2*b, 4)
-    """
-    for constraint in constraints:
-        found = _CONSTRAINT.fullmatch(constraint)
-        if found is None or int(found[2]) > FIRST - 3:
-            raise NotImplementedError(
-                f"[symbolic_shape] a constraint is a lower bound such as 'n >= 2', at most {FIRST - 3}; "
-                f"got {constraint!r}"
-            )
-    words = [word for word in (shape_spec or "").strip().strip("()").split(",") if word.strip()]
-    extents: list[Any] = []
-    for place, word in enumerate(words):
-        if word.strip() in ("_", "...") and like is None:
-            raise ValueError(f"[symbolic_shape] {word.strip()!r} takes its extent from like=, which was not given")
-        if word.strip() == "...":
-            extents += list(like or ())[place : len(like or ()) - (len(words) - place - 1)]
-        else:
-            extents.append((like or ())[place] if word.strip() == "_" else _parsed(word))
-    return tuple(extents)
+def _times(left: Term, right: Term) -> Term:
+    powers: dict[Any, int] = {}
+    for factor, power in (*left, *right):
+        powers[factor] = powers.get(factor, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: (not isinstance(item[0], str), str(item[0]))))
+
+
+def product(scope: Any, x: Any, y: Any) -> Any:
+    """The product of two sizes."""
+    terms: dict[Term, int] = {}
+    for left, m in terms_of(x).items():
+        for right, n in terms_of(y).items():
+            term = _times(left, right)
+            terms[term] = terms.get(term, 0) + m * n
+    return made(terms, scope)
+
+
+def variable(name: str, scope: Any) -> Any:
+    """An unknown size: an int if the scope's constraints say so."""
+    return made({((name, 1),): 1}, scope)
+
+
+def operation(name: str, x: Any, y: Any, scope: Any) -> Any:
+    """floordiv, mod, max or min of two sizes, in a simpler form if there is one."""
+    return SIMPLER[name](scope, x, y)
+
+
+def _opaque(name: str, x: Any, y: Any, scope: Any) -> Any:
+    return made({((Operation(name, x, y), 1),): 1}, scope)
+
+
+def _term_quotient(term: Term, divisor: Term) -> Term | None:
+    powers = dict(term)
+    for factor, power in divisor:
+        powers[factor] = powers.get(factor, 0) - power
+    if any(power < 0 for power in powers.values()):
+        return None
+    return tuple([(factor, power) for factor, power in powers.items() if power])
+
+
+def _divided(x: Any, y: Any) -> tuple[dict[Term, int], dict[Term, int]]:
+    """Quotient and remainder of polynomials by long division: terms that the first one of ``y`` does not divide stay."""
+    divisor = terms_of(y)
+    leading = max(divisor, key=_order)
+    rest, found, left = dict(terms_of(x)), {}, {}
+    while rest:
+        term = max(rest, key=_order)
+        count = rest.pop(term)
+        over = _term_quotient(term, leading)
+        if over is None or count % divisor[leading]:
+            left[term] = count
+            continue
+        times = count // divisor[leading]
+        found[over] = found.get(over, 0) + times
+        for other, own in divisor.items():
+            if other != leading:
+                into = _times(over, other)
+                rest[into] = rest.get(into, 0) - times * own
+                if not rest[into]:
+                    del rest[into]
+    return found, left
+
+
+def quotient(scope: Any, x: Any, y: Any) -> Any:
+    """``x // y``."""
+    if isinstance(y, int) and y == 0:
+        raise ZeroDivisionError("integer division or modulo by zero")
+    if not isinstance(x, SymbolicDim) and not isinstance(y, SymbolicDim):
+        return x // y
+    found, left = _divided(x, y)
+    if not left:
+        return made(found, scope)
+    if list(left) == [()] and isinstance(y, int):
+        return combined(((made(found, scope), 1), (left[()] // y, 1)), scope)
+    return _opaque("floordiv", x, y, scope)
+
+
+def remainder(scope: Any, x: Any, y: Any) -> Any:
+    """``x % y``."""
+    if not isinstance(x, SymbolicDim) and not isinstance(y, SymbolicDim):
+        return x % y
+    found = combined(((x, 1), (product(scope, quotient(scope, x, y), y), -1)), scope)
+    return found if isinstance(found, int) else _opaque("mod", x, y, scope)
+
+
+def _extremum(name: str, scope: Any, x: Any, y: Any) -> Any:
+    if not isinstance(x, SymbolicDim) and not isinstance(y, SymbolicDim):
+        return VALUES[name](x, y)
+    for first, second in ((x, y), (y, x)):
+        if size_bounds.decided(combined(((first, 1), (second, -1)), scope)):
+            return first if name == "max" else second
+    return _opaque(name, x, y, scope)
+
+
+SIMPLER: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "floordiv": quotient, "mod": remainder, "max": functools.partial(_extremum, "max"),
+    "min": functools.partial(_extremum, "min"),
+}  # fmt: skip
+
+
+def extremum(name: str, x: Any, y: Any) -> Any:
+    """``max`` or ``min`` of sizes and integers, without a decision between them."""
+    scope = x.scope if isinstance(x, SymbolicDim) else getattr(y, "scope", None)
+    return VALUES[name](x, y) if scope is None else _extremum(name, scope, x, y)
 
 
 def is_symbolic_dim(p: Any) -> bool:
@@ -194,70 +446,3 @@ def is_symbolic_dim(p: Any) -> bool:
     False
     """
     return isinstance(p, SymbolicDim)
-
-
-# -- eval_shape -------------------------------------------------------------------------------------------------------
-
-
-def names_in(leaves: Sequence[Any]) -> list[str]:
-    """The unknown sizes in the shapes of structs."""
-    dims = [dim for leaf in leaves if isinstance(leaf, ShapeDtypeStruct) for dim in leaf.shape]
-    return sorted({name for dim in dims if isinstance(dim, SymbolicDim) for name in dim.factors})
-
-
-def points_of(names: Sequence[str]) -> list[dict[str, int]]:
-    """The sizes to trace at: a first, one with a step in each name, and one to check."""
-    first = {name: FIRST + 2 * STEP * place for place, name in enumerate(names)}
-    points = [first, *[{**first, name: first[name] + STEP} for name in names]]
-    points.append({name: 3 * size + 2 for name, size in first.items()})
-    return points
-
-
-def points_to_check(names: Sequence[str]) -> list[dict[str, int]]:
-    """More sizes: with many divisors, as programs that ask for one do something else there."""
-    return [{name: 420 * (place + 1) for place, name in enumerate(names)}]
-
-
-def placed(leaf: Any, sizes: Mapping[str, int]) -> Any:
-    if not isinstance(leaf, ShapeDtypeStruct):
-        return leaf
-    return leaf.update(shape=tuple(dim.at(sizes) if isinstance(dim, SymbolicDim) else dim for dim in leaf.shape))
-
-
-def fitted(names: Sequence[str], points: Sequence[Mapping[str, int]], values: Sequence[int]) -> Any:
-    """The extent that has these values at these points: the first, one step in each name, and one to check."""
-    factors = {}
-    for name, value in zip(names, values[1:-1], strict=True):
-        factors[name], rest = divmod(value - values[0], STEP)
-        if rest:
-            break
-    else:
-        constant = values[0] - sum(factor * points[0][name] for name, factor in factors.items())
-        dim = SymbolicDim(factors, constant)
-        if dim.at(points[-1]) == values[-1]:
-            return SymbolicDim.made(factors, constant)
-    raise InconclusiveDimensionOperation(
-        f"[eval_shape] an extent of the result is {values[0]} where {dict(points[0])} and {values[-1]} where "
-        f"{dict(points[-1])}, which is no sum of the unknown sizes with whole factors"
-    )
-
-
-def eval_shape(structs: Callable[..., Any], leaves: Sequence[Any], treedef: Any) -> Any:
-    """``structs(*args, **kwargs)`` at several sizes, with the extents that fit all of them."""
-    names = names_in(leaves)
-    points = points_of(names)
-    found = []
-    for sizes in points:
-        args, kwargs = runtime.tree_unflatten(treedef, [placed(leaf, sizes) for leaf in leaves])
-        found.append(runtime.tree_flatten(structs(*args, **kwargs)))
-    if any(tree != found[0][1] for _, tree in found):
-        raise InconclusiveDimensionOperation("[eval_shape] the structure of the result depends on an unknown size")
-    fit = functools.partial(fitted, names, points)
-    results = []
-    for outs in zip(*[outs for outs, _ in found], strict=True):
-        if any((len(out.shape), out.dtype) != (len(outs[0].shape), outs[0].dtype) for out in outs):
-            raise InconclusiveDimensionOperation(
-                "[eval_shape] the rank or dtype of a result depends on an unknown size"
-            )
-        results.append(outs[0].update(shape=tuple(map(fit, zip(*[out.shape for out in outs], strict=True)))))
-    return runtime.tree_unflatten(found[0][1], results)

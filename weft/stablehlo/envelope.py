@@ -17,7 +17,7 @@ from weft import dtypes, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import explicit
-from weft.dispatch import struct, symbolic_dims
+from weft.dispatch import struct, symbolic_scopes
 from weft.stablehlo import envelope_shardings, flat_tables
 from weft.stablehlo.exported import DisabledSafetyCheck, Exported
 from weft.stablehlo.flat_tables import Numbers, Scalar, Table, View
@@ -209,11 +209,12 @@ def _checked(view: View) -> Exported:
 
 
 def _read_exported(view: View) -> Exported:
-    unique = [_read_aval(table) for table in view.tables(19)]
+    scope = symbolic_scopes.SymbolicScope()
+    unique = [_read_aval(table, scope) for table in view.tables(19)]
     avals = []
     for plain, numbered in ((3, 22), (5, 23)):
         numbers = view.numbers(numbered, "I")
-        avals.append(tuple([unique[n] for n in numbers] if numbers else map(_read_aval, view.tables(plain))))
+        avals.append(tuple([unique[n] for n in numbers] if numbers else [_read_aval(table, scope) for table in view.tables(plain)]))
     ins, outs = avals
     effects = [table.string(0) for slot in (10, 11) for table in view.tables(slot)]
     if not all(effects):
@@ -256,7 +257,7 @@ def _with_types(avals: tuple[Any, ...], shardings: Sequence[Any]) -> tuple[Any, 
     ])  # fmt: skip
 
 
-def _read_aval(view: View) -> Any:
+def _read_aval(view: View, scope: Any) -> Any:
     number = view.number(2, "b")
     if number >= _KEYS:
         dtype = _key_dtypes()[number - _KEYS]
@@ -265,26 +266,14 @@ def _read_aval(view: View) -> Any:
     shape = view.strings(1)
     if all(extent.isdigit() for extent in shape):
         return runtime.ShapedArray(tuple(map(int, shape)), dtype)
-    return struct.ShapeDtypeStruct(tuple([_extent(text) for text in shape]), dtype)
+    return struct.ShapeDtypeStruct(tuple([_extent(text, scope) for text in shape]), dtype)
 
 
-class OtherExtent:
-    """An extent of a result that is no sum of unknown sizes; it is known where the function is called."""
-
-    is_symbolic = True
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def _extent(text: str) -> Any:
-    try:
-        return symbolic_dims.symbolic_shape(text)[0]
-    except (NotImplementedError, IndexError):
-        return OtherExtent(text)
+def _extent(text: str, scope: Any) -> Any:
+    (extent,) = symbolic_scopes.symbolic_shape(text, scope=scope) or (None,)
+    if extent is None:
+        raise ValueError(DAMAGED)
+    return extent
 
 
 def _read_check(view: View) -> DisabledSafetyCheck:

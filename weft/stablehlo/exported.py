@@ -17,12 +17,12 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from weft.core.shardings import IndivisibleError, NamedSharding
 from weft.core.tangents import tangent_aval
-from weft.dispatch import exported_values, struct, symbolic_dims
+from weft.dispatch import exported_values, open_traces, struct, symbolic_dims
 from weft.dispatch import jit as jit_module
 from weft.dispatch.ahead_of_time import tree_differences
 from weft.dispatch.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
-from weft.stablehlo import module, open_extents, portable, shardy
+from weft.stablehlo import module, open_extents, portable, shardy, size_checks
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
 MEMORY = "device"  # the memory that shardings name
@@ -113,10 +113,11 @@ class Exported:
         self._in_named_shardings = tuple(in_shardings or (None,) * len(in_avals))
         self._out_named_shardings = tuple(out_shardings or (None,) * len(out_avals))
         self.lies: LoweredShardings | None = None  # with the devices of this process, where it was exported here
-        self.trace: Callable[..., ClosedJaxpr] | None = None  # the program for shapes of arguments
-        self.keeps_keys = program is not None  # whether the program has keys where the module has their words
+        self.trace: Callable[..., ClosedJaxpr] | None = None  # the function's program for shapes, where it is known
+        self.plan: size_checks.Plan | None = None  # how unknown sizes follow from the arguments
+        self.keeps_keys = program is not None and not _is_open(in_avals)  # whether the program has keys where the module has their words
         self._text, self._artifact, self._get_vjp = text, artifact, get_vjp
-        self._programs: dict[Any, ClosedJaxpr] = {} if program is None else {None: program}
+        self._programs: dict[Any, ClosedJaxpr] = {None: program} if program is not None and self.keeps_keys else {}
 
     def __repr__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"
@@ -172,11 +173,17 @@ class Exported:
         """
         return call(self)(*args, **kwargs)
 
+    def sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """The unknown sizes where the arguments have these shapes. Raises ValueError where constraints do not hold."""
+        if not _is_open(self.in_avals):
+            return {}
+        if self.plan is None:
+            self.plan = size_checks.plan([aval.shape for aval in self.in_avals], self.in_tree)
+        return size_checks.solved(self.plan, shapes)
+
     def program(self, shapes: tuple[tuple[int, ...], ...] | None = None) -> ClosedJaxpr:
         """The program as a jaxpr, read from the module if need be; ``shapes`` are those of its arguments."""
         key = shapes if _is_open(self.in_avals) else None
-        if key not in self._programs and self.trace is not None and key is not None:
-            self._programs[key] = self.trace(key)
         if key not in self._programs:
             reader = lazy.submodule("weft.stablehlo.reader")
             self._programs[key] = reader.program(self.mlir_module(), platforms=self.platforms, shapes=key)
@@ -222,7 +229,7 @@ def export(
 
     def exporting(*args: Any, **kwargs: Any) -> Exported:
         leaves, tree = runtime.tree_flatten((args, kwargs))
-        if symbolic_dims.names_in(leaves):
+        if open_traces.scope_of(leaves) is not None:
             return open_export(fun_jit, leaves, tree, names, disabled_checks)
         traced = fun_jit.trace(*args, **kwargs)
         arguments = traced._arguments
@@ -246,29 +253,21 @@ def open_export(
     fun_jit: Any, leaves: Sequence[Any], tree: Any, platforms: tuple[str, ...], checks: Sequence[DisabledSafetyCheck]
 ) -> Exported:
     """A function for arguments with open extents, traced at several sizes (``open_extents``)."""
-    names = symbolic_dims.names_in(leaves)
-    points = symbolic_dims.points_of(names) + symbolic_dims.points_to_check(names)
+    specs = [leaf if isinstance(leaf, struct.ShapeDtypeStruct) else avals_module.get_aval(leaf) for leaf in leaves]
+    plan = size_checks.plan([spec.shape for spec in specs], tree)
 
     def trace(specs: Sequence[Any]) -> Any:
         args, kwargs = runtime.tree_unflatten(tree, list(specs))
         return fun_jit.trace(*args, **kwargs)
 
     try:
-        traces = [trace([symbolic_dims.placed(leaf, sizes) for leaf in leaves]) for sizes in points]
+        closed, interface, traced = open_extents.traced(leaves, trace)
     except IndivisibleError as error:
         raise InconclusiveDimensionOperation(
             f"[export] an unknown size need not be a multiple of the number of devices along which it is cut: export "
             f"for a multiple of it, such as 8*b ({error})"
         ) from None
-    if any(other.out_tree != traces[0].out_tree for other in traces):
-        raise InconclusiveDimensionOperation("[export] the structure of the result depends on an unknown size")
-    fit = open_extents.Fit(names, points)
-    closed = fit.program([module.on_words(traced.jaxpr) for traced in traces])
-    ins, outs = (
-        tuple([fit.aval(row).strip_weak_type() for row in zip(*avals, strict=True)])
-        for avals in ([t.jaxpr.in_avals for t in traces], [t.jaxpr.out_avals for t in traces])
-    )
-    found = exported(closed, traces[0], (ins, outs), platforms, checks)
+    found = exported(closed, traced, interface, platforms, checks, plan)
 
     def at(shapes: tuple[tuple[int, ...], ...]) -> ClosedJaxpr:
         dtypes_ = [aval.dtype for aval in found.in_avals]
@@ -284,11 +283,12 @@ def exported(
     interface: tuple[tuple[Any, ...], tuple[Any, ...]],
     platforms: tuple[str, ...],
     checks: Sequence[DisabledSafetyCheck],
+    plan: size_checks.Plan | None = None,
 ) -> Exported:
     """A traced program (``on_words``) as an exported function, with the types that its arguments and results have."""
     name, lies = traced.fun_name, traced.shardings()
     text, count = module.text_and_count(
-        closed, module_name=f"jit_{name}", platforms=platforms, interface=interface, shardings=lies
+        closed, module_name=f"jit_{name}", platforms=platforms, interface=interface, shardings=lies, plan=plan
     )
     found = Exported(
         fun_name=name,
@@ -306,7 +306,7 @@ def exported(
         in_shardings=_without_devices(lies.ins),
         out_shardings=_without_devices(lies.outs),
     )
-    found.lies = lies
+    found.lies, found.plan = lies, plan
     return found
 
 
@@ -322,7 +322,7 @@ def exported_vjp(primal: Exported) -> Exported:
     count = len(primal.in_avals)
 
     def function(*values: Any) -> tuple[Any, ...]:
-        program = primal.program(tuple([avals_module.get_aval(x).shape for x in values[:count]]))
+        program = (primal.trace or primal.program)(tuple([avals_module.get_aval(x).shape for x in values[:count]]))
         _, pull = vjp_of(lambda *xs: eval_jaxpr(program.jaxpr, program.consts, *xs), *values[:count])
         return tuple(pull(list(values[count:])))
 
@@ -330,7 +330,7 @@ def exported_vjp(primal: Exported) -> Exported:
     jitted = jit_module.jit(function, **_lying_alike(primal))
     avals = (*primal.in_avals, *cotangents)
     specs = [struct.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    if symbolic_dims.names_in(specs):
+    if open_traces.scope_of(specs) is not None:
         tree = runtime.tree_flatten((tuple(specs), {}))[1]
         return open_export(jitted, specs, tree, primal.platforms, primal.disabled_safety_checks)
     traced = jitted.trace(*specs)
@@ -385,7 +385,8 @@ def _check_call(exported: Exported, leaves: Sequence[Any], in_tree: Any) -> None
             f"Function '{name}' was exported for platforms '{exported.platforms}' but it is used on '('{PLATFORM}',)'."
         )
     given = [avals_module.get_aval(leaf) for leaf in leaves]
-    sizes = solved([aval.shape for aval in exported.in_avals], [aval.shape for aval in given])
+    _check_ranks(exported, given)
+    sizes = exported.sizes([aval.shape for aval in given])
     for place, (found, aval) in enumerate(zip(given, exported.in_avals, strict=True)):
         weak = found.weak_type and dtypes.can_cast(found.dtype, aval.dtype, "same_kind")
         shape = tuple([n.at(sizes) if symbolic_dims.is_symbolic_dim(n) else n for n in aval.shape])
@@ -397,20 +398,13 @@ def _check_call(exported: Exported, leaves: Sequence[Any], in_tree: Any) -> None
             )
 
 
-def solved(expected: Sequence[Sequence[Any]], given: Sequence[Sequence[int]]) -> dict[str, int]:
-    """The unknown sizes in expected shapes, from the extents of those given: of extents with one unknown."""
-    sizes: dict[str, int] = {}
-    for shape, extents in zip(expected, given, strict=True):
-        for dim, extent in zip(shape, extents):
-            if symbolic_dims.is_symbolic_dim(dim) and len(dim.factors) == 1:
-                ((name, factor),) = dim.factors.items()
-                sizes.setdefault(name, (extent - dim.constant) // factor)
-    missing = {
-        name for shape in expected for dim in shape if symbolic_dims.is_symbolic_dim(dim) for name in dim.factors
-    }
-    if missing - set(sizes):
-        raise NotImplementedError(f"[export] the sizes {sorted(missing - set(sizes))} stand in no extent alone")
-    return sizes
+def _check_ranks(exported: Exported, given: Sequence[Any]) -> None:
+    for place, (found, aval) in enumerate(zip(given, exported.in_avals, strict=True)):
+        if len(found.shape) != len(aval.shape):
+            raise ValueError(
+                f"Rank mismatch for argument leaf {place} of '{exported.fun_name}': it was exported as "
+                f"{tuple(aval.shape)} and is {found.str_short()} in the call"
+            )
 
 
 def _on_words(exported: Exported, leaves: Sequence[Any]) -> Sequence[Any]:

@@ -36,6 +36,7 @@ from weft.stablehlo import (
     products,
     reductions,
     shardy,
+    size_checks,
     sorting,
     types,
 )
@@ -92,9 +93,10 @@ def text_and_count(
     platforms: Sequence[str] = ("cpu",),
     interface: Interface | None = None,
     shardings: LoweredShardings | None = None,
+    plan: size_checks.Plan | None = None,
 ) -> tuple[str, int]:
-    """``module_text``, and for how many devices it is."""
-    module = ModuleWriter(debug_info, tuple(platforms), shardings)
+    """``module_text``, and for how many devices it is; ``plan``: how sizes without a value follow from arguments."""
+    module = ModuleWriter(debug_info, tuple(platforms), shardings, plan)
     program = on_words(closed) if interface is None else closed
     shown = interface or (closed.in_avals, closed.out_avals)
     module.reserve(name)
@@ -162,8 +164,13 @@ class ModuleWriter:
     """
 
     def __init__(
-        self, debug_info: bool, platforms: tuple[str, ...] = ("cpu",), shardings: LoweredShardings | None = None
+        self,
+        debug_info: bool,
+        platforms: tuple[str, ...] = ("cpu",),
+        shardings: LoweredShardings | None = None,
+        plan: size_checks.Plan | None = None,
     ) -> None:
+        self.plan = plan
         self.functions: list[str] = []
         self.platforms = platforms
         self.meshes = None if shardings is None else shardy.Meshes(shardings.n_devices)
@@ -220,7 +227,8 @@ class ModuleWriter:
             Tensor(f"%arg{place}", *type_of(outer if outer.dtype == dtypes.float0 else inner))
             for place, (outer, inner) in enumerate(zip(ins, closed.in_avals, strict=True))
         ]
-        text.sizes = measured(text, arguments)
+        if self.plan is not None and visibility == "public":
+            size_checks.written(text, self.plan, arguments)
         given = [writer.shaped(x, aval) for x, aval in zip(arguments, closed.in_avals, strict=True)]
         found = writer.program(closed, given)
         results = [
@@ -323,22 +331,6 @@ class FunctionWriter:
             return writer(self, eqn, operands)
         except InconclusiveDimensionOperation as error:
             raise not_written(eqn, f"it is not written for extents without a value ({error})") from None
-
-
-def measured(text: Text, arguments: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The values of unknown sizes, each from an extent of an argument with no other unknown."""
-    found: dict[str, Tensor] = {}
-    for x in arguments:
-        for dimension, n in enumerate(x.shape):
-            if not types.is_open(n) or len(n.factors) != 1 or set(n.factors) <= set(found):
-                continue
-            ((name, factor),) = n.factors.items()
-            value = text.op("get_dimension_size", [x], (), types.INT32, f"dimension = {dimension} : i64")
-            for operation, amount, nothing in (("subtract", n.constant, 0), ("divide", factor, 1)):
-                if amount != nothing:
-                    value = text.op(operation, [value, text.constant(amount, (), types.INT32)], (), types.INT32)
-            found[name] = value
-    return found
 
 
 def location(eqn: JaxprEqn) -> str:

@@ -3,22 +3,23 @@
     traced at n = 83, 89, 251:  sum of f32[83,4], div 83.0   ->   sum of f32[n,4], div n
 
 The programs must be equal but for integers (extents, parameters, literals), each of which must be a sum of the unknown
-sizes with whole factors (``dispatch.symbolic_dims``). The result is a jaxpr whose extents and parameters are such sums;
+sizes (``dispatch.size_fits``). The result is a jaxpr whose extents and parameters are such sums;
 only the writer of StableHLO reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
-from weft.dispatch import symbolic_dims
+from weft.dispatch import open_traces, size_fits, symbolic_dims
 from weft.errors import InconclusiveDimensionOperation
 from weft.runtime import ShapedArray
+from weft.stablehlo import module
 
 
 class OpenAval:
@@ -46,11 +47,11 @@ class OpenAval:
 
 
 class Fit:
-    """Fits values of several traces; ``points`` are the sizes of each: ``points_of``, then those that only check."""
+    """Fits values of several traces: those at the session's points, then those at ``more`` sizes."""
 
-    def __init__(self, names: Sequence[str], points: Sequence[Mapping[str, int]]) -> None:
-        self.names = names
-        self.points = points
+    def __init__(self, session: open_traces.Session, more: Sequence[Mapping[str, int]] = ()) -> None:
+        self.session = session
+        self.more = more
 
     def refuse(self, what: str) -> Exception:
         return InconclusiveDimensionOperation(
@@ -58,14 +59,7 @@ class Fit:
         )
 
     def number(self, values: Sequence[int]) -> Any:
-        if len(set(values)) == 1:
-            return values[0]
-        count = len(self.names) + 2
-        found = symbolic_dims.fitted(self.names, self.points[:count], values[:count])
-        for sizes, value in zip(self.points[count:], values[count:], strict=True):
-            if (found.at(sizes) if symbolic_dims.is_symbolic_dim(found) else found) != value:
-                raise self.refuse(f"an extent is {found}, but {value} where {dict(sizes)}")
-        return found
+        return self.session.fitted([int(value) for value in values], self.more)
 
     def aval(self, avals: Sequence[Any]) -> Any:
         first = avals[0]
@@ -165,3 +159,62 @@ class Fit:
         return JaxprEqn(
             operands, bind([eqn.outvars for eqn in eqns]), first.primitive, params, first.effects, first.source
         )
+
+
+# -- traces of a function ---------------------------------------------------------------------------------------------
+
+Interface = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+def traced(leaves: Sequence[Any], trace: Callable[[Sequence[Any]], Any]) -> tuple[ClosedJaxpr, Interface, Any]:
+    """The program of ``trace(specs)`` with open extents, the types of its arguments and results, and one trace."""
+    session = open_traces.Session(leaves)
+
+    def at(sizes: Mapping[str, int]) -> Any:
+        return trace([open_traces.placed(leaf, sizes) for leaf in leaves])
+
+    while True:
+        traces = session.traces(at)
+        if any(other.out_tree != traces[0].out_tree for other in traces):
+            raise InconclusiveDimensionOperation("[export] the structure of the result depends on an unknown size")
+        try:
+            return (*_fitted(session, at, traces), traces[0])
+        except open_traces.MorePoints:
+            session.extend()
+
+
+def _fitted(session: open_traces.Session, at: Callable[..., Any], traces: Sequence[Any]) -> tuple[Any, Interface]:
+    """The program of traces, which is also that of small sizes where it has the same form there."""
+    small = open_traces.small_points(session.names, session.scope, session.extents)
+    pairs = [pair for pair in zip(small, session.more(at, small), strict=True) if pair[1] is not None]
+    closed, alike = _of_all(session, traces, pairs), pairs
+    if closed is None:
+        alike = [pair for pair in pairs if _of_all(session, traces, [pair]) is not None]
+        closed = _of_all(session, traces, alike) if alike else None
+    if closed is None:
+        alike, closed = [], Fit(session).program([module.on_words(t.jaxpr) for t in traces])
+    fit = Fit(session, [sizes for sizes, _ in alike])
+    rows = [t.jaxpr for t in (*traces, *[found for _, found in alike])]
+    ins, outs = (
+        tuple([fit.aval(row).strip_weak_type() for row in zip(*avals, strict=True)])
+        for avals in ([jaxpr.in_avals for jaxpr in rows], [jaxpr.out_avals for jaxpr in rows])
+    )
+    for sizes, found in pairs:
+        shapes = [tuple([size_fits.value_at(n, sizes) for n in aval.shape]) for aval in outs]
+        if shapes != [aval.shape for aval in found.jaxpr.out_avals]:
+            raise fit.refuse(
+                f"results have the shapes {[aval.shape for aval in outs]} for large sizes, but "
+                f"{[aval.shape for aval in found.jaxpr.out_avals]} where {dict(sizes)}"
+            )
+    return closed, (ins, outs)
+
+
+def _of_all(session: open_traces.Session, traces: Sequence[Any], pairs: Sequence[Any]) -> Any:
+    """The program of traces and of those at further sizes; None if they have none in common."""
+    programs = [module.on_words(t.jaxpr) for t in (*traces, *[found for _, found in pairs])]
+    try:
+        return Fit(session, [sizes for sizes, _ in pairs]).program(programs)
+    except open_traces.MorePoints:
+        raise
+    except InconclusiveDimensionOperation:
+        return None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.stablehlo import types
+from weft.stablehlo import open_text, types
 
 Type = tuple[types.Shape, np.dtype]
 
@@ -44,6 +44,7 @@ class Text:
         self.count = 0
         self.where = ""
         self.sizes: dict[str, Tensor] = {}  # the values of unknown sizes, where extents are open
+        self.extents: dict[Any, Tensor] = {}  # the values of sizes that are computed from them
         self._constants: dict[Any, Tensor] = {}
 
     def fresh(self, shape: types.Shape, dtype: np.dtype) -> Tensor:
@@ -107,16 +108,7 @@ class Text:
 
     def extent(self, n: Any) -> Tensor:
         """An extent, or a sum of unknown sizes, as a 0-d integer."""
-        if not types.is_open(n):
-            return self.constant(int(n), (), types.INT32)
-        total = self.constant(n.constant, (), types.INT32) if n.constant else None
-        for name, factor in n.factors.items():
-            term = self.sizes[name]
-            if factor != 1:
-                term = self.op("multiply", [term, self.constant(factor, (), types.INT32)], (), types.INT32)
-            total = term if total is None else self.op("add", [total, term], (), types.INT32)
-        assert total is not None
-        return total
+        return open_text.extent(self, n)
 
     def vector(self, extents: Sequence[Any]) -> Tensor:
         """Extents as a vector of integers."""
@@ -128,14 +120,14 @@ class Text:
         self, arguments: Sequence[Type], body: Callable[..., Sequence[Tensor]], dialect: str = "stablehlo"
     ) -> str:
         """A region that returns what ``body`` makes of its arguments, by the return of a dialect."""
-        outer, constants = self.lines, self._constants
-        self.lines, self._constants = [], {}
+        outer, constants, extents = self.lines, self._constants, self.extents
+        self.lines, self._constants, self.extents = [], {}, dict(extents)
         values = [self.fresh(*argument) for argument in arguments]
         results = body(*values)
         self.ops("return", results, (), dialect=dialect)
         header = ", ".join([f"{x.name}: {x.type}" for x in values])
         lines = [f"^bb0({header}):" if values else "^bb0:", *self.lines]
-        self.lines, self._constants = outer, constants
+        self.lines, self._constants, self.extents = outer, constants, extents
         return "{\n" + "\n".join(lines) + "\n}"
 
     # -- what most writers need ---------------------------------------------------------------------------------------
@@ -236,7 +228,7 @@ class Text:
 def _between(start: Any, limit: Any, step: int) -> Any:
     """How many elements a slice has."""
     if types.is_open(limit - start):
-        return limit - start if step == 1 else (limit - start + (step - 1)) // step
+        return -((start - limit) // step)
     return max(0, -(-(limit - start) // step))
 
 

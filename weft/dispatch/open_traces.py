@@ -1,0 +1,257 @@
+"""Traces for unknown sizes: a function is traced with integers in their place, at several sizes, and what it reads of
+sizes and what differs among the traces is fitted.
+
+    at b = 83, 89, 251, ...: the function reads 83, 89, 251   ->   it is told b; extents 166, 178, 502   ->   2*b
+
+The user's lines must not see the integers. What they read is therefore found first: a trace is made at each size, the
+shapes that are read are fitted in their order, and the function is traced again, now told sizes. A trace may show new
+reads, since a comparison of sizes is decided otherwise than one of integers; so it goes on until nothing new is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from weft import config, runtime
+from weft.core import open_sizes
+from weft.dispatch import size_fits
+from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch.symbolic_dims import SymbolicDim, variable
+from weft.errors import InconclusiveDimensionOperation
+
+T = TypeVar("T")
+_numbers = itertools.count(1)
+_RANGES = ((83, 160), (64, 700), (8, 260), (2, 64), (1, 16), (1, 4))  # where sizes are looked for; small ones are special
+_TRIES, _ROUNDS = 4000, 32
+MOST_POINTS = 18
+
+
+class MorePoints(InconclusiveDimensionOperation):
+    """The traces do not decide among several forms of a size: more are needed."""
+
+
+def scope_of(leaves: Sequence[Any]) -> Any:
+    """The scope of the unknown sizes in the shapes of structs; None if there are none."""
+    found: list[SymbolicDim] = []
+    for leaf in leaves:
+        if isinstance(leaf, ShapeDtypeStruct):
+            found += [dim for dim in leaf.shape if isinstance(dim, SymbolicDim)]
+    for dim in found[1:]:
+        if dim.scope is not found[0].scope:
+            raise ValueError(
+                f"Invalid mixing of symbolic scopes in the arguments: '{found[0]}' has scope {found[0].scope}\nand "
+                f"'{dim}' scope {dim.scope}\nMake the sizes of one function by one symbolic_shape, or with one "
+                "scope=SymbolicScope()."
+            )
+    return found[0].scope if found else None
+
+
+def names_in(leaves: Sequence[Any]) -> list[str]:
+    """The unknown sizes in the shapes of structs."""
+    dims = [dim for leaf in leaves if isinstance(leaf, ShapeDtypeStruct) for dim in leaf.shape]
+    return sorted({name for dim in dims if isinstance(dim, SymbolicDim) for name in dim.names()})
+
+
+def allowed(scope: Any, sizes: Mapping[str, int]) -> bool:
+    """Whether sizes hold the constraints of a scope that they decide."""
+    for check in scope.checks:
+        if check.difference.names() <= set(sizes):
+            value = check.difference.at(sizes)
+            if value < 0 or (check.is_equation and value):
+                return False
+    return True
+
+
+def points_of(names: Sequence[str], scope: Any, extents: Sequence[SymbolicDim], count: int) -> list[dict[str, int]]:
+    """``count`` sizes to trace at, which the constraints allow; fewer where there are no more."""
+    rng = random.Random(len(names))
+    points: list[dict[str, int]] = []
+    for low, high in _RANGES:
+        for _ in range(_TRIES):
+            sizes = {name: rng.randint(low, high) for name in names}
+            distinct = len(set(sizes.values())) == len(names) and not any(
+                sizes[name] == other[name] for other in points for name in names if low > 16
+            )
+            if distinct and sizes not in points and allowed(scope, sizes) and all(n.at(sizes) >= 0 for n in extents):
+                points.append(sizes)
+                if len(points) == count:
+                    return points
+    if not points:
+        raise ValueError(f"[symbolic_shape] no sizes were found that hold all constraints of the scope {scope}")
+    return points
+
+
+def small_points(names: Sequence[str], scope: Any, extents: Sequence[SymbolicDim]) -> list[dict[str, int]]:
+    """Small sizes, where slices and windows may be cut short."""
+    rng = random.Random(1)
+    least = [max(2, int(scope.ranges.get(name, (1, 0))[0])) for name in names]
+    points: list[dict[str, int]] = []
+    for spread in (0, 1, 2, 3, 5, 8):
+        for _ in range(20):
+            sizes = {name: low + rng.randint(0, spread) for name, low in zip(names, least, strict=True)}
+            if sizes not in points and allowed(scope, sizes) and all(n.at(sizes) >= 0 for n in extents):
+                points.append(sizes)
+                break
+    return points[:4]
+
+
+class Session:
+    """The traces of one function for unknown sizes.
+
+    ``table`` holds the shapes that the user's lines read, in their order, as far as they are known.
+    """
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self.scope = scope_of(leaves)
+        self.names = names_in(leaves)
+        shapes = [leaf.shape for leaf in leaves if isinstance(leaf, ShapeDtypeStruct)]
+        self.extents = [n for shape in shapes for n in shape if isinstance(n, SymbolicDim)]
+        self.points = points_of(self.names, self.scope, self.extents, len(self.names) + 4)
+        self.hints: dict[SymbolicDim, None] = dict.fromkeys(
+            [*[variable(name, self.scope) for name in self.names], *self.extents]
+        )
+        self.table: list[tuple[Any, ...]] = []
+        self.memo: dict[tuple[int, ...], Any] = {}
+        self.sizes: Mapping[str, int] = {}
+        self._place = 0
+        self._new: list[tuple[int, ...]] = []
+
+    def extend(self) -> None:
+        """Trace at more points from now on."""
+        self.points = points_of(self.names, self.scope, self.extents, MOST_POINTS)
+        self.table, self.memo = [], {}
+
+    # -- what the user's lines ask ------------------------------------------------------------------------------------
+
+    def seen(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """The shape that a line reads: with sizes, once they are known."""
+        place, self._place = self._place, self._place + 1
+        if place >= len(self.table):
+            self._new.append(shape)
+            return shape
+        known = self.table[place]
+        if tuple([n.at(self.sizes) if isinstance(n, SymbolicDim) else n for n in known]) != shape:
+            raise self.refused(f"a shape that it reads is {shape} where {dict(self.sizes)}, and {known} elsewhere")
+        return known
+
+    def value_of(self, dim: SymbolicDim) -> int:
+        """The integer that stands for a size in this trace."""
+        if dim.scope is not self.scope or not dim.names() <= set(self.sizes):
+            raise ValueError(
+                f"Encountered dimension variable(s) of '{dim}' that do not appear in the shapes of the function "
+                f"arguments: {', '.join(sorted(dim.names()))}. Those that appear are {self.names}."
+            )
+        self.hints.setdefault(dim)
+        return dim.at(self.sizes)
+
+    def refused(self, what: str) -> InconclusiveDimensionOperation:
+        return InconclusiveDimensionOperation(f"the function depends on an unknown size in a way that has no form: {what}")
+
+    # -- traces -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def at(self, sizes: Mapping[str, int]) -> Iterator[None]:
+        """Trace at these sizes on this thread."""
+        outer, open_sizes.thread.session = open_sizes.thread.session, self
+        self.sizes, self._place, self._new = sizes, 0, []
+        try:
+            with config.sizes_open(next(_numbers)):
+                yield
+        finally:
+            open_sizes.thread.session = outer
+
+    def traces(self, trace: Callable[[Mapping[str, int]], T]) -> list[T]:
+        """``trace(sizes)`` at each of the points, where its lines are told sizes."""
+        for _ in range(_ROUNDS):
+            reads, found = [], []
+            errors: list[Exception] = []
+            for sizes in self.points:
+                with self.at(sizes):
+                    try:
+                        found.append(trace(sizes))
+                    except Exception as error:
+                        if not self._new:
+                            raise
+                        errors.append(error)
+                reads.append(self._new)
+            if not any(reads):
+                return found
+            known = len(self.table)
+            self._learn(reads)
+            if len(self.table) == known:
+                raise errors[0] if errors else self.refused("the shapes that it reads differ in number or kind")
+        raise self.refused(f"what it reads still changed after {_ROUNDS} traces")
+
+    def more(self, trace: Callable[[Mapping[str, int]], T], points: Sequence[Mapping[str, int]]) -> list[T | None]:
+        """Traces at further sizes; None where the function is traced in another way there."""
+        found: list[T | None] = []
+        for sizes in points:
+            with self.at(sizes):
+                try:
+                    result = trace(sizes)
+                except Exception:
+                    result = None
+                found.append(None if self._new or self._place != len(self.table) else result)
+        return found
+
+    def _learn(self, reads: Sequence[Sequence[tuple[int, ...]]]) -> None:
+        for row in zip(*reads):
+            if len({len(shape) for shape in row}) > 1:
+                return
+            try:
+                shape = tuple([self.fitted(extents) for extents in zip(*row, strict=True)])
+            except MorePoints:
+                raise
+            except InconclusiveDimensionOperation:
+                return
+            self.table.append(shape)
+
+    def fitted(self, values: Sequence[int], more: Sequence[Mapping[str, int]] = ()) -> Any:
+        """The size that has these values at the points (and at some more)."""
+        key = tuple(values)
+        if key not in self.memo:
+            try:
+                self.memo[key] = size_fits.fitted(self, [*self.points, *more][: len(values)], values)
+            except InconclusiveDimensionOperation as error:
+                if len(self.points) < MOST_POINTS and len(values) >= len(self.points) and not more:
+                    raise MorePoints(str(error)) from None
+                raise
+        return self.memo[key]
+
+
+def placed(leaf: Any, sizes: Mapping[str, int]) -> Any:
+    """A struct with the integers of a trace."""
+    if not isinstance(leaf, ShapeDtypeStruct):
+        return leaf
+    return leaf.update(shape=tuple(dim.at(sizes) if isinstance(dim, SymbolicDim) else dim for dim in leaf.shape))
+
+
+# -- eval_shape -------------------------------------------------------------------------------------------------------
+
+
+def eval_shape(structs: Callable[..., Any], leaves: Sequence[Any], treedef: Any) -> Any:
+    """``structs(*args, **kwargs)`` at several sizes, with the extents that fit all of them."""
+    session = Session(leaves)
+
+    def trace(sizes: Mapping[str, int]) -> tuple[list[Any], Any]:
+        args, kwargs = runtime.tree_unflatten(treedef, [placed(leaf, sizes) for leaf in leaves])
+        return runtime.tree_flatten(structs(*args, **kwargs))
+
+    found = session.traces(trace)
+    if any(tree != found[0][1] for _, tree in found):
+        raise InconclusiveDimensionOperation("[eval_shape] the structure of the result depends on an unknown size")
+    small = small_points(session.names, session.scope, session.extents)
+    pairs = zip(small, session.more(trace, small), strict=True)
+    alike = [(sizes, result[0]) for sizes, result in pairs if result is not None and result[1] == found[0][1]]
+    points, rows = [sizes for sizes, _ in alike], [*[outs for outs, _ in found], *[outs for _, outs in alike]]
+    results = []
+    for outs in zip(*rows, strict=True):
+        if any((len(out.shape), out.dtype) != (len(outs[0].shape), outs[0].dtype) for out in outs):
+            raise InconclusiveDimensionOperation("[eval_shape] the rank or dtype of a result depends on an unknown size")
+        shape = [session.fitted(extents, points) for extents in zip(*[out.shape for out in outs], strict=True)]
+        results.append(outs[0].update(shape=tuple(shape)))
+    return runtime.tree_unflatten(found[0][1], results)

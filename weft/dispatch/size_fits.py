@@ -1,0 +1,144 @@
+"""Sizes from their values: the expression in unknown sizes that has given values at given points.
+
+    83, 89, 251 -> b      42, 45, 126 -> floordiv(b + 1, 2)      80, 86, 248 and 0 where b = 2 -> max(b - 3, 0)
+
+What the program itself computed with (its hints) comes first, then sums, polynomials, quotients of sums by small
+numbers, and one of these that is cut off by a constant or a size. Every point must agree.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from weft.dispatch.symbolic_dims import SymbolicDim, combined, extremum, operation, product, variable
+from weft.errors import InconclusiveDimensionOperation
+
+_DIVISORS = range(2, 65)
+Points = Sequence[Mapping[str, int]]
+
+
+def fitted(session: Any, points: Points, values: Sequence[int]) -> Any:
+    """The size with these values. Raises InconclusiveDimensionOperation if no form has them."""
+    if len(set(values)) == 1:
+        return values[0]
+    for candidate in _candidates(session, points, values):
+        if _agrees(candidate, points, values):
+            return candidate
+    large = len(session.points)
+    if len(values) > large:
+        found = _cut_off(session, points, values, large)
+        if found is not None:
+            return found
+    raise InconclusiveDimensionOperation(
+        f"an extent or number of the program is {values[0]} where {dict(points[0])}, {values[1]} where "
+        f"{dict(points[1])}, and no polynomial, quotient, minimum or maximum of the unknown sizes is so everywhere"
+    )
+
+
+def value_at(x: Any, sizes: Mapping[str, int]) -> int:
+    return x.at(sizes) if isinstance(x, SymbolicDim) else x
+
+
+def _agrees(candidate: Any, points: Points, values: Sequence[int]) -> bool:
+    return all(value_at(candidate, sizes) == value for sizes, value in zip(points, values, strict=True))
+
+
+def _candidates(session: Any, points: Points, values: Sequence[int]) -> Iterator[Any]:
+    hints = list(session.hints)
+    yield from hints
+    scope, names = session.scope, session.names
+    variables = [variable(name, scope) for name in names]
+    for degree in (1, 2, 3):
+        terms = [
+            _product(scope, chosen)
+            for own in range(1, degree + 1)
+            for chosen in itertools.combinations_with_replacement(variables, own)
+        ]
+        if len(terms) + 2 <= len(points):
+            found = solved(terms, points, values)
+            if found is not None:
+                yield combined(zip((*terms, 1), found, strict=True), scope)
+    for terms in _few_terms(scope, hints, len(points)):
+        found = solved(terms, points, values)
+        if found is not None:
+            yield combined(zip((*terms, 1), found, strict=True), scope)
+    yield from _quotients(session, variables, points, values)
+
+
+def _product(scope: Any, factors: Sequence[Any]) -> Any:
+    found = factors[0]
+    for factor in factors[1:]:
+        found = product(scope, found, factor)
+    return found
+
+
+def _few_terms(scope: Any, hints: Sequence[Any], count: int) -> Iterator[list[Any]]:
+    """Few terms of products of hints: enough points decide them."""
+    some = hints[:12]
+    pairs = [_product(scope, pair) for pair in itertools.combinations_with_replacement(some, 2)]
+    terms = [x for x in (*some, *pairs) if isinstance(x, SymbolicDim)]
+    for own in (1, 2):
+        if own + 3 <= count:
+            yield from map(list, itertools.combinations(terms, own) if own == 1 or len(terms) < 40 else ())
+    if count >= 5:
+        triples = itertools.combinations_with_replacement(some[:6], 3)
+        yield from [[x] for x in (_product(scope, chosen) for chosen in triples) if isinstance(x, SymbolicDim)]
+
+
+def solved(terms: Sequence[Any], points: Points, values: Sequence[int]) -> list[int] | None:
+    """Whole factors of terms, and a constant, with which the sum has the values: of a linear system."""
+    count = len(terms) + 1
+    rows = [
+        [Fraction(value_at(term, sizes)) for term in terms] + [Fraction(1), Fraction(value)]
+        for sizes, value in zip(points, values, strict=True)
+    ]
+    for column in range(count):
+        pivot = next((i for i in range(column, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            return None
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        rows[column] = [x / rows[column][column] for x in rows[column]]
+        for i in range(len(rows)):
+            if i != column and rows[i][column]:
+                rows[i] = [x - rows[i][column] * y for x, y in zip(rows[i], rows[column], strict=True)]
+    if any(row[-1] for row in rows[count:]):
+        return None
+    found = [row[-1] for row in rows[:count]]
+    return [int(x) for x in found] if all(x.denominator == 1 for x in found) else None
+
+
+def _quotients(session: Any, variables: Sequence[Any], points: Points, values: Sequence[int]) -> Iterator[Any]:
+    """``floordiv`` of a sum with one unknown, for each one and each small divisor."""
+    for x in variables:
+        at = [value_at(x, sizes) for sizes in points]
+        first, last = min(range(len(at)), key=at.__getitem__), max(range(len(at)), key=at.__getitem__)
+        span = at[last] - at[first]
+        if not span:
+            continue
+        for divisor in _DIVISORS:
+            slope = round(divisor * (values[last] - values[first]) / span)
+            # divisor * value <= slope * size + offset < divisor * value + divisor, at each point
+            low = max(divisor * value - slope * size for value, size in zip(values, at, strict=True))
+            high = min(divisor * value + divisor - 1 - slope * size for value, size in zip(values, at, strict=True))
+            if slope and low <= high:
+                offset = min(range(low, high + 1), key=lambda n: (n % divisor not in (0, divisor - 1), abs(n)))
+                yield operation("floordiv", slope * x + offset, divisor, session.scope)
+
+
+def _cut_off(session: Any, points: Points, values: Sequence[int], large: int) -> Any:
+    """The size that fits large points, cut off by one that fits the small points where it does not hold."""
+    first = fitted(session, points[:large], values[:large])
+    off = [place for place in range(len(points)) if value_at(first, points[place]) != values[place]]
+    there, wanted = [points[place] for place in off], [values[place] for place in off]
+    sums: list[Any] = [wanted[0]] if len(set(wanted)) == 1 else []
+    for name in session.names:
+        x = variable(name, session.scope)
+        sums += [factor * x + (wanted[0] - factor * value_at(x, there[0])) for factor in (1, 2, -1)]
+    for second in sums:
+        for name in ("max", "min"):
+            if _agrees(found := extremum(name, first, second), points, values):
+                return found
+    return None
