@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime
+from weft import runtime, tree_util
 from weft._base import lazy
-from weft.core import avals, axis_names, primitive, tracebacks
+from weft.core import avals, axis_names, open_sizes, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
 from weft.dispatch import ahead_of_time, devices, function_names, jit_calls, signature
@@ -74,7 +74,11 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if any(type(dim) is not int for leaf in leaves if isinstance(leaf, ShapeDtypeStruct) for dim in leaf.shape):
         structs = functools.partial(_traced_structs, fun)
         return lazy.submodule("weft.dispatch.open_traces").eval_shape(structs, leaves, treedef)
-    return _traced_structs(fun, *args, **kwargs)
+    found = _traced_structs(fun, *args, **kwargs)
+    if open_sizes.thread.session is None or open_sizes.asked_by_weft(2):
+        return found
+    see = open_sizes.thread.session.seen
+    return tree_util.tree_map(lambda struct: struct.update(shape=see(struct.shape)) if struct.shape else struct, found)
 
 
 def _traced_structs(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +94,8 @@ def typeof(x: Any) -> Any:
     ShapedArray(float32[], weak_type=True)
     """
     try:
-        return avals.typeof(x) if type(x) in avals.structs else ahead_of_time.get_aval(x)
+        found = avals.typeof(x) if type(x) in avals.structs else ahead_of_time.get_aval(x)
+        return open_sizes.type_for(found, 2)
     except TypeError as error:
         raise TypeError(f"Argument {x!r} of type {type(x)} is not a valid JAX type") from error
 

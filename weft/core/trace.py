@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import config, dtypes, errors, runtime
 from weft.core import avals as avals_module
-from weft.core import check, leaks, provenance, source_info
+from weft.core import check, leaks, open_sizes, provenance, source_info
 from weft.core.avals import get_aval
 from weft.core.jaxpr import Atom, ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.tracer import Tracer
@@ -223,6 +223,8 @@ class DynamicJaxprTrace(Trace):
         elif isinstance(value, (int, float, complex)):  # an enum member or another subclass
             kind: Any = next(base for base in (bool, int, float, complex) if isinstance(value, base))
             return self.atom(kind(value))
+        elif getattr(value, "is_symbolic", False):
+            return self.atom(open_sizes.plain(value))
         return self.constant(value)
 
     def constant(self, value: Any) -> Var:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -25,9 +26,17 @@ from weft.errors import InconclusiveDimensionOperation
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
-_RANGES = ((83, 160), (64, 700), (8, 260), (2, 64), (1, 16), (1, 4))  # where sizes are looked for; small ones are special
+_RANGES = (
+    (83, 160),
+    (64, 700),
+    (8, 260),
+    (2, 64),
+    (1, 16),
+    (1, 4),
+)  # where sizes are looked for; small ones are special
 _TRIES, _ROUNDS = 4000, 32
 MOST_POINTS = 18
+_IN_SHAPE = re.compile(r"(?<=[\[(, ])\d+(?=[\]),])")
 
 
 class MorePoints(InconclusiveDimensionOperation):
@@ -89,14 +98,16 @@ def small_points(names: Sequence[str], scope: Any, extents: Sequence[SymbolicDim
     """Small sizes, where slices and windows may be cut short."""
     rng = random.Random(1)
     least = [max(2, int(scope.ranges.get(name, (1, 0))[0])) for name in names]
-    points: list[dict[str, int]] = []
+    points: list[dict[str, int]] = [dict.fromkeys(names, 1)]
+    if not allowed(scope, points[0]) or any(n.at(points[0]) < 0 for n in extents):
+        points = []
     for spread in (0, 1, 2, 3, 5, 8):
         for _ in range(20):
             sizes = {name: low + rng.randint(0, spread) for name, low in zip(names, least, strict=True)}
             if sizes not in points and allowed(scope, sizes) and all(n.at(sizes) >= 0 for n in extents):
                 points.append(sizes)
                 break
-    return points[:4]
+    return points[:5]
 
 
 class Session:
@@ -149,7 +160,9 @@ class Session:
         return dim.at(self.sizes)
 
     def refused(self, what: str) -> InconclusiveDimensionOperation:
-        return InconclusiveDimensionOperation(f"the function depends on an unknown size in a way that has no form: {what}")
+        return InconclusiveDimensionOperation(
+            f"the function depends on an unknown size in a way that has no form: {what}"
+        )
 
     # -- traces -------------------------------------------------------------------------------------------------------
 
@@ -167,17 +180,7 @@ class Session:
     def traces(self, trace: Callable[[Mapping[str, int]], T]) -> list[T]:
         """``trace(sizes)`` at each of the points, where its lines are told sizes."""
         for _ in range(_ROUNDS):
-            reads, found = [], []
-            errors: list[Exception] = []
-            for sizes in self.points:
-                with self.at(sizes):
-                    try:
-                        found.append(trace(sizes))
-                    except Exception as error:
-                        if not self._new:
-                            raise
-                        errors.append(error)
-                reads.append(self._new)
+            reads, found, errors = self._round(trace)
             if not any(reads):
                 return found
             known = len(self.table)
@@ -185,6 +188,39 @@ class Session:
             if len(self.table) == known:
                 raise errors[0] if errors else self.refused("the shapes that it reads differ in number or kind")
         raise self.refused(f"what it reads still changed after {_ROUNDS} traces")
+
+    def _round(self, trace: Callable[[Mapping[str, int]], T]) -> tuple[list[Any], list[T], list[Exception]]:
+        """What the lines read that is not known yet, at each point; the traces; the errors that may come of it."""
+        reads: list[Any] = []
+        found: list[T] = []
+        errors: list[Exception] = []
+        final: Exception | None = None
+        for sizes in self.points:
+            with self.at(sizes):
+                try:
+                    found.append(trace(sizes))
+                except Exception as error:
+                    if not self._new:
+                        self._in_words(error)
+                        if isinstance(error, InconclusiveDimensionOperation):
+                            raise
+                        final = final or error
+                    errors.append(error)
+            reads.append(self._new)
+        if final is not None and len(errors) == len(self.points):
+            raise final
+        if final is not None:
+            raise self.refused(f"it raises for some sizes only, {type(final).__name__}: {final}") from final
+        return reads, found, errors
+
+    def _in_words(self, error: Exception) -> None:
+        """Name sizes in the text of an error that shows the integers of the trace."""
+        if not error.args or not isinstance(error.args[0], str):
+            return
+        words = {n.at(self.sizes): str(n) for row in self.table for n in row if isinstance(n, SymbolicDim)}
+        words |= {n.at(self.sizes): str(n) for n in self.extents} | {size: name for name, size in self.sizes.items()}
+        text = _IN_SHAPE.sub(lambda found: words.get(int(found[0]), found[0]), error.args[0])
+        error.args = (text, *error.args[1:])
 
     def more(self, trace: Callable[[Mapping[str, int]], T], points: Sequence[Mapping[str, int]]) -> list[T | None]:
         """Traces at further sizes; None where the function is traced in another way there."""
@@ -251,7 +287,9 @@ def eval_shape(structs: Callable[..., Any], leaves: Sequence[Any], treedef: Any)
     results = []
     for outs in zip(*rows, strict=True):
         if any((len(out.shape), out.dtype) != (len(outs[0].shape), outs[0].dtype) for out in outs):
-            raise InconclusiveDimensionOperation("[eval_shape] the rank or dtype of a result depends on an unknown size")
+            raise InconclusiveDimensionOperation(
+                "[eval_shape] the rank or dtype of a result depends on an unknown size"
+            )
         shape = [session.fitted(extents, points) for extents in zip(*[out.shape for out in outs], strict=True)]
         results.append(outs[0].update(shape=tuple(shape)))
     return runtime.tree_unflatten(found[0][1], results)

@@ -31,6 +31,7 @@ def fitted(session: Any, points: Points, values: Sequence[int]) -> Any:
     if len(values) > large:
         found = _cut_off(session, points, values, large)
         if found is not None:
+            session.hints.setdefault(found)
             return found
     raise InconclusiveDimensionOperation(
         f"an extent or number of the program is {values[0]} where {dict(points[0])}, {values[1]} where "
@@ -80,9 +81,10 @@ def _few_terms(scope: Any, hints: Sequence[Any], count: int) -> Iterator[list[An
     some = hints[:12]
     pairs = [_product(scope, pair) for pair in itertools.combinations_with_replacement(some, 2)]
     terms = [x for x in (*some, *pairs) if isinstance(x, SymbolicDim)]
-    for own in (1, 2):
-        if own + 3 <= count:
-            yield from map(list, itertools.combinations(terms, own) if own == 1 or len(terms) < 40 else ())
+    if count >= 4:
+        yield from [[x] for x in terms]
+    if count >= 5:
+        yield from map(list, itertools.combinations(some, 2))
     if count >= 5:
         triples = itertools.combinations_with_replacement(some[:6], 3)
         yield from [[x] for x in (_product(scope, chosen) for chosen in triples) if isinstance(x, SymbolicDim)]
@@ -137,6 +139,11 @@ def _cut_off(session: Any, points: Points, values: Sequence[int], large: int) ->
     for name in session.names:
         x = variable(name, session.scope)
         sums += [factor * x + (wanted[0] - factor * value_at(x, there[0])) for factor in (1, 2, -1)]
+    for name in session.names:  # an amount taken modulo a size, as of a rotation
+        x = variable(name, session.scope)
+        for start in (first, combined(((first, 1), (x, -1)), session.scope)):
+            if isinstance(start, int) and _agrees(found := operation("mod", start, x, session.scope), points, values):
+                return found
     for second in sums:
         for name in ("max", "min"):
             if _agrees(found := extremum(name, first, second), points, values):

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import open_sizes
+from weft.core import avals, open_sizes
 from weft.dispatch import size_bounds
 from weft.errors import InconclusiveDimensionOperation
 
@@ -222,6 +222,13 @@ class SymbolicDim:
             raise InconclusiveDimensionOperation(text)
         return found
 
+    def check_above(self, least: int) -> None:
+        """Raise InconclusiveDimensionOperation unless this is known to be more than ``least``."""
+        if not size_bounds.decided(self - least - 1):
+            raise InconclusiveDimensionOperation(
+                f"Symbolic dimension comparison '{self}' > '{least}' is inconclusive.\n{_HINT}"
+            )
+
     def __ge__(self, other: Any) -> bool:
         return self._at_least(other, ">=", self, other, 0)
 
@@ -316,9 +323,9 @@ def made(terms: Mapping[Term, int], scope: Any) -> Any:
     rest = {term: count for term, count in terms.items() if count}
     for equation in scope.equations:
         count = rest.get(equation.term, 0)
-        if count and count % equation.count == 0:
+        if count and count % equation.times == 0:
             del rest[equation.term]
-            return combined(((made(rest, scope), 1), (equation.value, count // equation.count)), scope)
+            return combined(((made(rest, scope), 1), (equation.value, count // equation.times)), scope)
     if not rest or list(rest) == [()]:
         return rest.get((), 0)
     return SymbolicDim(rest, scope)
@@ -374,7 +381,7 @@ def _term_quotient(term: Term, divisor: Term) -> Term | None:
 
 
 def _divided(x: Any, y: Any) -> tuple[dict[Term, int], dict[Term, int]]:
-    """Quotient and remainder of polynomials by long division: terms that the first one of ``y`` does not divide stay."""
+    """Quotient and remainder of polynomials by long division: terms stay that the first of ``y`` does not divide."""
     divisor = terms_of(y)
     leading = max(divisor, key=_order)
     rest, found, left = dict(terms_of(x)), {}, {}
@@ -436,7 +443,10 @@ SIMPLER: dict[str, Callable[[Any, Any, Any], Any]] = {
 def extremum(name: str, x: Any, y: Any) -> Any:
     """``max`` or ``min`` of sizes and integers, without a decision between them."""
     scope = x.scope if isinstance(x, SymbolicDim) else getattr(y, "scope", None)
-    return VALUES[name](x, y) if scope is None else _extremum(name, scope, x, y)
+    return VALUES[name](int(x), int(y)) if scope is None else _extremum(name, scope, x, y)
+
+
+avals.pytype_avals[SymbolicDim] = lambda dim: avals.scalar_aval(int)
 
 
 def is_symbolic_dim(p: Any) -> bool:

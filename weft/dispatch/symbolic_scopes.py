@@ -22,10 +22,10 @@ from weft.dispatch.symbolic_dims import SymbolicDim
 
 
 class Equation(NamedTuple):
-    """``count * term == value``: what is on the left is replaced."""
+    """``times * term == value``: what is on the left is replaced."""
 
     term: Any
-    count: int
+    times: int
     value: Any
 
 

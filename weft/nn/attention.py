@@ -21,6 +21,7 @@ from weft import operations as lax
 from weft._base.record import NamedTuple
 from weft.autodiff import checkpoint
 from weft.control import scan
+from weft.core import open_sizes
 from weft.numpy import promotion
 
 _BLOCK_BYTES = 1 << 20  # of the scores of one block: they stay in the second cache
@@ -132,7 +133,7 @@ def _in_blocks(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, An
     batch, queries, heads, _ = promotion.shape_of(query)
     keys = promotion.shape_of(key)[1]
     count = max(8, _BLOCK_BYTES // max(1, 4 * batch * heads * keys) // 8 * 8)
-    if queries <= count:
+    if queries <= count or open_sizes.thread.session is not None:
         return _block(given, query, key, value, np.int32(0))
     # A row that sees no key has the mean of all values, so no key is left out unless each row sees the first one.
     cuts = given.is_causal and given.bias is given.mask is given.key_lengths is given.window is None
@@ -176,6 +177,8 @@ def _blocks_of_rows(given: _Given, query: Any, key: Any, value: Any, first: int,
 
 def _together(count: int, fitting: int) -> int:
     """The largest divisor of ``count`` that is at most ``fitting``; at least 1."""
+    if open_sizes.thread.session is not None:  # parts of an unknown size would be another program for each value
+        return count
     return next(n for n in range(max(1, min(count, fitting)), 0, -1) if count % n == 0)
 
 

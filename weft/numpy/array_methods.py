@@ -17,6 +17,7 @@ import numpy as np
 from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
+from weft.core import open_sizes
 from weft.dispatch import devices
 from weft.numpy import (
     arithmetic,
@@ -224,6 +225,7 @@ def _contains(self: Any, item: Any) -> bool:
 def _iter_traced(self: Any) -> Iterator[Any]:
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
+    open_sizes.check_known(self.aval.shape[0])
     return lazy.submodule("weft.numpy.indexing").rows(self)
 
 

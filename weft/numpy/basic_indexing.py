@@ -21,6 +21,7 @@ from weft import core, dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
+from weft.core import open_sizes
 from weft.dispatch import jit as jit_module
 from weft.numpy import index_items, promotion
 
@@ -103,14 +104,19 @@ class _Builder:
             self.new_axes.append(self.rank)
             self.rank += 1
         elif isinstance(item, slice):
-            self._add_slice(cut_of(item, self.shape[len(self.cuts)], len(self.cuts)))
+            cut = cut_of(item, self.shape[len(self.cuts)], len(self.cuts))
+            self._add_slice(cut, open_sizes.thread.session is None or item == slice(None))
             self.rank += 1
         else:
             self._add_integer(item)
 
-    def _add_slice(self, cut: Cut) -> None:
+    def _add_slice(self, cut: Cut, may_be_whole: bool) -> None:
         axis = len(self.cuts)
-        whole = cut == (0, self.shape[axis], 1)
+        whole = may_be_whole and cut == (
+            0,
+            self.shape[axis],
+            1,
+        )  # of an unknown size it is whole for all values or none
         moves = self.eager and cut.step == 1 and cut.size > 0 and not whole
         self.cuts.append(None if whole or moves else cut)
         if moves:
@@ -179,7 +185,8 @@ def _static_cuts(x: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
         for axis, position in plan.static:
             starts[axis], stops[axis] = position, position + 1
     whole = (0,) * len(shape), shape, (1,) * len(shape)
-    if (tuple(starts), tuple(stops), tuple(steps)) != whole:
+    is_cut = open_sizes.thread.session is not None and any(cut is not None for cut in plan.cuts)
+    if is_cut or (tuple(starts), tuple(stops), tuple(steps)) != whole:
         x = lax.slice(x, starts, stops, None if set(steps) <= {1} else steps)
     reversed_axes = _reversed(plan)
     return lax.rev(x, reversed_axes) if reversed_axes else x

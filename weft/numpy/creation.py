@@ -18,6 +18,7 @@ import numpy as np
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
+from weft.core import open_sizes
 from weft.dispatch import devices, placement, transfers
 from weft.dispatch import jit as jit_module
 from weft.effects import number_checks
@@ -408,6 +409,7 @@ def arange(
     """
     if device is not None or out_sharding is not None:
         return devices.placed(lambda: arange(start, stop, step, dtype), device=device, out_sharding=out_sharding)
+    start, stop, step = open_sizes.plain(start), open_sizes.plain(stop), open_sizes.plain(step)
     if type(start) is int and dtype is None is step and (stop is None or type(stop) is int):  # the commonest call
         first, last = (0, start) if stop is None else (start, stop)
         found = small_copies.counted_from(first, last - first)

@@ -13,6 +13,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
+from weft.core import open_sizes
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, small_copies
@@ -66,6 +67,7 @@ def linspace(
         found = small_copies.spaced(num, start, stop, bool(endpoint))
         if found is not None:
             return found
+    open_sizes.check_more_than_one(num)
     num = axes.concrete_int(num, "'num' argument of jnp.linspace")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "linspace")
     return _linspace(start, stop, num=num, endpoint=bool(endpoint), retstep=bool(retstep), dtype=asked, axis=axis)

@@ -19,6 +19,7 @@ import numpy as np
 from weft import core, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
+from weft.core import open_sizes
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, promotion, small_copies
@@ -40,7 +41,7 @@ def shape(a: Any) -> tuple[int, ...]:
     ()
     """
     _warn_of_others("shape", a)
-    return promotion.shape_of(promotion.unwrapped(a))
+    return open_sizes.shape_for(promotion.shape_of(promotion.unwrapped(a)))
 
 
 def ndim(a: Any) -> int:
@@ -60,7 +61,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     1
     """
     _warn_of_others("size", a)
-    extents = promotion.shape_of(a)
+    extents = open_sizes.shape_for(promotion.shape_of(a))
     if axis is None:
         return math.prod(extents)
     return math.prod(extents[d] for d in axes.canonical_axes(axis, len(extents)))
@@ -454,7 +455,7 @@ def _roll_static(a: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> An
     for amount, place in zip(shift, axis, strict=True):
         extent = promotion.shape_of(a)[place]
         cut = -amount % extent if extent else 0
-        if cut:
+        if cut or open_sizes.thread.session is not None:
             a = lax.concatenate(
                 [lax.slice_in_dim(a, cut, extent, axis=place), lax.slice_in_dim(a, 0, cut, axis=place)], place
             )

@@ -100,9 +100,7 @@ def _body(writer: FunctionWriter, body: object, operands: list[Tensor]) -> list[
 def _element(text: Text, x: Tensor, place: Tensor) -> Tensor:
     """``x[place]``."""
     zeros = [text.constant(0, (), types.INT32)] * (x.ndim - 1)
-    sizes = (1, *x.shape[1:])
-    given = f"slice_sizes = {types.array(sizes)}"
-    return text.reshape(text.op("dynamic_slice", [x, place, *zeros], sizes, x.dtype, given), x.shape[1:])
+    return text.reshape(text.dynamic_slice(x, [place, *zeros], (1, *x.shape[1:])), x.shape[1:])
 
 
 def _written(text: Text, y: Tensor, new: Tensor, place: Tensor) -> Tensor:

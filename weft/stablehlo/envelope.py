@@ -214,7 +214,11 @@ def _read_exported(view: View) -> Exported:
     avals = []
     for plain, numbered in ((3, 22), (5, 23)):
         numbers = view.numbers(numbered, "I")
-        avals.append(tuple([unique[n] for n in numbers] if numbers else [_read_aval(table, scope) for table in view.tables(plain)]))
+        avals.append(
+            tuple(
+                [unique[n] for n in numbers] if numbers else [_read_aval(table, scope) for table in view.tables(plain)]
+            )
+        )
     ins, outs = avals
     effects = [table.string(0) for slot in (10, 11) for table in view.tables(slot)]
     if not all(effects):

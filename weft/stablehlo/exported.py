@@ -115,7 +115,9 @@ class Exported:
         self.lies: LoweredShardings | None = None  # with the devices of this process, where it was exported here
         self.trace: Callable[..., ClosedJaxpr] | None = None  # the function's program for shapes, where it is known
         self.plan: size_checks.Plan | None = None  # how unknown sizes follow from the arguments
-        self.keeps_keys = program is not None and not _is_open(in_avals)  # whether the program has keys where the module has their words
+        self.keeps_keys = program is not None and not _is_open(
+            in_avals
+        )  # whether the program has keys where the module has their words
         self._text, self._artifact, self._get_vjp = text, artifact, get_vjp
         self._programs: dict[Any, ClosedJaxpr] = {None: program} if program is not None and self.keeps_keys else {}
 
@@ -261,13 +263,14 @@ def open_export(
         return fun_jit.trace(*args, **kwargs)
 
     try:
-        closed, interface, traced = open_extents.traced(leaves, trace)
+        closed, interface, traced, small = open_extents.traced(leaves, trace)
     except IndivisibleError as error:
         raise InconclusiveDimensionOperation(
             f"[export] an unknown size need not be a multiple of the number of devices along which it is cut: export "
             f"for a multiple of it, such as 8*b ({error})"
         ) from None
     found = exported(closed, traced, interface, platforms, checks, plan)
+    _check_small(found, small)
 
     def at(shapes: tuple[tuple[int, ...], ...]) -> ClosedJaxpr:
         dtypes_ = [aval.dtype for aval in found.in_avals]
@@ -275,6 +278,25 @@ def open_export(
 
     found.trace = at
     return found
+
+
+def _check_small(found: Exported, small: Sequence[Any]) -> None:
+    """Raise InconclusiveDimensionOperation if the program is none for small sizes at which the function has one."""
+    for sizes, ins, outs in small:
+        try:
+            program = found.program(ins)
+            ends = tuple([aval.shape for aval in program.out_avals])
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise InconclusiveDimensionOperation(
+                f"[export] the program that fits large sizes is none where {dict(sizes)}: {error}. Say that such sizes "
+                "do not occur, as in symbolic_shape('b', constraints=['b >= 4'])"
+            ) from None
+        if ends != outs and 1 not in sizes.values():
+            raise InconclusiveDimensionOperation(
+                f"[export] results have other shapes where {dict(sizes)}: {outs}, but {ends} by the program for large "
+                "sizes. Say that such sizes do not occur, as in symbolic_shape('b', constraints=['b >= 4'])"
+            )
+    found._programs.clear()
 
 
 def exported(
@@ -399,8 +421,9 @@ def _check_call(exported: Exported, leaves: Sequence[Any], in_tree: Any) -> None
 
 
 def _check_ranks(exported: Exported, given: Sequence[Any]) -> None:
+    """Sizes are found in shapes of the right rank only."""
     for place, (found, aval) in enumerate(zip(given, exported.in_avals, strict=True)):
-        if len(found.shape) != len(aval.shape):
+        if len(found.shape) != len(aval.shape) and _is_open([aval]):
             raise ValueError(
                 f"Rank mismatch for argument leaf {place} of '{exported.fun_name}': it was exported as "
                 f"{tuple(aval.shape)} and is {found.str_short()} in the call"

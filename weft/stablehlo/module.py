@@ -32,6 +32,7 @@ from weft.stablehlo import (
     elementwise,
     lapack,
     movement,
+    open_equations,
     portable,
     products,
     reductions,
@@ -319,6 +320,14 @@ class FunctionWriter:
         """The results of a program without constants of its own, or with these."""
         return self.program(jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, consts), arguments)
 
+    def expanded(
+        self, eqn: JaxprEqn, expand: Callable[[JaxprEqn], ClosedJaxpr], operands: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The results of the program that an equation expands into."""
+        program = open_equations.program(eqn, expand)
+        assert program is not None
+        return self.program(program, operands)
+
     def equation(self, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
         """The results of an equation."""
         primitive = eqn.primitive
@@ -330,7 +339,8 @@ class FunctionWriter:
         try:
             return writer(self, eqn, operands)
         except InconclusiveDimensionOperation as error:
-            raise not_written(eqn, f"it is not written for extents without a value ({error})") from None
+            why = f"it is not written for extents without a value, {_open_types(eqn)} ({error})"
+            raise not_written(eqn, why) from None
 
 
 def location(eqn: JaxprEqn) -> str:
@@ -348,17 +358,23 @@ def not_written(eqn: JaxprEqn, why: str = "StableHLO has no such operation, and 
     return NotImplementedError(f"[stablehlo] {eqn.primitive.name} at {where} cannot be written as StableHLO: {why}")
 
 
+def _open_types(eqn: JaxprEqn) -> str:
+    return ", ".join([v.aval.str_short() for v in (*eqn.invars, *eqn.outvars)])
+
+
 # -- kinds whose writing is writing another program --------------------------------------------------------------------
 
 
 def resolve(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """A compound operation: the program that it expands into."""
-    kind = eqn.primitive.kind
-    if jaxprs_in_params(eqn.params):
-        program = expansions.traced(lambda *xs: kind.expand(*xs, **eqn.params), [v.aval for v in eqn.invars])
-    else:
-        program = expansions.of_equation(eqn, lambda *xs: kind.expand(*xs, **eqn.params))
-    return writer.program(program, operands)
+
+    def expanded(eqn: JaxprEqn) -> ClosedJaxpr:
+        kind = eqn.primitive.kind
+        if jaxprs_in_params(eqn.params):
+            return expansions.traced(lambda *xs: kind.expand(*xs, **eqn.params), [v.aval for v in eqn.invars])
+        return expansions.of_equation(eqn, lambda *xs: kind.expand(*xs, **eqn.params))
+
+    return writer.expanded(eqn, expanded, operands)
 
 
 def opaque(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
@@ -388,8 +404,14 @@ def external(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
         raise not_written(eqn, "it calls Python, which is not there where the program runs")
     if kind.ordering is not None:
         return sorting.ordered(writer.text, kind.ordering(eqn.params), eqn, operands)
-    if kind.unrolled is not None and (found := kind.unrolled([v.aval for v in eqn.invars], eqn.params)) is not None:
-        return writer.program(expansions.of_equation(eqn, found), operands)
+
+    def unrolled(eqn: JaxprEqn) -> ClosedJaxpr | None:
+        function = kind.unrolled and kind.unrolled([v.aval for v in eqn.invars], eqn.params)
+        return expansions.of_equation(eqn, function) if function is not None else None
+
+    program = open_equations.program(eqn, unrolled)
+    if program is not None:
+        return writer.program(program, operands)
     return decomposition(writer, eqn, operands)
 
 
@@ -404,8 +426,9 @@ def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor])
         if call is None:
             raise not_written(eqn)
         return call(writer.text, eqn, operands[0])
-    avals = [v.aval for v in eqn.invars]
-    found = writer.program(on_words(expansions.traced(function, avals)), operands)
+    found = writer.expanded(
+        eqn, lambda eqn: on_words(expansions.traced(function, [v.aval for v in eqn.invars])), operands
+    )
     return [writer.text.convert(x, dtype) for x, (_, dtype) in zip(found, results, strict=True)]
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from weft.compiler import expansions
 from weft.core.index_maps import CONSTANT, IndexMap
-from weft.core.jaxpr import JaxprEqn
-from weft.stablehlo import types
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.dispatch.symbolic_dims import extremum
+from weft.stablehlo import open_equations, types
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 def view(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """Any view: elements are sliced, reversed, then spread over the dimensions of the result."""
     (x,), (out,) = operands, eqn.outvars
-    index_map = eqn.primitive.kind.index_map(eqn.invars[0].aval, out.aval, eqn.params)
+    index_map = open_equations.said(
+        eqn, lambda e: e.primitive.kind.index_map(e.invars[0].aval, e.outvars[0].aval, e.params)
+    )
     return [viewed(writer.text, x, index_map, out.aval.shape)]
 
 
@@ -36,7 +39,9 @@ def viewed(text: Text, x: Tensor, index_map: IndexMap, shape: types.Shape) -> Te
         last = start + (step if axis != CONSTANT else 0) * (extent - 1)
         low, high = (last, start + 1) if step < 0 else (start, last + 1)
         low, high = (low, high) if extent else (0, 0)
-        rows.append((low, high, max(abs(step), 1)))
+        if types.is_open(extent):  # it may be 0
+            low, high = (extremum("min", last, high), high) if step < 0 else (low, extremum("max", low, high))
+        rows.append((low, high, -step if step < 0 else step if step != 0 else 1))
         if step < 0 and (types.is_open(extent) or extent > 1):
             backward.append(dim)
     x = text.slice(x, *([row[place] for row in rows] for place in range(3)))
@@ -52,9 +57,14 @@ def viewed(text: Text, x: Tensor, index_map: IndexMap, shape: types.Shape) -> Te
 
 def reshape(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     kind, (out,) = eqn.primitive.kind, eqn.outvars
-    function = kind.rewrite(**eqn.params) if kind.rewrite is not None else None
-    if function is not None:
-        return writer.program(expansions.of_equation(eqn, function), operands)
+
+    def rewritten(eqn: JaxprEqn) -> ClosedJaxpr | None:
+        function = kind.rewrite(**eqn.params) if kind.rewrite is not None else None
+        return expansions.of_equation(eqn, function) if function is not None else None
+
+    program = open_equations.program(eqn, rewritten)
+    if program is not None:
+        return writer.program(program, operands)
     (x,) = operands
     if x.dtype != out.aval.dtype:
         return [writer.text.op("bitcast_convert", [x], out.aval.shape, out.aval.dtype)]
@@ -69,8 +79,10 @@ def assemble(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
         return [text.pad(operands[0], operands[1], eqn.params["padding_config"])]
     if "dimension" in eqn.params:
         return [text.concatenate(operands, eqn.params["dimension"])]
-    avals = [v.aval for v in eqn.invars]
-    pieces = sorted(eqn.primitive.kind.pieces(avals, out.aval, eqn.params), key=lambda piece: not piece.fill)
+    pieces = open_equations.said(
+        eqn, lambda e: list(e.primitive.kind.pieces([v.aval for v in e.invars], e.outvars[0].aval, e.params))
+    )
+    pieces = sorted(pieces, key=lambda piece: not piece.fill)
     result = text.constant(np.zeros((), out.aval.dtype), shape, out.aval.dtype)
     for piece in pieces:
         region = piece.region
@@ -81,7 +93,7 @@ def assemble(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
             result = part
             continue
         if region.is_dense:
-            starts = [text.constant(n, (), types.INT32) for n in region.start]
+            starts = [text.extent(n) for n in region.start]
             result = text.op("dynamic_update_slice", [result, part, *starts], shape, result.dtype)
             continue
         result = _strided(text, result, part, region, shape)
@@ -109,11 +121,12 @@ def generate(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
 
 
 def dynamic_slice(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
-    (out,), avals = eqn.outvars, [v.aval for v in eqn.invars]
-    sizes = eqn.primitive.kind.sizes(avals, out.aval, eqn.params)
+    (out,) = eqn.outvars
+    sizes = open_equations.said(
+        eqn, lambda e: e.primitive.kind.sizes([v.aval for v in e.invars], e.outvars[0].aval, e.params)
+    )
     starts = _starts(writer.text, operands[1:])
-    given = f"slice_sizes = {types.array(sizes)}"
-    x = writer.text.op("dynamic_slice", [operands[0], *starts], tuple(sizes), operands[0].dtype, given)
+    x = writer.text.dynamic_slice(operands[0], starts, tuple(sizes))
     return [writer.text.reshape(x, out.aval.shape)]
 
 
@@ -165,6 +178,12 @@ def _most(text: Text, windows: Any, indices: Tensor) -> Tensor:
     return text.broadcast(row, indices.shape, [indices.ndim - 1])
 
 
+def _windows(eqn: JaxprEqn) -> Any:
+    return open_equations.said(
+        eqn, lambda e: e.primitive.kind.windows([v.aval for v in e.invars], e.outvars[0].aval, e.params)
+    )
+
+
 def _flags(params: dict[str, Any]) -> str:
     return f"indices_are_sorted = {str(bool(params['indices_are_sorted'])).lower()}"
 
@@ -195,7 +214,7 @@ def gather(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seq
     fill = kind.fill(aval, params)
     if fill is None:
         return [found]
-    windows = kind.windows([v.aval for v in eqn.invars], aval, params)
+    windows = _windows(eqn)
     inside = _inside(text, windows, indices)
     inside = text.broadcast(inside, aval.shape, windows.batch)
     return [text.select(inside, found, text.constant(fill, aval.shape, aval.dtype))]
@@ -217,7 +236,7 @@ def _empty_gather(text: Text, x: Tensor, indices: Tensor, eqn: JaxprEqn) -> Tens
     aval, params = eqn.outvars[0].aval, eqn.params
     if types.is_empty(aval.shape):
         return text.constant(np.zeros((), aval.dtype), aval.shape, aval.dtype)
-    windows = eqn.primitive.kind.windows([v.aval for v in eqn.invars], aval, params)
+    windows = _windows(eqn)
     part = text.slice(x, [0] * x.ndim, params["slice_sizes"], [1] * x.ndim)
     kept = [dim for dim, to in enumerate(windows.moved) if to is not None]
     part = text.reshape(part, tuple([part.shape[dim] for dim in kept]))
@@ -232,7 +251,7 @@ def scatter(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Se
         return [x]
     indices = _indices(text, indices)
     if kind.clips(params) and indices.shape[-1]:
-        windows = kind.windows([v.aval for v in eqn.invars], eqn.outvars[0].aval, params)
+        windows = _windows(eqn)
         least = text.constant(0, indices.shape, indices.dtype)
         indices = text.op("clamp", [least, indices, _most(text, windows, indices)], indices.shape, indices.dtype)
     parts = [

@@ -15,35 +15,13 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
+from weft._base.record import Record
+from weft.core import open_sizes
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
-from weft.dispatch import open_traces, size_fits, symbolic_dims
+from weft.dispatch import open_traces, symbolic_dims
 from weft.errors import InconclusiveDimensionOperation
 from weft.runtime import ShapedArray
-from weft.stablehlo import module
-
-
-class OpenAval:
-    """The type of an array with open extents."""
-
-    __slots__ = ("dtype", "shape", "weak_type")
-
-    def __init__(self, shape: tuple[Any, ...], dtype: Any, weak_type: bool = False) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.weak_type = weak_type
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def strip_weak_type(self) -> OpenAval:
-        return OpenAval(self.shape, self.dtype)
-
-    def str_short(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
-
-    def __repr__(self) -> str:
-        return f"ShapedArray({self.dtype}[{','.join(map(str, self.shape))}])"
+from weft.stablehlo import module, open_equations
 
 
 class Fit:
@@ -58,6 +36,23 @@ class Fit:
             f"[export] the program of the function depends on an unknown size in a way that is not exported: {what}"
         )
 
+    def of_each(self, eqns: Sequence[JaxprEqn], function: Callable[[JaxprEqn], Any]) -> list[Any]:
+        """What a function says of equations that are alike, asked in the traces for their sizes."""
+        found = []
+        for sizes, eqn in zip((*self.session.points, *self.more), eqns, strict=True):
+            with self.session.at(sizes):
+                found.append(function(eqn))
+        return found
+
+    def joined(self, values: Sequence[Any]) -> Any:
+        """What is said of all sizes; of the large ones only, where something else is said of small ones."""
+        try:
+            return self.value(values)
+        except InconclusiveDimensionOperation:
+            if not self.more:
+                raise
+            return Fit(self.session).value(values[: len(self.session.points)])
+
     def number(self, values: Sequence[int]) -> Any:
         return self.session.fitted([int(value) for value in values], self.more)
 
@@ -67,12 +62,14 @@ class Fit:
             raise self.refuse(f"types {', '.join(a.str_short() for a in avals[:2])}")
         shape = tuple([self.number(extents) for extents in zip(*[a.shape for a in avals], strict=True)])
         if any(map(symbolic_dims.is_symbolic_dim, shape)):
-            return OpenAval(shape, first.dtype, first.weak_type)
+            return open_sizes.OpenAval(shape, first.dtype, first.weak_type)
         return first
 
     def value(self, values: Sequence[Any]) -> Any:
         """A parameter."""
         first = values[0]
+        if all(v is first for v in values):
+            return first
         if any(type(v) is not type(first) for v in values):
             raise self.refuse(f"{first!r} and {values[1]!r}")
         if isinstance(first, (ClosedJaxpr, Jaxpr)):
@@ -81,6 +78,8 @@ class Fit:
             return self.aval(values)
         if isinstance(first, (tuple, list)):
             return self._items(first, values)
+        if isinstance(first, Record):
+            return type(first)(**{name: self.value([getattr(v, name) for v in values]) for name in first._fields})
         if isinstance(first, dict):
             return {key: self.value([v[key] for v in values]) for key in first}
         if isinstance(first, (int, np.integer)) and not isinstance(first, bool):
@@ -156,18 +155,25 @@ class Fit:
             raise self.refuse(f"{first.primitive.name} and {eqns[1].primitive.name}")
         operands = [read(row) for row in zip(*[eqn.invars for eqn in eqns], strict=True)]
         params = {name: self.value([eqn.params[name] for eqn in eqns]) for name in first.params}
-        return JaxprEqn(
+        found = open_equations.OpenEqn(
             operands, bind([eqn.outvars for eqn in eqns]), first.primitive, params, first.effects, first.source
         )
+        found.alike, found.fit = tuple(eqns), self
+        return found
 
 
 # -- traces of a function ---------------------------------------------------------------------------------------------
 
 Interface = tuple[tuple[Any, ...], tuple[Any, ...]]
+Small = tuple[Mapping[str, int], tuple[Any, ...], tuple[Any, ...]]
 
 
-def traced(leaves: Sequence[Any], trace: Callable[[Sequence[Any]], Any]) -> tuple[ClosedJaxpr, Interface, Any]:
-    """The program of ``trace(specs)`` with open extents, the types of its arguments and results, and one trace."""
+def traced(
+    leaves: Sequence[Any], trace: Callable[[Sequence[Any]], Any]
+) -> tuple[ClosedJaxpr, Interface, Any, list[Small]]:
+    """The program of ``trace(specs)`` with open extents, the types of its arguments and results, one trace of it, and
+    the shapes that arguments and results have at small sizes.
+    """
     session = open_traces.Session(leaves)
 
     def at(sizes: Mapping[str, int]) -> Any:
@@ -178,15 +184,18 @@ def traced(leaves: Sequence[Any], trace: Callable[[Sequence[Any]], Any]) -> tupl
         if any(other.out_tree != traces[0].out_tree for other in traces):
             raise InconclusiveDimensionOperation("[export] the structure of the result depends on an unknown size")
         try:
-            return (*_fitted(session, at, traces), traces[0])
+            closed, interface, small = _fitted(session, at, traces)
+            return closed, interface, traces[0], small
         except open_traces.MorePoints:
             session.extend()
 
 
-def _fitted(session: open_traces.Session, at: Callable[..., Any], traces: Sequence[Any]) -> tuple[Any, Interface]:
+def _fitted(
+    session: open_traces.Session, at: Callable[..., Any], traces: Sequence[Any]
+) -> tuple[Any, Interface, list[Small]]:
     """The program of traces, which is also that of small sizes where it has the same form there."""
     small = open_traces.small_points(session.names, session.scope, session.extents)
-    pairs = [pair for pair in zip(small, session.more(at, small), strict=True) if pair[1] is not None]
+    pairs: list[Any] = [pair for pair in zip(small, session.more(at, small), strict=True) if pair[1] is not None]
     closed, alike = _of_all(session, traces, pairs), pairs
     if closed is None:
         alike = [pair for pair in pairs if _of_all(session, traces, [pair]) is not None]
@@ -199,14 +208,12 @@ def _fitted(session: open_traces.Session, at: Callable[..., Any], traces: Sequen
         tuple([fit.aval(row).strip_weak_type() for row in zip(*avals, strict=True)])
         for avals in ([jaxpr.in_avals for jaxpr in rows], [jaxpr.out_avals for jaxpr in rows])
     )
-    for sizes, found in pairs:
-        shapes = [tuple([size_fits.value_at(n, sizes) for n in aval.shape]) for aval in outs]
-        if shapes != [aval.shape for aval in found.jaxpr.out_avals]:
-            raise fit.refuse(
-                f"results have the shapes {[aval.shape for aval in outs]} for large sizes, but "
-                f"{[aval.shape for aval in found.jaxpr.out_avals]} where {dict(sizes)}"
-            )
-    return closed, (ins, outs)
+    shapes = [(sizes, _shapes(found.jaxpr.in_avals), _shapes(found.jaxpr.out_avals)) for sizes, found in pairs]
+    return closed, (ins, outs), shapes
+
+
+def _shapes(avals: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([aval.shape for aval in avals])
 
 
 def _of_all(session: open_traces.Session, traces: Sequence[Any], pairs: Sequence[Any]) -> Any:

@@ -46,8 +46,8 @@ def _operation(text: Text, operation: Any) -> Tensor:
         return text.op("maximum" if operation.name == "max" else "minimum", [left, right], *_KIND)
     rest = text.op("remainder", [left, right], *_KIND)  # of the sign of what is divided
     zero = text.constant(0, *_KIND)
-    signs = [text.compare("lt", x, zero) for x in (rest, right)]
-    off = text.op("and", [text.compare("ne", rest, zero), text.compare("ne", *signs)], (), types.BOOL)
+    sign, other = (text.compare("lt", x, zero) for x in (rest, right))
+    off = text.op("and", [text.compare("ne", rest, zero), text.compare("ne", sign, other)], (), types.BOOL)
     if operation.name == "mod":
         return text.select(off, text.op("add", [rest, right], *_KIND), rest)
     quotient = text.op("divide", [left, right], *_KIND)

@@ -19,12 +19,12 @@ from weft.stablehlo.text import Tensor, Text
 
 
 class Step(NamedTuple):
-    """``name = (extent - rest) / count``, the extent being one of an argument's."""
+    """``name = (extent - rest) / times``, the extent being one of an argument's."""
 
     name: str
     argument: int
     dimension: int
-    count: int
+    times: int
     rest: Any
 
 
@@ -106,9 +106,9 @@ def _checks_of_steps(steps: Sequence[Step], shapes: Sequence[Sequence[Any]], usi
     found = []
     for step in steps:
         name, scope = step.name, shapes[step.argument][step.dimension].scope
-        if abs(step.count) != 1:
+        if abs(step.times) != 1:
             text = f"{opening} Division had remainder {{0}} when computing the value of '{name}'. {using}"
-            found.append(Check(text, True, step.rest, (step.argument, step.dimension), abs(step.count)))
+            found.append(Check(text, True, step.rest, (step.argument, step.dimension), abs(step.times)))
         difference = combined(((SymbolicDim({((name, 1),): 1}, scope), 1), (1, -1)), scope)
         text = f"{opening} Expected value >= 1 for dimension variable '{name}', but found 1 + {{0}}. {using}"
         found.append(Check(text, False, difference, None))
@@ -153,7 +153,7 @@ def solved(found: Plan, given: Sequence[Sequence[int]]) -> dict[str, int]:
     """The unknown sizes of a call, from the extents of its arguments. Raises ValueError where a check fails."""
     sizes: dict[str, int] = {}
     for step in found.steps:
-        sizes[step.name] = (given[step.argument][step.dimension] - _value(step.rest, sizes)) // step.count
+        sizes[step.name] = (given[step.argument][step.dimension] - _value(step.rest, sizes)) // step.times
     for check in found.checks:
         value = _value(check.difference, sizes)
         if check.place is not None:
@@ -177,8 +177,8 @@ def written(text: Text, found: Plan, arguments: Sequence[Tensor]) -> None:
         value = extent(step.argument, step.dimension)
         if terms_of(step.rest):
             value = text.op("subtract", [value, text.extent(step.rest)], *kind)
-        if step.count != 1:
-            value = text.op("divide", [value, text.constant(step.count, *kind)], *kind)
+        if step.times != 1:
+            value = text.op("divide", [value, text.constant(step.times, *kind)], *kind)
         text.sizes[step.name] = value
     for check in found.checks:
         value = text.extent(check.difference)
@@ -188,7 +188,5 @@ def written(text: Text, found: Plan, arguments: Sequence[Tensor]) -> None:
             value = text.op("remainder", [value, text.constant(check.divisor, *kind)], *kind)
         holds = text.compare("eq" if check.is_equation else "ge", value, text.constant(0, *kind))
         message = check.text.replace("\\", "\\\\").replace('"', '\\"')
-        given = (
-            f'call_target_name = "shape_assertion", api_version = 2 : i32, has_side_effect = true'
-        )
+        given = 'call_target_name = "shape_assertion", api_version = 2 : i32, has_side_effect = true'
         text.ops("custom_call", [holds, value], (), given, discardable=f'error_message = "{message}"')

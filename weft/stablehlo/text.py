@@ -171,6 +171,16 @@ class Text:
         given = f"start_indices = {types.array(starts)}, limit_indices = {types.array(limits)}"
         return self.op("slice", [x], shape, x.dtype, f"{given}, strides = {types.array(steps)}")
 
+    def dynamic_slice(self, x: Tensor, starts: Sequence[Tensor], sizes: types.Shape) -> Tensor:
+        """A slice at starts that are known where the program runs; of open extents it is a gather of one window."""
+        if not any(map(types.is_open, sizes)):
+            return self.op("dynamic_slice", [x, *starts], sizes, x.dtype, f"slice_sizes = {types.array(sizes)}")
+        every = types.listed(range(x.ndim))
+        given = f"dimension_numbers = #stablehlo.gather<offset_dims = {every}, start_index_map = {every}, "
+        given += "index_vector_dim = 0>, indices_are_sorted = true"
+        indices = self.concatenate([self.reshape(start, (1,)) for start in starts], 0)
+        return self.op("dynamic_gather", [x, indices, self.vector(sizes)], sizes, x.dtype, given)
+
     def cut(self, x: Tensor, axis: int, start: int, limit: int, step: int = 1) -> Tensor:
         """A slice along one dimension."""
         every = range(x.ndim)
