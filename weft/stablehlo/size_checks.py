@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft import tree_util
+from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple, Record
 from weft.dispatch.symbolic_dims import SymbolicDim, combined, terms_of
 from weft.stablehlo import open_text
@@ -136,7 +137,8 @@ def argument_names(in_tree: Any, count: int) -> list[str]:
     """``args[0]``, ``kwargs['k']``: how the flat arguments are called."""
     if in_tree is None:
         return [f"args[{place}]" for place in range(count)]
-    args, kwargs = tree_util.tree_unflatten(in_tree, list(range(count)))
+    tree_util = lazy.submodule("weft.tree_util")
+    args, kwargs = runtime.tree_unflatten(in_tree, list(range(count)))
     paths = [
         f"{word}{tree_util.keystr(path)}"
         for word, part in (("args", args), ("kwargs", kwargs))
