@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft._base import lazy, unbuilt
-from weft.dispatch.symbolic_dims import is_symbolic_dim
-from weft.dispatch.symbolic_scopes import SymbolicScope, symbolic_args_specs, symbolic_shape
 
 if TYPE_CHECKING:
     from weft.stablehlo.exported import DisabledSafetyCheck, Exported, call, export
+    from weft.stablehlo.symbolic_dims import is_symbolic_dim
+    from weft.stablehlo.symbolic_scopes import SymbolicScope, symbolic_args_specs, symbolic_shape
 
 __all__ = [
     "DisabledSafetyCheck",
@@ -31,7 +31,14 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_NAMES = lazy.Names("weft.export", {"stablehlo.exported": "DisabledSafetyCheck Exported call export"})
+_NAMES = lazy.Names(
+    "weft.export",
+    {
+        "stablehlo.exported": "DisabledSafetyCheck Exported call export",
+        "stablehlo.symbolic_dims": "is_symbolic_dim",
+        "stablehlo.symbolic_scopes": "SymbolicScope symbolic_args_specs symbolic_shape",
+    },
+)
 _missing = unbuilt.fallback(__name__)
 
 minimum_supported_calling_convention_version = 9

@@ -17,12 +17,12 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from weft.core.shardings import IndivisibleError, NamedSharding
 from weft.core.tangents import tangent_aval
-from weft.dispatch import exported_values, open_traces, struct, symbolic_dims
+from weft.dispatch import exported_values, struct
 from weft.dispatch import jit as jit_module
 from weft.dispatch.ahead_of_time import tree_differences
 from weft.dispatch.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
-from weft.stablehlo import module, open_extents, portable, shardy, size_checks
+from weft.stablehlo import module, open_extents, open_traces, portable, shardy, size_checks, symbolic_dims
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
 MEMORY = "device"  # the memory that shardings name

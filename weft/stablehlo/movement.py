@@ -10,8 +10,8 @@ import numpy as np
 from weft.compiler import expansions
 from weft.core.index_maps import CONSTANT, IndexMap
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
-from weft.dispatch.symbolic_dims import extremum
 from weft.stablehlo import open_equations, types
+from weft.stablehlo.symbolic_dims import extremum
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
     traced at n = 83, 89, 251:  sum of f32[83,4], div 83.0   ->   sum of f32[n,4], div n
 
 The programs must be equal but for integers (extents, parameters, literals), each of which must be a sum of the unknown
-sizes (``dispatch.size_fits``). The result is a jaxpr whose extents and parameters are such sums;
+sizes (``size_fits``). The result is a jaxpr whose extents and parameters are such sums;
 only the writer of StableHLO reads it.
 """
 
@@ -18,10 +18,9 @@ from weft import dtypes
 from weft._base.record import Record
 from weft.core import open_sizes
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
-from weft.dispatch import open_traces, symbolic_dims
 from weft.errors import InconclusiveDimensionOperation
 from weft.runtime import ShapedArray
-from weft.stablehlo import module, open_equations
+from weft.stablehlo import module, open_equations, open_traces, symbolic_dims
 
 
 class Fit:

@@ -14,8 +14,8 @@ from typing import Any
 from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple, Record
-from weft.dispatch.symbolic_dims import SymbolicDim, combined, terms_of
 from weft.stablehlo import open_text
+from weft.stablehlo.symbolic_dims import SymbolicDim, combined, terms_of
 from weft.stablehlo.text import Tensor, Text
 
 

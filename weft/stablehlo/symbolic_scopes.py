@@ -12,13 +12,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from weft import runtime, tree_util
+from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import source_info
 from weft.core.avals import get_aval
-from weft.dispatch import size_bounds, symbolic_dims
 from weft.dispatch.struct import ShapeDtypeStruct
-from weft.dispatch.symbolic_dims import SymbolicDim
+from weft.stablehlo import size_bounds, symbolic_dims
+from weft.stablehlo.symbolic_dims import SymbolicDim
 
 
 class Equation(NamedTuple):
@@ -303,6 +304,7 @@ def symbolic_args_specs(
         shape = aval.shape if spec is None else symbolic_shape(spec, scope=shared, like=aval.shape)
         return ShapeDtypeStruct(shape, aval.dtype)
 
+    tree_util = lazy.submodule("weft.tree_util")
     is_spec = lambda x: x is None or isinstance(x, str)  # noqa: E731 - a predicate
     specs = tree_util.tree_broadcast(shapes_specs, args, is_leaf=is_spec)
     leaves, tree = runtime.tree_flatten(args)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from weft.dispatch.symbolic_dims import SymbolicDim, combined, extremum, operation, product, variable
 from weft.errors import InconclusiveDimensionOperation
+from weft.stablehlo.symbolic_dims import SymbolicDim, combined, extremum, operation, product, variable
 
 _DIVISORS = range(2, 65)
 Points = Sequence[Mapping[str, int]]

@@ -19,8 +19,8 @@ import numpy as np
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals, open_sizes
-from weft.dispatch import size_bounds
 from weft.errors import InconclusiveDimensionOperation
+from weft.stablehlo import size_bounds
 
 Term = tuple[tuple[Any, int], ...]  # factors with their powers; () is the constant
 _HINT = (

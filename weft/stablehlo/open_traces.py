@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 from weft import config, runtime
 from weft.core import open_sizes
-from weft.dispatch import size_fits
 from weft.dispatch.struct import ShapeDtypeStruct
-from weft.dispatch.symbolic_dims import SymbolicDim, variable
 from weft.errors import InconclusiveDimensionOperation
+from weft.stablehlo import size_fits
+from weft.stablehlo.symbolic_dims import SymbolicDim, variable
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
