@@ -61,8 +61,15 @@ def test_replaced_arguments_are_what_the_pullback_reads(jitted: bool) -> None:
 
 def test_an_argument_that_is_captured_or_given_twice_is_not_mistaken() -> None:
     x = wnp.arange(3.0)
-    _, pullback = weft.vjp(lambda y: x * y, x)
-    assert repr(pullback.args_res) == "[NotNeeded()]"
+    for module in (jax, weft):
+        one = module.numpy.arange(3.0)
+        linear = module.linearize(lambda y: y * y, one)[1]
+        for function in (lambda y, one=one: one * y, linear):  # what a function captured is an argument if it is one
+            _, pullback = module.vjp(function, one)
+            assert repr(pullback.args_res) == "[Array([0., 1., 2.], dtype=float32)]"
+            assert pullback.opaque_residuals == []
+        _, pullback = module.vjp(linear, one + 1)
+        assert (repr(pullback.args_res), len(pullback.opaque_residuals)) == ("[NotNeeded()]", 1)
     _, pullback = weft.vjp(lambda y, z: y * z, x, x)
     pullback.args_res[0] = x + 1
     for found, expected in zip(pullback(x), (x * x, (x + 1) * x), strict=True):

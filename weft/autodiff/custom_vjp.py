@@ -66,6 +66,7 @@ custom_vjp_call_p.jvp = lambda primals, tangents, *, call_jaxpr, rule, **params:
     primals, tangents, rule, call_jaxpr.out_avals, CAPTURED
 )
 custom_vjp_call_p.transpose = None
+custom_vjp_call_p.has_hidden_rules = True
 
 CAPTURED = (
     "Detected differentiation of the custom_vjp function {name} with respect to a value that it closed over. Its rules "
@@ -270,7 +271,7 @@ class VjpRule:
 # -- the public class -------------------------------------------------------------------------------------------------
 
 
-class custom_vjp(Generic[P, R]):
+class custom_vjp(custom_jvp.Decorator, Generic[P, R]):
     """A function whose reverse derivative is given by ``defvjp(fwd, bwd)``.
 
     AttributeError when it is called before the rules were given; TypeError for forward differentiation.

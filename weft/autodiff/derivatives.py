@@ -376,12 +376,24 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to vjp is deprecated")
     jit_module.check_callable(fun)
-    # Aliases, so that an argument is told apart from the same Array captured by the function.
-    alone = runtime.tree_map(lambda x: runtime.array_alias(x, x.aval) if type(x) is runtime.Array else x, primals)
+    alone = _told_apart(primals)
     (outs, pullback), function = vjp_flat(fun, alone, has_aux)
     pullback.show_arguments(alone)
     result = flat_functions.rebuilt(function.out_tree, outs), pullback
     return (*result, function.aux) if has_aux else result
+
+
+def _told_apart(primals: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with an alias for each Array that was given before."""
+    leaves, tree = runtime.tree_flatten(primals)
+    if len({id(leaf) for leaf in leaves}) == len(leaves):
+        return primals
+    seen: set[int] = set()
+    for place, leaf in enumerate(leaves):
+        if id(leaf) in seen and type(leaf) is runtime.Array:
+            leaves[place] = runtime.array_alias(leaf, leaf.aval)
+        seen.add(id(leaf))
+    return runtime.tree_unflatten(tree, leaves)
 
 
 def vjp_flat(

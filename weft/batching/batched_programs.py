@@ -27,7 +27,7 @@ from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.tangents import Zero, tangent_aval
 from weft.dispatch import calls, composites
 from weft.effects import callbacks
-from weft.operations import effects, linear, logic, reductions
+from weft.operations import effects, linear, logic, reductions, shape
 from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
 
 
@@ -113,15 +113,21 @@ def _custom_jvp(
 
 
 class MappedVjpRule(custom_vjp.VjpRule):
-    """The rules of a custom_vjp function, mapped over its operands. All results are mapped along dimension 0."""
+    """The rules of a custom_vjp function, mapped over its operands.
 
-    __slots__ = ("axis", "dims", "rule")
+    Results are mapped along dimension 0, or not mapped, as ``out_dims`` says (None: all are mapped). The cotangent of
+    one that is not mapped (a sum over the axis) is the sum of those of all elements, and each element's rule sees it.
+    """
 
-    def __init__(self, rule: custom_vjp.VjpRule, axis: Axis, dims: tuple[Dim, ...]) -> None:
+    __slots__ = ("axis", "dims", "out_dims", "rule")
+
+    def __init__(
+        self, rule: custom_vjp.VjpRule, axis: Axis, dims: tuple[Dim, ...], out_dims: tuple[Dim, ...] | None = None
+    ) -> None:
         super().__init__(rule.name, rule.fwd, rule.bwd, rule.fixed, rule.in_tree, rule.symbolic_zeros)
         self.rule = rule
         self.axis = axis
-        self.dims = dims
+        self.dims, self.out_dims = dims, out_dims
 
     def forward(self, primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], Any, list[Any], Any]:
         trees: Any = None
@@ -134,26 +140,37 @@ class MappedVjpRule(custom_vjp.VjpRule):
             return [*outs, *residuals]
 
         made, dims = map_flat(one, self.axis, primals, self.dims)
-        outs = [in_front(self.axis.size, out, dim) for out, dim in zip(made[:count], dims[:count], strict=True)]
+        wanted = self.out_dims or (0,) * count
+        outs = [self._placed(*row) for row in zip(made[:count], dims[:count], wanted, strict=True)]
         return outs, trees[0], made[count:], (trees[1], dims[count:])
+
+    def _placed(self, out: Any, dim: Dim, wanted: Dim) -> Any:
+        if wanted is not None:
+            return in_front(self.axis.size, out, dim)
+        return out if dim is None else shape.index_in_dim(out, 0, dim, keepdims=False)  # the same for all elements
 
     def pull(self, res_tree: Any, out_tree: Any, residuals: Any, cts: Any, in_avals: Any) -> list[Any]:
         tree, res_dims = res_tree
-        live = [ct for ct in cts if type(ct) is not Zero]
+        places = self.out_dims or (0,) * len(cts)
+        live = [(ct, dim) for ct, dim in zip(cts, places, strict=True) if type(ct) is not Zero]
         elements = [without_dim(aval, dim) for aval, dim in zip(in_avals, self.dims, strict=True)]
         count = len(residuals)
         zeros: list[bool] = []
 
         def one(*values: Any) -> list[Any]:
             given = iter(values[count:])
-            own = [Zero(without_dim(ct.aval, 0)) if type(ct) is Zero else next(given) for ct in cts]
+            own = [
+                Zero(without_dim(ct.aval, dim)) if type(ct) is Zero else next(given)
+                for ct, dim in zip(cts, places, strict=True)
+            ]
             back = self.rule.pull(tree, out_tree, values[:count], own, elements)
             zeros[:] = [type(ct) is Zero for ct in back]
             return [ct for ct in back if type(ct) is not Zero]
 
         held = custom_vjp.held_refs(tree)
         run = functools.partial(lazy.discharge.map_again, map_flat, held=held) if held else map_flat
-        made, dims = run(one, self.axis, [*residuals, *live], [*res_dims, *[0] * len(live)])
+        values, dims = [*residuals, *[ct for ct, _ in live]], [*res_dims, *[dim for _, dim in live]]
+        made, dims = run(one, self.axis, values, dims)
         found = iter(zip(made, dims, strict=True))
         return [
             Zero(tangent_aval(aval)) if zero else self._collected(*next(found), dim)
@@ -166,19 +183,18 @@ class MappedVjpRule(custom_vjp.VjpRule):
     def _collected(self, ct: Any, dim: Dim, wanted: Dim) -> Any:
         """The cotangent of an operand, from those of the elements; their sum if the operand is not mapped."""
         if wanted is None:
-            whole = in_front(self.axis.size, ct, dim)
-            return reductions.reduce_sum(whole, (0,))
+            return ct if dim is None else reductions.reduce_sum(ct, (dim,))
         return placed(self.axis.size, ct, wanted) if dim is None else at(ct, dim, wanted)
 
 
 def _custom_vjp(
     axis: Axis, values: list[Any], dims: list[Dim], *, call_jaxpr: ClosedJaxpr, rule: custom_vjp.VjpRule, **params: Any
 ) -> Any:
-    program, _ = batch_jaxpr(call_jaxpr, axis, tuple(dims), (True,) * len(call_jaxpr.out_avals))
+    program, out_dims = batch_jaxpr(call_jaxpr, axis, tuple(dims), (False,) * len(call_jaxpr.out_avals))
     program, captured = calls.close_over(program)
-    mapped = MappedVjpRule(rule, axis, tuple(dims[len(values) - rule.in_tree.num_leaves :]))
+    mapped = MappedVjpRule(rule, axis, tuple(dims[len(values) - rule.in_tree.num_leaves :]), out_dims)
     outs = custom_vjp.custom_vjp_call_p.bind(*captured, *values, call_jaxpr=program, rule=mapped, **params)
-    return outs, [0] * len(outs)
+    return outs, list(out_dims)
 
 
 def _custom_lin(

@@ -119,8 +119,8 @@ class PushedRule(VmapRule):
         both = flags[:count]
         for place, flag in zip(places, flags[count:], strict=True):
             both[place] = both[place] and flag
-        if not any(both):  # only values, or only tangents, are mapped: the rule does not cover that
-            return self._run_function(axis, flags, values)
+        if not any(both):  # only values, or only tangents, are mapped: the rule runs on one element
+            return self._run_elements(axis, flags, values)
         for place, flag in zip(places, flags[count:], strict=True):
             both[place] = both[place] or flag or flags[place]
         wanted = [*both, *[both[place] for place in places]]
@@ -152,12 +152,16 @@ class PushedRule(VmapRule):
             *[linear.instantiate(t) for t, has in zip(out_tangents, self.out_live, strict=True) if has],
         ]
 
-    def _run_function(self, axis: Axis, flags: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[bool]]:
+    def _run_elements(self, axis: Axis, flags: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[bool]]:
+        """The derivative of the rule of what is not mapped, mapped over elements. If the rule gives results that are
+        mapped all the same, that of the function."""
         dims: list[Dim] = [0 if flag else None for flag in flags]
-        outs, out_dims = map_flat(
-            lambda *args: self._push(lambda *own: eval_jaxpr(self.call.jaxpr, self.call.consts, *own), args),
-            Axis(axis.size), values, dims,
-        )  # fmt: skip
+
+        def of_element(*own: Any) -> list[Any]:
+            outs, out_flags = self.rule.run(axis, [False] * len(own), own)
+            return eval_jaxpr(self.call.jaxpr, self.call.consts, *own) if any(out_flags) else outs
+
+        outs, out_dims = map_flat(lambda *args: self._push(of_element, args), Axis(axis.size), values, dims)
         whole = [x if dim is None else in_front(axis.size, x, dim) for x, dim in zip(outs, out_dims, strict=True)]
         return whole, [dim is not None for dim in out_dims]
 
@@ -205,7 +209,7 @@ custom_vmap_call_p.transpose = lambda cts, *operands, call, rule: calls.jit_p.tr
 # -- the public functions ---------------------------------------------------------------------------------------------
 
 
-class custom_vmap(Generic[P, R]):
+class custom_vmap(custom_jvp.Decorator, Generic[P, R]):
     """A function whose vectorisation is given by ``def_vmap(rule)``.
 
     ``rule(axis_size, in_batched, *args)`` gets the arguments, the mapped ones with their mapped dimension first, and
@@ -273,6 +277,9 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     def rule(axis_size: int, in_batched: Any, *args: Any) -> tuple[Any, Any]:
         leaves, tree = runtime.tree_flatten(args)
         flags = runtime.tree_flatten(tuple(in_batched))[0]
+        if not any(flags):
+            out = f(*args)
+            return out, tree_util.tree_map(lambda _: False, out)
 
         def run(elements: Any) -> Any:
             given = iter(elements)

@@ -108,7 +108,9 @@ def effects(names: Iterable[Any]) -> frozenset[Effect]:
 
 
 def concerned(primitive: Any, params: dict[str, Any], name: Hashable) -> bool:
-    """Whether an equation, or a jaxpr inside it, refers to a named axis."""
+    """Whether an equation, or a jaxpr inside it, refers to a named axis, or may do so in its rule."""
+    if primitive.has_hidden_rules:
+        return True
     if primitive.axis_names is not None:
         return name in primitive.axis_names(params)
     effect = NamedAxis(name)

@@ -100,6 +100,7 @@ class Primitive:
     multiple_results = False
     call_primitive = False
     always_batched = False  # True if the batching rule runs even for operands that are not mapped
+    has_hidden_rules = False  # True if the parameters have functions that may refer to named axes when they are run
     lowering: Callable[..., Any] | None = None
     # How results lie on the devices of a mesh, if the parameters say so: ``(params) -> shardings``, None where not said
     result_shardings: Callable[[dict[str, Any]], Sequence[Any]] | None = None
