@@ -286,6 +286,114 @@ def test_custom_vmap_that_closes_over_a_mapped_value() -> None:
         weft.vmap(run)(jnp.asarray(W))
 
 
+def _composed(root: Any, module: Any) -> dict[str, Callable[[], Any]]:
+    """Functions with two kinds of rules, whose rules are not their derivatives, nor their mapping."""
+
+    def mapped(size: Any, batched: Any, x: Any) -> Any:
+        return x * 10.0, batched[0]
+
+    def by_jvp(f: Any, rule_of: Any = None) -> Any:
+        (rule_of or f).defjvp(lambda primals, tangents: (f(primals[0]), tangents[0] * 7.0))
+        return f
+
+    def by_vjp(f: Any) -> Any:
+        f.defvjp(lambda x: (f(x), x), lambda x, ct: (ct * 7.0,))
+        return f
+
+    def by_vmap(f: Any) -> Any:
+        f.def_vmap(mapped)
+        return f
+
+    def double(x: Any) -> Any:
+        return x * 2.0
+
+    def in_rules() -> Any:
+        fwd, bwd = module.custom_vmap(lambda x: (x * 2.0, x)), module.custom_vmap(lambda x, ct: (ct * x,))
+        fwd.def_vmap(lambda size, batched, x: ((x * 20.0, x), (True, True)))
+        bwd.def_vmap(lambda size, batched, x, ct: ((ct * x * 100.0,), (True,)))
+        f = root.custom_vjp(double)
+        f.defvjp(fwd, bwd)
+        return f
+
+    return {
+        "jvp of vmap": lambda: by_jvp(root.custom_jvp(by_vmap(module.custom_vmap(double)))),
+        "jvp of vmap, forwarded": lambda: by_vmap(by_jvp(root.custom_jvp(module.custom_vmap(double)))),
+        "vjp of vmap, forwarded": lambda: by_vmap(by_vjp(root.custom_vjp(module.custom_vmap(double)))),
+        "vmap of jvp": lambda: by_vmap(module.custom_vmap(by_jvp(root.custom_jvp(double)))),
+        "vmap of jvp, forwarded": lambda: by_vmap(by_jvp(module.custom_vmap(root.custom_jvp(double)))),
+        "sequential, of vjp": lambda: module.sequential_vmap(by_vjp(root.custom_vjp(double))),
+        "in fwd and bwd": in_rules,
+    }
+
+
+def _used(root: Any, f: Any, name: str) -> list[Any]:
+    """A composed function called, mapped, and differentiated where JAX can."""
+    x = root.numpy.asarray(W)
+    made = [f(2.0), root.vmap(f)(x), root.vmap(root.vmap(f))(root.numpy.asarray(X)), root.jit(root.vmap(f))(x)]
+    if name.startswith(("jvp", "vjp", "in")):
+        made += [root.grad(f)(2.0), root.vmap(root.grad(f))(x), root.jit(root.vmap(root.grad(f)))(x)]
+        made += [root.grad(lambda x: root.vmap(f)(x).sum())(x)]
+    elif name.startswith("vmap"):  # by forward mode: where tangents alone are mapped, and where both are
+        made += [root.jvp(root.vmap(f), (x,), (x,)), root.jacfwd(f)(2.0), root.jvp(f, (2.0,), (1.0,))]
+        made += [root.vmap(lambda x: root.jvp(f, (x,), (1.0,)))(x)]
+    return made
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", _composed(weft, weft.custom_batching))
+def test_custom_vmap_beside_custom_derivatives(name: str) -> None:
+    roots = ((weft, weft.custom_batching), (jax, jax.custom_batching))
+    assert_close(*[_used(root, _composed(root, module)[name](), name) for root, module in roots])
+
+
+def test_methods_are_forwarded_to_decorated_functions_alone() -> None:
+    for decorator in (weft.custom_jvp, weft.custom_vjp, weft.custom_batching.custom_vmap):
+        with pytest.raises(AttributeError, match="has no attribute 'def_nothing'"):
+            decorator(lambda x: x).def_nothing(None)
+    with pytest.raises(AttributeError, match="no attribute 'def_vmap'"):
+        weft.custom_jvp(lambda x: x).def_vmap(None)
+
+
+COLLECTIVES: dict[str, Callable[[Any, Any], Any]] = {
+    "psum": lambda lax, x: lax.psum(x, "i"),
+    "pmean": lambda lax, x: lax.pmean(x, "i"),
+    "axis_index": lambda lax, x: x * (lax.axis_index("i") + 1),
+    "ppermute": lambda lax, x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]),
+    "none": lambda lax, x: x * 2.0,
+}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("forward", "backward"),
+    [("psum", "psum"), ("psum", "axis_index"), ("pmean", "ppermute"), ("axis_index", "pmean"), ("none", "axis_index"),
+     ("none", "ppermute")],
+)  # fmt: skip
+def test_collectives_in_rules(forward: str, backward: str) -> None:
+    """Inside and outside of the mapping, and where the argument is not mapped and the rule reads the axis."""
+    assert_close(_mapped_rules(weft, forward, backward), _mapped_rules(jax, forward, backward))
+
+
+def _mapped_rules(root: Any, forward: str, backward: str) -> list[Any]:
+    of_value, of_ct = (functools.partial(COLLECTIVES[word], root.lax) for word in (forward, backward))
+    g = root.custom_vjp(of_value)
+    g.defvjp(lambda x: (of_value(x), x), lambda x, ct: (of_ct(ct) * x,))
+    x = root.numpy.asarray(W)
+    mapped = functools.partial(root.vmap, axis_name="i")
+    made = [
+        mapped(root.grad(lambda x: g(x) * 2.0))(x),
+        mapped(root.grad(root.checkpoint(lambda x: g(x) * x)))(x),
+        mapped(root.grad(root.jit(g)))(x),
+        mapped(root.grad(lambda x, y: (g(x) * y).sum()), in_axes=(None, 0))(2.0, x),
+    ]
+    if forward not in ("psum", "pmean") and backward != "pmean":  # where JAX finds the axis, and counts a sum once
+        made.append(root.jit(root.grad(lambda x: mapped(g)(x).sum()))(x))
+        made.append(root.grad(lambda x: mapped(lambda x: g(x) * x)(x).sum())(x))
+    if forward == "none":
+        made.append(root.grad(lambda x: mapped(lambda x, y: g(x) * y, in_axes=(None, 0))(x, W).sum())(2.0))
+    return made
+
+
 @pytest.mark.oracle
 def test_sequential_vmap() -> None:
     for root, module in ((weft, weft.custom_batching), (jax, jax.custom_batching)):

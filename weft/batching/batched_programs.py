@@ -115,8 +115,8 @@ def _custom_jvp(
 class MappedVjpRule(custom_vjp.VjpRule):
     """The rules of a custom_vjp function, mapped over its operands.
 
-    Results are mapped along dimension 0, or not mapped, as ``out_dims`` says (None: all are mapped). The cotangent of
-    one that is not mapped (a sum over the axis) is the sum of those of all elements, and each element's rule sees it.
+    Results are mapped along dimension 0, so that each element's rule sees its own cotangent. If no operand is mapped,
+    ``out_dims`` says so of the results; their cotangent is the sum of those of all elements, which each rule sees.
     """
 
     __slots__ = ("axis", "dims", "out_dims", "rule")
@@ -183,14 +183,17 @@ class MappedVjpRule(custom_vjp.VjpRule):
     def _collected(self, ct: Any, dim: Dim, wanted: Dim) -> Any:
         """The cotangent of an operand, from those of the elements; their sum if the operand is not mapped."""
         if wanted is None:
-            return ct if dim is None else reductions.reduce_sum(ct, (dim,))
+            if dim is None and self.out_dims is not None and None in self.out_dims:
+                return ct  # already of all elements
+            return reductions.reduce_sum(in_front(self.axis.size, ct, dim), (0,))
         return placed(self.axis.size, ct, wanted) if dim is None else at(ct, dim, wanted)
 
 
 def _custom_vjp(
     axis: Axis, values: list[Any], dims: list[Dim], *, call_jaxpr: ClosedJaxpr, rule: custom_vjp.VjpRule, **params: Any
 ) -> Any:
-    program, out_dims = batch_jaxpr(call_jaxpr, axis, tuple(dims), (False,) * len(call_jaxpr.out_avals))
+    is_mapped = any(dim is not None for dim in dims)
+    program, out_dims = batch_jaxpr(call_jaxpr, axis, tuple(dims), (is_mapped,) * len(call_jaxpr.out_avals))
     program, captured = calls.close_over(program)
     mapped = MappedVjpRule(rule, axis, tuple(dims[len(values) - rule.in_tree.num_leaves :]), out_dims)
     outs = custom_vjp.custom_vjp_call_p.bind(*captured, *values, call_jaxpr=program, rule=mapped, **params)

@@ -17,6 +17,7 @@ from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
 from weft.core import plain_values, tracebacks
 from weft.core.jaxpr import ClosedJaxpr
+from weft.core.ref_types import uses_refs
 from weft.core.tracer import Tracer
 from weft.dispatch import devices, executables, jit_calls, signature, struct, trace_cache
 from weft.dispatch import jit as jit_module
@@ -132,10 +133,11 @@ class Stage:
         trace = self._arguments.trace
         paths = (trace.closed.debug_info and trace.closed.debug_info.result_paths) or ()
         attributes = [f'jax.result_info = "result{path}"' for path in paths]
-        if len(attributes) != len(trace.closed.out_avals):
+        closed = lazy.ref_calls.of_values(trace)[1].closed if _takes_refs(trace) else trace.closed
+        if len(attributes) != len(closed.out_avals):
             attributes = []
         return lazy.stablehlo.module_text(
-            trace.closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes,
+            closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes,
             shardings=self.shardings(),
         )  # fmt: skip
 
@@ -145,8 +147,7 @@ class Stage:
         return lazy.submodule("weft.dispatch.lowered_shardings").of_trace(arguments.trace, arguments.place)
 
     def _program(self) -> Any:
-        arguments = self._arguments
-        return arguments.state.compiled(arguments.trace, arguments.donated, arguments.place).program
+        return _compiled(self._arguments).program
 
 
 class Traced(Stage):
@@ -214,7 +215,18 @@ class Lowered(Stage):
             if isinstance(targets[0], topologies.TopologyDevice):
                 return topologies.compile_for(arguments, targets, self.shardings())
             arguments = arguments._replace(place=targets[0].number << 1 | 1)
-        return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated, arguments.place))
+        return Compiled(arguments, _compiled(arguments))
+
+
+def _takes_refs(trace: trace_cache.Trace) -> bool:
+    return trace.closed is not None and uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace)
+
+
+def _compiled(arguments: Arguments) -> executables.Compiled:
+    state, trace, donated, place = arguments.state, arguments.trace, arguments.donated, arguments.place
+    if _takes_refs(trace):
+        return lazy.ref_calls.compiled_ahead(state, trace, donated, place)
+    return state.compiled(trace, donated, place)
 
 
 class Compiled(Stage):
@@ -322,6 +334,8 @@ class Compiled(Stage):
         place = arguments.place
         if type(place) is not int or runtime.committed_place(leaves) not in (0, place):
             lazy.sharded_calls.check_arguments(arguments, leaves)
+        if _takes_refs(arguments.trace):
+            return lazy.ref_calls.run_compiled(self._compiled, arguments.trace, leaves)
         return executables.run(self._compiled, arguments.trace, leaves, arguments.avals)
 
     __call__ = call

@@ -48,21 +48,42 @@ def check_distinct(function: Any, trace: Trace, prepared: Any) -> None:
 def run(state: Any, trace: Trace, prepared: Any) -> Any:
     """The result of a call; what it writes is in the references afterwards."""
     check_distinct(state.function, trace, prepared)
-    found = discharged(trace.closed.jaxpr)
-    values = trace.closed.jaxpr.memoize("trace_of_values", lambda _: _trace_of_values(trace, found))
+    found, values = of_values(trace)
     given = [*trace.closed.consts, *prepared.leaves]
-    leaves = [*found.captured, *[x._value if is_ref(x) else x for x in given]]
     before = len(found.captured)
     donated = [False] * before + [False] * len(trace.closed.consts) + list(state.donated(prepared))
     for place, x in enumerate(given):
         if is_ref(x):
             donated[before + place] = place in found.written and not x._lent
-    compiled = state.compiled(values, tuple(donated))
+    return _run(state.compiled(values, tuple(donated)), trace, given)
+
+
+def compiled_ahead(state: Any, trace: Trace, donated: tuple[bool, ...], place: Any) -> executables.Compiled:
+    """The program of values of a trace; it leaves what references hold, since others may hold it when it is called."""
+    found, values = of_values(trace)
+    return state.compiled(values, (False,) * (len(found.captured) + len(trace.closed.consts)) + donated, place)
+
+
+def run_compiled(compiled: executables.Compiled, trace: Trace, leaves: list[Any]) -> Any:
+    """The result of a call of what ``compiled_ahead`` gives; an array in place of a reference is only read."""
+    return _run(compiled, trace, [*trace.closed.consts, *leaves])
+
+
+def _run(compiled: executables.Compiled, trace: Trace, given: list[Any]) -> Any:
+    found, values = of_values(trace)
+    leaves = [*found.captured, *[x._value if is_ref(x) else x for x in given]]
     outs = executables.run(compiled, values, leaves, values.closed.in_avals)
     count = len(trace.out_avals)
     for place, value in zip(found.written, outs[count:], strict=True):
-        given[place]._value, given[place]._lent = value, False
+        if is_ref(given[place]):
+            given[place]._value, given[place]._lent = value, False
     return runtime.tree_unflatten(trace.out_tree, outs[:count])
+
+
+def of_values(trace: Trace) -> tuple[Any, Trace]:
+    """(the discharged program, its trace), both memoised."""
+    found = discharged(trace.closed.jaxpr)
+    return found, trace.closed.jaxpr.memoize("trace_of_values", lambda _: _trace_of_values(trace, found))
 
 
 def _trace_of_values(trace: Trace, found: Any) -> Trace:
