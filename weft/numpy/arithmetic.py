@@ -423,7 +423,7 @@ def hypot(x1: Any, x2: Any, /) -> Array:
     """
     x1, x2 = promotion.promote_args_inexact("hypot", x1, x2)
     if dtypes.issubdtype(promotion.dtype_of(x1), np.complexfloating):
-        raise ValueError("jnp.hypot is not supported for complex-valued inputs.")
+        raise ValueError("jnp.hypot is not well defined for complex-valued inputs; take abs(x) of each first.")
     zero, one, infinity = (promotion.constant_like(value, x1) for value in (0, 1, np.inf))
     x1, x2 = lax.abs(x1), lax.abs(x2)
     infinite = lax.bitwise_or(*promotion.promote_shapes(lax.eq(x1, infinity), lax.eq(x2, infinity)))

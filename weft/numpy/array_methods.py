@@ -159,6 +159,8 @@ def _view(self: Any, dtype: Any = None, type: None = None) -> Any:
     old, new = dtypes.itemsize_bits(own), dtypes.itemsize_bits(target)
     if old == new:
         return lax.bitcast_convert_type(self, target)
+    if not self.shape:
+        raise ValueError("view() of a 0d array is only supported if the itemsize is unchanged.")
     if old > new:
         wide = lax.bitcast_convert_type(self, target)
         return lax.reshape(wide, (*wide.shape[:-2], wide.shape[-2] * wide.shape[-1]))

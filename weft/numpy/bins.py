@@ -51,9 +51,9 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     """
     promotion.check_arraylike("searchsorted", a, v, *(() if sorter is None else (sorter,)))
     if side not in ("left", "right"):
-        raise ValueError(f"{side!r} is an invalid value for keyword 'side'. Expected one of ['left', 'right'].")
+        raise ValueError(f"invalid argument {side=}, expected 'left' or 'right'")
     if method not in _METHODS:
-        raise ValueError(f"{method!r} is an invalid value for keyword 'method'. Expected one of {list(_METHODS)}.")
+        raise ValueError(f"invalid argument {method=}, expected one of {sorted(_METHODS)}")
     if len(promotion.shape_of(a)) != 1:
         raise ValueError("a should be 1-dimensional")
     a, v = promotion.promote_dtypes(a, v)
@@ -234,6 +234,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     if promotion.shape_of(bins):
         (edges,) = promotion.promote_dtypes_inexact(bins)
         return promotion.convert(promotion.as_array(edges), promotion.dtype_of(edges))
+    if range is not None and (not hasattr(range, "__len__") or len(range) != 2):
+        raise ValueError(f"`range` must be either None or a sequence of scalars, got {range}")
     limits = None if range is None else (range[0], range[1])
     return _even_edges(rearrange.ravel(a), limits, bins=int(bins))
 

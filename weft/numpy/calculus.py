@@ -199,7 +199,9 @@ def _uneven_gradient(f: Any, positions: Any, axis: int, low: Any, high: Any) -> 
     if len(promotion.shape_of(positions)) != 1:
         raise ValueError("distances must be either scalars or 1d")
     if promotion.shape_of(positions)[0] != extent:
-        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+        raise ValueError(
+            "Spacing arrays must have the same length as the dimension along which the gradient is calculated."
+        )
     if rank > 1:
         positions = lax.reshape(positions, tuple(extent if d == axis else 1 for d in range(rank)))
     cut = functools.partial(lax.slice_in_dim, axis=axis)

@@ -20,7 +20,7 @@ def _integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
     promotion.check_arraylike(name, x1, x2)
     x1, x2 = promotion.promote_dtypes(x1, x2)
     if not dtypes.issubdtype(promotion.dtype_of(x1), np.integer):
-        raise ValueError(f"[{name}] takes integers, got {promotion.dtype_of(x1)}. Convert the operands first.")
+        raise ValueError(f"Arguments to jax.numpy.{name} must be integers, got {promotion.dtype_of(x1)}.")
     return promotion.promote_shapes(x1, x2, name=name)
 
 

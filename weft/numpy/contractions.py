@@ -205,10 +205,10 @@ def _vecdot(x1: Any, x2: Any, *, axis: int, precision: Any, preferred_element_ty
         raise errors.AxisError(
             f"vector dimension must be at least 1; got shapes {promotion.shape_of(x1)}, {promotion.shape_of(x2)}"
         )
+    given = promotion.shape_of(x1), promotion.shape_of(x2)
     x1, x2 = rearrange.moveaxis(x1, axis, -1), rearrange.moveaxis(x2, axis, -1)
-    extents = promotion.shape_of(x1)[-1], promotion.shape_of(x2)[-1]
-    if extents[0] != extents[1]:
-        raise ValueError(f"vecdot requires arrays to have equal dimension size along axis={axis}; got {extents}")
+    if promotion.shape_of(x1)[-1] != promotion.shape_of(x2)[-1]:
+        raise ValueError(f"axes must match; got shapes {given[0]} and {given[1]} with {axis=}")
     if dtypes.issubdtype(promotion.dtype_of(x1), np.complexfloating):
         x1 = lax.conj(x1)
     preferred, weak_type = _preferred("vecdot", preferred_element_type, x1, x2)

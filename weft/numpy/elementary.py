@@ -337,5 +337,5 @@ def i0(x: Any) -> Array:
     """
     (x,) = promotion.promote_args_inexact("i0", x)
     if not dtypes.issubdtype(promotion.dtype_of(x), np.floating):
-        raise ValueError(f"[i0] takes real numbers, got {promotion.dtype_of(x)}.")
+        raise ValueError(f"Unsupported input type to jax.numpy.i0: {promotion.dtype_of(x)}")
     return _i0(x)

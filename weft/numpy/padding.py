@@ -186,7 +186,7 @@ def _pad_edge(array: Any, axis: int, low: int, high: int) -> Any:
     extent = promotion.shape_of(array)[axis]
     if extent == 0:
         if low or high:
-            raise ValueError("Cannot apply padding mode 'edge' to an empty axis")
+            raise ValueError("Cannot apply 'edge' padding to empty axis")
         return array
     first = rearrange.repeat_evenly(lax.slice_in_dim(array, 0, 1, axis=axis), repeats=low, axis=axis)
     last = rearrange.repeat_evenly(lax.slice_in_dim(array, extent - 1, extent, axis=axis), repeats=high, axis=axis)
@@ -202,7 +202,7 @@ def _pad_wrap(array: Any, axis: int, low: int, high: int) -> Any:
     extent = promotion.shape_of(array)[axis]
     if extent == 0:
         if low or high:
-            raise ValueError("Cannot apply padding mode 'wrap' to an empty axis")
+            raise ValueError("Cannot apply 'wrap' padding to empty axis")
         return array
     whole_low, part_low = divmod(low, extent)
     whole_high, part_high = divmod(high, extent)
@@ -272,7 +272,7 @@ def _pad_ramp(array: Any, widths: Widths, ends: tuple[tuple[Any, Any], ...]) -> 
     for axis, (before, after) in enumerate(widths):
         extent = promotion.shape_of(array)[axis]
         if extent == 0 and (before or after):
-            raise ValueError("Cannot apply padding mode 'linear_ramp' to an empty axis")
+            raise ValueError("Cannot apply 'linear_ramp' padding to empty axis")
         first = lax.slice_in_dim(array, 0, 1, axis=axis)
         last = lax.slice_in_dim(array, extent - 1, extent, axis=axis)
         dtype = promotion.dtype_of(array)

@@ -76,6 +76,8 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     elif mode == "wrap":
         places, options = arithmetic.remainder(places, size), {"mode": "promise_in_bounds"}
     else:
+        if mode == "raise":
+            raise NotImplementedError("The 'raise' mode to jnp.put is not supported: choose 'clip' or 'wrap'.")
         raise ValueError(f"mode should be one of 'wrap' or 'clip'; got mode={mode!r}")
     return index_updates.IndexUpdate(promotion.as_array(a), matrices.unravel_index(places, shape)).set(
         values, **options
@@ -180,6 +182,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
         return _delete_unique(arr, obj, dim)
     core.concrete_or_error(None, obj, "'obj' array argument of jnp.delete()")
     obj = np.asarray(obj)
+    if obj.dtype.kind not in "iub":
+        raise ValueError(f"np.delete(arr, obj): got obj.dtype={obj.dtype}; must be integer or bool.")
     if obj.ndim == 0 and obj.dtype != np.bool_:
         at = operator.index(obj.item())
         if not -extent <= at < extent:

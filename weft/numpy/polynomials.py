@@ -44,7 +44,7 @@ def _vectors(name: str, *args: Any) -> tuple[Any, ...]:
     args = promotion.promote_dtypes_inexact(*[rearrange.atleast_1d(x) for x in args])
     for x in args:
         if len(promotion.shape_of(x)) != 1:
-            raise ValueError(f"[{name}] coefficients are vectors, got shape {promotion.shape_of(x)}")
+            raise ValueError(f"[{name}] Input must be a rank-1 array. Got shape {promotion.shape_of(x)}")
     return tuple([promotion.as_array(x) for x in args])
 
 

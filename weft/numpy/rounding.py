@@ -354,6 +354,8 @@ def ldexp(x1: Any, x2: Any, /) -> Array:
         raise ValueError(f"ldexp not supported for input types {(promotion.dtype_of(x1), exponents)}")
     (x1,) = promotion.promote_args_inexact("ldexp", x1)
     dtype = promotion.dtype_of(x1)
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        raise ValueError(f"ldexp not supported for input types {(dtype, exponents)}")
     x2 = promotion.convert(x2, dtype)
     zero, one, two = (np.asarray(v, dtype) for v in (0, 1, 2))
     mantissa, exponent = frexp(x1)

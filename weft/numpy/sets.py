@@ -238,7 +238,9 @@ def isin(
     """
     promotion.check_arraylike("isin", element, test_elements)
     if method not in ("auto", "compare_all", "binary_search", "sort"):
-        raise ValueError(f"method={method!r} is not supported")
+        raise ValueError(
+            f"{method=} is not implemented; options are 'compare_all', 'binary_search', 'sort', and 'auto'"
+        )
     shape = promotion.shape_of(element)
     found = _in1d(element, test_elements, assume_unique=bool(assume_unique), invert=bool(invert), method=method)
     return rearrange.reshape(found, shape)

@@ -193,6 +193,12 @@ def compress(
     if axis is None:
         a, axis = rearrange.ravel(a), 0
     rows = rearrange.moveaxis(promotion.as_array(a), axis, 0)
+    whole = promotion.shape_of(rows)[0]
+    if size is not None and not 0 < size <= whole:
+        raise ValueError(
+            f"size must be positive and not greater than the size of the array axis; got {size=} for "
+            f"a.shape[axis]={whole}"
+        )
     mask = promotion.convert(mask, np.dtype(np.bool_))
     kept = min(promotion.shape_of(mask)[0], promotion.shape_of(rows)[0])
     extra = indexing.index(mask, slice(kept, None))

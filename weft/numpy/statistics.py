@@ -160,7 +160,10 @@ def _wanted_dtype(name: str, a: Any, dtype: Any) -> Any:
     own = promotion.dtype_of(a)
     wanted = promotion.inexact_dtype(own) if dtype is None else dtype
     if dtypes.issubdtype(own, np.complexfloating) and not dtypes.issubdtype(wanted, np.complexfloating):
-        raise ValueError(f"[{name}] dtype {wanted} is real, the operand {own}: without dtype the result is real")
+        raise ValueError(
+            f"jax.numpy.{name} does not yet support real dtype parameters when computing the {name} of an array of "
+            f"complex values, got {wanted} for {own}: without dtype the result is real."
+        )
     return wanted
 
 

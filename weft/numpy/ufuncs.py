@@ -263,7 +263,8 @@ class ufunc(metaclass=_UfuncType):
         """
         if inplace:
             raise NotImplementedError(
-                f"[{self.__name__}.at] arrays are immutable: pass inplace=False, and use the array that is returned"
+                f"[{self.__name__}.at] arrays are immutable, so that jnp.ufunc.at() cannot operate inplace: pass "
+                "inplace=False, and use the array that is returned"
             )
         special = self._special["at"]
         operands = () if b is None else (b,)

@@ -63,12 +63,20 @@ def _pad_typing(x: Any, value: Any, *, padding_config: Any) -> Any:
     if value.shape:
         raise ValueError(f"[pad] padding_value must be a scalar, got {value.str_short()}")
     if len(padding_config) != x.ndim:
-        raise ValueError(f"[pad] padding_config {padding_config} must have one entry for each axis of {x.str_short()}")
+        raise ValueError(
+            f"[pad] length of padding_config must equal the number of axes of operand, got padding_config "
+            f"{padding_config} for operand shape {x.shape}"
+        )
     if any(inner < 0 for _, _, inner in padding_config):
-        raise ValueError(f"[pad] interior padding must be nonnegative, got {padding_config}")
+        raise ValueError(
+            f"[pad] interior padding in padding_config must be nonnegative, got padding_config {padding_config}"
+        )
     sizes = tuple(_padded(n, config) for n, config in zip(x.shape, padding_config, strict=True))
     if any(n < 0 for n in sizes):
-        raise ValueError(f"[pad] the result would have shape {sizes}: {padding_config} takes more than {x.str_short()}")
+        raise ValueError(
+            f"[pad] Dimension size after padding is not at least 0, got result shape {sizes}, for padding_config "
+            f"{padding_config} and operand shape {x.shape}"
+        )
     return runtime.ShapedArray(sizes, x.dtype, x.weak_type and value.weak_type)
 
 
@@ -171,7 +179,10 @@ def _concatenate_typing(*avals: Any, dimension: int) -> Any:
         raise TypeError(f"[concatenate] dimension {dimension} is out of bounds for {listed}")
     rest = {aval.shape[:dimension] + aval.shape[dimension + 1 :] for aval in avals}
     if len(rest) != 1:
-        raise TypeError(f"[concatenate] shapes may differ only along dimension {dimension}, got {listed}")
+        raise TypeError(
+            "Cannot concatenate arrays with shapes that differ in dimensions other than the one being concatenated: "
+            f"concatenating along dimension {dimension} for shapes {', '.join(str(aval.shape) for aval in avals)}."
+        )
     check_same_dtype("concatenate", avals)
     total = sum(aval.shape[dimension] for aval in avals)
     sizes = (*first.shape[:dimension], total, *first.shape[dimension + 1 :])

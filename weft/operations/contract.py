@@ -35,13 +35,20 @@ def _check_dimensions(lhs: Any, rhs: Any, dimension_numbers: Any) -> None:
     for word, aval, contract, batch in sides:
         if any(not 0 <= d < aval.ndim for d in (*contract, *batch)):
             raise TypeError(
-                f"[dot_general] {word} dimension numbers must lie inside {aval.str_short()}, "
-                f"got contracting {contract} and batch {batch}"
+                f"dot_general requires {word} dimension numbers to be nonnegative and less than the number of axes of "
+                f"the {word} value, got {word}_batch of {batch} and {word}_contracting of {contract} for "
+                f"{aval.str_short()}"
             )
-        if len(set(contract)) != len(contract) or len(set(batch)) != len(batch):
-            raise TypeError(f"[dot_general] {word} dimensions must be distinct, got {contract} and {batch}")
+        for kind, dims in (("batch", batch), ("contracting", contract)):
+            if len(set(dims)) != len(dims):
+                raise TypeError(
+                    f"dot_general requires {word} {kind} dimensions to be distinct, got {word}_{kind} {dims}."
+                )
         if set(contract) & set(batch):
-            raise TypeError(f"[dot_general] {word} batch {batch} and contracting {contract} dimensions overlap")
+            raise TypeError(
+                f"dot_general requires {word} batch dimensions to be disjoint from contracting dimensions, got "
+                f"{word}_batch {batch} and {word}_contracting {contract}."
+            )
     _check_extents("batch", lhs, rhs, lhs_batch, rhs_batch)
     _check_extents("contracting", lhs, rhs, lhs_contract, rhs_contract)
 
@@ -53,7 +60,8 @@ def _check_extents(word: str, lhs: Any, rhs: Any, lhs_dims: Any, rhs_dims: Any) 
         if lhs.shape[i] != rhs.shape[j]:
             raise TypeError(
                 f"[dot_general] {word} sizes differ: lhs {lhs.str_short()} axis {i} is {lhs.shape[i]}, "
-                f"rhs {rhs.str_short()} axis {j} is {rhs.shape[j]}"
+                f"rhs {rhs.str_short()} axis {j} is {rhs.shape[j]}; dot_general requires {word} dimensions to have the "
+                f"same shape, got {tuple(lhs.shape[d] for d in lhs_dims)} and {tuple(rhs.shape[d] for d in rhs_dims)}."
             )
 
 

@@ -55,10 +55,19 @@ def _check_groups(lhs: Any, rhs: Any, numbers: ConvDimensionNumbers, features: i
         )
     batch, channels = in_spec_order(lhs.shape, numbers.lhs_spec)[:2]
     results, taken = in_spec_order(rhs.shape, numbers.rhs_spec)[:2]
+    for word, count, kind, extent in (
+        ("feature_group_count", features, "feature", channels), ("batch_group_count", batches, "batch", batch)
+    ):  # fmt: skip
+        if extent % count:
+            raise ValueError(
+                f"conv_general_dilated {word} must divide lhs {kind} dimension size, but {count} does not divide "
+                f"{extent}: lhs is {lhs.str_short()}."
+            )
     if channels != taken * features:
         raise ValueError(
-            f"[conv_general_dilated] lhs {lhs.str_short()} has {channels} features, but feature_group_count={features} "
-            f"groups of the {taken} input features of rhs {rhs.str_short()} are needed"
+            "conv_general_dilated lhs feature dimension size divided by feature_group_count must equal the rhs input "
+            f"feature dimension size, but {channels} // {features} != {taken}: lhs {lhs.str_short()}, rhs "
+            f"{rhs.str_short()}."
         )
     for word, count in (("feature_group_count", features), ("batch_group_count", batches)):
         if results % count:

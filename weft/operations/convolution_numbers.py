@@ -38,11 +38,11 @@ def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], 
     ((0, 3, 2, 1), (3, 2, 0, 1), (0, 3, 1, 2))
     """
     words = tuple(dimension_numbers)
-    for (side, letters), word in zip(_LETTERS, words, strict=True):
+    for place, ((side, letters), word) in enumerate(zip(_LETTERS, words, strict=True)):
         if any(word.count(letter) != 1 for letter in letters):
             raise TypeError(
-                f"[conv_general_permutations] the {side} layout must have each of {letters[0]!r} and {letters[1]!r} "
-                f"once, got {word!r}"
+                f"convolution dimension_numbers[{place}] must contain the characters {letters[0]!r} and {letters[1]!r} "
+                f"exactly once, got {word}."
             )
         if len(set(word)) != len(word):
             raise TypeError(f"[conv_general_permutations] the {side} layout names a dimension twice: {word!r}")
@@ -72,8 +72,8 @@ def conv_dimension_numbers(lhs_shape: Shape, rhs_shape: Shape, dimension_numbers
     rank = len(lhs_shape)
     if rank != len(rhs_shape):
         raise TypeError(
-            f"[conv_dimension_numbers] operands must have as many dimensions: lhs shape {tuple(lhs_shape)}, "
-            f"rhs shape {tuple(rhs_shape)}"
+            f"convolution requires lhs and rhs ndim to be equal, got {rank} and {len(rhs_shape)}: shapes "
+            f"{tuple(lhs_shape)} and {tuple(rhs_shape)}."
         )
     if dimension_numbers is None:
         order = tuple(range(rank))
@@ -88,11 +88,11 @@ def conv_dimension_numbers(lhs_shape: Shape, rhs_shape: Shape, dimension_numbers
             f"[conv_dimension_numbers] three layouts are needed, such as ('NHWC', 'HWIO', 'NHWC'), "
             f"got {tuple(dimension_numbers)}"
         )
-    for word in dimension_numbers:
+    for place, word in enumerate(dimension_numbers):
         if len(word) != rank:
             raise TypeError(
-                f"[conv_dimension_numbers] layout {word!r} must name {rank} dimensions, those of lhs shape "
-                f"{tuple(lhs_shape)} and rhs shape {tuple(rhs_shape)}"
+                f"convolution dimension_numbers[{place}] must have len equal to the ndim of lhs and rhs, got "
+                f"{len(word)} for lhs and rhs shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}."
             )
     return ConvDimensionNumbers(*conv_general_permutations(dimension_numbers))
 

@@ -68,15 +68,32 @@ def _find_category(dtype: Any) -> str:
     return "other"
 
 
-def check_dtype(name: str, operand: int, aval: Any, accepts: Accepts) -> None:
-    """Raise TypeError unless the operand's dtype is of an accepted category."""
+# The words of errors for the categories, in their order there, and a dtype of each as an example.
+_NAMED = {
+    "integer": ({"signed integer", "unsigned integer"}, "int32"),
+    "signedinteger": ({"signed integer"}, "int32"),
+    "unsignedinteger": ({"unsigned integer"}, "uint32"),
+    "floating": ({"float"}, "float32"),
+    "complexfloating": ({"complex"}, "complex64"),
+    "bool": ({"bool"}, "bool"),
+}
+
+
+def check_dtype(name: str, operand: int, aval: Any, accepts: Accepts, alone: bool = False) -> None:
+    """Raise TypeError unless the operand's dtype is of an accepted category; ``alone``: it is the only one."""
     if aval.dtype == dtypes.float0:
         raise TypeError(dtypes.FLOAT0_OPERAND.format(name=name))
     if category(aval.dtype) not in accepts:
-        wanted = ", ".join(sorted(accepts))
+        words: list[str] = []
+        left = set(accepts)
+        for word, (kinds, _) in _NAMED.items():
+            if kinds <= left:
+                words.append(word)
+                left -= kinds
+        at = "" if alone else f" at position {operand}"
         raise TypeError(
-            f"[{name}] operand {operand} is {aval.str_short()}, but {name} takes only {wanted}. "
-            f"Convert it first, e.g. lax.convert_element_type(x, 'float32')."
+            f"{name} does not accept dtype {aval.dtype}{at}. Accepted dtypes{at} are subtypes of {', '.join(words)}. "
+            f"Convert {aval.str_short()} first, e.g. by lax.convert_element_type(x, {_NAMED[words[0]][1]!r})."
         )
 
 
@@ -104,8 +121,8 @@ def broadcast_shape(name: str, avals: Sequence[Any]) -> tuple[int, ...]:
         if len(shape) != len(first):
             listed = ", ".join(aval.str_short() for aval in avals)
             raise TypeError(
-                f"[{name}] operands have different numbers of dimensions: {listed}. lax broadcasts only scalars and "
-                f"extents of 1; add dimensions with lax.expand_dims, or use weft.numpy, which broadcasts."
+                f"{name}: arrays must have the same number of dimensions, got {listed}. lax broadcasts only scalars "
+                f"and extents of 1; add dimensions with lax.expand_dims, or use weft.numpy, which broadcasts."
             )
         for axis, extent in enumerate(shape):
             if extent != 1 and extent != out[axis]:
@@ -130,7 +147,7 @@ def elementwise_typing(
             same = same and aval.dtype is dtype
         if dtype not in accepted_dtypes or len(avals) != len(accepts):
             for i, (aval, accepted) in enumerate(zip(avals, accepts, strict=True)):
-                check_dtype(name, i, aval, accepted)
+                check_dtype(name, i, aval, accepted, len(avals) == 1)
             if all(category(dtype) in accepted for accepted in accepts):
                 accepted_dtypes.add(dtype)
         if not same:

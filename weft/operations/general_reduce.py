@@ -188,7 +188,7 @@ def _reduce_typing(*avals: Any, computation: Any, jaxpr: Any, dimensions: tuple[
     check_axes("reduce", arrays[0], dimensions)
     if any(aval.shape for aval in inits):
         listed = ", ".join(aval.str_short() for aval in inits)
-        raise ValueError(f"[reduce] initial values must be scalars, got {listed}")
+        raise ValueError(f"reduce found non-scalar initial value: {listed}")
     if any(x.dtype != init.dtype for x, init in zip(arrays, inits, strict=True)):
         listed = [", ".join(aval.str_short() for aval in side) for side in (arrays, inits)]
         raise TypeError(f"[reduce] operand dtypes {listed[0]} must match those of the initial values {listed[1]}")

@@ -41,7 +41,9 @@ Starts = Any
 def _check_starts(name: str, starts: Sequence[Any], ndim: int) -> None:
     listed = ", ".join(aval.str_short() for aval in starts)
     if len(starts) != ndim:
-        raise ValueError(f"[{name}] got {len(starts)} start indices for an operand of {ndim} dimensions")
+        raise ValueError(
+            f"[{name}] Length of slice indices must match number of operand dimensions ({len(starts)} vs {ndim})"
+        )
     if any(aval.shape for aval in starts):
         raise TypeError(f"[{name}] start indices must be scalars, got {listed}")
     if starts and (category(starts[0].dtype) not in INTEGER or any(s.dtype != starts[0].dtype for s in starts)):
@@ -54,9 +56,12 @@ def _slice_typing(x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> Any:
     if len(slice_sizes) != x.ndim:
         raise ValueError(f"[{name}] slice_sizes {slice_sizes} must have one entry for each axis of {x.str_short()}")
     if any(n > extent for n, extent in zip(slice_sizes, x.shape, strict=True)):
-        raise TypeError(f"[{name}] slice_sizes {slice_sizes} must not exceed the operand {x.str_short()}")
+        raise TypeError(
+            f"[{name}] slice slice_sizes must be less than or equal to operand shape, got slice_sizes {slice_sizes} "
+            f"for operand shape {x.shape}."
+        )
     if any(n < 0 for n in slice_sizes):
-        raise TypeError(f"[{name}] slice_sizes must not be negative, got {slice_sizes}")
+        raise TypeError(f"[{name}] slice slice_sizes must be greater than or equal to zero, got {slice_sizes}.")
     return runtime.ShapedArray(slice_sizes, x.dtype, x.weak_type)
 
 
@@ -132,11 +137,17 @@ dynamic_slice_p.batch = _slice_batch
 def _update_typing(x: Any, update: Any, *starts: Any) -> Any:
     name = "dynamic_update_slice"
     if x.ndim != update.ndim:
-        raise TypeError(f"[{name}] the update {update.str_short()} must have the rank of the operand {x.str_short()}")
+        raise TypeError(
+            f"{name} update must have the same rank as operand, got update shape {update.shape} for operand shape "
+            f"{x.shape}."
+        )
     if any(n > extent for n, extent in zip(update.shape, x.shape, strict=True)):
-        raise TypeError(f"[{name}] the update {update.str_short()} is larger than the operand {x.str_short()}")
+        raise TypeError(
+            f"{name} update shape must be smaller than operand shape, got update shape {update.shape} for operand "
+            f"shape {x.shape}."
+        )
     if x.dtype != update.dtype:
-        raise TypeError(f"[{name}] operands have different dtypes: {x.str_short()}, {update.str_short()}")
+        raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {x.dtype}, {update.dtype}.")
     _check_starts(name, starts, x.ndim)
     return runtime.ShapedArray(x.shape, x.dtype, False)
 
@@ -207,7 +218,9 @@ def _index_list(name: str, starts: Starts, ndim: int) -> list[Any]:
         else:
             found = [shape.index_in_dim(starts, i, 0, keepdims=False) for i in builtins.range(aval.shape[0])]
     if len(found) != ndim:
-        raise ValueError(f"[{name}] got {len(found)} start indices for an operand of {ndim} dimensions")
+        raise ValueError(
+            f"[{name}] Length of slice indices must match number of operand dimensions ({len(found)} vs {ndim})"
+        )
     return found
 
 

@@ -333,7 +333,7 @@ def _select_typing(which: Any, first: Any, *others: Any) -> Any:
     if not is_bool and which.dtype not in (np.int32, np.int64):
         raise TypeError(f"[select_n] `which` must be boolean or int32, got {which.str_short()}")
     if is_bool and len(cases) > 2:
-        raise TypeError(f"[select_n] a boolean `which` chooses between at most 2 cases, got {len(cases)}")
+        raise TypeError(f"[select_n] select with boolean `which` cannot have > 2 cases, got {len(cases)}")
     if any(case.shape != first.shape for case in others):
         raise TypeError(f"[select_n] cases must have the same shapes, got {_listed(cases)}")
     check_same_dtype("select_n", cases)
@@ -445,8 +445,8 @@ def _clamp_typing(low: Any, x: Any, high: Any) -> Any:
     for word, bound in (("min", low), ("max", high)):
         if bound.shape and bound.shape != x.shape:
             raise TypeError(
-                f"[clamp] {word} must be a scalar or have the operand's shape, "
-                f"got {word} {bound.str_short()} for operand {x.str_short()}"
+                f"clamp requires {word}.shape == operand.shape or {word}.shape == (), "
+                f"got {word}.shape={bound.shape}, operand.shape={x.shape}."
             )
     return runtime.ShapedArray(x.shape, x.dtype, x.weak_type and low.weak_type and high.weak_type)
 

@@ -61,7 +61,10 @@ def _integer_pow_scalar(emit: Any, x: Any, *, y: int) -> Any:
 def _integer_pow_typing(x: Any, *, y: int) -> Any:
     check_dtype("integer_pow", 0, x, NUMBER)
     if y < 0 and category(x.dtype) not in FLOAT | COMPLEX:
-        raise TypeError(f"[integer_pow] an integer cannot be raised to the negative power {y}, got {x.str_short()}")
+        raise TypeError(
+            f"Integers cannot be raised to negative powers, got integer_pow({x.dtype}[{','.join(map(str, x.shape))}], "
+            f"{y}). Convert the base to a float first."
+        )
     return runtime.ShapedArray(x.shape, x.dtype, x.weak_type)
 
 

@@ -404,7 +404,9 @@ def _extremum_typing(name: str) -> Callable[..., Any]:
         if not 0 <= axis < x.ndim:
             raise ValueError(f"[{name}] invalid axis {axis} for operand {x.str_short()}")
         if x.shape[axis] == 0:
-            raise ValueError(f"[{name}] the reduced dimension must not be empty, got {x.str_short()} and axis {axis}")
+            raise ValueError(
+                f"[{name}] argmin and argmax require non-empty reduced dimension. Got {x.shape} and {axis=}"
+            )
         if x.shape[axis] > dtypes.iinfo(index_dtype).max + 1:
             raise OverflowError(
                 f"[{name}] {np.dtype(index_dtype).name} does not hold the positions in axis {axis} of {x.str_short()}; "

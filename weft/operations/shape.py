@@ -74,18 +74,18 @@ def _broadcast_typing(
 ) -> Any:
     name, dims = "broadcast_in_dim", broadcast_dimensions
     if len(dims) != x.ndim:
-        raise TypeError(f"[{name}] broadcast_dimensions {dims} must name {x.ndim} dimensions for {x.str_short()}")
+        raise TypeError(f"{name} broadcast_dimensions must have length equal to operand ndim; got {dims} of {x.ndim}.")
     if shape and min(shape) < 0:
         raise TypeError(f"[{name}] shape must have every element be nonnegative, got {shape}")
     if dims and not 0 <= min(dims) <= max(dims) < len(shape):
-        raise TypeError(f"[{name}] broadcast_dimensions {dims} must lie inside the output shape {shape}")
+        raise TypeError(f"{name} broadcast_dimensions must be a subset of output dimensions, got {dims} for {shape}.")
     if len({*dims}) != len(dims):
         raise TypeError(f"[{name}] broadcast_dimensions must not contain duplicates, got {dims}")
     for axis, (d, extent) in enumerate(zip(dims, x.shape, strict=True)):
         if extent != 1 and extent != shape[d]:
             raise TypeError(
-                f"[{name}] operand {x.str_short()} axis {axis} has {x.shape[axis]} elements, "
-                f"but output axis {d} of {shape} has {shape[d]}; extents must be equal or 1"
+                f"{name} operand dimension sizes must either be 1, or be equal to their corresponding dimensions in "
+                f"the target broadcast shape; axis {axis} of {x.shape} is {extent}, axis {d} of {shape} is {shape[d]}."
             )
     return runtime.ShapedArray(shape, x.dtype, x.weak_type)
 
@@ -323,7 +323,8 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 def _transpose_typing(x: Any, *, permutation: tuple[int, ...]) -> Any:
     if sorted(permutation) != list(builtins.range(x.ndim)):
-        raise TypeError(f"[transpose] permutation {permutation} isn't a permutation of the axes of {x.str_short()}")
+        told = f"got permutation {tuple(permutation)} for operand shape {x.shape}."
+        raise TypeError(f"transpose permutation isn't a permutation of operand dimensions, {told}")
     return runtime.ShapedArray(tuple(x.shape[p] for p in permutation), x.dtype, x.weak_type)
 
 
@@ -442,13 +443,13 @@ def _slice_typing(x: Any, *, start_indices: Any, limit_indices: Any, strides: An
     steps = (1,) * x.ndim if strides is None else strides
     for word, entry in (("start_indices", start_indices), ("limit_indices", limit_indices), ("strides", steps)):
         if len(entry) != x.ndim:
-            raise TypeError(f"[slice] {word} {entry} must have one entry for each dimension of {x.str_short()}")
+            raise TypeError(f"slice {word} must have length equal to the number of dimensions, {x.ndim}, got {entry}")
     if any(n < 0 for n in start_indices):
         raise TypeError(f"[slice] start_indices must have every element be nonnegative, got {start_indices}")
     if any(limit > n for limit, n in zip(limit_indices, x.shape, strict=True)):
-        raise TypeError(f"[slice] limit_indices {limit_indices} reach beyond the operand {x.str_short()}")
+        raise TypeError(f"slice limit_indices must be less than or equal to operand shape {x.shape}: {limit_indices}")
     if any(start > limit for start, limit in zip(start_indices, limit_indices, strict=True)):
-        raise TypeError(f"[slice] limit_indices {limit_indices} must not be below start_indices {start_indices}")
+        raise TypeError(f"slice limit_indices must be >= start_indices, got {limit_indices} and {start_indices}")
     if any(step <= 0 for step in steps):
         raise TypeError(f"[slice] strides must be positive, got {steps}")
     bounds = zip(start_indices, limit_indices, steps, strict=True)

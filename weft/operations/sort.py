@@ -21,7 +21,7 @@ from weft._base import lazy
 from weft.core import kinds
 from weft.core import tangents as tangent_types
 from weft.operations import mapped
-from weft.operations.elementwise import BOOL, COMPLEX, REAL, check_dtype
+from weft.operations.elementwise import BOOL, COMPLEX, REAL, category, check_dtype
 from weft.operations.gather import gather
 from weft.operations.later import ops
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
@@ -304,6 +304,8 @@ def _largest(rows: np.ndarray, k: int) -> np.ndarray:
 
 
 def _top_k_typing(x: Any, *, axis: int, k: int) -> list[Any]:
+    if category(x.dtype) in COMPLEX:
+        raise ValueError("top_k is not compatible with complex inputs.")
     check_dtype("top_k", 0, x, BOOL | REAL)
     if k < 0:
         raise ValueError(f"k argument to top_k must be nonnegative, got {k}")

@@ -180,7 +180,7 @@ def stft(
     place = axes.canonical_axis(axis, len(promotion.shape_of(x)))
     if 0 in promotion.shape_of(x):
         nothing = wnp.zeros(promotion.shape_of(x))
-        return nothing, nothing, nothing
+        return nothing, nothing, wnp.zeros(promotion.shape_of(x), promotion.complex_dtype(promotion.dtype_of(x)))
     rows = wnp.moveaxis(x, place, -1)
     plan = _plan("stft", window, nperseg, noverlap, nfft, promotion.shape_of(rows)[-1], 256)
     one_sided = return_onesided and not dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating)

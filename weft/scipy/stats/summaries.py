@@ -74,7 +74,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
     if not keepdims:
         return found
     if axis is None or rank == 0:
-        return ModeResult(*[wnp.reshape(value, (1,) * rank) for value in found])
+        return ModeResult(*[wnp.reshape(value, (1,) * max(rank, 1)) for value in found])
     return ModeResult(*[wnp.expand_dims(value, place) for value in found])
 
 
