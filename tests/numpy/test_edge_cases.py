@@ -134,7 +134,7 @@ def test_variances_take_complex_dtypes_only_for_complex_numbers(name: str) -> No
     assert function(values).dtype == np.float32
     assert function(values, dtype=np.complex64).dtype == function(values.real, dtype=np.complex64).dtype == np.complex64
     np.testing.assert_allclose(function(values, dtype=np.complex64), expected, rtol=1e-6)
-    with pytest.raises(ValueError, match="does not yet support real dtype parameters .* float32 for complex64"):
+    with pytest.raises(ValueError, match=r"does not yet support real dtype parameters .* float32 for complex64"):
         function(values, dtype=np.float32)
 
 
