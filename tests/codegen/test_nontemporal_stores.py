@@ -13,8 +13,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.codegen.running import HOST
-from weft._base import target
-from weft.loops import target_model
+from weft._base import target, target_model
 
 DTYPES = ["bool", "int8", "int16", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
 TARGETS = [name for name, t in target.TARGETS.items() if t.triple == HOST.triple and t.lanes <= HOST.lanes]
@@ -128,7 +127,7 @@ def test_half_precisions_that_fill_whole_registers(streams: None) -> None:
 
 @pytest.mark.skipif(HOST.triple.startswith("aarch64"), reason="only x86 has these instructions")
 def test_kernels_have_both_stores_and_wait_for_the_streamed_ones() -> None:
-    x, model = jnp.zeros((64, 64), jnp.float32), target_model.of(HOST)
+    x, model = jnp.zeros((64, 64), jnp.float32), HOST.model
     for f in (lambda x: x + 1, lambda x: x.T, lambda x: jnp.exp(x), weft.nn.softmax):
         text = text_of(f, x)
         assert "!nontemporal" in text

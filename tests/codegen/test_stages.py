@@ -10,7 +10,6 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft._base import target
-from weft.loops import target_model
 
 SIZES = [0, 1, 7, 8, 63, 64, 511, 512, 513, 1031]
 
@@ -103,7 +102,7 @@ def schedule_of(function, count: int, shape: tuple[int, ...] = (100_000,)) -> st
 
 
 def test_which_bodies_have_stages():
-    if target_model.of(target.host()).masks:
+    if target.host().model.masks:
         pytest.skip("bodies are in halves where masks have registers")
     assert "4 stages over blocks of 256 elements" in schedule_of(option, 4)
     assert "2 stages" in schedule_of(lambda x: jnp.exp(jnp.sin(x) * jnp.cos(x)), 1)  # which share their reduction

@@ -12,7 +12,7 @@ import pytest
 
 from tests.codegen.running import HOST, elementwise, map_nest
 from weft._base import target
-from weft.loops import costs, ir, target_model
+from weft.loops import costs, ir
 
 
 def test_names_and_keys():
@@ -79,9 +79,9 @@ def test_sizes_of_caches_are_read_and_part_of_the_key(monkeypatch: pytest.Monkey
     monkeypatch.setattr(target, "_cache_fact", fact)
     v3 = target.named("x86-64-v3")
     found = target._with_caches(v3)
-    assert (found.second_cache, found.third_cache) == (256 << 10, 6144 << 10)
+    assert (found.model.second_cache, found.model.third_cache) == (256 << 10, 6144 << 10)
     assert found.key != v3.key
-    model = target_model.of(found)
+    model = found.model
     assert (model.fetched_bytes, model.streamed_bytes, model.streamed_lines) == (64 << 10, 12 << 20, 6 << 20)
     small["size"] = ["48K", "32K", "2048K", "266240K"]
     assert target._with_caches(v3) == v3

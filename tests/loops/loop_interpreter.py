@@ -15,7 +15,7 @@ import numpy as np
 
 from weft._base import target
 from weft.core import kinds
-from weft.loops import decisions, ir, numpy_emit, reduction_tree, sides, target_model
+from weft.loops import decisions, ir, numpy_emit, reduction_tree, sides
 from weft.loops.schedule import Lowered
 
 
@@ -61,7 +61,7 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
 
 def _scheduled(run: _Run, statements: Sequence[ir.Statement]) -> None:
     """The statements in the order of the schedule."""
-    test = target_model.of(target.host()).test
+    test = target.host().model.test
     for s in sides.grouped(statements, lambda: sides.uses(run.nest), test):
         if isinstance(s, sides.Side):
             _side(run, s)

@@ -55,6 +55,7 @@ def counted() -> Counts:
         "passes": _passes(),
         "schedule forms": _schedule_forms(),
         **{f"constants: {room}": count for room, count in _constants().items()},
+        "figures of the target model": _figures(),
         "classes with retire()": len([1 for _, node in _classes() if _has_method(node, "retire")]),
         "lax.x_p in compiler": sum(len(re.findall(r"\blax\.\w+_p\b", text)) for text in _texts("compiler")),
         "target.host() outside of dispatch/devices.py": sum(_asks_the_host(path) for path in _parsed()),
@@ -112,6 +113,13 @@ def _constants() -> Counts:
             found[_room(path)] += sum(map(_named_numbers, tree.body))
     found["runtime/src"] = sum(_native_constants(path.read_text()) for path in NATIVE.glob("*.[ch]*"))
     return found
+
+
+def _figures() -> int:
+    """Named numbers of the target model, and the fields of a row of it."""
+    body = _parsed()[PACKAGE / "_base" / "target_model.py"].body
+    fields = [node for row in body if isinstance(row, ast.ClassDef) for node in row.body]
+    return sum(map(_named_numbers, body)) + len([1 for node in fields if isinstance(node, ast.AnnAssign)])
 
 
 def _named_numbers(node: ast.stmt) -> int:

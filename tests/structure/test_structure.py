@@ -40,6 +40,7 @@ RUNGS: dict[str, int] = {
     "weft.tree": 1,
     "weft.tree_util": 1,
     "weft._base.target": 1,
+    "weft._base.target_model": 1,
     "weft.core": 2,
     "weft.distributed": 3,
     "weft.operations": 3,
@@ -79,8 +80,9 @@ COMPILER_MAY: dict[str, set[str]] = {
     "weft.partitioning": {"weft.compiler", "weft.operations", "weft.partitioning", *ROOMS},
     "weft.stablehlo": {"weft.codegen", "weft.compiler", "weft.operations", "weft.lax", "weft.stablehlo", *ROOMS},
 }
-COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "weft._base.collector"}
+COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "weft._base.target_model"}
 COMPILER_BASE |= {
+    "weft._base.collector",
     "weft._base.own_files",
     "weft._base.private_files",
     "weft.runtime",

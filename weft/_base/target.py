@@ -11,14 +11,11 @@ import os
 import platform
 
 from weft._base.record import Record
+from weft._base.target_model import AARCH64, LARGE_CACHES, X86_V3, X86_V4, Model
 
 
 class UnsupportedTargetError(RuntimeError):
     """No code can be made for this processor, or no such target is known."""
-
-
-# bytes by level: more counts as so much, and so does what the system does not say
-LARGE_CACHES = {2: 1 << 20, 3: 32 << 20}
 
 
 class Target(Record):
@@ -31,27 +28,27 @@ class Target(Record):
     lanes: int  # lanes of a vector value, whatever its dtype
     masked_bytes: tuple[int, ...]  # element sizes with masked loads and stores
     gather_bytes: tuple[int, ...]  # element sizes with gathers
+    model: Model  # figures of the machine
     avx512: bool = False  # its F, BW, CD, DQ and VL
     row_by_row: bool = False  # neighbourhoods: in one stream, rather than by pairs of rows that share loads
-    second_cache: int = LARGE_CACHES[2]  # bytes, of one core
-    third_cache: int = LARGE_CACHES[3]
 
     @property
     def key(self) -> str:
         """What a kernel cache must distinguish."""
-        sizes = (self.second_cache, self.third_cache)
+        sizes = (self.model.second_cache, self.model.third_cache)
         caches = "" if sizes == tuple(LARGE_CACHES.values()) else f":caches {sizes}"
         return f"{self.name}:{self.cpu}:{self.features}{':row_by_row' if self.row_by_row else ''}{caches}"
 
 
 _LINUX = "unknown-linux-gnu"
+_X86, _ARM = f"x86_64-{_LINUX}", f"aarch64-{_LINUX}"
 TARGETS = {
     target.name: target
     for target in (
         # without -prefer-256-bit LLVM splits every 512-bit vector: 15 to 40 % slower
-        Target("x86-64-v4", f"x86_64-{_LINUX}", "x86-64-v4", "-prefer-256-bit", 16, (1, 2, 4, 8), (4, 8), True),
-        Target("x86-64-v3", f"x86_64-{_LINUX}", "x86-64-v3", "", 8, (4, 8), ()),
-        Target("aarch64", f"aarch64-{_LINUX}", "generic", "+neon", 4, (), ()),
+        Target("x86-64-v4", _X86, "x86-64-v4", "-prefer-256-bit", 16, (1, 2, 4, 8), (4, 8), X86_V4, avx512=True),
+        Target("x86-64-v3", _X86, "x86-64-v3", "", 8, (4, 8), (), X86_V3),
+        Target("aarch64", _ARM, "generic", "+neon", 4, (), (), AARCH64),
     )
 }
 _V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
@@ -94,7 +91,7 @@ def _with_caches(found: Target) -> Target:
                 sizes[int(level)] = min(int(size[:-1]) << 10, LARGE_CACHES[int(level)])
         except (OSError, ValueError):
             break
-    return found.replace(second_cache=sizes[2], third_cache=sizes[3])
+    return found.replace(model=found.model.replace(second_cache=sizes[2], third_cache=sizes[3]))
 
 
 def _cache_fact(index: int, name: str) -> str:

@@ -26,7 +26,7 @@ def scale(x: V, k: V) -> V | None:
 def nan_or_range(x: V, y: V, larger: bool, numbers: bool) -> V | None:
     """The larger (smaller) of x and y, +0 above -0; NaN if either is NaN, unless both are known to be ``numbers``."""
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
-    if lanes.writer.avx512 and lanes.width * bits < 128:
+    if lanes.features.avx512 and lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
         picked = nan_or_range(shuffles.widened(x, wide), shuffles.widened(y, wide), larger, numbers)
         assert picked is not None
@@ -45,14 +45,14 @@ def mantissa_and_exponent(x: V) -> tuple[V, V] | None:
 
     Zeros give (1, -inf), infinity gives (1, inf), negative numbers give NaN.
     """
-    if not x.lanes.writer.avx512:
+    if not x.lanes.features.avx512:
         return None
     return _each(x, lambda a: _unary(a, "getmant", _MANTISSA_FROM_1)), _each(x, lambda a: _unary(a, "getexp", ""))
 
 
 def mantissa_and_power(x: V) -> tuple[V, V] | None:
     """``mantissa_and_exponent`` with m in [0.75, 1.5)."""
-    if not x.lanes.writer.avx512:
+    if not x.lanes.features.avx512:
         return None
     m = _each(x, lambda a: _unary(a, "getmant", _MANTISSA_AROUND_1))
     return m, _each(x, lambda a: _unary(a, "getexp", "")) - _each(m, lambda a: _unary(a, "getexp", ""))
@@ -73,7 +73,7 @@ def _each(x: V, function: Callable[[V], str]) -> V:
 
 def whole_registers(x: V) -> bool:
     """Whether ``scale`` and ``within`` give a value for ``x``."""
-    return x.lanes.writer.avx512 and x.lanes.width * FLOAT_BITS[x.element] >= 128
+    return x.lanes.features.avx512 and x.lanes.width * FLOAT_BITS[x.element] >= 128
 
 
 def _by_registers(x: V, y: V, function: Callable[[V, V], str]) -> V | None:

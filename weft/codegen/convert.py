@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from weft.codegen import floats
-from weft.codegen.lanes import V
+from weft.codegen.lanes import V, Value
 from weft.loops import elements
 
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter, Value
+
+class Rounding(Protocol):
+    """What a conversion asks of the emitter."""
+
+    def value(self, dtype: np.dtype, *parts: V) -> Value: ...
+    def settle(self, x: Value) -> Value: ...
+    def convert(self, x: Value, dtype: np.dtype) -> Value: ...
 
 
-def convert(emit: Emitter, x: Value, dtype: np.dtype) -> Value:
+def convert(emit: Rounding, x: Value, dtype: np.dtype) -> Value:
     """x as ``dtype``; x is settled and of another dtype."""
     source, target = elements.of(x.dtype), elements.of(dtype)
     v = x.part
@@ -83,7 +88,7 @@ def _saturate(v: V, target: elements.Element) -> V:
     return lanes.select(v.isnan(), 0, lanes.select(v >= low, result, low))
 
 
-def bitcast(emit: Emitter, x: Value, dtype: np.dtype) -> Value:
+def bitcast(emit: Rounding, x: Value, dtype: np.dtype) -> Value:
     """The same bits under another dtype of the same size."""
     source, target = elements.of(x.dtype), elements.of(dtype)
     v = x.part

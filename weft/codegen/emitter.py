@@ -13,26 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from weft._base.record import Record
 from weft.codegen import complex_math, convert, extrema, floats, integers, vector_math
-from weft.codegen.lanes import Lanes, V
+from weft.codegen.lanes import Lanes, V, Value
 from weft.codegen.writer import Writer
 from weft.core.emit import integer_power
 from weft.loops import elements
 
 FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
-
-
-class Value(Record):
-    """One operand of an expression."""
-
-    dtype: np.dtype
-    parts: tuple[V, ...]
-    loose: bool = False
-
-    @property
-    def part(self) -> V:
-        return self.parts[0]
 
 
 class Emitter:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from weft.codegen import byte_floats
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import FLOAT_BITS, V
 from weft.loops import elements
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
 
 MANTISSA = {"float": 23, "double": 52}
 EXPONENT = {"float": 8, "double": 11}
@@ -131,7 +127,7 @@ def divide(x: V, y: V) -> V:
     product is the result.
     """
     lanes, one = x.lanes, x.lanes.one_of(y)
-    if one is None or x.element == "float" or not lanes.writer.avx512:
+    if one is None or x.element == "float" or not lanes.features.avx512:
         return x / y
 
     def prepare() -> list[str]:
@@ -148,7 +144,7 @@ def divide(x: V, y: V) -> V:
     return V(lanes, "double", lanes.writer.when(slow, lambda: [(x / y).text], [lanes.type("double")], [found.text])[0])
 
 
-def remainder(emit: Emitter, x: V, y: V) -> V:
+def remainder(emit: Sharing, x: V, y: V) -> V:
     """C's fmod, exact. Lanes with a quotient below 2**22 (2**51) are fast: one fma gives their remainder.
 
     If y is the same in all lanes the quotient is a product with an inverse, which is rounded up: quotients below 2**20

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.target import Target
+from weft._base.target_model import LINE
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask, Memory, first_lanes, whole
@@ -22,7 +23,6 @@ from weft.codegen.routines import POLL_MASK, RoutineWriter
 from weft.codegen.writer import Writer
 from weft.loops import elements, lane_tiles, routine
 from weft.loops.lane_tiles import AHEAD, FAR_BYTES
-from weft.loops.target_model import LINE
 
 
 class LaneScope(Scope):

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
+from weft.codegen.features import Features
 from weft.codegen.writer import Writer
 
 FLOAT_BITS = {"float": 32, "double": 64}
@@ -197,7 +199,7 @@ class V:
 
     def with_sign_of(self, y: V) -> V:
         """``copysign`` of a value whose own sign is clear: one instruction less without AVX-512."""
-        if self.lanes.writer.avx512:
+        if self.lanes.features.avx512:
             return self.copysign(y)
         sign = y.bits() & (-1 << (FLOAT_BITS[self.element] - 1))
         return (self.bits() | sign).as_float()
@@ -216,6 +218,18 @@ class V:
         return other.fma(self, one)
 
 
+class Value(Record):
+    """One operand of an expression: a dtype, and one vector, or two for complex numbers."""
+
+    dtype: np.dtype
+    parts: tuple[V, ...]
+    loose: bool = False  # not yet rounded to the dtype
+
+    @property
+    def part(self) -> V:
+        return self.parts[0]
+
+
 class _Types(dict[str, str]):
     """Element type -> LLVM type of a vector of ``width`` of them: a table, since every instruction asks for it."""
 
@@ -232,10 +246,11 @@ _types = functools.cache(_Types)
 class Lanes:
     """``width`` lanes over a writer."""
 
-    __slots__ = ("type", "width", "writer")
+    __slots__ = ("features", "type", "width", "writer")
 
     def __init__(self, writer: Writer, width: int) -> None:
         self.writer = writer
+        self.features: Features = writer
         self.width = width
         self.type: Callable[[str], str] = _types(width).__getitem__  # the LLVM type of a vector of such elements
 
@@ -328,7 +343,7 @@ class Lanes:
 
         LLVM takes a vector of i1 to another block in halves of registers, which AVX2 has to narrow and widen.
         """
-        if self.writer.avx512 or self.width == 1 or element == "i1":
+        if self.features.avx512 or self.width == 1 or element == "i1":
             return None
         return mask.cast("sext", f"i{8 * BYTES[element]}")
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
+from weft._base.target_model import PAIRED
 from weft.codegen import floats, integers, part_copies, strided
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
-from weft.loops import elements, target_model
-from weft.loops.target_model import PAIRED
+from weft.loops import elements
 
 
 class Mask(Record):
@@ -269,7 +269,7 @@ class Memory:
     def put(self, dtype: np.dtype, packed: tuple[str, str], pointer: str, mask: Mask | None) -> None:
         """Store the result of ``pack``; a mask only if the target ``masks`` such elements."""
         type_, text = packed
-        if mask is not None and mask.mostly_whole and target_model.of(self.target).tests_masks:
+        if mask is not None and mask.mostly_whole and self.target.model.tests_masks:
             self._put_tested(dtype, packed, pointer, mask)
         elif mask is None:
             self.writer.line(f"store {type_} {text}, ptr {pointer}, align {alignment(dtype)}")

@@ -34,7 +34,7 @@ from weft.codegen.instances import Instance, Position, apply, index_value, scan
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory, whole
 from weft.codegen.writer import Carried, Writer
-from weft.loops import costs, elements, ir, sides, target_model, uniform
+from weft.loops import costs, elements, ir, sides, uniform
 from weft.loops.decisions import Schedule
 
 PARAMETERS = (
@@ -51,7 +51,7 @@ class NestWriter:
     def __init__(self, schedule: Schedule, target: Target, helpers: Sequence[str] = ()) -> None:
         self.schedule, self.nest = schedule, schedule.nest
         nest = self.nest
-        self.target, self.model = target, target_model.of(target)
+        self.target, self.model = target, target.model
         self.helpers = helpers
         self.writer = Writer.of(target)
         self.width = schedule.lanes

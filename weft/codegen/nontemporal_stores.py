@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft._base.record import Record
+from weft._base.target_model import LINE
 from weft.codegen.instances import Instance, Position
 from weft.codegen.writer import Writer
 from weft.loops import elements, ir
 from weft.loops.decisions import Streamed
-from weft.loops.target_model import LINE
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter

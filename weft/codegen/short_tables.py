@@ -12,9 +12,9 @@ PERMUTE, BYTES = "permute", "bytes"  # the instructions: of lanes (AVX2), of byt
 
 
 def lookup(table: Sequence[float], index: V) -> V:
-    """table[index & 7] of 8 floats for an index of i32, where ``writer.short_tables`` names an instruction."""
+    """table[index & 7] of 8 floats for an index of i32, where ``features.short_tables`` names an instruction."""
     lanes = index.lanes
-    permutes = lanes.writer.short_tables == PERMUTE
+    permutes = lanes.features.short_tables == PERMUTE
     per, find = (8, _permuted) if permutes else (4, _by_bytes)
     wide = Lanes(lanes.writer, per)
     lanes.writer.literals = True

@@ -6,12 +6,8 @@ picked([x, y], [(0, 3), (1, 0), ...])   ->   shufflevector x, y, <3, 8, ...>
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from weft.codegen.lanes import Lanes, V
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Value
+from weft.codegen.lanes import Lanes, V, Value
 
 
 def picks(starts: Sequence[int], offsets: Sequence[int]) -> list[tuple[int, int]]:

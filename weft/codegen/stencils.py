@@ -14,13 +14,13 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from weft._base.target_model import PAGE
 from weft.codegen import instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import Mask, first_lanes, whole
 from weft.loops import elements, ir
 from weft.loops.decisions import Line, Stencil, place_of
-from weft.loops.target_model import PAGE
 
 if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter

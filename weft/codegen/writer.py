@@ -15,7 +15,6 @@ from typing import Any
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.loops import target_model
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
 # Attributes of functions that LLVM need not optimise: they compile in two thirds of the time, to equally fast code,
@@ -71,8 +70,7 @@ class Writer:
     @classmethod
     def of(cls, target: Target, scalar: bool = False) -> Writer:
         """A writer for a target, with the instructions that its family has."""
-        model = target_model.of(target)
-        return cls(target.avx512, scalar, model.mends_extrema, model.short_tables)
+        return cls(target.avx512, scalar, target.model.mends_extrema, target.model.short_tables)
 
     def name(self) -> str:
         self._count += 1

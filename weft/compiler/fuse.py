@@ -54,7 +54,7 @@ class _Fusion:
         self.jaxpr, self.dims = jaxpr, dimensions(jaxpr)
         dims, known = self.dims, rewrite.index(jaxpr)
         self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
-        self.absorber = Absorber(dims, self.places, known.makers, on.second_cache)
+        self.absorber = Absorber(dims, self.places, known.makers, on.model.second_cache)
         self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
         self.makers, self.uses = known.makers, known.uses
         self.groups: list[Group] = []

@@ -21,6 +21,7 @@ import numpy as np
 from weft import operations as lax
 from weft import runtime
 from weft._base.record import NamedTuple
+from weft._base.target_model import FAR_PLACES, HIDDEN, NS_FAR, NS_LAUNCH, NS_NEAR, NS_PER_COST, NS_STREAMED
 from weft.compiler import affine_indices
 from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
 from weft.core import kinds, rewrite
@@ -29,10 +30,6 @@ from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.loops.resize import OfThisSize
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 
-# Estimates in ns: a unit of Elementwise's cost, an element of a row, a single element near and far, a kernel launch.
-WORK, STREAMED, NEAR, FAR, LAUNCHED = 0.03, 0.1, 0.3, 4.0, 1000.0
-FREE_COST = 2.0  # hidden by the latency of a load
-FAR_SIZE = 1 << 20  # elements
 LONG_WINDOW = 16  # least contiguous elements that count as a row
 
 
@@ -45,8 +42,8 @@ class _Load(NamedTuple):
 
     def time_ns(self) -> float:
         streamed = self.run is None or self.run >= LONG_WINDOW
-        near = NEAR if math.prod(self.array) < FAR_SIZE else FAR
-        return math.prod(self.read) * (STREAMED if streamed else near)
+        near = NS_NEAR if math.prod(self.array) < FAR_PLACES else NS_FAR
+        return math.prod(self.read) * (NS_STREAMED if streamed else near)
 
 
 class Price(NamedTuple):
@@ -65,11 +62,11 @@ class Price(NamedTuple):
     def pays(self) -> bool:
         """Whether computing and loading at the gathered positions costs less than storing the value."""
         value, *loads = self.loads
-        stored = math.prod(value.array) * (self.own * WORK + 2 * STREAMED) / self.gathers + value.time_ns()
+        stored = math.prod(value.array) * (self.own * NS_PER_COST + 2 * NS_STREAMED) / self.gathers + value.time_ns()
         if not self.is_read:
-            stored += LAUNCHED
-        spent = sum([load.time_ns() for load in loads]) + sum([math.prod(s) * 2 * STREAMED for s in self.saved])
-        return math.prod(value.read) * max(self.own + self.shared - FREE_COST, 0.0) * WORK + spent <= stored
+            stored += NS_LAUNCH
+        spent = sum([load.time_ns() for load in loads]) + sum([math.prod(s) * 2 * NS_STREAMED for s in self.saved])
+        return math.prod(value.read) * max(self.own + self.shared - HIDDEN, 0.0) * NS_PER_COST + spent <= stored
 
 
 def gathers(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from weft._base.target_model import FAR
 from weft.compiler import repetition
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps, kinds
@@ -37,12 +38,11 @@ CHOOSES = "it chooses between pieces by the index, which only elementwise kernel
 UPDATED = "the array is updated in place: what is read of it is stored first"
 MANY_ALIKE = 256  # values from which a kernel of their own takes less than computing them one by one
 SMALL_PART = 4  # an array is this many times as large as a small part of it
-FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
 WAYS = 8  # of a second cache: places where one line may lie
 WORD = 4  # bytes of most elements
 LONG_SIDE = 64  # rows and columns from which reading across rows costs more than transposing tiles
-SCALAR_COST = 2.0  # most cost that may join a scan along the last axis, whose loop has no vectors
+SCAN_COST = 2.0  # most cost that may join a scan along the last axis, whose loop has no vectors
 
 _keys = itertools.count(1)
 
@@ -167,9 +167,9 @@ class Absorber:
         cost = equation.primitive.kind.cost
         if (len(accesses) - 1) * cost > RECOMPUTE_COST:
             return f"computing it at {len(accesses)} accesses costs more than storing it"
-        if cost > SCALAR_COST and group.tree == "scan" and group.axes[-1].key in group.reduced:
+        if cost > SCAN_COST and group.tree == "scan" and group.axes[-1].key in group.reduced:
             return "a loop in strict order has no vectors to compute it with"
-        functions = cost * len(accesses) if cost > SCALAR_COST else 0.0
+        functions = cost * len(accesses) if cost > SCAN_COST else 0.0
         if group.cost and functions and group.cost + functions > MAX_COST:
             return FULL
         if functions and group.cost + functions > MAX_ORDERED_COST and group.tree == "order" and not group.parallel:
@@ -382,7 +382,7 @@ class Absorber:
             return "a scan along a structural unit dimension"
         if group.tree is None:
             if along == group.axes[-1].key and any(
-                isinstance(other.primitive.kind, kinds.Elementwise) and other.primitive.kind.cost > SCALAR_COST
+                isinstance(other.primitive.kind, kinds.Elementwise) and other.primitive.kind.cost > SCAN_COST
                 for other in group.equations
             ):
                 return "its consumer needs vectors"

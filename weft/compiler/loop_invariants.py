@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft._base.target_model import FUNCTION
 from weft.compiler import contraction
 from weft.core import check_scopes, kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params, joined_effects
 from weft.core.rewrite import Makers, Splicer, live, variables
-from weft.loops import costs
 
 _READ_IN_PLACE = (kinds.View, kinds.Reshape, kinds.Generate, kinds.DynamicSlice)
 _FUSED = (kinds.Elementwise, kinds.Assemble)  # computed again where they are read, in kernels with their readers
@@ -158,7 +158,7 @@ class _Invariants:
     def _add(self, equation: JaxprEqn, reads: Sequence[Var]) -> None:
         self.equations[equation] = None
         kind = equation.primitive.kind
-        own = getattr(kind, "cost", costs.FUNCTION if isinstance(kind, _LONG) else 0.0)
+        own = getattr(kind, "cost", FUNCTION if isinstance(kind, _LONG) else 0.0)
         self.costs.update(dict.fromkeys(equation.outvars, max([own, *[self.costs[v] for v in reads]])))
         sources = frozenset[Var]().union(*[self.sources[v] for v in reads])
         self.sources.update(dict.fromkeys(equation.outvars, sources))
@@ -177,7 +177,7 @@ class _Invariants:
         if isinstance(equation.primitive.kind, _LONG):
             return True
         nbytes = v.aval.nbytes
-        if nbytes <= _SMALL and self.costs[v] < costs.FUNCTION:
+        if nbytes <= _SMALL and self.costs[v] < FUNCTION:
             return False
         times = _STORED_ANYWAY if v in self.stored else 1
         return nbytes <= times * sum(source.aval.nbytes for source in self.sources[v])

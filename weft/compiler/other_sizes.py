@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import dtypes, runtime
+from weft._base.target_model import FAR
 from weft.compiler import context, contraction, link, product_sizes, resized_forms, sort_sizes, steps
 from weft.compiler.instructions import Copy, Kernel, NewOutput
 from weft.compiler.steps import Run
@@ -27,7 +28,7 @@ from weft.loops.index_math import UNIT
 if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
-MOST_REDUCED = (1 << 18) - 1  # points of a reduction: fusion treats larger ones in ways of their own (``groups.FAR``)
+MOST_REDUCED = FAR - 1  # points of a reduction: fusion treats larger ones in ways of their own
 MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``split_scatters``)
 _MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
 _FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a family, for each equation and step

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtypes, runtime
+from weft._base.target_model import FAR
 from weft.compiler import chain, context, link, plan, sort_lowering, steps
 from weft.compiler.instructions import Copy, Fill, Gemm, NewOutput, Sort
 from weft.compiler.kernels import Kernels, Step
@@ -33,7 +34,7 @@ from weft.loops.thresholds import Thresholds
 if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
-MOST_POINTS = (1 << 18) - 1  # of a kernel: fusion treats larger ones in ways of their own (``groups.FAR``)
+MOST_POINTS = FAR - 1  # of a kernel: fusion treats larger ones in ways of their own
 _MOST_MEMBERS, _MOST_REFUTED = 8, 3
 _INSTRUCTIONS = (steps.Run, steps.Chain, steps.FusedEpilogue, Gemm, Sort, Copy, Fill)
 

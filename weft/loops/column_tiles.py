@@ -11,8 +11,8 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
+from weft._base.target_model import Model
 from weft.loops import costs, elements, ir
-from weft.loops.target_model import Model
 
 # Largest cost of the statements outside the reduced loops: for wide tiles and passes, and for any tiles.
 SMALL_ENDS, LARGE_ENDS = 14.0, 64.0

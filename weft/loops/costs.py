@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from weft._base.target_model import (
+    DOUBLE,
+    DOUBLE_FUNCTION,
+    FUNCTION,
+    NS_PER_BYTE,
+    NS_PER_INSTRUCTION,
+    NS_PER_PLACE,
+)
 from weft.loops import elements, ir, routine, uniform
 
 ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
 ROW_PADDING = 64  # elements behind a row buffer, as whole vectors may be stored past its end
-NS_PER_INSTRUCTION = 0.19  # of one instruction on a whole vector
-FUNCTION = 8.0  # operations of this cost are functions
-DOUBLE, DOUBLE_FUNCTION = 2.0, 5.0  # times the cost in float64: two registers; more terms (3 to 9 were measured)
-NS_PER_PLACE = 0.7  # of an access at a computed address
-NS_PER_BYTE = 0.011  # from the L2 cache
 
 
 def instructions(statements: Iterable[ir.Statement]) -> float:

@@ -16,10 +16,10 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.loops import column_tiles, costs, elements, ir, lane_width, sides, stages, target_model, two_halves, words
+from weft._base.target_model import LINE
+from weft.loops import column_tiles, costs, elements, ir, lane_width, sides, stages, two_halves, words
 from weft.loops.column_tiles import Passes
 from weft.loops.stages import Stages
-from weft.loops.target_model import LINE
 
 Form = Literal[
     "rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "known rows", "interleaved"
@@ -154,7 +154,7 @@ class _Decider:
 
     def __init__(self, nest: ir.Nest, target: Target) -> None:
         self.nest, self.target = nest, target
-        self.model = target_model.of(target)
+        self.model = target.model
         self.lanes = lane_width.lanes(nest, target)
         self.reduced = any(dim.role == "reduced" for dim in nest.dims)
         self.statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]

@@ -6,8 +6,8 @@ schedule: 64 lanes at a time, then 32, then 16; rows 2048 bytes apart fetched 4 
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.loops import elements, routine, target_model
-from weft.loops.target_model import PAIRED
+from weft._base.target_model import PAIRED
+from weft.loops import elements, routine
 
 WORK_OF_A_TILE = 400  # estimated instructions: longer programs fill the processor with smaller tiles
 STATE_OF_A_TILE = 16  # registers for the state
@@ -27,7 +27,7 @@ def widths(program: routine.Routine, target: Target) -> list[int]:
         registers += program.types[n].size * element.parts * max(element.bytes // 4, 1)
     few = min(WORK_OF_A_TILE / max(program.cost, 1.0), STATE_OF_A_TILE / max(registers, 1))
     if _calls(program):  # while one vector is in a function, all of them hold their state
-        few = min(few, target_model.of(target).registers // REGISTERS_OF_A_VECTOR)
+        few = min(few, target.model.registers // REGISTERS_OF_A_VECTOR)
     pairs = any(kind.dtype == elements.BFLOAT16 for kind in program.types)
     wide = [n * target.lanes for n in TILES if n <= few and not (pairs and n * target.lanes == PAIRED)]
     return [*dict.fromkeys([*wide[:1], *wide[-1:]]), target.lanes]  # the widest, the narrowest, and a vector

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft._base.target import Target
+from weft._base.target_model import PAIRED
 from weft.loops import elements, ir
-from weft.loops.target_model import PAIRED
 
 FLAGS = 16  # columns of bools side by side where there are no masks: as bytes; the last ones, fewer, go one by one
 

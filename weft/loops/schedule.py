@@ -41,7 +41,7 @@ MANY_OPERATIONS = 8.0  # cost from which values of updates in order are computed
 MAX_OF_ELEMENTS = 4  # the same of nests that neither reduce nor update
 BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
 BLOCK = 8192  # elements in a block of a split row
-SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
+UPDATE_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
 STEPS = (2, 3, 4)  # strides along the lanes that may be compiled in
 WORDS = "fiI"  # of four bytes
 ONE = Stride(1, 1, ())
@@ -509,7 +509,7 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 def _calls_functions(draft: Draft) -> bool:
     """Whether updates, which are stored one by one, use functions or operations enough for vectors."""
     costs = [s.kind.cost for phase in draft.phases for s in phase[1] if isinstance(s, ir.Apply)]
-    return max(costs, default=0.0) > SCALAR_COST or sum(costs) >= MANY_OPERATIONS
+    return max(costs, default=0.0) > UPDATE_COST or sum(costs) >= MANY_OPERATIONS
 
 
 def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:

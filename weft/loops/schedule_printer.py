@@ -7,7 +7,7 @@ schedule: lanes i1 x16; loops 2 | 1 | masked in flight; next row of in0 fetched
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.loops import decisions, ir, known_rows, sides, target_model
+from weft.loops import decisions, ir, known_rows, sides
 from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule
 
 
@@ -50,7 +50,7 @@ def _loop(run: RowPhase) -> str:
 
 
 def _columns(schedule: Schedule, target: Target) -> list[str]:
-    masked = "masked, stores tested" if target_model.of(target).tests_masks else "masked"
+    masked = "masked, stores tested" if target.model.tests_masks else "masked"
     last = "last masked" if schedule.masked else "last lanes one by one"
     stencil, transposed, halves = schedule.stencil, schedule.transposed, schedule.halves
     if schedule.form == "interleaved":
@@ -103,7 +103,7 @@ def _stages(schedule: Schedule) -> list[str]:
 
 def _sides(schedule: Schedule, target: Target) -> list[str]:
     """The values that are computed only where a select takes them."""
-    nest, test = schedule.nest, target_model.of(target).test
+    nest, test = schedule.nest, target.model.test
     return [
         f"{_listed('v', [one.out for one in s.statements])} where v{s.which} is {s.case}"
         for phase in nest.phases

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft._base.record import Record
+from weft._base.target_model import Model
 from weft.loops import costs, ir
-from weft.loops.target_model import Model
 
 CHEAP = 4.0  # up to this cost, statements go to the stage that uses them
 BLOCK_BYTES = 16 << 10  # of the values of a block: half of a first cache

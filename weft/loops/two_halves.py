@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft._base.record import Record
+from weft._base.target_model import Model
 from weft.loops import costs, elements, ir
-from weft.loops.target_model import Model
 
 LEAST_SHARE = 0.2  # least share of the cost in the cheaper half
 CHEAP = 4.0  # up to this cost, values made of loads and used only in the second half are computed there

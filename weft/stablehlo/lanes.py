@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.codegen.features import Features
 from weft.stablehlo import types
 from weft.stablehlo.text import Tensor, Text
 
@@ -23,7 +24,7 @@ SPLIT = 134217729.0  # 2**27 + 1: halves of a float64 (Dekker 1971)
 
 
 class Processor:
-    """What vector math asks of the machine: nothing special."""
+    """The ``codegen.features.Features`` of a machine of which nothing is known."""
 
     avx512 = False
     short_tables = ""
@@ -34,7 +35,7 @@ class Processor:
 class TensorLanes:
     """All elements of tensors of one shape; ``lanes.V``'s ``Lanes``."""
 
-    writer = Processor()
+    features: Features = Processor()
 
     def __init__(self, text: Text, shape: types.Shape, exact: bool = True) -> None:
         self.text = text

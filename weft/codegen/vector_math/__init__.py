@@ -7,8 +7,8 @@ helpers and shared work) and its operands, float32 or float64 vectors.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import (
     bessel,
@@ -23,9 +23,6 @@ from weft.codegen.vector_math import (
 from weft.codegen.vector_math import (
     error_functions as errors,
 )
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
 
 Function = Callable[..., V]
 
@@ -65,7 +62,7 @@ NAMES: dict[str, tuple[Function, Function | None]] = {  # for float32 and for fl
 }
 
 
-def function(emit: Emitter, name: str, *args: V) -> V:
+def function(emit: Sharing, name: str, *args: V) -> V:
     """The function's value on float32 or float64 vectors."""
     single, double = NAMES.get(name, (None, None))
     chosen = single if args[0].element == "float" else double

@@ -8,13 +8,10 @@ times |x| w. With AVX-512 it is one of 32 polynomials around the multiples of 1/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft.codegen import avx512
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
 
 LARGEST = 3.4028234663852886e38
 
@@ -118,7 +115,7 @@ def _scaled(x: V, pieces: Sequence[Sequence[float]], whole: Sequence[float], ord
     """|x|**order w**(order + 1/2) times the smooth function of w."""
     lanes, a = x.lanes, x.abs()
     finite = lanes.select(a > LARGEST, LARGEST, a)
-    if lanes.writer.avx512:
+    if lanes.features.avx512:
         s = finite + 1.0
         w = 1.0 / s
         tail = (-w).fma(finite - (s - 1.0), (-w).fma(s, 1.0))  # w (1 + tail) is the inverse to twice the digits
@@ -139,9 +136,9 @@ def _scaled(x: V, pieces: Sequence[Sequence[float]], whole: Sequence[float], ord
     return lanes.select(a > LARGEST, 0.0, value)
 
 
-def i0e_f32(emit: Emitter, x: V) -> V:
+def i0e_f32(emit: Sharing, x: V) -> V:
     return _scaled(x, I0_PIECES, I0, 0)
 
 
-def i1e_f32(emit: Emitter, x: V) -> V:
+def i1e_f32(emit: Sharing, x: V) -> V:
     return _scaled(x, I1_PIECES, I1, 1).copysign(x)

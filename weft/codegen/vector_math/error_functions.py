@@ -7,9 +7,9 @@ erfc exp(-x**2) times a smooth function, and the inverse polynomials in log(1 - 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from weft.codegen import avx512
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
 from weft.codegen.vector_math.coefficients import (
@@ -49,9 +49,6 @@ from weft.codegen.vector_math.short_piecewise_tables import ERF as ERF_SHORT
 from weft.codegen.vector_math.short_piecewise_tables import ERF_INV as ERF_INV_SHORT
 from weft.codegen.vector_math.short_piecewise_tables import ERFCX as ERFCX_SHORT
 
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
-
 ERFC_NEAR = 3.92
 FAR_F32, FAR = 64, 600  # exponents: 2**k times 2 to them is normal for every k of erfc
 # minimax of log(1 - erf t) for t > 0.93 and of erf t / t - 1 below
@@ -65,14 +62,14 @@ ERFC_LOG_F32 = (
 ERF_F32 = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
 
 
-def erf_f32(emit: Emitter, x: V) -> V:
+def erf_f32(emit: Sharing, x: V) -> V:
     result = piecewise.odd_steps(x, ERF_PIECES, 0.125, 3.93, 0.3125)
     if result is None:
         result = piecewise.odd_short(x, ERF_SHORT, 0.53, 3.97)  # where it is 1
     return _erf_f32(emit, x) if result is None else result
 
 
-def _erf_f32(emit: Emitter, x: V) -> V:
+def _erf_f32(emit: Sharing, x: V) -> V:
     lanes, z = x.lanes, x * x
     t = exponential.clamp(x.abs(), 0.0, 10.0)
     (a, b), (c, d), *rest = ERFC_LOG_F32
@@ -87,9 +84,9 @@ def _erf_f32(emit: Emitter, x: V) -> V:
     return lanes.select(t > 0.927734375, big, small)
 
 
-def erfc_f32(emit: Emitter, x: V) -> V:
-    if not x.lanes.writer.avx512:
-        return _erfc_short(x) if x.lanes.writer.short_tables else _erfc_f32(x)
+def erfc_f32(emit: Sharing, x: V) -> V:
+    if not x.lanes.features.avx512:
+        return _erfc_short(x) if x.lanes.features.short_tables else _erfc_f32(x)
     return x.lanes.cold(x > ERFC_NEAR, lambda: [_erfc_pieces(x)], _erfc_near(x))[0]
 
 
@@ -153,8 +150,8 @@ def _erfc_f32(x: V) -> V:
     return lanes.select(x.isnan(), x, result)
 
 
-def erf_f64(emit: Emitter, x: V) -> V:
-    if not x.lanes.writer.avx512:
+def erf_f64(emit: Sharing, x: V) -> V:
+    if not x.lanes.features.avx512:
         return _erf_f64(x)
     a, top = x.abs(), 15.99 * 0.371
     r, rest, constant = piecewise.by_steps(x.lanes.select(a > top, top, a), ERF_PIECES_F64, 0.371)
@@ -169,8 +166,8 @@ def _erf_f64(x: V) -> V:
     return exponential.expm1_short(-exponent).copysign(x)
 
 
-def erfc_f64(emit: Emitter, x: V) -> V:
-    return _erfc_pieces(x) if x.lanes.writer.avx512 else _erfc_f64(x)
+def erfc_f64(emit: Sharing, x: V) -> V:
+    return _erfc_pieces(x) if x.lanes.features.avx512 else _erfc_f64(x)
 
 
 def _erfc_f64(x: V) -> V:
@@ -196,16 +193,16 @@ def _erfc_f64(x: V) -> V:
     return lanes.select(x < 0.0, 2.0 - value, value)
 
 
-def erf_inv_f32(emit: Emitter, x: V) -> V:
-    writer = x.lanes.writer
-    return _erf_inv_pieces(emit, x) if writer.avx512 or writer.short_tables else _erf_inv_f32(x)
+def erf_inv_f32(emit: Sharing, x: V) -> V:
+    features = x.lanes.features
+    return _erf_inv_pieces(emit, x) if features.avx512 or features.short_tables else _erf_inv_f32(x)
 
 
-def _erf_inv_pieces(emit: Emitter, x: V) -> V:
+def _erf_inv_pieces(emit: Sharing, x: V) -> V:
     """x f(w), w = -log(1 - x**2), f(w) as head and tail."""
     single, a = x.element == "float", x.abs()
     w = -(log_f32 if single else log_f64)(emit, (-a).fma(a, 1.0))
-    if not x.lanes.writer.avx512:
+    if not x.lanes.features.avx512:
         r, rest, constant = piecewise.by_halves(w, ERF_INV_SHORT, 1.5)
     else:
         tables, shift = (ERF_INV_PIECES, 0.5) if single else (ERF_INV_PIECES_F64, 2.5)
@@ -227,11 +224,11 @@ def _erf_inv_f32(x: V) -> V:
     return lanes.select(x.eq(0.0), x, lanes.select(inside, y * p, edge).f32())
 
 
-def erf_inv_f64(emit: Emitter, x: V) -> V:
-    return _erf_inv_pieces(emit, x) if x.lanes.writer.avx512 else _erf_inv_f64(emit, x)
+def erf_inv_f64(emit: Sharing, x: V) -> V:
+    return _erf_inv_pieces(emit, x) if x.lanes.features.avx512 else _erf_inv_f64(emit, x)
 
 
-def _erf_inv_f64(emit: Emitter, x: V) -> V:
+def _erf_inv_f64(emit: Sharing, x: V) -> V:
     """x f(w), w = -log(1 - x**2): a polynomial in w up to 6.25, beyond (one in 500 of a uniform x) in sqrt w."""
     lanes, a = x.lanes, x.abs()
     w = -log_f64(emit, (-a).fma(a, 1.0))

@@ -8,15 +8,12 @@ The ``_lite`` functions are float64 kernels with about 40 bits, for float32 func
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from weft.codegen import avx512
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs
 from weft.codegen.vector_math.coefficients import EXP_F64, EXP_LITE, EXPM1_F64, LOG_F64, LOG_LITE
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
 
 LOG2_E = 1.4426950408889634
 LN2 = math.log(2.0)
@@ -56,7 +53,7 @@ def whole_and_power(y: V, shift: int, times: float = 1.0) -> tuple[V, V]:
 
     The sum is rounded to whole steps. With an odd ``shift`` what is added is even: ties go where ``rint`` takes them.
     """
-    if not y.lanes.writer.keeps_sums:
+    if not y.lanes.features.keeps_sums:
         k = (y * times).rint()
         return k, power_of_two(k, shift)
     add, mantissa = _exponent_in_last_bits(y.element, shift)
@@ -70,7 +67,7 @@ def scale(x: V, k: V) -> V:
     native = avx512.scale(x, k)
     if native is not None:
         return native
-    if lanes.writer.avx512:
+    if lanes.features.avx512:
         n = k.cast("fptosi", "i32")
         name = f"llvm.ldexp.{lanes.suffix(x.element)}.{lanes.suffix('i32')}"
         arguments = [(lanes.type(x.element), x.text), (lanes.type("i32"), n.text)]
@@ -102,11 +99,11 @@ def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
     return head, tail, k
 
 
-def exp_f32(emit: Emitter, x: V) -> V:
+def exp_f32(emit: Sharing, x: V) -> V:
     return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(_with_zeros(x, -104.0, 88.8, LN2))
 
 
-def exp_f64(emit: Emitter, x: V) -> V:
+def exp_f64(emit: Sharing, x: V) -> V:
     return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(_with_zeros(x, -745.2, 709.9, LN2))
 
 
@@ -178,11 +175,11 @@ def exp_lite(x: V) -> V:
     return scale(r.polynomial(EXP_LITE), k)
 
 
-def exp2_f32(emit: Emitter, x: V) -> V:
+def exp2_f32(emit: Sharing, x: V) -> V:
     return _exp2(x, -150.0, 128.1)
 
 
-def exp2_f64(emit: Emitter, x: V) -> V:
+def exp2_f64(emit: Sharing, x: V) -> V:
     return _exp2(x, -1075.0, 1024.1)
 
 
@@ -196,7 +193,7 @@ def _exp2(x: V, low: float, high: float) -> V:
     return _gradually_scaled(expm1_reduced((x - k) * LN2), k, half)
 
 
-def expm1_f32(emit: Emitter, x: V) -> V:
+def expm1_f32(emit: Sharing, x: V) -> V:
     y = clamp(x, -18.0, 89.0)
     k = (y * LOG2_E).rint()
     r = k.fma(-LN2_HIGH_F32, y)
@@ -206,7 +203,7 @@ def expm1_f32(emit: Emitter, x: V) -> V:
     return x.lanes.select(k.eq(0.0), q, half.fma(q, half - 0.5) * 2.0).copysign(x)
 
 
-def expm1_f64(emit: Emitter, x: V) -> V:
+def expm1_f64(emit: Sharing, x: V) -> V:
     lanes, y = x.lanes, clamp(x, -38.0, 709.9)
     k, r, tail = reduce_exp(y)
     square = r * r
@@ -230,7 +227,7 @@ def expm1_short(y: V) -> V:
     return power.fma(q, power - 1.0)
 
 
-def logistic(emit: Emitter, x: V) -> V:
+def logistic(emit: Sharing, x: V) -> V:
     """1 / (1 + exp(-x)) without overflow, subnormal results included."""
     lanes = x.lanes
     t = (exp_f32 if x.element == "float" else exp_f64)(emit, -x.abs())
@@ -288,7 +285,7 @@ def split_any(x: V, top: float) -> tuple[V, V] | None:
     return x.lanes.select(above, m * 0.5, m), x.lanes.select(above, k + 1.0, k)
 
 
-def log_f32(emit: Emitter, a: V) -> V:
+def log_f32(emit: Sharing, a: V) -> V:
     parts = split_any(a, FOUR_THIRDS_F32)
     if parts is not None:
         return _log_sum_f32(parts[0] - 1.0, parts[1])
@@ -311,7 +308,7 @@ def _log_sum_f64(f: V, k: V, low: V | None = None) -> V:
     return k * LN2_HIGH - ((half - t) - f)
 
 
-def log_f64(emit: Emitter, a: V) -> V:
+def log_f64(emit: Sharing, a: V) -> V:
     parts = split_any(a, ROOT_TWO)
     if parts is not None:
         return _log_sum_f64(parts[0] - 1.0, parts[1])
@@ -344,11 +341,11 @@ def log1p_sum_f32(x: V, tail: V | None = None) -> V:
     return special_log(u, _log_sum_f32(m, e.to_float("float") * 2.0**-23, rest * down * (1.0 - m)))
 
 
-def log1p_f32(emit: Emitter, x: V) -> V:
+def log1p_f32(emit: Sharing, x: V) -> V:
     return log1p_sum_f32(x).copysign(x)
 
 
-def log1p_f64(emit: Emitter, x: V) -> V:
+def log1p_f64(emit: Sharing, x: V) -> V:
     lanes = x.lanes
     u, error = pairs.two_sum(x.like(1.0), x)
     m, k = split(u, SQRT_HALF_BITS["double"])

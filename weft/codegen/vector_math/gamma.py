@@ -8,8 +8,8 @@ Negative arguments are reflected in a cold block. float32 functions are evaluate
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math.exponential import log_f64, log_lite
 from weft.codegen.vector_math.gamma_coefficients import (
@@ -23,20 +23,17 @@ from weft.codegen.vector_math.gamma_coefficients import (
     STIRLING_LITE,
 )
 
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
-
 INF = math.inf
 STIRLING_FROM = 8.0
 HALF_LOG_TWO_PI = 0.9189385332046727
 TINY = 2.0**-1000  # below this, x (x + 1) would lose digits
 
 
-def _log(emit: Emitter, x: V, lite: bool) -> V:
+def _log(emit: Sharing, x: V, lite: bool) -> V:
     return log_lite(x) if lite else log_f64(emit, x)
 
 
-def _lgamma_positive(emit: Emitter, x: V, lite: bool) -> V:
+def _lgamma_positive(emit: Sharing, x: V, lite: bool) -> V:
     """log gamma(x) for x > 0, finite."""
     lanes = x.lanes
     far = x >= STIRLING_FROM
@@ -62,7 +59,7 @@ def _fraction(a: V) -> V:
     return a - a.rint()
 
 
-def _lgamma(emit: Emitter, x: V, lite: bool) -> V:
+def _lgamma(emit: Sharing, x: V, lite: bool) -> V:
     lanes, a = x.lanes, x.abs()
     ordinary = (a < INF) & (a > (2.0**-300 if lite else TINY))
     y = lanes.select(ordinary, a, 1.0)
@@ -86,15 +83,15 @@ def _lgamma(emit: Emitter, x: V, lite: bool) -> V:
     return lanes.select(x.isnan(), x, result)
 
 
-def lgamma_f32(emit: Emitter, x: V) -> V:
+def lgamma_f32(emit: Sharing, x: V) -> V:
     return _lgamma(emit, x.f64(), True).f32()
 
 
-def lgamma_f64(emit: Emitter, x: V) -> V:
+def lgamma_f64(emit: Sharing, x: V) -> V:
     return _lgamma(emit, x, False)
 
 
-def _digamma_positive(emit: Emitter, x: V, lite: bool) -> V:
+def _digamma_positive(emit: Sharing, x: V, lite: bool) -> V:
     """digamma(x) for x > 0: the steps up to 8 are summed as one fraction top / bottom."""
     lanes = x.lanes
     top, bottom, y = x.like(0.0), x.like(1.0), x
@@ -108,7 +105,7 @@ def _digamma_positive(emit: Emitter, x: V, lite: bool) -> V:
     return (_log(emit, y, lite) + inverse.fma(series, -0.5) * inverse) - top / bottom
 
 
-def _digamma(emit: Emitter, x: V, lite: bool) -> V:
+def _digamma(emit: Sharing, x: V, lite: bool) -> V:
     lanes = x.lanes
     negative = x < 0.0
     a = lanes.select(negative, 1.0 - x, x)
@@ -127,9 +124,9 @@ def _digamma(emit: Emitter, x: V, lite: bool) -> V:
     return lanes.select(ordinary, value, edge)
 
 
-def digamma_f32(emit: Emitter, x: V) -> V:
+def digamma_f32(emit: Sharing, x: V) -> V:
     return _digamma(emit, x.f64(), True).f32()
 
 
-def digamma_f64(emit: Emitter, x: V) -> V:
+def digamma_f64(emit: Sharing, x: V) -> V:
     return _digamma(emit, x, False)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from weft.codegen import avx512
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
 from weft.codegen.vector_math.coefficients import R_COTH_F64, SINH_F64
 from weft.codegen.vector_math.exponential import LN2, log1p_sum_f64
 from weft.codegen.vector_math.piecewise_tables import TANH as TANH_PIECES
 from weft.codegen.vector_math.piecewise_tables_f64 import TANH_AT_POINTS, TANH_POINTS, TANH_SLOPES
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
 
 # (sinh x - x) / x**3 in x**2 on [0, 1], error 2**-32
 SINH_F32 = (2.80628026e-06, 1.98381020e-4, 8.33333968e-3, 1.66666666e-1)
@@ -39,7 +36,7 @@ def _half_exp_f32(x: V) -> tuple[V, V, V]:
     return high, low, 0.25 / high
 
 
-def sinh_f32(emit: Emitter, x: V) -> V:
+def sinh_f32(emit: Sharing, x: V) -> V:
     lanes, a = x.lanes, x.abs()
     high, low, inverse = _half_exp_f32(x)
     head, tail = pairs.fast_two_sum(high, -inverse)
@@ -49,7 +46,7 @@ def sinh_f32(emit: Emitter, x: V) -> V:
     return lanes.select(x.isnan(), x, lanes.select(a < 1.0, small, big).copysign(x))
 
 
-def cosh_f32(emit: Emitter, x: V) -> V:
+def cosh_f32(emit: Sharing, x: V) -> V:
     lanes, a = x.lanes, x.abs()
     high, low, inverse = _half_exp_f32(x)
     result = lanes.select(a > SINH_OVERFLOW_F32, INF, high + (inverse + low))
@@ -68,7 +65,7 @@ def _half_exp(x: V) -> tuple[V, V, V]:
     return high, low, 0.25 / high
 
 
-def sinh_f64(emit: Emitter, x: V) -> V:
+def sinh_f64(emit: Sharing, x: V) -> V:
     lanes, a = x.lanes, x.abs()
     high, low, inverse = _half_exp(x)
     head, tail = pairs.fast_two_sum(high, -inverse)
@@ -79,14 +76,14 @@ def sinh_f64(emit: Emitter, x: V) -> V:
     return lanes.select(x.isnan(), x, result.copysign(x))
 
 
-def cosh_f64(emit: Emitter, x: V) -> V:
+def cosh_f64(emit: Sharing, x: V) -> V:
     lanes, a = x.lanes, x.abs()
     high, low, inverse = _half_exp(x)
     result = lanes.select(a > SINH_OVERFLOW, INF, high + (inverse + low))
     return lanes.select(x.isnan(), x, result)
 
 
-def tanh_f32(emit: Emitter, x: V) -> V:
+def tanh_f32(emit: Sharing, x: V) -> V:
     result = piecewise.odd(x, TANH_PIECES, -4, 9.5)
     return _tanh(x, 9.02) if result is None else result
 
@@ -94,10 +91,10 @@ def tanh_f32(emit: Emitter, x: V) -> V:
 TANH_STEP, TANH_TOP = 1.25, 19.1  # of the points; where the result is 1
 
 
-def tanh_f64(emit: Emitter, x: V) -> V:
+def tanh_f64(emit: Sharing, x: V) -> V:
     """tanh c + (1 - tanh c**2) / (tanh c + coth r) with |x| = c + r, c the nearest of 16 points."""
     lanes, a = x.lanes, x.abs()
-    if not lanes.writer.avx512:
+    if not lanes.features.avx512:
         return _tanh(x, 19.1)
     a = lanes.select(a > TANH_TOP, TANH_TOP, a)
     index = a.fma(1.0 / TANH_STEP, 1.5 * 2.0**52).bits()  # rounded to whole steps, the last bits count them
@@ -118,7 +115,7 @@ def _tanh(x: V, top: float) -> V:
 # inverses
 
 
-def asinh_f32(emit: Emitter, x: V) -> V:
+def asinh_f32(emit: Sharing, x: V) -> V:
     """log1p(a + a**2 / (1 + sqrt(1 + a**2))); beyond 2**30 log a + ln 2, as log1p(a - 1)."""
     lanes, a = x.lanes, x.abs()
     big = a > 2.0**30
@@ -129,7 +126,7 @@ def asinh_f32(emit: Emitter, x: V) -> V:
     return lanes.select(x.abs() < INF, result.copysign(x), x)
 
 
-def atanh_f32(emit: Emitter, x: V) -> V:
+def atanh_f32(emit: Sharing, x: V) -> V:
     """log1p(2 a / (1 - a)) / 2, the quotient as head and tail."""
     lanes, a = x.lanes, x.abs()
     y = lanes.select(a < 1.0, a, 0.0)
@@ -144,7 +141,7 @@ def atanh_f32(emit: Emitter, x: V) -> V:
     return lanes.select(a < 1.0, result, edge).copysign(x)
 
 
-def asinh_f64(emit: Emitter, x: V) -> V:
+def asinh_f64(emit: Sharing, x: V) -> V:
     """log1p(a + a**2 / (1 + sqrt(1 + a**2))), the sum as head and tail; beyond 2**28 log a + ln 2, as log1p(a - 1)."""
     lanes, a = x.lanes, x.abs()
     big = a > 2.0**28
@@ -170,15 +167,15 @@ def _acosh(x: V, far: float, log1p_sum: Callable[[V, V], V]) -> V:
     return lanes.select(x < 1.0, math.nan, lanes.select(x < INF, result, x))
 
 
-def acosh_f32(emit: Emitter, x: V) -> V:
+def acosh_f32(emit: Sharing, x: V) -> V:
     return _acosh(x, 2.0**30, exponential.log1p_sum_f32)
 
 
-def acosh_f64(emit: Emitter, x: V) -> V:
+def acosh_f64(emit: Sharing, x: V) -> V:
     return _acosh(x, 2.0**28, log1p_sum_f64)
 
 
-def atanh_f64(emit: Emitter, x: V) -> V:
+def atanh_f64(emit: Sharing, x: V) -> V:
     """log1p(2 a / (1 - a)) / 2, the quotient as head and tail."""
     lanes, a = x.lanes, x.abs()
     y = lanes.select(a < 1.0, a, 0.0)

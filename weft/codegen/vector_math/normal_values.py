@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
 
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
 
 # Cephes' log1p: x - x**2 / 2 + x**3 P(x) / Q(x), for 1 + x in [sqrt 1/2, sqrt 2]
 LOG1P_P = (4.5270000862e-5, 0.49854102823, 6.5787325942, 29.911919328, 60.949667981, 57.112963591, 20.039553499)
@@ -95,14 +92,14 @@ def _log1p(x: V) -> V:
     return x.lanes.select(x.abs() < LOG1P_RANGE, near, _log(x + 1.0))
 
 
-def _log1p_f64(emit: Emitter, x: V) -> V:
+def _log1p_f64(emit: Sharing, x: V) -> V:
     near = _log1p_near(x, LOG1P_P_F64, LOG1P_Q_F64)
     far = ~(x.abs() < LOG1P_RANGE)
     library = functools.partial(emit.helper, "log_f64", (x + 1.0,), (("double", 1),))
     return x.lanes.cold(far, library, near)[0]
 
 
-def erf_inv_drawn(emit: Emitter, x: V) -> V:
+def erf_inv_drawn(emit: Sharing, x: V) -> V:
     """The inverse of erf at a float32 in -1..1, infinite at the ends and NaN outside."""
     lanes, a = x.lanes, x.abs()
     log = _log1p(x * -x)
@@ -113,7 +110,7 @@ def erf_inv_drawn(emit: Emitter, x: V) -> V:
     return x * lanes.select(a < 1.0, p, edge)
 
 
-def erf_inv_drawn_f64(emit: Emitter, x: V) -> V:
+def erf_inv_drawn_f64(emit: Sharing, x: V) -> V:
     """The inverse of erf at a float64 in -1..1, infinite at the ends and NaN outside."""
     lanes, a = x.lanes, x.abs()
     w = -_log1p_f64(emit, x * -x)

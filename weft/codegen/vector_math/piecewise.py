@@ -31,7 +31,7 @@ def parts(a: V, tables: Sequence[Sequence[float]], exponent: int) -> tuple[V, V]
 def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V | None:
     """f(x) for an odd f with limit 1 that the tables give from 2**exponent to ``top``; None without AVX-512."""
     lanes = x.lanes
-    if not lanes.writer.avx512:
+    if not lanes.features.avx512:
         return None
     a = x.abs()
     a = lanes.select(a > top, top, a)
@@ -44,7 +44,7 @@ def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V
 def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, near: float) -> V | None:
     """The same for 32 intervals around the multiples of ``step``, a power of 2. Below ``near`` they are evaluated as
     |x| + |x| q(|x|): their constant is 0, and every other constant exceeds ``near``."""
-    if not x.lanes.writer.avx512:
+    if not x.lanes.features.avx512:
         return None
     a = x.abs()
     a = x.lanes.select(a > top, top, a)
@@ -61,7 +61,7 @@ def odd_short(x: V, tables: Sequence[Sequence[float]], step: float, top: float) 
 
     The first point and its constant are 0; there f(x) - x is in the tables. All other constants exceed ``step`` / 2.
     """
-    if not x.lanes.writer.short_tables:
+    if not x.lanes.features.short_tables:
         return None
     a = x.abs()
     a = x.lanes.select(a > top, top, a)

@@ -7,9 +7,9 @@ is -log c and a short series in r = m c - 1; else it is the atanh series of a qu
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from weft.codegen import avx512
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs
 from weft.codegen.vector_math.coefficients import (
@@ -38,14 +38,11 @@ from weft.codegen.vector_math.exponential import (
 )
 from weft.codegen.vector_math.pairs import Pair
 
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
-
 STEP = 2.0**48  # added to m in [0.75, 1.5) it rounds to sixteenths, which the last bits of the sum count
 THIRD = 1.0 / 3.0
 
 
-def pow_f32(emit: Emitter, x: V, y: V) -> V:
+def pow_f32(emit: Sharing, x: V, y: V) -> V:
     """Through float64: exp2(y log2 x) with 34 bits after an exact reduction."""
     power = _log2_lite(x.abs()) * y.f64()
     if not avx512.whole_registers(power):  # scale needs a small n there
@@ -68,7 +65,7 @@ def _log2_lite(a: V) -> V:
     return r.fma(r.polynomial_of_halves(r * r, POW_LOG2_SERIES), k + avx512.lookup(POW_LOG2, index))
 
 
-def pow_f64(emit: Emitter, x: V, y: V) -> V:
+def pow_f64(emit: Sharing, x: V, y: V) -> V:
     a = x.abs()
     log = _log_by_table(a)
     if log is None:
@@ -78,7 +75,7 @@ def pow_f64(emit: Emitter, x: V, y: V) -> V:
     bounded = clamp(y, -(2.0**75), 2.0**75)
     high, low = pairs.two_product(log[0], bounded)
     low = log[1].fma(bounded, low)
-    result = _exp_of_pair(high, low) if x.lanes.writer.avx512 else _exp_of_long_pair(high, low)
+    result = _exp_of_pair(high, low) if x.lanes.features.avx512 else _exp_of_long_pair(high, low)
     return _pow_edges(x, y, result)
 
 

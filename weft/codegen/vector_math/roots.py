@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from weft.codegen import avx512
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math.exponential import scale
 from weft.codegen.vector_math.piecewise_tables import CBRT
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
 
 LEAST_ROOTED, LIMIT_ROOTED = (127 - 100) << 23, (127 + 126) << 23  # bits of 2**-100 and 2**126
 INVERSE_START = 1420000000.0  # bits of a**(-1/3) are about this less a third of a's bits
 
 
-def sqrt_f32(emit: Emitter, x: V) -> V:
+def sqrt_f32(emit: Sharing, x: V) -> V:
     return _root_by_products(x) if emit.is_second and avx512.whole_registers(x) else x.sqrt()
 
 
-def sqrt_f64(emit: Emitter, x: V) -> V:
+def sqrt_f64(emit: Sharing, x: V) -> V:
     return x.sqrt()
 
 
-def rsqrt_f32(emit: Emitter, x: V) -> V:
+def rsqrt_f32(emit: Sharing, x: V) -> V:
     return 1.0 / sqrt_f32(emit, x)
 
 
-def rsqrt_f64(emit: Emitter, x: V) -> V:
+def rsqrt_f64(emit: Sharing, x: V) -> V:
     return 1.0 / x.sqrt()
 
 
@@ -88,7 +85,7 @@ def _corrected(a: V, r: V, weight: V) -> V:
     return residual.fma(weight, r)
 
 
-def cbrt_f32(emit: Emitter, x: V) -> V:
+def cbrt_f32(emit: Sharing, x: V) -> V:
     """The root of 2**rest m by a polynomial looked up by rest and three bits of m, times 2**third."""
     lanes, a = x.lanes, x.abs()
     parts = avx512.mantissa_and_exponent(a)
@@ -119,7 +116,7 @@ def _cbrt_f32(x: V) -> V:
     return lanes.select(ordinary, c.copysign(x), x)
 
 
-def cbrt_f64(emit: Emitter, x: V) -> V:
+def cbrt_f64(emit: Sharing, x: V) -> V:
     lanes, a = x.lanes, x.abs()
     ordinary = (a > 0.0) & (a < math.inf)
     tiny = a < 2.0**-1022

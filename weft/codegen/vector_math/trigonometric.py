@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
 
+from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs, piecewise
 from weft.codegen.vector_math.coefficients import (
@@ -22,9 +22,6 @@ from weft.codegen.vector_math.coefficients import (
     SIN_LITE,
 )
 from weft.codegen.vector_math.piecewise_tables_f64 import ATAN as ATAN_PIECES
-
-if TYPE_CHECKING:
-    from weft.codegen.emitter import Emitter
 
 ATAN_STEP = 0.0626
 TWO_OVER_PI = 0.6366197723675814
@@ -56,13 +53,13 @@ ATAN_F32 = (
 PIO2 = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624871116645580e-21, 8.47842766036889956997e-32)
 
 
-def _reduce_f32(emit: Emitter, x: V) -> tuple[V, V]:
+def _reduce_f32(emit: Sharing, x: V) -> tuple[V, V]:
     """r in [-pi/4, pi/4] and the quadrant (its low two bits), x = quadrant * pi/2 + r."""
     key = ("reduce", x.text)
     if key not in emit.memo:
         j = x.fma(TWO_OVER_PI, ROUNDER_F32)
         q = j - ROUNDER_F32
-        if x.lanes.writer.scalar:
+        if x.lanes.features.scalar:
             emit.memo[key] = _reduce_scalar_f32(emit, x, q, j.bits())
         else:
             emit.memo[key] = _reduce_vector_f32(emit, x, _remainder_f32(x, q), j.bits())
@@ -73,7 +70,7 @@ def _remainder_f32(x: V, q: V) -> V:
     return q.fma(-5.39030253e-15, q.fma(-3.13916473e-7, q.fma(-1.57079601, x)))
 
 
-def _reduce_scalar_f32(emit: Emitter, x: V, q: V, quadrant: V) -> tuple[V, V]:
+def _reduce_scalar_f32(emit: Sharing, x: V, q: V, quadrant: V) -> tuple[V, V]:
     """A jump where x is its own remainder: a loop that waits for a sine of its own state does not wait for q."""
     lanes = x.lanes
 
@@ -85,7 +82,7 @@ def _reduce_scalar_f32(emit: Emitter, x: V, q: V, quadrant: V) -> tuple[V, V]:
     return V(lanes, "float", r), V(lanes, "i32", n)
 
 
-def _reduce_vector_f32(emit: Emitter, x: V, r: V, quadrant: V) -> tuple[V, V]:
+def _reduce_vector_f32(emit: Sharing, x: V, r: V, quadrant: V) -> tuple[V, V]:
     """Redo the reduction for vectors with large lanes: in float64, or by a call for lanes too large for that."""
     lanes, size = x.lanes, x.abs()
     large = ~(size <= LIMIT_F32)
@@ -109,11 +106,11 @@ def _reduce_vector_f32(emit: Emitter, x: V, r: V, quadrant: V) -> tuple[V, V]:
     return V(lanes, "float", texts[0]), V(lanes, "i32", texts[1])
 
 
-def _reduce_far_f32(emit: Emitter, x: V) -> list[V]:
+def _reduce_far_f32(emit: Sharing, x: V) -> list[V]:
     return _reduce_huge_f32(emit, x, x.abs(), *_reduce_large_f32(x))
 
 
-def _reduce_huge_f32(emit: Emitter, x: V, size: V, r: V, quadrant: V) -> list[V]:
+def _reduce_huge_f32(emit: Sharing, x: V, size: V, r: V, quadrant: V) -> list[V]:
     slow = functools.partial(emit.helper, "trig_reduce_f32", (x,), (("float", 1), ("i32", 1)))
     return x.lanes.cold(~(size <= LIMIT_MIXED), slow, r, quadrant)
 
@@ -135,7 +132,7 @@ def _quadrant(x: V, sine: V, cosine: V, quadrant: V) -> V:
     return (value.bits() ^ ((quadrant << (width - 2)) & (-1 << (width - 1)))).as_float()
 
 
-def _polynomials_f32(emit: Emitter, x: V, r: V) -> tuple[V, V]:
+def _polynomials_f32(emit: Sharing, x: V, r: V) -> tuple[V, V]:
     key = ("sincos", x.text)
     if key not in emit.memo:
         t = (-r).fma(r, 0.0)  # not -0, so that the sine of -0 is -0 + -0
@@ -143,17 +140,17 @@ def _polynomials_f32(emit: Emitter, x: V, r: V) -> tuple[V, V]:
     return emit.memo[key]
 
 
-def sin_f32(emit: Emitter, x: V) -> V:
+def sin_f32(emit: Sharing, x: V) -> V:
     r, q = _reduce_f32(emit, x)
     return _quadrant(x, *_polynomials_f32(emit, x, r), q)
 
 
-def cos_f32(emit: Emitter, x: V) -> V:
+def cos_f32(emit: Sharing, x: V) -> V:
     r, q = _reduce_f32(emit, x)
     return _quadrant(x, *_polynomials_f32(emit, x, r), q + 1)
 
 
-def tan_f32(emit: Emitter, x: V) -> V:
+def tan_f32(emit: Sharing, x: V) -> V:
     """Reduction and quotient in float64, one rounding."""
     lanes, d = x.lanes, x.f64()
     j = d.fma(TWO_OVER_PI, ROUNDER_F64)
@@ -174,7 +171,7 @@ def tan_f32(emit: Emitter, x: V) -> V:
     return lanes.select(x.eq(0.0), x, result)
 
 
-def _reduce_f64(emit: Emitter, x: V) -> tuple[V, V, V]:
+def _reduce_f64(emit: Sharing, x: V) -> tuple[V, V, V]:
     """r as head and tail, and the quadrant."""
     key = ("reduce", x.text)
     if key not in emit.memo:
@@ -194,7 +191,7 @@ def _reduce_f64(emit: Emitter, x: V) -> tuple[V, V, V]:
     return emit.memo[key]
 
 
-def _polynomials_f64(emit: Emitter, x: V, r: V, tail: V) -> tuple[V, V, V, V]:
+def _polynomials_f64(emit: Sharing, x: V, r: V, tail: V) -> tuple[V, V, V, V]:
     """sin and cos of r + tail, each as head and tail."""
     key = ("sincos", x.text)
     if key not in emit.memo:
@@ -209,19 +206,19 @@ def _polynomials_f64(emit: Emitter, x: V, r: V, tail: V) -> tuple[V, V, V, V]:
     return emit.memo[key]
 
 
-def sin_f64(emit: Emitter, x: V) -> V:
+def sin_f64(emit: Sharing, x: V) -> V:
     r, tail, q = _reduce_f64(emit, x)
     sine, _, cosine, _ = _polynomials_f64(emit, x, r, tail)
     return x.lanes.select(x.eq(0.0), x, _quadrant(x, sine, cosine, q))
 
 
-def cos_f64(emit: Emitter, x: V) -> V:
+def cos_f64(emit: Sharing, x: V) -> V:
     r, tail, q = _reduce_f64(emit, x)
     sine, _, cosine, _ = _polynomials_f64(emit, x, r, tail)
     return _quadrant(x, sine, cosine, q + 1)
 
 
-def tan_f64(emit: Emitter, x: V) -> V:
+def tan_f64(emit: Sharing, x: V) -> V:
     lanes = x.lanes
     r, tail, q = _reduce_f64(emit, x)
     sine, sine_low, cosine, cosine_low = _polynomials_f64(emit, x, r, tail)
@@ -237,11 +234,11 @@ def tan_f64(emit: Emitter, x: V) -> V:
 # inverses
 
 
-def atan_f32(emit: Emitter, x: V) -> V:
+def atan_f32(emit: Sharing, x: V) -> V:
     return atan2_f32(emit, x, x.like(1.0))
 
 
-def atan2_f32(emit: Emitter, y: V, x: V) -> V:
+def atan2_f32(emit: Sharing, y: V, x: V) -> V:
     """The quotient of the smaller by the larger, a polynomial on [0, 1], a multiple of pi/2 as head and tail."""
     lanes = x.lanes
     a, b = y.abs(), x.abs()
@@ -259,10 +256,10 @@ def atan2_f32(emit: Emitter, y: V, x: V) -> V:
     return lanes.select(x.compare("uno", y), x + y, (high + (r + low)).copysign(y))
 
 
-def atan_f64(emit: Emitter, x: V) -> V:
+def atan_f64(emit: Sharing, x: V) -> V:
     """By polynomials that are looked up; beyond 1 as pi / 2 - atan(1 / |x|); all with tails."""
     lanes, a = x.lanes, x.abs()
-    if not lanes.writer.avx512:
+    if not lanes.features.avx512:
         return atan2_f64(emit, x, x.like(1.0))
     far = a > 1.0
     inverse = 1.0 / a
@@ -282,7 +279,7 @@ ATAN_STEPS = (
 )
 
 
-def atan2_f64(emit: Emitter, y: V, x: V) -> V:
+def atan2_f64(emit: Sharing, y: V, x: V) -> V:
     """Reduces by (a - c b) / (b + c a) for the breakpoint c next to a / b, with a single division."""
     lanes = x.lanes
     a, b = y.abs(), x.abs()
@@ -329,7 +326,7 @@ def _comparable(a: V, b: V) -> tuple[V, V]:
     return a * factor, b * factor
 
 
-def asin_f32(emit: Emitter, x: V) -> V:
+def asin_f32(emit: Sharing, x: V) -> V:
     lanes, a = x.lanes, x.abs().f64()
     large = a > 0.5
     z = lanes.select(large, 0.5 - a * 0.5, a * a)
@@ -339,7 +336,7 @@ def asin_f32(emit: Emitter, x: V) -> V:
     return r.f32().copysign(x)
 
 
-def acos_f32(emit: Emitter, x: V) -> V:
+def acos_f32(emit: Sharing, x: V) -> V:
     lanes, d = x.lanes, x.f64()
     a = d.abs()
     large = a > 0.5
@@ -363,7 +360,7 @@ def _asin_parts(x: V) -> tuple[V, V, V, V]:
     return large, t, low, t * z * z.polynomial(ASIN_F64)
 
 
-def asin_f64(emit: Emitter, x: V) -> V:
+def asin_f64(emit: Sharing, x: V) -> V:
     lanes = x.lanes
     large, t, low, r = _asin_parts(x)
     high, rest = pairs.fast_two_sum(t.like(PI_HALF_HIGH), t * -2.0)
@@ -371,7 +368,7 @@ def asin_f64(emit: Emitter, x: V) -> V:
     return lanes.select(large, reflected, t + r).copysign(x)
 
 
-def acos_f64(emit: Emitter, x: V) -> V:
+def acos_f64(emit: Sharing, x: V) -> V:
     lanes = x.lanes
     large, t, low, r = _asin_parts(x)
     rest = r + low

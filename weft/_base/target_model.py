@@ -1,20 +1,37 @@
 """The cost model: what registers, caches and prefetchers a target has, and what instructions cost there, by family.
 
-``of(target)`` is the row of the target's family, with the sizes of caches that were read from the machine. Costs are in
-instructions on a whole vector, as an operation's ``cost`` is (``core/kinds.py``). benchmarks/NOTES.md says on which
-processors the numbers without a source were measured.
+``Target.model`` is the row of the target's family, with the sizes of caches that were read from the machine. Costs are
+in instructions on a whole vector, as an operation's ``cost`` is (``core/kinds.py``). Figures beside the class are the
+same for all families. benchmarks/NOTES.md says on which processors the numbers without a source were measured.
 """
 
 from __future__ import annotations
 
-import functools
-
 from weft._base.record import Record
-from weft._base.target import Target
 
 LINE = 64  # bytes of a cache line
 PAGE = 4096  # bytes; hardware prefetchers stop at the end of a page
 PAIRED = 32  # lanes of a vector of bfloat16 in two float32 registers: even positions in one, odd positions in the other
+LARGE_CACHES = {2: 1 << 20, 3: 32 << 20}  # bytes, by level: what is assumed of a larger cache, or of an unknown one
+
+# Arrays
+FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
+FAR_PLACES = 1 << 20  # elements of an array; single elements of a larger one are read from memory
+
+# Costs
+FUNCTION = 8.0  # instructions; operations of this cost are functions
+DOUBLE = 2.0  # times the cost in float64 of other operations: two registers
+DOUBLE_FUNCTION = 5.0  # times the cost in float64 of functions: more terms (3 to 9 were measured)
+HIDDEN = 2.0  # instructions that the latency of a load hides
+
+# Times, in nanoseconds
+NS_PER_INSTRUCTION = 0.19  # one instruction on a whole vector
+NS_PER_BYTE = 0.011  # from the second cache
+NS_PER_PLACE = 0.7  # one access at a computed address
+NS_PER_COST = 0.03  # of an element: one unit of an operation's cost, by several workers
+NS_STREAMED = 0.1  # an element of a row, by several workers
+NS_NEAR, NS_FAR = 0.3, 4.0  # a single element of an array of less than FAR_PLACES, and of a larger one
+NS_LAUNCH = 1000.0  # the start of a kernel
 
 
 class Model(Record):
@@ -36,15 +53,15 @@ class Model(Record):
     # compilation: LLVM's time grows with the code, by about 0.1 ms for 10 instructions
     unrolled: float = 10.0  # bodies up to this cost are written for several vectors
     twice: float = 16.0  # bodies below this cost are written twice, for whole vectors and for the last one
-    function: float = 8.0  # operations of this cost take most of the time
+    function: float = FUNCTION  # operations of this cost take most of the time
     shuffled_strides: int = 12  # variants of loads and stores in a nest, each for one small stride
     # latency
     pipelined: float = 30.0  # bodies of this cost (150 instructions) fill half of the reorder window: they are halved
     # memory
     streams: int = 16  # rows side by side that prefetchers follow
     run_bytes: int = 256  # of one row, read before the next: four lines
-    second_cache: int = 1 << 20
-    third_cache: int = 32 << 20
+    second_cache: int = LARGE_CACHES[2]  # bytes, of one core
+    third_cache: int = LARGE_CACHES[3]  # bytes
 
     @property
     def kept_bytes(self) -> int:
@@ -80,23 +97,14 @@ class Model(Record):
         return min(8 << 20, self.third_cache)
 
 
-FAMILIES = {
-    "x86-64-v4": Model(registers=32, register_bytes=64, masks=True, tile=4, waits=True),
-    # masked stores are microcoded on AMD: 26 ns on Zen 3
-    "x86-64-v3": Model(
-        registers=16,
-        register_bytes=32,
-        masks=False,
-        tile=8,
-        masked_store=40.0,
-        mends_extrema=True,
-        short_tables="permute",
-    ),
-    "aarch64": Model(registers=32, register_bytes=16, masks=False, tile=4, short_tables="bytes"),
-}
-
-
-@functools.cache
-def of(target: Target) -> Model:
-    """The model of a target."""
-    return FAMILIES[target.name].replace(second_cache=target.second_cache, third_cache=target.third_cache)
+X86_V4 = Model(registers=32, register_bytes=64, masks=True, tile=4, waits=True)
+X86_V3 = Model(
+    registers=16,
+    register_bytes=32,
+    masks=False,
+    tile=8,
+    masked_store=40.0,  # microcoded on AMD: 26 ns on Zen 3
+    mends_extrema=True,
+    short_tables="permute",
+)
+AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4, short_tables="bytes")
