@@ -180,8 +180,7 @@ class Emitter:
         return integer_power(self, x, y)
 
     def pow(self, x: Value, y: Value) -> Value:
-        element = elements.of(x.dtype)
-        if element.kind in "biun":
+        if elements.of(x.dtype).kind in "biun":
             return self.value(x.dtype, integers.power(x.part, y.part, elements.of(y.dtype)))
         return self.function("pow", x, self.convert(y, x.dtype))
 
