@@ -16,7 +16,7 @@ import numpy as np
 from weft import core, runtime
 from weft._base.target import Target
 from weft.codegen import compile as compiling
-from weft.compiler import chain, instructions, link, pass_manager, pipeline, plan, steps
+from weft.compiler import chain, context, instructions, link, pass_manager, pipeline, plan, steps
 from weft.core.jaxpr import ClosedJaxpr
 from weft.tree_util import tree_leaves
 
@@ -72,7 +72,7 @@ def traced(function: Callable[..., Any], args: Sequence[Any]) -> ClosedJaxpr:
 
 def planned(closed: ClosedJaxpr, on: Target, donated: tuple[bool, ...] = ()) -> tuple[ClosedJaxpr, steps.Plan]:
     """(the simplified program, its plan) for a target."""
-    forms = pipeline.make_forms(closed, pass_manager.Stages("program", on))
+    forms = pipeline.make_forms(closed, pass_manager.Stages("program", context.current()._replace(target=on)))
     out_avals = tuple(v.aval for v in closed.jaxpr.outvars)
     made = plan.plan(forms.kernels, forms.lowered, donated, out_avals)
     return forms.simplified, chain.chain(made)
