@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import itertools
+import marshal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,68 +56,76 @@ def holds_everywhere(digest: str) -> bool:
 
 def params_text(primitive: Any, params: dict[str, Any]) -> str:
     """The parameters of an equation as text; equal texts mean equal behaviour."""
-    return _Writer(True).params(primitive, params)
+    return repr(_Writer(True).params(primitive, params))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number, text, None, or a tuple of such."""
+    kind = type(value)
+    return kind in _PLAIN or (kind is tuple and (_PLAIN.issuperset(map(type, value)) or all(map(_is_plain, value))))
 
 
 class _Writer:
-    """Writes one jaxpr as text for hashing, with numbers for variables."""
+    """Writes one jaxpr as plain values for hashing, with numbers for variables."""
 
     def __init__(self, weak_types: bool) -> None:
         self.weak_types = weak_types
         self.numbers: dict[Var, int] = {}
+        self.is_local = False  # whether it names an object of this process
 
     def digest(self, jaxpr: Jaxpr) -> str:
-        parts = [self.binders(jaxpr.constvars), self.binders(jaxpr.invars)]
+        lines: list[Any] = [self.binders(jaxpr.constvars), self.binders(jaxpr.invars)]
         numbers, atom = self.numbers, self.atom
         for eqn in jaxpr.eqns:
-            operands = " ".join([str(numbers[x]) if type(x) is Var else atom(x) for x in eqn.invars])
-            params = self.params(eqn.primitive, eqn.params) if eqn.params else ""
+            operands = tuple([numbers[x] if type(x) is Var else atom(x) for x in eqn.invars])
+            params = self.params(eqn.primitive, eqn.params) if eqn.params else ()
             primitive = eqn.primitive  # users may give two primitives one name
-            name = primitive.name if primitive.is_own else f"{primitive.name}{serial(primitive)}"
-            parts.append(f"{self.binders(eqn.outvars)}={name}[{params}]{operands}")
-        parts.append(" ".join([atom(x) for x in jaxpr.outvars]))
+            name = primitive.name if primitive.is_own else self.local(f"{primitive.name}{serial(primitive)}")
+            lines.append((name, params, operands, self.binders(eqn.outvars)))
+        lines.append(tuple([atom(x) for x in jaxpr.outvars]))
         if jaxpr.effects:
-            parts.append(",".join(sorted(map(repr, jaxpr.effects))))
-        text = "\n".join(parts)
-        digest = lazy.hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
-        return f"{digest}#" if "#" in text else digest
+            lines.append(sorted(map(repr, jaxpr.effects)))
+        # version 2 of the format: equal values have equal bytes
+        digest = lazy.hashlib.blake2b(marshal.dumps(lines, 2), digest_size=20).hexdigest()
+        return f"{digest}#" if self.is_local else digest
 
-    def type(self, aval: Any) -> str:
+    def local(self, text: str) -> str:
+        """Note that a text names objects of this process, if it does."""
+        self.is_local = self.is_local or "#" in text
+        return text
+
+    def type(self, aval: Any) -> Any:
         if not hasattr(aval, "dtype"):
             return repr(aval)
-        weak = "~" if self.weak_types and aval.weak_type else ""
-        return f"{weak}{_dtype_names[aval.dtype]}{aval.shape}"
+        name, shape = self.local(_dtype_names[aval.dtype]), aval.shape
+        return name, shape if _is_plain(shape) else repr(shape), self.weak_types and aval.weak_type
 
-    def binders(self, variables: Sequence[Var]) -> str:
+    def binders(self, variables: Sequence[Var]) -> tuple[Any, ...]:
         numbers = self.numbers
-        texts = []
+        types = []
         for v in variables:
             numbers[v] = len(numbers)
-            texts.append(self.type(v.aval))
-        return ";".join(texts)
+            types.append(self.type(v.aval))
+        return tuple(types)
 
-    def atom(self, atom: Atom) -> str:
+    def atom(self, atom: Atom) -> Any:
         if isinstance(atom, Literal):
-            return f"{literal_bits(atom)}:{self.type(atom.aval)}"
-        return str(self.numbers[atom])
+            return self.local(literal_bits(atom)), self.type(atom.aval)
+        return self.numbers[atom]
 
-    def params(self, primitive: Any, params: dict[str, Any]) -> str:
+    def params(self, primitive: Any, params: dict[str, Any]) -> tuple[Any, ...]:
+        """Names and values; a value that is not plain is a list with its text."""
         ignored = primitive.unnamed_params
-        texts = []
+        found = []
         for name in sorted(params):
             value = params[name]
-            if value is None:
-                continue
-            if name not in ignored:
-                kind = type(value)
-                plain = kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value)))
-                texts.append(f"{name}={value!r}" if plain else f"{name}={self.value(value)}")
-        return ",".join(texts)
+            if value is not None and name not in ignored:
+                found.append((name, value if _is_plain(value) else [self.local(self.value(value))]))
+        return tuple(found)
 
     def value(self, value: Any) -> str:
         """A parameter's value as text; equal texts mean equal behaviour."""
-        kind = type(value)
-        if kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value))):
+        if _is_plain(value):
             return repr(value)
         if isinstance(value, (Jaxpr, ClosedJaxpr)):
             return self.inner(value)
