@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import weft
 import weft.numpy as jnp
 from weft import config
-from weft.compiler import like_programs, pipeline
+from weft.compiler import pipeline, runnable
 from weft.core.store import PROGRAMS
 
 EXTENTS = st.sampled_from([0, 1, 2, 3, 4, 7, 16, 17, 33, 64, 100, 300, 1100])
@@ -56,7 +56,7 @@ def test_results(n, m, k, name, checked):
 
 
 def made():
-    return sum(type(v) is like_programs.LikeProgram for v in PROGRAMS.entries.values())
+    return sum(type(v) is runnable.Runnable for v in PROGRAMS.entries.values())
 
 
 def compiled():

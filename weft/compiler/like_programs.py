@@ -180,7 +180,9 @@ def find(key: Key, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any
     made = None if family is None else family.at(key[1], tuple(closed.in_avals), key[2])
     if made is None:
         return None
-    return Runnable(closed, name, *made, compile_new, spent=("sizes", (time.perf_counter() - start) * 1e3))
+    program = Runnable(closed, name, *made, compile_new, spent=("sizes", (time.perf_counter() - start) * 1e3))
+    family.joined(program)
+    return program
 
 
 def learn(key: Key, program: Any) -> None:
@@ -190,6 +192,7 @@ def learn(key: Key, program: Any) -> None:
         family = program.family(program.out_avals)
         family.turns = not _are_aligned(program.source.jaxpr)
         PROGRAMS.add(key[0], family)
+    family.joined(program)
     family.learn(program, key[1], key[2])
 
 

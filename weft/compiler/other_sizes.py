@@ -21,6 +21,7 @@ from weft.compiler.instructions import Copy, Kernel, NewOutput
 from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
+from weft.core.store import PROGRAMS
 from weft.errors import InternalError
 from weft.loops import indexed, resize
 from weft.loops.index_math import UNIT
@@ -87,7 +88,7 @@ class Family:
 
     __slots__ = (
         "__weakref__", "alone", "asked", "found", "given", "keys", "literals", "members", "out_avals", "refuses",
-        "several", "turns", "weight",
+        "several", "turns", "users", "weight",
     )  # fmt: skip
 
     def __init__(self, out_avals: Sequence[Any], given: bool = False, weight: int = _FAMILY_BYTES) -> None:
@@ -102,13 +103,25 @@ class Family:
         self.turns = False  # whether views exchange dimensions: members are of several steps
         self.refuses = False  # whether its programs are not of the kind that this is for
         self.keys: dict[Any, None] = {}
-        self.found = 0
+        self.found = self.users = 0  # users: programs of functions
 
     def uses(self) -> int:
         return self.found
 
     def retire(self) -> None:
         """Nothing to do: executables hold what they run."""
+
+    def joined(self, program: Any) -> None:
+        """A program of a function is a member."""
+        program.kin = self
+        self.users += 1
+
+    def left(self, program: Any) -> None:
+        """It has gone; a family that had members and has none goes too."""
+        program.kin = None
+        self.users -= 1
+        if not self.users:
+            PROGRAMS.release(self)
 
     def at(
         self, sizes: Sequence[int], in_avals: Sequence[Any], literals: tuple[Any, ...] = ()

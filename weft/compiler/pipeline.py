@@ -73,6 +73,8 @@ class Program:
     """A compiled jaxpr. ``executable`` takes ``consts`` and then the arguments."""
 
     is_whole = True  # whether its plan is there
+    users = 0  # traces that run it
+    kin: Any = None  # the family of programs that are like it
 
     def __init__(self, name: str, source: ClosedJaxpr, stages: Stages) -> None:
         self.name = name
@@ -128,7 +130,9 @@ class Program:
         return self.executable.runs
 
     def retire(self) -> None:
-        """Nothing to do: traces keep the programs that they run."""
+        """Traces keep the programs that they run."""
+        if self.kin is not None:
+            self.kin.left(self)
 
     @property
     def weight(self) -> int:

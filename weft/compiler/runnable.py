@@ -21,6 +21,8 @@ class Runnable:
     """A program whose ``executable`` takes ``consts`` and then the arguments; ``whole()`` is the compiled one."""
 
     is_whole = False
+    users = 0  # traces that run it
+    kin: Any = None  # the family of programs that are like it
 
     def __init__(
         self, source: ClosedJaxpr, name: str, executable: Any, out_avals: Sequence[Any], compile_new: Callable[[], Any],
@@ -61,4 +63,6 @@ class Runnable:
         return self.executable.runs
 
     def retire(self) -> None:
-        """Nothing to do: traces keep the programs that they run."""
+        """Traces keep the programs that they run."""
+        if self.kin is not None:
+            self.kin.left(self)

@@ -6,6 +6,8 @@ from the store. The dispatch tables above these levels are native; ``levels`` co
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
@@ -14,6 +16,7 @@ from weft._base.record import NamedTuple
 from weft.core.budget import BUDGET
 
 _DISPATCH_BYTES = 350  # measured, for one signature in a function's native table
+_MOST_UNUSED = 64  # values without users that stay: a loop that makes functions anew finds its programs again
 
 
 class Value(Protocol):
@@ -53,6 +56,7 @@ class Store:
 
     def __init__(self) -> None:
         self.entries: dict[Any, Any] = {}
+        self._unused: deque[weakref.ref[Any]] = deque()
         self.found = 0
         self.made = 0
         self.dropped = 0
@@ -92,18 +96,30 @@ class Store:
             value.retire()
 
     def drop(self, value: Value) -> None:
-        """Remove a value and all its keys."""
+        """Remove a value and all its keys, to stay within the budget."""
+        self.dropped += self._remove(value)
+
+    def _remove(self, value: Value) -> bool:
+        """Remove a value and all its keys; whether it was there, and is not just in use somewhere."""
         keys, value.keys = value.keys, {}
-        if not keys:
-            return  # already dropped, and still in use somewhere
         for key in list(keys):
             if self.entries.get(key) is value:
                 self.entries.pop(key, None)
-        self.dropped += 1
-        value.retire()
+        if keys:
+            value.retire()
+        return bool(keys)
+
+    def release(self, value: Any) -> None:
+        """The last user of a value is gone. The newest of such values stay; those with users again stay anyway."""
+        self._unused.append(weakref.ref(value))
+        if len(self._unused) > _MOST_UNUSED:
+            oldest = self._unused.popleft()()
+            if oldest is not None and not oldest.users:
+                self._remove(oldest)
 
     def clear(self, which: Callable[[Any], bool] | None = None) -> None:
         """Remove all values, or the keys for which ``which`` holds."""
+        self._unused.clear()
         for key in [key for key in list(self.entries) if which is None or which(key)]:
             self.remove(key)
 

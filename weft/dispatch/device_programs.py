@@ -30,6 +30,7 @@ class DeviceProgram:
     """A program that a plugin has compiled for one device."""
 
     consts: tuple[Any, ...] = ()
+    users = 0  # traces that run it
     kernels_built = kernels_loaded = kernels_reused = 0
 
     def __init__(self, name: str, source: ClosedJaxpr, text: str, device: Any) -> None:

@@ -403,7 +403,7 @@ class JitState:
                 own = self.calls_own_only()
                 on_disk = not (own or self.options.required) and _may_be_on_disk(self.function)
                 found = executables.bind(trace, donated, keep, own, where, self.extents is not None, on_disk=on_disk)
-            trace.calls[code] = found
+            trace.add_call(code, found)
             self._count(found.program, trace.name)
         if self.options.required:
             lazy.donations.check_used(trace, donated, found)

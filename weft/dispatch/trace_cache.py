@@ -16,7 +16,7 @@ from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import TraceKey
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
-from weft.core.store import TRACES
+from weft.core.store import PROGRAMS, TRACES
 
 _LATEST_KEYS = 64  # keys of a function that are compared with a new one
 _TRACE_BYTES, _EQUATION_BYTES = 3200, 500  # measured: a trace, each equation
@@ -48,11 +48,21 @@ class Trace:
         programs = list(self.calls.values())  # a copy: another thread may add one
         return self.found + sum([compiled.program.executable.runs for compiled in programs])
 
-    def retire(self) -> None:
-        """Remove its entries from the dispatch tables."""
-        for compiled in list(self.calls.values()):
+    def add_call(self, code: Any, compiled: Any) -> None:
+        """Let calls of a kind be answered by this machine code."""
+        self.calls[code] = compiled
+        compiled.program.users += 1
+
+    def retire(self, release: Callable[[Any], None] = PROGRAMS.release) -> None:
+        """Remove its entries from the dispatch tables, and release its programs."""
+        calls, self.calls = self.calls, {}
+        for compiled in list(calls.values()):
             if compiled.entry is not None:
                 compiled.entry.retire()
+            program = compiled.program
+            program.users -= 1
+            if program.keys and not program.users:
+                release(program)
 
 
 def equation_count(jaxpr: Jaxpr) -> int:
