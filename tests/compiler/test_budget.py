@@ -98,7 +98,7 @@ def test_dropping_takes_dispatch_entries_and_code_along(bound: None) -> None:
 
 def test_a_function_that_lives_keeps_nothing_when_everything_is_dropped(bound: None) -> None:
     x = wnp.arange(3.0)
-    functions = [weft.jit(lambda x: wnp.sinh(x) * 1.75) for _ in range(3)]  # equal: they share a trace
+    functions = [weft.jit(lambda x: wnp.sinh(x) * 1.75) for _ in range(3)]  # equal: they share a program
     for f in functions:
         f(x), f(x)
     assert [f._cache_size() for f in functions] == [1, 1, 1]
@@ -114,11 +114,11 @@ def test_dispatch_entries_of_equal_functions_count_until_those_die(bound: None) 
     x = wnp.arange(3.0)
     functions = [weft.jit(lambda x: wnp.sinh(x) * 1.25 - 3) for _ in range(400)]
     expected = [np.asarray(f(x)) for f in functions[:2]]
-    entries, keys, nbytes = runtime.dispatch_count(), len(TRACES.entries), BUDGET.nbytes
+    entries, traces, programs = runtime.dispatch_count(), len(TRACES.entries), len(PROGRAMS.entries)
     for f in functions[2:]:
         np.testing.assert_array_equal(f(x), expected[0])
-    assert len(TRACES.entries) == keys  # nothing else is kept of them
-    assert runtime.dispatch_count() - entries == 398 and 398 * 300 < BUDGET.nbytes - nbytes < 398 * 500
+    assert len(PROGRAMS.entries) == programs  # one program
+    assert runtime.dispatch_count() - entries == 398 <= len(TRACES.entries) - traces <= 402
     order = random.Random(0).sample(range(400), 400)
     functions = [functions[n] for n in order]
     del f, functions[150:]
@@ -132,7 +132,7 @@ def test_dispatch_entries_of_equal_functions_count_until_those_die(bound: None) 
 
 def test_equal_functions_that_live_stay_within_the_bound(bound: None) -> None:
     x = wnp.arange(3.0)
-    functions = [weft.jit(lambda x: wnp.sinh(x) * 1.25 - 4) for _ in range(2000)]
+    functions = [weft.jit(lambda x: wnp.sinh(x) * 1.25 - 4) for _ in range(500)]
     for f in functions[:2]:
         f(x)
     most = BUDGET.nbytes + 100_000
@@ -140,7 +140,7 @@ def test_equal_functions_that_live_stay_within_the_bound(bound: None) -> None:
     for f in functions:
         f(x)
         assert BUDGET.nbytes <= most + 256 * 350  # tables are looked at now and then
-    assert sum(f._cache_size() for f in functions) < 1000
+    assert sum(f._cache_size() for f in functions) < 250
 
 
 def test_a_dropped_trace_is_not_left_to_the_garbage_collector(bound: None) -> None:
@@ -266,6 +266,9 @@ def test_resident_memory_stays_within_the_bound(what: str) -> None:
     environment = {**os.environ, "WEFT_CHECK": "0", "WEFT_CACHE": "off"}
     command = [sys.executable, "-c", MANY, str(count), str(bound), what]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    if what == "lambdas":  # they die at once, and all but the newest of their programs with them
+        assert int(answer.stdout) <= 5 << 20
+        return
     assert int(answer.stdout) <= bound * 1.1
     assert int(answer.stdout) >= bound // 2  # or the test does not reach the bound
 
@@ -278,4 +281,5 @@ def test_functions_recalled_from_disk_stay_within_the_bound(tmp_path: pathlib.Pa
     command = [sys.executable, "-c", MANY, str(count), str(bound), "live"]
     for _ in range(2):
         answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
-    assert bound // 2 <= int(answer.stdout) <= bound * 1.1
+    most = bound * 1.1 + (2 << 20)  # two megabytes for what reads the first program
+    assert bound // 2 <= int(answer.stdout) <= most

@@ -284,7 +284,7 @@ def _from_disk(wanted: stored.Request, closed: ClosedJaxpr, name: str, later: Ca
     spent = ("load", (time.perf_counter() - start) * 1e3)
     return Runnable(
         closed, name, program.executable, out_avals, later, spent=spent, consts=program.consts,
-        loaded=program.kernels_loaded, reused=program.kernels_reused, weight=program.nbytes,
+        loaded=program.kernels_loaded, reused=program.kernels_reused, nbytes=program.nbytes,
     )  # fmt: skip
 
 

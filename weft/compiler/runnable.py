@@ -17,8 +17,14 @@ _OF_WHOLE = frozenset(
 )  # fmt: skip
 
 
+_BYTES = 2500  # measured: an executable with its types and what compiles the rest
+
+
 class Runnable:
-    """A program whose ``executable`` takes ``consts`` and then the arguments; ``whole()`` is the compiled one."""
+    """A program whose ``executable`` takes ``consts`` and then the arguments; ``whole()`` is the compiled one.
+
+    ``nbytes``: of its entry on disk, which its constants and instructions are about as large as.
+    """
 
     is_whole = False
     users = 0  # traces that run it
@@ -26,7 +32,7 @@ class Runnable:
 
     def __init__(
         self, source: ClosedJaxpr, name: str, executable: Any, out_avals: Sequence[Any], compile_new: Callable[[], Any],
-        *, spent: tuple[str, float], consts: tuple[Any, ...] = (), loaded: int = 0, reused: int = 1, weight: int = 2000,
+        *, spent: tuple[str, float], consts: tuple[Any, ...] = (), loaded: int = 0, reused: int = 1, nbytes: int = 0,
     ) -> None:  # fmt: skip
         self.source, self.name, self._compile_new = source, name, compile_new
         self._whole: Any = None
@@ -37,7 +43,7 @@ class Runnable:
         self.kernels_built, self.kernels_loaded, self.kernels_reused = 0, loaded, reused
         self.counted = False
         self.keys: dict[Any, None] = {}
-        self.weight = weight  # bytes; measured for an executable with its types
+        self.weight = _BYTES + nbytes
         self.stats = {
             "milliseconds": dict((spent,)), "kernels_built": 0, "kernels_loaded": loaded, "kernels_reused": reused,
         }  # fmt: skip

@@ -97,11 +97,6 @@ class Budget:
             self._look_at_tables()
         self._stay_within()
 
-    def look(self) -> None:
-        """Check the budget, since a table has grown; values may be dropped before this returns."""
-        self._look_at_tables()
-        self._stay_within()
-
     def _stay_within(self) -> None:
         bound = config.read("cache_bytes")
         if self._nbytes + self._table_bytes > bound:

@@ -18,12 +18,14 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft.core import source_info
+from weft.core.budget import BUDGET
 from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
 
 WATCHED = 3  # the call, counted from 1, that is made a template: for fewer calls it does not pay
 _LONGEST = 256  # equations of a template
 _MOST_COUNTED = 512  # calls that were made less often, which are forgotten together
+_COUNTED_BYTES = 400  # a guess: one with its key
 _TEMPLATE_BYTES = 1200  # measured, with one equation and its key
 
 runtime.install_replay(
@@ -37,6 +39,7 @@ Step = tuple[Any, dict[str, Any], Any, tuple[Any, ...], tuple[Any, ...]]  # prim
 
 
 _times: dict[Any, int] = {}  # how often calls without a template were made
+BUDGET.enlist(_times.__len__, _COUNTED_BYTES, _times.clear)
 
 
 def is_due(key: Any) -> bool:
