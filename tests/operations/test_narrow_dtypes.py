@@ -311,3 +311,30 @@ def test_operations_give_what_jax_gives() -> None:
             theirs = jax.jit(lambda x, y: run(jax, x, y))(x, y)
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             assert_same(a, np.asarray(b), f"{name} {number}", signs=number != 4)
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_narrow_integers_as_places(name: str) -> None:
+    """Indices, starts of slices and numbers of branches of fewer than 8 bits."""
+    at, y = np.array([1, 0], dtype_of(name)), np.arange(12, dtype=np.float32).reshape(4, 3)
+    cases: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
+        "index": (lambda y, i: y[i], y[[1, 0]]), "scalar": (lambda y, i: y[i[0]], y[1]),
+        "slice": (lambda y, i: lax.dynamic_slice(y, (i[0], i[1]), (2, 2)), y[1:3, :2]),
+        "array": (lambda y, i: lax.dynamic_slice(y, i, (2, 2)), y[1:3, :2]),
+        "row": (lambda y, i: lax.dynamic_index_in_dim(y, i[0], keepdims=False), y[1]),
+        "from the end": (lambda y, i: lax.dynamic_index_in_dim(y, ~i[1] if name[0] == "i" else i[0], keepdims=False),
+                         y[-1 if name[0] == "i" else 1]),
+        "update": (lambda y, i: lax.dynamic_update_slice(y, 0 * y[:1], (i[0], i[1])), y * (np.arange(4) != 1)[:, None]),
+        "switch": (lambda y, i: lax.switch(i[0], [lambda y: y, lambda y: y + 1], y), y + 1),
+    }  # fmt: skip
+    for what, (function, want) in cases.items():
+        for found in both(function, y, at):
+            assert_same(found, want.astype(np.float32), what)
+
+
+def test_powers_by_a_literal_give_eager_s_bits() -> None:
+    """The root of x + 0 with a test for -infinity is none for a float that lacks 0 or infinity."""
+    for name in FLOATS:
+        for power in (0.5, 2, 1, -1):
+            jitted, eager = both(lambda x, p=power: x**p, values(name))
+            assert_same(jitted, np.asarray(eager), f"{name} {power}")

@@ -214,6 +214,8 @@ def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
     if not isinstance(y, Literal) or x.aval.dtype.kind == "c" or x.aval.shape != equation.outvars[0].aval.shape:
         return None
     function = POWERS.get(float(y.val))
+    if function is _square_root and x.aval.dtype.itemsize == 1:
+        return None  # some floats of a byte have no 0 or no infinity
     return None if function is None else (function, [x])
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft import config, runtime
+from weft import config, dtypes, runtime
 from weft.control import bodies, carry
 from weft.control.bodies import Body
 from weft.core import avals as avals_module
@@ -156,7 +156,7 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, ope
     aval = bodies.aval_of(index)
     if aval.shape:
         raise TypeError(f"Branch index must be scalar, got {index} of shape {aval.shape}.")
-    if aval.dtype.kind not in "iu":
+    if not dtypes.issubdtype(aval.dtype, np.integer):
         raise TypeError(f"Index type must be an integer, got {index} as {aval.dtype.name}")
     if not branches:
         raise ValueError("Empty branch sequence")

@@ -221,7 +221,14 @@ def _index_list(name: str, starts: Starts, ndim: int) -> list[Any]:
         raise ValueError(
             f"[{name}] Length of slice indices must match number of operand dimensions ({len(found)} vs {ndim})"
         )
-    return found
+    return [_of_a_byte(start) for start in found]
+
+
+def _of_a_byte(start: Any) -> Any:
+    """A start index; those of fewer than 8 bits, which would not hold an extent, as int32."""
+    aval = core.get_aval(start)
+    narrow = category(aval.dtype) in INTEGER and dtypes.itemsize_bits(aval.dtype) < 8
+    return convert.convert(start, np.dtype(np.int32)) if narrow else start
 
 
 def _wrap_negative(start: Any, extent: int, allowed: bool) -> Any:
