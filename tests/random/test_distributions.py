@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -84,3 +85,24 @@ def test_with_64_bits_values_are_those_of_jax(name: str) -> None:
     expected = cases.expected("wide", name)
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+CATEGORIES = [
+    ((4, 1, 3), -1, (4, 3)), ((1, 3), -1, (4,)), ((3, 1), 0, (4,)), ((4, 1, 3), -1, (2, 4, 2)),
+    ((2, 3, 1), 1, (5, 2, 4)), ((3,), -1, (2, 2)), ((4, 3), -1, None),
+]  # fmt: skip
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("logits", "axis", "shape"), CATEGORIES)
+def test_logits_of_categorical_broadcast(logits: tuple[int, ...], axis: int, shape: Any) -> None:
+    values = np.random.default_rng(0).normal(size=logits).astype(np.float32)
+    expected = jax.random.categorical(jax.random.key(3), values, axis, shape)
+    np.testing.assert_array_equal(weft.random.categorical(weft.random.key(3), values, axis, shape), expected)
+    if shape is not None:  # one draw each, of a broadcast batch
+        alone = weft.random.categorical(weft.random.key(3), np.repeat(values, 1, axis), axis, shape, replace=False)
+        assert alone.shape == shape
+
+
+def test_binomial_without_elements() -> None:
+    assert weft.random.binomial(weft.random.key(0), np.ones(3, np.float32), 0.5, (0, 3)).shape == (0, 3)

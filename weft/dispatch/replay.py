@@ -32,7 +32,7 @@ runtime.install_replay(
     frozenset((bool, int, float, complex, *dtypes.SCALAR_TYPES)), frozenset((complex, np.complex64, np.complex128))
 )
 
-NONE: list[int] = []  # no captured operands
+NONE: list[int] = []  # all operands are traced
 
 Key = tuple[Any, ...]
 Step = tuple[Any, dict[str, Any], Any, tuple[Any, ...], tuple[Any, ...]]  # primitive, params, effects, reads, avals
@@ -159,7 +159,8 @@ def _note(template: Template, eqns: list[JaxprEqn], trace: Any, operands: list[A
         if place is None or (type(place) is int and place < count and not traced[place] and place not in captured):
             return
         results.append((own is not None, place))
-    template.captured, template.results, template.tree = list(captured) or NONE, results, tree
+    template.captured = NONE if all(traced) else list(captured)
+    template.results, template.tree = results, tree
     template.steps = steps  # last, since from now on it is replayed
 
 

@@ -153,7 +153,7 @@ def categorical(
 ) -> Array:  # fmt: skip
     """Indices drawn with the probabilities that ``logits`` give along ``axis``.
 
-    The trailing part of ``shape`` is that of the logits without ``axis``; without replacement the draws along the
+    The logits without ``axis`` broadcast to the trailing part of ``shape``; without replacement the draws along the
     leading part differ from one another. ValueError for more of them than there are categories.
 
     >>> categorical(keys.key(0), np.zeros(3, np.float32)).shape
@@ -169,8 +169,9 @@ def categorical(
     place = axes.canonical_axis(axis, len(extents))
     batch = extents[:place] + extents[place + 1 :]
     wanted = distributions.shape_around("categorical", shape, batch)
-    prefix = wanted[: len(wanted) - len(batch)]
-    drawn_shape = (*prefix, *extents) if replace else extents
+    prefix, spread = wanted[: len(wanted) - len(batch)], wanted[len(wanted) - len(batch) :]
+    each = (*spread[:place], extents[place], *spread[place:])  # the logits' shape, broadcast to the one asked for
+    drawn_shape = (*prefix, *each) if replace else each
     noise = distributions.gumbel(typed, drawn_shape, promotion.inexact_dtype(promotion.dtype_of(logits)), mode)
     if replace:
         logits = lax.expand_dims(logits, tuple(range(len(prefix)))) if prefix else promotion.as_array(logits)

@@ -9,11 +9,15 @@ import numpy as np
 from weft import numpy as wnp
 from weft._base.array import Array
 from weft.numpy import promotion
-from weft.scipy.stats.location_scale import counted, inline, quantile, where_supported
-
-
-def _valid(p: Any) -> Any:
-    return (p >= 0) & (p <= 1)
+from weft.scipy.stats.location_scale import (
+    counted,
+    inline,
+    is_share,
+    log_power,
+    log_rest_power,
+    quantile,
+    where_supported,
+)
 
 
 @inline
@@ -23,9 +27,10 @@ def logpmf(k: Any, p: Any, loc: Any = 0) -> Array:
     >>> round(logpmf(1.0, 0.25).item(), 4)
     -1.3863
     """
-    k, p = counted("bernoulli.logpmf", k, p, loc)
-    value = wnp.where(k == 1, wnp.log(p), wnp.log1p(-p))
-    return wnp.where(_valid(p), where_supported((k == 0) | (k == 1), value, -np.inf, k), np.nan)
+    k, p = counted("bernoulli.logpmf", k, p, loc, valid=is_share)
+    inside = (k == 0) | (k == 1)
+    k = wnp.where(inside | wnp.isnan(k), k, 0)
+    return where_supported(inside, log_power(k, p) + log_rest_power(1 - k, p), -np.inf, k)
 
 
 @inline
@@ -35,7 +40,8 @@ def pmf(k: Any, p: Any, loc: Any = 0) -> Array:
     >>> round(pmf(1.0, 0.25).item(), 4)
     0.25
     """
-    return wnp.exp(logpmf(k, p, loc))
+    k, p = counted("bernoulli.pmf", k, p, loc, valid=is_share)
+    return where_supported((k == 0) | (k == 1), wnp.where(k == 1, p, 1 - p), 0, k)
 
 
 @inline
@@ -47,7 +53,7 @@ def cdf(k: Any, p: Any) -> Array:
     """
     k, p = promotion.promote_args_inexact("bernoulli.cdf", k, p)
     value = wnp.where(k < 0, 0, wnp.where(k < 1, 1 - p, 1))
-    return wnp.where(_valid(p) & ~wnp.isnan(k), value, np.nan)
+    return wnp.where(is_share(p) & ~wnp.isnan(k), value, np.nan)
 
 
 @inline
@@ -58,4 +64,4 @@ def ppf(q: Any, p: Any) -> Array:
     1.0
     """
     q, p = promotion.promote_args_inexact("bernoulli.ppf", q, p)
-    return wnp.where(_valid(p), quantile(q, wnp.where(q <= 1 - p, 0, 1)), np.nan)
+    return wnp.where(is_share(p), quantile(q, wnp.where(q <= 1 - p, 0, 1)), np.nan)

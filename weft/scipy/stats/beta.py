@@ -12,7 +12,14 @@ import numpy as np
 from weft import numpy as wnp
 from weft._base.array import Array
 from weft.scipy import special
-from weft.scipy.stats.location_scale import inline, standardized, where_supported
+from weft.scipy.stats.location_scale import (
+    inline,
+    log_power,
+    log_rest_power,
+    standardized,
+    where_supported,
+    with_powers,
+)
 
 
 @inline
@@ -25,7 +32,7 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     y, a, b, scale = standardized("beta.logpdf", x, a, b, loc, scale)
     inside = (y >= 0) & (y <= 1)
     safe = wnp.where(inside, y, 0.5)
-    density = special.xlogy(a - 1, safe) + special.xlog1py(b - 1, -safe) - special.betaln(a, b) - wnp.log(scale)
+    density = log_power(a - 1, safe) + log_rest_power(b - 1, safe) - special.betaln(a, b) - wnp.log(scale)
     return where_supported(inside, density, -np.inf, y)
 
 
@@ -36,7 +43,11 @@ def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(pdf(0.5, 2.0, 1.0).item(), 4)
     1.0
     """
-    return wnp.exp(logpdf(x, a, b, loc, scale))
+    y, a, b, scale = standardized("beta.pdf", x, a, b, loc, scale)
+    inside = (y >= 0) & (y <= 1)
+    safe = wnp.where(inside, y, 0.5)
+    density = with_powers(-special.betaln(a, b) - wnp.log(scale), [(a - 1, safe)], [(b - 1, safe)])
+    return where_supported(inside, density, 0, y)
 
 
 @inline

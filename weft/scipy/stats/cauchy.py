@@ -11,8 +11,7 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.numpy import promotion
-from weft.scipy.stats.location_scale import inline, quantile, standardized
+from weft.scipy.stats.location_scale import inline, leveled, quantile, standardized
 
 
 def _cotangent(q: Any) -> Any:
@@ -97,7 +96,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(ppf(0.25).item(), 4)
     -1.0
     """
-    q, loc, scale = promotion.promote_args_inexact("cauchy.ppf", q, loc, scale)
+    q, loc, scale = leveled("cauchy.ppf", q, loc, scale)
     return loc - scale * _cotangent(q)
 
 
@@ -108,5 +107,5 @@ def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(isf(0.25).item(), 4)
     1.0
     """
-    q, loc, scale = promotion.promote_args_inexact("cauchy.isf", q, loc, scale)
+    q, loc, scale = leveled("cauchy.isf", q, loc, scale)
     return loc + scale * _cotangent(q)

@@ -12,8 +12,7 @@ import numpy as np
 from weft import nn
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.numpy import promotion
-from weft.scipy.stats.location_scale import inline, quantile, standardized, where_supported
+from weft.scipy.stats.location_scale import inline, leveled, standardized, where_supported
 
 
 @inline
@@ -89,5 +88,5 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(ppf(0.25).item(), 4)
     0.2877
     """
-    q, loc, scale = promotion.promote_args_inexact("expon.ppf", q, loc, scale)
-    return quantile(q, loc - scale * wnp.log1p(-q))
+    q, loc, scale = leveled("expon.ppf", q, loc, scale)
+    return loc - scale * wnp.log1p(-q)

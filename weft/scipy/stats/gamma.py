@@ -12,7 +12,7 @@ import numpy as np
 from weft import numpy as wnp
 from weft._base.array import Array
 from weft.scipy import special
-from weft.scipy.stats.location_scale import inline, standardized, where_supported
+from weft.scipy.stats.location_scale import inline, log_power, standardized, where_supported, with_powers
 
 
 @inline
@@ -25,7 +25,7 @@ def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
     y, a, scale = standardized("gamma.logpdf", x, a, loc, scale)
     inside = y >= 0
     safe = wnp.where(inside, y, 1)
-    density = special.xlogy(a - 1, safe) - safe - special.gammaln(a) - wnp.log(scale)
+    density = log_power(a - 1, safe) - safe - special.gammaln(a) - wnp.log(scale)
     density = wnp.where(safe == np.inf, -np.inf, density)
     return where_supported(inside, density, -np.inf, y)
 
@@ -37,7 +37,11 @@ def pdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(pdf(0.5, 2.0).item(), 4)
     0.3033
     """
-    return wnp.exp(logpdf(x, a, loc, scale))
+    y, a, scale = standardized("gamma.pdf", x, a, loc, scale)
+    inside = (y >= 0) & (y < np.inf)
+    safe = wnp.where(inside, y, 1)
+    density = with_powers(-safe - special.gammaln(a) - wnp.log(scale), [(a - 1, safe)])
+    return where_supported(inside, density, 0, y)
 
 
 @inline

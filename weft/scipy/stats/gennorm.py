@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft import numpy as wnp
 from weft._base.array import Array
 from weft.numpy import promotion
@@ -19,7 +21,8 @@ def logpdf(x: Any, beta: Any) -> Array:
     -0.8224
     """
     x, beta = promotion.promote_args_inexact("gennorm.logpdf", x, beta)
-    return wnp.log(0.5 * beta) - special.gammaln(1 / beta) - wnp.abs(x) ** beta
+    density = wnp.log(0.5 * beta) - special.gammaln(1 / beta) - wnp.abs(x) ** beta
+    return wnp.where(beta > 0, density, np.nan)
 
 
 @inline
@@ -41,4 +44,4 @@ def cdf(x: Any, beta: Any) -> Array:
     """
     x, beta = promotion.promote_args_inexact("gennorm.cdf", x, beta)
     tail = 0.5 * special.gammaincc(1 / beta, wnp.abs(x) ** beta)
-    return wnp.where(x > 0, 1 - tail, tail)
+    return wnp.where(beta > 0, wnp.where(x > 0, 1 - tail, tail), np.nan)

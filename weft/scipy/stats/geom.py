@@ -8,8 +8,11 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.scipy import special
-from weft.scipy.stats.location_scale import counted, inline, is_whole, where_supported
+from weft.scipy.stats.location_scale import counted, inline, is_whole, log_rest_power, where_supported, with_powers
+
+
+def _valid(p: Any) -> Any:
+    return (p > 0) & (p <= 1)
 
 
 @inline
@@ -19,9 +22,9 @@ def logpmf(k: Any, p: Any, loc: Any = 0) -> Array:
     >>> round(logpmf(2.0, 0.25).item(), 4)
     -1.674
     """
-    k, p = counted("geom.logpmf", k, p, loc)
+    k, p = counted("geom.logpmf", k, p, loc, valid=_valid)
     inside = (k >= 1) & is_whole(k)
-    value = special.xlog1py(wnp.where(inside, k, 1) - 1, -p) + wnp.log(p)
+    value = log_rest_power(wnp.where(inside, k, 1) - 1, p) + wnp.log(p)
     return where_supported(inside, value, -np.inf, k)
 
 
@@ -32,4 +35,6 @@ def pmf(k: Any, p: Any, loc: Any = 0) -> Array:
     >>> round(pmf(2.0, 0.25).item(), 4)
     0.1875
     """
-    return wnp.exp(logpmf(k, p, loc))
+    k, p = counted("geom.pmf", k, p, loc, valid=_valid)
+    inside = (k >= 1) & is_whole(k)
+    return where_supported(inside, with_powers(wnp.log(p), [], [(wnp.where(inside, k, 1) - 1, p)]), 0, k)

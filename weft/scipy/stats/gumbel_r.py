@@ -9,8 +9,7 @@ from typing import Any
 
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.numpy import promotion
-from weft.scipy.stats.location_scale import inline, log1mexp_of_exp, quantile, standardized
+from weft.scipy.stats.location_scale import inline, leveled, log1mexp_of_exp, standardized
 
 
 @inline
@@ -83,5 +82,5 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(ppf(0.25).item(), 4)
     -0.3266
     """
-    q, loc, scale = promotion.promote_args_inexact("gumbel_r.ppf", q, loc, scale)
-    return quantile(q, loc - scale * wnp.log(-wnp.log(q)))
+    q, loc, scale = leveled("gumbel_r.ppf", q, loc, scale)
+    return loc - scale * wnp.log(-wnp.log(q))

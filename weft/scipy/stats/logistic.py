@@ -6,9 +6,8 @@ from typing import Any
 
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.numpy import promotion
 from weft.scipy import special
-from weft.scipy.stats.location_scale import inline, standardized
+from weft.scipy.stats.location_scale import inline, leveled, standardized
 
 
 @inline
@@ -62,7 +61,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(ppf(0.25).item(), 4)
     -1.0986
     """
-    q, loc, scale = promotion.promote_args_inexact("logistic.ppf", q, loc, scale)
+    q, loc, scale = leveled("logistic.ppf", q, loc, scale)
     return loc + scale * special.logit(q)
 
 
@@ -73,5 +72,5 @@ def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(isf(0.25).item(), 4)
     1.0986
     """
-    q, loc, scale = promotion.promote_args_inexact("logistic.isf", q, loc, scale)
+    q, loc, scale = leveled("logistic.isf", q, loc, scale)
     return loc - scale * special.logit(q)

@@ -14,13 +14,20 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
-from weft.numpy import arithmetic, promotion
+from weft.numpy import arithmetic, promotion, selection
 from weft.scipy import special
+
+
+def _positive(scale: Any) -> Any:
+    """The scale, NaN where it is not above 0."""
+    if isinstance(scale, (int, float, np.ndarray, np.generic)) and np.all(np.asarray(scale) > 0):
+        return scale
+    return selection.where(lax.gt(scale, lax.full_like(scale, 0)), scale, np.nan)
 
 
 def _standardized(name: str, x: Any, loc: Any, scale: Any) -> Any:
     x, loc, scale = promotion.promote_args_inexact(f"norm.{name}", x, loc, scale)
-    return arithmetic.true_divide(arithmetic.subtract(x, loc), scale)
+    return arithmetic.true_divide(arithmetic.subtract(x, loc), _positive(scale))
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
@@ -30,7 +37,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     -0.9189
     """
     x, loc, scale = promotion.promote_args_inexact("norm.logpdf", x, loc, scale)
-    square = lax.square(scale)
+    square = lax.square(_positive(scale))
     normalizer = lax.log(arithmetic.multiply(2 * np.pi, square))
     quadratic = arithmetic.true_divide(lax.square(arithmetic.subtract(x, loc)), square)
     return arithmetic.true_divide(arithmetic.add(normalizer, quadratic), -2)
@@ -88,7 +95,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
     0.0
     """
     q, loc, scale = promotion.promote_args_inexact("norm.ppf", q, loc, scale)
-    value = arithmetic.add(arithmetic.multiply(special.ndtri(q), scale), loc)
+    value = arithmetic.add(arithmetic.multiply(special.ndtri(q), _positive(scale)), loc)
     return promotion.convert(value, dtypes.canonicalize_dtype(np.float64))
 
 

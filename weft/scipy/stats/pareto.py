@@ -12,8 +12,7 @@ import numpy as np
 from weft import nn
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.numpy import promotion
-from weft.scipy.stats.location_scale import inline, quantile, standardized, where_supported
+from weft.scipy.stats.location_scale import inline, leveled, standardized, where_supported
 
 
 @inline
@@ -88,5 +87,5 @@ def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
     >>> round(ppf(0.25, 3.0).item(), 4)
     1.1006
     """
-    q, b, loc, scale = promotion.promote_args_inexact("pareto.ppf", q, b, loc, scale)
-    return quantile(q, loc + scale * wnp.exp(-wnp.log1p(-q) / b))
+    q, b, loc, scale = leveled("pareto.ppf", q, b, loc, scale)
+    return loc + scale * wnp.exp(-wnp.log1p(-q) / b)

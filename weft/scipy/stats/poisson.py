@@ -10,7 +10,11 @@ from weft import numpy as wnp
 from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
-from weft.scipy.stats.location_scale import counted, inline, is_whole, where_supported
+from weft.scipy.stats.location_scale import counted, inline, is_whole, log_power, where_supported, with_powers
+
+
+def _valid(mu: Any) -> Any:
+    return mu >= 0
 
 
 @inline
@@ -20,10 +24,10 @@ def logpmf(k: Any, mu: Any, loc: Any = 0) -> Array:
     >>> round(logpmf(2.0, 3.0).item(), 4)
     -1.4959
     """
-    k, mu = counted("poisson.logpmf", k, mu, loc)
+    k, mu = counted("poisson.logpmf", k, mu, loc, valid=_valid)
     inside = (k >= 0) & is_whole(k)
     k = wnp.where(inside | wnp.isnan(k), k, 0)
-    return where_supported(inside, special.xlogy(k, mu) - special.gammaln(k + 1) - mu, -np.inf, k)
+    return where_supported(inside, log_power(k, mu) - special.gammaln(k + 1) - mu, -np.inf, k)
 
 
 @inline
@@ -33,7 +37,10 @@ def pmf(k: Any, mu: Any, loc: Any = 0) -> Array:
     >>> round(pmf(2.0, 3.0).item(), 4)
     0.224
     """
-    return wnp.exp(logpmf(k, mu, loc))
+    k, mu = counted("poisson.pmf", k, mu, loc, valid=_valid)
+    inside = (k >= 0) & is_whole(k)
+    k = wnp.where(inside | wnp.isnan(k), k, 0)
+    return where_supported(inside, with_powers(-special.gammaln(k + 1) - mu, [(k, mu)]), 0, k)
 
 
 @inline
@@ -43,7 +50,7 @@ def cdf(k: Any, mu: Any, loc: Any = 0) -> Array:
     >>> round(cdf(2.0, 3.0).item(), 4)
     0.4232
     """
-    k, mu = counted("poisson.cdf", k, mu, loc)
+    k, mu = counted("poisson.cdf", k, mu, loc, valid=_valid)
     at_most = special.gammaincc(wnp.floor(wnp.where(k < 0, 0, k)) + 1, mu)
     return wnp.where(k < 0, 0, at_most)
 

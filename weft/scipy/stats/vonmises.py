@@ -18,19 +18,19 @@ from weft.scipy.stats.location_scale import inline
 
 @inline
 def logpdf(x: Any, kappa: Any) -> Array:
-    """Logarithm of the density at ``x``; NaN for ``kappa`` not above 0.
+    """Logarithm of the density at ``x``; NaN for ``kappa`` below 0.
 
     >>> round(logpdf(0.5, 2.0).item(), 4)
     -0.9067
     """
     x, kappa = promotion.promote_args_inexact("vonmises.logpdf", x, kappa)
     density = -2 * kappa * wnp.square(wnp.sin(x / 2)) - wnp.log(2 * np.pi * special.i0e(kappa))
-    return wnp.where(kappa > 0, density, np.nan)
+    return wnp.where(kappa >= 0, density, np.nan)
 
 
 @inline
 def pdf(x: Any, kappa: Any) -> Array:
-    """The density at ``x``; NaN for ``kappa`` not above 0.
+    """The density at ``x``; NaN for ``kappa`` below 0.
 
     >>> round(pdf(0.5, 2.0).item(), 4)
     0.4039
