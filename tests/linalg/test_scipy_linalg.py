@@ -255,3 +255,34 @@ def test_what_is_not_implemented_says_so() -> None:
     ):  # fmt: skip
         with pytest.raises(NotImplementedError):
             call()
+
+
+TURN = np.array([[0.0, -1], [1, 0]])
+CHAIN = np.kron(np.eye(3), TURN) + np.eye(6, k=2)  # one block of Jordan for each of i and -i
+ROTATION = scipy.linalg.qr(matrix("float64", 6, 6))[0]
+FORMS = {
+    "random": matrix("float64", 7, 7), "one": matrix("float64", 1, 1), "two": TURN, "defective": CHAIN,
+    "defective, turned": ROTATION @ CHAIN @ ROTATION.T, "of Jordan": 2 * np.eye(4) + np.eye(4, k=1),
+    "equal blocks": scipy.linalg.block_diag(TURN, TURN) + np.triu(np.ones((4, 4)), 2),
+    "mixed blocks": scipy.linalg.block_diag(3.0, TURN, 2 * TURN, -1.0), "zeros": np.zeros((3, 3)),
+    "large": 1e200 * matrix("float64", 4, 4), "small": 1e-200 * matrix("float64", 4, 4),
+    "far apart": np.array([[1, 1e8], [-1e-8, 1]]), "nearly real": np.array([[1, 1e-12], [-1e-12, 1]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_complex_schur_forms_are_factorizations(name: str) -> None:
+    a = FORMS[name]
+    form, vectors = scipy.linalg.schur(a)
+    t, z = [np.asarray(x) for x in linalg.rsf2csf(form, vectors)]
+    scale = np.abs(a).max(initial=1e-300)
+    np.testing.assert_array_equal(np.tril(t, -1), 0)
+    np.testing.assert_allclose(z @ (t / scale) @ adjoint(z), a / scale, atol=1e-13)
+    np.testing.assert_allclose(z @ adjoint(z), np.eye(len(a)), atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["random", "two", "mixed blocks"])
+def test_functions_of_real_schur_forms(name: str) -> None:
+    form = scipy.linalg.schur(FORMS[name])[0]
+    np.testing.assert_allclose(linalg.funm(form, jnp.exp), scipy.linalg.expm(form), atol=1e-10)
+    np.testing.assert_allclose(linalg.funm(form, lambda x: x * x), form @ form, atol=1e-10)

@@ -94,3 +94,23 @@ def test_gmres_knows_its_methods() -> None:
     a = matrix("float64", 40, 40) / 10 + np.eye(40)
     found = linalg.gmres(a, np.ones(40), restart=15, tol=1e-8)[0]
     np.testing.assert_allclose(a @ np.asarray(found), 1, atol=1e-5)
+
+
+class Operator:
+    """A matrix known by its products alone."""
+
+    def __matmul__(self, x: Any) -> Any:
+        return x @ np.array([[4, 1], [1, 3]], np.float32).T
+
+
+@pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
+def test_operators_and_trees_of_numbers(name: str) -> None:
+    solve = getattr(linalg, name)
+    with weft.enable_x64(False):
+        np.testing.assert_allclose(solve(Operator(), np.float32([5, 4]))[0], [1, 1], rtol=1e-4)
+        slopes = weft.grad(lambda b: solve(Operator(), b)[0].sum())(np.float32([5, 4]))
+        np.testing.assert_allclose(slopes, np.linalg.solve([[4, 1], [1, 3]], [1, 1]), rtol=1e-4)
+        found, _ = solve(lambda t: {"a": 4 * t["a"] + t["b"], "b": t["a"] + 3 * t["b"]}, {"a": 5.0, "b": 4.0})
+        np.testing.assert_allclose([found["a"], found["b"]], [1, 1], rtol=1e-4)
+    with pytest.raises(TypeError, match="either a function or ndarray"):
+        solve("matrix", np.ones(2, np.float32))

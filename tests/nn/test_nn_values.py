@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from scipy import special
@@ -116,3 +117,14 @@ def test_special(name: str, args: tuple[Any, ...]) -> None:
     expected = getattr(special, name)(*wide)
     found = np.asarray(getattr(wspecial, name)(*args))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=3e-5)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("distribution", ["normal", "uniform", "truncated_normal"])
+@pytest.mark.parametrize("mode", ["fan_in", "fan_avg"])
+def test_complex_weights_beside_jax(distribution: str, mode: str) -> None:
+    found = weft.nn.initializers.variance_scaling(2.0, mode, distribution)(weft.random.key(1), (40, 30), np.complex64)
+    made = jax.nn.initializers.variance_scaling(2.0, mode, distribution)(jax.random.key(1), (40, 30), np.complex64)
+    np.testing.assert_allclose(found, made, atol=1e-5)
+    assert found.dtype == np.complex64
+    assert np.mean(np.abs(found) ** 2) == pytest.approx(2 / (40 if mode == "fan_in" else 35), rel=0.1)

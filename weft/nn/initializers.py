@@ -22,6 +22,7 @@ from weft._base.array import Array
 from weft.dispatch import devices
 
 _TRUNCATED_DEVIATION = 0.87962566103423978  # of a standard normal variable cut off at -2 and 2
+_TRUNCATED_SIZE = 0.95311164380491208  # the same of a complex one of absolute value at most 2
 
 
 class Initializer(Protocol):
@@ -132,6 +133,17 @@ def _fans(shape: tuple[int, ...], in_axis: Any, out_axis: Any, batch_axis: Any) 
     return inputs * receptive, outputs * receptive
 
 
+def _in_disk(key: Any, shape: Any, dtype: Any, most: float | None) -> Any:
+    """Complex values of any direction: evenly from the unit disk, or normal ones of absolute value at most ``most``."""
+    real = dtypes.finfo(dtype).dtype
+    size_key, angle_key = random.split(key)
+    share = random.uniform(size_key, shape, real).astype(dtype)
+    if most is not None:
+        share = -wnp.log(1 - (1 - wnp.exp(wnp.array(-(most**2), dtype))) * share)
+    angle = (2 * np.pi * random.uniform(angle_key, shape, real)).astype(dtype)
+    return wnp.sqrt(share) * wnp.exp(1j * angle)
+
+
 def variance_scaling(
     scale: Any,
     mode: str,
@@ -162,6 +174,11 @@ def variance_scaling(
         variance = wnp.array(scale / sizes[mode], target)
         if distribution == "normal":
             return random.normal(key, shape, target) * wnp.sqrt(variance)
+        is_complex = dtypes.issubdtype(target, np.complexfloating)
+        if distribution == "uniform" and is_complex:
+            return _in_disk(key, shape, target, None) * wnp.sqrt(2 * variance)
+        if distribution == "truncated_normal" and is_complex:
+            return _in_disk(key, shape, target, 2) * (wnp.sqrt(variance) / wnp.array(_TRUNCATED_SIZE, target))
         if distribution == "uniform":
             return random.uniform(key, shape, target, -1) * wnp.sqrt(3 * variance)
         if distribution == "truncated_normal":

@@ -378,7 +378,9 @@ def _complex_form(t: Any, z: Any) -> tuple[Any, Any]:
     eps = float(np.finfo(t.dtype).eps)
 
     def rotated(m: Any, t: Any, z: Any) -> tuple[Any, Any]:
-        a, b, c, d = t[m - 1, m - 1], t[m - 1, m], t[m, m - 1], t[m, m]
+        block = lax.dynamic_slice(t, (m - 1, m - 1), (2, 2))
+        block = block / lax.reduce_max(lax.abs(block), (0, 1))  # so that squares stay within range
+        a, b, c, d = block[0, 0], block[0, 1], block[1, 0], block[1, 1]
         half = (a - d) / 2
         moved = half + lax.sqrt(half * half + b * c)  # an eigenvalue of the block, less d
         length = lax.sqrt(lax.abs(moved) ** 2 + lax.abs(c) ** 2).astype(t.dtype)

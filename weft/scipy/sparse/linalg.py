@@ -18,6 +18,7 @@ import weft.numpy as jnp
 from weft import operations as lax
 from weft import tree_util
 from weft._base import unbuilt
+from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.autodiff import implicit
 from weft.control import while_loop
@@ -64,19 +65,22 @@ def _divided(x: Any, y: Any) -> Any:
 
 
 def _as_function(A: Any) -> Matrix:
-    """A matrix or a function as a function."""
+    """A matrix, an object with ``@`` or a function as a function."""
     if callable(A):
         return A
-    if hasattr(A, "ndim") and hasattr(A, "shape"):
-        if A.ndim != 2 or A.shape[0] != A.shape[1]:
-            raise ValueError(f"linear operator must be a square matrix, but has shape: {A.shape}")
+    if not hasattr(A, "__matmul__"):
+        raise TypeError(f"linear operator must be either a function or ndarray: {A}")
+    shape = getattr(A, "shape", None)
+    if shape is not None and (len(shape) != 2 or shape[0] != shape[1]):
+        raise ValueError(f"linear operator must be a square matrix, but has shape: {shape}")
+    if isinstance(A, (np.ndarray, Array)):
         return lambda x: jnp.matmul(A, x, precision=lax.Precision.HIGHEST)
-    raise TypeError(f"linear operator must be either a function or ndarray: {A}")
+    return lambda x: A @ x
 
 
 def _prepared(A: Any, b: Tree, x0: Tree, M: Any, maxiter: int | None) -> tuple[Matrix, Tree, Tree, Matrix, int]:
     """(the matrix, the right-hand side, the start, the preconditioner, the most steps)."""
-    b = _map(lambda x: promotion.promote_dtypes_inexact(x)[0], b)
+    b = _map(lambda x: jnp.asarray(promotion.promote_dtypes_inexact(x)[0]), b)
     x0 = _map(jnp.zeros_like, b) if x0 is None else x0
     if tree_util.tree_structure(x0) != tree_util.tree_structure(b):
         raise ValueError(
@@ -110,10 +114,10 @@ def cg(
 ) -> tuple[Any, None]:
     """(x, None) with A x = b for a Hermitian, positive definite A, by conjugate gradients.
 
-    A is a square matrix or a linear function of trees like b; ``x0`` the start (None: zeros); M, likewise, an
-    approximate inverse of A. Ends when the residual is at most max(``tol`` * norm of b, ``atol``), or after ``maxiter``
-    steps (None: ten times the size of b). ValueError for structures and shapes that differ, TypeError for an A that is
-    neither.
+    A is a square matrix, an object with ``@``, or a linear function of trees like b; ``x0`` the start (None: zeros);
+    M, likewise, an approximate inverse of A. Ends when the residual is at most max(``tol`` * norm of b, ``atol``), or
+    after ``maxiter`` steps (None: ten times the size of b). ValueError for structures and shapes that differ, TypeError
+    for an A that is neither.
 
     >>> x, _ = cg(jnp.array([[4.0, 1.0], [1.0, 3.0]]), jnp.array([5.0, 4.0]))
     >>> x.round(3).tolist()
