@@ -44,6 +44,10 @@ lax.conv(jnp.ones((1,2,3)),jnp.ones((1,2,3,3)),(1,),'SAME') | requires lhs and r
 lax.reduce(x,x,lax.add,(0,)) | reduce found non-scalar initial value
 lax.argmax(jnp.ones(0),0,'int32') | argmin and argmax require non-empty reduced dimension
 lax.top_k(x*1j,1) | top_k is not compatible with complex inputs.
+lax.cond('a',lambda: 1,lambda: 2) | Pred must be a scalar, got a of type <class 'str'>
+lax.cond((1,2),lambda: 1,lambda: 2) | Pred must be a scalar, got (1, 2) of type <class 'tuple'>
+lax.iota(bool,3) | iota does not accept dtype bool. Accepted dtypes are subtypes of integer, floating, complexfloating.
+lax.cumsum(x,axis=-1) | XLA operations do not allow negative axes
 lax.add(m,y) | add: arrays must have the same number of dimensions
 jnp.gcd(1.0,2) | Arguments to jax.numpy.gcd must be integers
 jnp.ldexp(1j,2) | ldexp not supported for input types

@@ -124,8 +124,8 @@ def _cond_with_operands(pred: Any, true_operand: Any, true_fun: Any, false_opera
 
 def _predicate(pred: Any) -> Any:
     """A condition as an int32 index: 1 if it holds."""
-    if isinstance(pred, (list, tuple, dict)) or pred is None or isinstance(pred, str):
-        raise TypeError(f"Pred type must be either boolean or number, got {pred!r}.")
+    if isinstance(pred, list | tuple | dict | str) or pred is None:
+        raise TypeError(f"Pred must be a scalar, got {pred} of type {type(pred)}")
     aval = bodies.aval_of(pred)
     if aval.shape:
         raise TypeError(f"Pred must be a scalar, got {pred} of shape {aval.shape}.")
@@ -153,6 +153,8 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, ope
         if operands:
             raise TypeError("if `operand` keyword is passed then no positional operands can be passed.")
         operands = (operand,)
+    if isinstance(index, list | tuple | dict | str) or index is None:
+        raise TypeError(f"Index type must be an integer, got {index}.")
     aval = bodies.aval_of(index)
     if aval.shape:
         raise TypeError(f"Branch index must be scalar, got {index} of shape {aval.shape}.")

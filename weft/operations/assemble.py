@@ -412,7 +412,9 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 
 def _iota_typing(*, dtype: Any, shape: tuple[int, ...], dimension: int, sharding: Any = None) -> Any:
     if category(dtype) not in NUMBER:
-        raise TypeError(f"[iota] does not accept dtype {np.dtype(dtype).name}; it takes integer, float and complex")
+        raise TypeError(
+            f"iota does not accept dtype {dtype}. Accepted dtypes are subtypes of integer, floating, complexfloating."
+        )
     if any(n < 0 for n in shape):
         raise TypeError(f"[iota] shape must have every element be nonnegative, got {shape}")
     if not 0 <= dimension < len(shape):

@@ -42,7 +42,7 @@ def _typing(name: str, accepts: Accepts) -> Callable[..., Any]:
     def typing(x: Any, *, axis: int, reverse: bool) -> Any:
         check_dtype(name, 0, x, accepts)
         if axis < 0:
-            raise ValueError(f"[{name}] axis must not be negative, got {axis}")
+            raise ValueError(f"[{name}] XLA operations do not allow negative axes, got {axis}")
         if axis >= x.ndim:
             raise ValueError(f"[{name}] axis {axis} is out of bounds for {x.str_short()}")
         return runtime.ShapedArray(x.shape, x.dtype, x.weak_type)

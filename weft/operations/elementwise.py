@@ -91,9 +91,11 @@ def check_dtype(name: str, operand: int, aval: Any, accepts: Accepts, alone: boo
                 words.append(word)
                 left -= kinds
         at = "" if alone else f" at position {operand}"
+        is_number = category(aval.dtype) in ANY
+        cure = f" Convert it first, e.g. by lax.convert_element_type(x, {_NAMED[words[0]][1]!r})." if is_number else ""
         raise TypeError(
-            f"{name} does not accept dtype {aval.dtype}{at}. Accepted dtypes{at} are subtypes of {', '.join(words)}. "
-            f"Convert {aval.str_short()} first, e.g. by lax.convert_element_type(x, {_NAMED[words[0]][1]!r})."
+            f"{name} does not accept dtype {aval.dtype}{at}. Accepted dtypes{at} are subtypes of {', '.join(words)}."
+            f"{cure} The operand is {aval.str_short()}."
         )
 
 

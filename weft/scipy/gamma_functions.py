@@ -107,7 +107,7 @@ def polygamma(n: Any, x: Any) -> Array:
     1.6449
     """
     if not dtypes.issubdtype(promotion.dtype_of(n), np.integer):
-        raise ValueError(f"[polygamma] n must be an integer, got {promotion.dtype_of(n)}. Convert it first.")
+        raise ValueError(f"Argument `n` to polygamma must be of integer type. Got dtype {promotion.dtype_of(n)}.")
     if config.read("numpy_dtype_promotion") == "strict":  # whole numbers beside floats are what it is called with
         n = promotion.convert(n, promotion.inexact_dtype(promotion.dtype_of(x)))
     return lax.polygamma(*promotion.promote_args_inexact("polygamma", n, x))
