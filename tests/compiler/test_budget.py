@@ -227,14 +227,11 @@ def test_the_smallest_bound_still_computes(bound: None) -> None:
 
 
 MANY = """
-import gc, mmap, sys
+import gc, sys
 import weft, weft.numpy as wnp
+from tests.runtime.held_memory import anonymous_bytes
 
 count, bound, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * mmap.PAGESIZE
 
 x = wnp.ones(3)
 f = weft.jit(lambda x: wnp.sum(wnp.sin(x) * 2 + 1))
@@ -246,7 +243,7 @@ if what == "live":  # as many functions as there are in modules: they stay, and 
         named[f"f{n}"] = weft.jit(named[f"f{n}"])
 gc.collect()
 weft.config.update("cache_bytes", bound)
-before = resident()
+before = anonymous_bytes()
 for n in range(count):
     if what == "shapes":
         f(wnp.ones(n + 4))
@@ -255,7 +252,7 @@ for n in range(count):
     else:
         weft.jit(lambda x, n=n: wnp.sum(wnp.sin(x) * 2 + n) + 1)(x)
 gc.collect()
-print(resident() - before)
+print(anonymous_bytes() - before)
 """
 
 

@@ -20,6 +20,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.runtime.held_memory import native_bytes, python_blocks
 from weft import runtime
 
 DTYPES = [
@@ -412,11 +413,6 @@ def test_dlpack_in_bad_input() -> None:
 # ---- memory ----
 
 
-def resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
 def test_a_hundred_thousand_calls_leak_nothing() -> None:
     small, square = np.ones(100, np.float32), np.ones((16, 16), np.float32)
     aval, flat = aval_of(small), runtime.ShapedArray((256,), np.float32)
@@ -436,12 +432,13 @@ def test_a_hundred_thousand_calls_leak_nothing() -> None:
     for i in range(2_000):
         once(i)
     gc.collect()
-    before, blocks = resident_bytes(), sys.getallocatedblocks()
+    blocks, live, native = python_blocks(), runtime.memory_stats()["live_bytes"], native_bytes()
     for i in range(100_000):
         once(i)
     gc.collect()
-    assert sys.getallocatedblocks() - blocks < 500
-    assert resident_bytes() - before < 4 << 20
+    assert python_blocks() - blocks < 500
+    assert runtime.memory_stats()["live_bytes"] <= live
+    assert native_bytes() - native < 1 << 19
 
 
 guarded = pytest.mark.skipif(runtime.sanitizer == "address", reason="such builds unmap every buffer at once")

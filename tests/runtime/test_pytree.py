@@ -6,8 +6,6 @@ import collections
 import dataclasses
 import gc
 import pickle
-import resource
-import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,6 +15,7 @@ import hypothesis.strategies as st
 import jax.tree_util as oracle
 import pytest
 
+from tests.runtime.held_memory import native_bytes, python_blocks
 from weft import runtime
 
 
@@ -478,16 +477,12 @@ def test_a_hundred_thousand_calls_leak_nothing() -> None:
             with pytest.raises((ValueError, KeyError)):
                 call()
 
-    def resident_bytes() -> int:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-
     for _ in range(500):
         once()
     gc.collect()
-    before, blocks = resident_bytes(), sys.getallocatedblocks()
+    blocks, native = python_blocks(), native_bytes()
     for _ in range(12_000):  # eight or more native calls each
         once()
     gc.collect()
-    assert sys.getallocatedblocks() - blocks < 500
-    assert resident_bytes() - before < 4 << 20
+    assert python_blocks() - blocks < 500
+    assert native_bytes() - native < 1 << 19
