@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -34,11 +35,48 @@ def test_a_composite_is_its_program() -> None:
     xs = np.linspace(0, 1, 3, dtype=np.float32)
     np.testing.assert_allclose(tangent(xs, scale=3.0), 3 * np.tan(xs), rtol=1e-6)
     np.testing.assert_allclose(weft.jit(tangent)(xs), 2 * np.tan(xs), rtol=1e-6)
-    np.testing.assert_allclose(weft.vmap(weft.grad(tangent))(xs), 2 / np.cos(xs) ** 2, rtol=1e-6)
     np.testing.assert_allclose(weft.jit(weft.vmap(tangent))(xs), 2 * np.tan(xs), rtol=1e-6)
     tree = weft.lax.composite(lambda d: {"b": d["a"] + wnp.arange(2)}, "tree")({"a": 1})
     np.testing.assert_array_equal(tree["b"], [1, 2])
     assert weft.jit(lambda x: weft.lax.composite(lambda x, *, k: x + k.sum(), "x")(x, k=np.ones(2)))(1.0) == 3.0
+
+
+def test_a_composite_has_no_derivative_but_one_that_is_written_around_it() -> None:
+    for L, n in LIBRARIES:
+        tangent = scaled_tangent(L, n)
+        for derivative in (lambda: L.grad(tangent)(1.0), lambda: L.jvp(tangent, (1.0,), (1.0,))):
+            with pytest.raises(ValueError, match="JVP rule for composite not implemented"):
+                derivative()
+        with pytest.raises(ValueError, match="Transpose rule for composite not implemented"):
+            L.linear_transpose(tangent, 1.0)(1.0)
+        ruled = L.custom_jvp(tangent)
+        ruled.defjvp(lambda xs, ts, n=n: (tangent(xs[0]), 2 / n.cos(xs[0]) ** 2 * ts[0]))
+        np.testing.assert_allclose(L.grad(ruled)(1.0), 2 / np.cos(1.0) ** 2, rtol=1e-6)
+
+
+def test_a_composite_is_one_in_stablehlo() -> None:
+    wanted = {
+        "arr": np.arange(3),
+        "b": True,
+        "n": 5,
+        "s": 'a"c',
+        "scale": np.float32(3),
+        "w": {"k": -1e-30},
+        "t": (1, 2.5),
+    }
+    texts = []
+    for L, n in LIBRARIES:
+        scaled = L.lax.composite(lambda x, *, scale, **_: x * scale, "my.scale", version=3)
+        texts.append(L.jit(lambda x, f=scaled: f(x, **wanted)).lower(n.ones(3)).as_text())
+    attributes = [re.search(r"composite_attributes = (.*), decomposition = @my.scale", text) for text in texts]
+    ours, theirs = [found[1] for found in attributes if found is not None]
+    assert ours.replace(" : i64", "").replace(" : f64", "") == theirs.replace(" : i64", "").replace(" : f64", "")
+    assert all('"my.scale"' in text and "version = 3 : i32" in text for text in texts)
+    scaled = weft.lax.composite(lambda x, *, scale, **_: x * scale, "my.scale", version=3)
+    exported = weft.export.export(weft.jit(lambda x: scaled(x, **wanted)))(np.ones(3, np.float32))
+    for L in (weft, jax):
+        found = L.export.deserialize(exported.serialize()).call(np.ones(3, np.float32))
+        np.testing.assert_array_equal(found, [3.0, 3.0, 3.0])
 
 
 def test_a_composite_closes_over_no_traced_value() -> None:

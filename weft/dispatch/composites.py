@@ -2,7 +2,8 @@
 
     b:f32[] = composite[attributes=(('scale', (3.0,), PyTreeDef(*)),) jaxpr={...} name=my.tan version=1] a
 
-The program is what the operation means: the compiler inlines it, derivatives and vectorisation are the program's.
+The program is what the operation means: the compiler inlines it, and vectorisation is the program's. It has no
+derivative, as in JAX: a rule is written around it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,19 @@ def _decomposed(*operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 composite_p.expansion = _decomposed
-composite_p.transpose = None  # a derivative has the equations of the program
+
+
+def _no_rule(kind: str) -> Callable[..., Any]:
+    def refused(*args: Any, **params: Any) -> Any:
+        raise ValueError(
+            f"{kind} rule for composite not implemented: {params['name']!r} is one operation of the program, whose "
+            "derivative is not that of what it stands for. Use weft.custom_jvp or weft.custom_vjp around it to say one."
+        )
+
+    return refused
+
+
+composite_p.jvp, composite_p.transpose = _no_rule("JVP"), _no_rule("Transpose")
 
 
 def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:

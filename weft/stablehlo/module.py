@@ -27,6 +27,7 @@ from weft.effects import user_primitives
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import (
     collectives,
+    composites,
     control,
     decompositions,
     elementwise,
@@ -481,5 +482,6 @@ NAMED: dict[str, Writer] = {
     "platform_index": platform_index,
     "rng_uniform": rng_uniform,
     "split": movement.split,
+    "composite": composites.composite,
     **collectives.COLLECTIVES,
 }
