@@ -44,26 +44,20 @@ def test_a_composite_is_its_program() -> None:
 def test_a_composite_has_no_derivative_but_one_that_is_written_around_it() -> None:
     for L, n in LIBRARIES:
         tangent = scaled_tangent(L, n)
-        for derivative in (lambda: L.grad(tangent)(1.0), lambda: L.jvp(tangent, (1.0,), (1.0,))):
-            with pytest.raises(ValueError, match="JVP rule for composite not implemented"):
-                derivative()
+        with pytest.raises(ValueError, match="JVP rule for composite not implemented"):
+            L.grad(tangent)(1.0)
+        with pytest.raises(ValueError, match="JVP rule for composite not implemented"):
+            L.jvp(tangent, (1.0,), (1.0,))
         with pytest.raises(ValueError, match="Transpose rule for composite not implemented"):
             L.linear_transpose(tangent, 1.0)(1.0)
         ruled = L.custom_jvp(tangent)
-        ruled.defjvp(lambda xs, ts, n=n: (tangent(xs[0]), 2 / n.cos(xs[0]) ** 2 * ts[0]))
+        ruled.defjvp(lambda xs, ts, n=n, tangent=tangent: (tangent(xs[0]), 2 / n.cos(xs[0]) ** 2 * ts[0]))
         np.testing.assert_allclose(L.grad(ruled)(1.0), 2 / np.cos(1.0) ** 2, rtol=1e-6)
 
 
 def test_a_composite_is_one_in_stablehlo() -> None:
-    wanted = {
-        "arr": np.arange(3),
-        "b": True,
-        "n": 5,
-        "s": 'a"c',
-        "scale": np.float32(3),
-        "w": {"k": -1e-30},
-        "t": (1, 2.5),
-    }
+    wanted: dict[str, Any] = {"arr": np.arange(3), "b": True, "n": 5, "s": 'a"c', "scale": np.float32(3)}
+    wanted |= {"w": {"k": -1e-30}, "t": (1, 2.5)}
     texts = []
     for L, n in LIBRARIES:
         scaled = L.lax.composite(lambda x, *, scale, **_: x * scale, "my.scale", version=3)

@@ -78,6 +78,8 @@ class MemoryAnalysis(dict[str, int]):
 class Stage:
     """What every stage offers."""
 
+    platforms: tuple[str, ...] = ("cpu",)  # what its StableHLO is for
+
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
 
@@ -138,7 +140,7 @@ class Stage:
             attributes = []
         return lazy.stablehlo.module_text(
             closed, module_name=f"jit_{trace.name}", debug_info=debug_info, result_attributes=attributes,
-            shardings=self.shardings(),
+            platforms=self.platforms, shardings=self.shardings(),
         )  # fmt: skip
 
     def shardings(self) -> Any:
@@ -169,14 +171,20 @@ class Traced(Stage):
         return self._text(form)
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None, _private_parameters: Any = None) -> Lowered:
-        """The next stage. weft lowers for the machine it runs on."""
+        """The next stage, for this machine; for other platforms ("cuda", "rocm", "tpu") as StableHLO."""
+        lowered = Lowered(self._arguments)
         if lowering_platforms is not None and tuple(lowering_platforms) != ("cpu",):
-            raise NotImplementedError(f"[lower] platforms {lowering_platforms}: weft lowers for 'cpu' only")
-        return Lowered(self._arguments)
+            if isinstance(lowering_platforms, str):
+                raise ValueError(f"[lower] lowering_platforms is a sequence of names, got {lowering_platforms!r}")
+            lowered.platforms = tuple(lowering_platforms)
+        return lowered
 
 
 class Lowered(Stage):
-    """A traced function that can be shown in every form and compiled."""
+    """A traced function that can be shown in every form and compiled.
+
+    One for other ``platforms`` is shown as StableHLO and HLO only.
+    """
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program as ``"stablehlo"`` (default, as in JAX), or in one of weft's forms.
@@ -187,14 +195,22 @@ class Lowered(Stage):
         """
         if dialect in (None, "stablehlo"):
             return self._stablehlo(debug_info)
+        if dialect == "hlo":
+            return lazy.submodule("weft.stablehlo.portable").hlo(self._stablehlo(debug_info)).as_hlo_text()
+        if self.platforms != ("cpu",):
+            raise ValueError(
+                f"[as_text] lowered for {self.platforms} it has the forms stablehlo and hlo, got {dialect}"
+            )
         return self._text(dialect)
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The program as data: a module of ``"stablehlo"``, or (default) the jaxpr that weft compiles."""
         if dialect == "stablehlo":
             return lazy.stablehlo.Module(self._stablehlo())
+        if dialect == "hlo":
+            return lazy.submodule("weft.stablehlo.portable").hlo(self._stablehlo())
         if dialect not in (None, "jaxpr"):
-            raise ValueError(f"[compiler_ir] unknown dialect: {dialect}; weft has 'jaxpr' and 'stablehlo'")
+            raise ValueError(f"[compiler_ir] unknown dialect: {dialect}; weft has 'jaxpr', 'stablehlo' and 'hlo'")
         return self._arguments.trace.closed
 
     def cost_analysis(self) -> Any:
@@ -208,6 +224,11 @@ class Lowered(Stage):
         itself and is saved to a file, and runs where such a device is.
         """
         executables.ignore_compiler_options(compiler_options)
+        if "cpu" not in self.platforms:
+            raise NotImplementedError(
+                f"[compile] the function was lowered for {self.platforms}, and this is compiled for 'cpu' only: leave "
+                "out lowering_platforms, or give as_text() to a compiler for it"
+            )
         arguments = self._arguments
         if topology is not None or arguments.targets:
             topologies = lazy.submodule("weft.dispatch.topologies")

@@ -1,4 +1,4 @@
-"""``lax.composite`` as ``stablehlo.composite``: the name, version and attributes, and a function that is its meaning."""
+"""``lax.composite`` as ``stablehlo.composite``: name, version, attributes, and a function that is its meaning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def composite(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """The operation by its name; where extents have no value, its program, since a function would not know them."""
     params = eqn.params
-    if writer.text.sizes:
+    if writer.text.sizes or writer.module.chooses:
         return writer.program(params["jaxpr"], operands)
     function = writer.module.called(params["jaxpr"], params["name"])
     listed = ", ".join(

@@ -24,7 +24,7 @@ def call(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seque
     inner = kind.inline(eqn.params)
     if inner is None:
         raise NotImplementedError(f"[stablehlo] {eqn.primitive.name} cannot be exported yet")
-    if writer.text.sizes:  # a function would not know the sizes
+    if writer.text.sizes or writer.module.chooses:  # a function would not know the sizes, or on what it runs
         return writer.program(inner, operands)
     name = eqn.params.get("name")
     function = writer.module.called(inner, name if isinstance(name, str) else eqn.primitive.name)

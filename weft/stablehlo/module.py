@@ -173,6 +173,7 @@ class ModuleWriter:
         plan: size_checks.Plan | None = None,
     ) -> None:
         self.plan = plan
+        self.chooses = len(platforms) > 1  # programs may ask on which platform they run, which main is told
         self.functions: list[str] = []
         self.platforms = platforms
         self.meshes = None if shardings is None else shardy.Meshes(shardings.n_devices)
@@ -435,10 +436,12 @@ def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor])
 
 def platform_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """The branch for the platform that is exported for."""
-    places = {platform_place(eqn.params["platforms"], name) for name in writer.module.platforms}
-    if len(places) > 1:
-        raise not_written(eqn, f"it chooses among the platforms {writer.module.platforms}: export for one at a time")
-    return [writer.text.constant(places.pop(), (), types.INT32)]
+    text, one = writer.text, ((), types.INT32)
+    places = [platform_place(eqn.params["platforms"], name) for name in writer.module.platforms]
+    if len(set(places)) == 1:
+        return [text.constant(places[0], *one)]
+    table = text.constant(np.asarray(places, np.int32), (len(places),), types.INT32)
+    return [text.reshape(text.dynamic_slice(table, [Tensor("%platform", *one)], (1,)), ())]
 
 
 def rng_uniform(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:

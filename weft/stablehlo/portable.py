@@ -44,6 +44,15 @@ def serialized(text: str, version: str | None = None) -> bytes:
         return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, True)
 
 
+def hlo(text: str) -> Any:
+    """The HLO of a module, as XLA's computation. Raises ImportError, with the way out, without jaxlib."""
+    if not is_available():
+        raise ImportError("[hlo] XLA's HLO is made of StableHLO by jaxlib, which is not installed: pip install jaxlib")
+    return lazy.submodule("jaxlib._jax").mlir.mlir_module_to_xla_computation(
+        text, use_tuple_args=False, return_tuple=False
+    )
+
+
 def text_of(artifact: bytes) -> str:
     """The text, in generic form, of the module of an artifact."""
     stablehlo, context = dialect(), _context()
