@@ -75,7 +75,8 @@ def resolve_shape(extents: tuple[int, ...], wanted: Any) -> tuple[int, ...]:
         raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {wanted}")
     if -1 in wanted:
         if known == 0 or total % known:
-            raise TypeError(
+            is_open = known and open_sizes.thread.session is not None  # it divides for some values of unknown sizes
+            raise (errors.InconclusiveDimensionOperation if is_open else TypeError)(
                 f"cannot reshape array of shape {extents} (size {total}) into shape {wanted} because the product of "
                 f"specified axis sizes ({known}) does not evenly divide {total}"
             )
