@@ -102,3 +102,18 @@ def test_i0_of_numpy() -> None:
 def test_the_program_of_i0_is_that_of_jax() -> None:
     x = np.ones(3, np.float32)
     assert str(weft.make_jaxpr(weft.numpy.i0)(x)) == str(jax.make_jaxpr(jnp.i0)(x))
+
+
+@pytest.mark.parametrize("v", [0, 1, 12, 40])
+def test_bessel_functions_of_all_orders(v: int) -> None:
+    z = np.concatenate([[0, 1e-8, 24.9, 25, 25.1, 300, -1, -20, -40, np.nan], np.linspace(0, 60, 30)])
+    with weft.enable_x64(True):
+        expected = np.stack([scipy.special.jv(order, z) for order in range(v + 1)])
+        np.testing.assert_allclose(special.bessel_jn(z, v=v), expected, atol=1e-14)
+        slopes = weft.grad(lambda z: special.bessel_jn(z, v=v)[v].sum())(z[:9])
+        np.testing.assert_allclose(slopes, scipy.special.jvp(v, z[:9]), atol=1e-14)
+    found = weft.jit(lambda z: special.bessel_jn(z, v=v))(z.astype(np.float32))
+    np.testing.assert_allclose(found, expected, atol=3e-5)  # at 300 the argument itself is rounded
+    for bad, error in ((-1, ValueError), (1.5, TypeError)):
+        with pytest.raises(error):
+            special.bessel_jn(z, v=bad)

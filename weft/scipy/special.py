@@ -441,6 +441,7 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Array:
 _NAMES = _lazy.Names(
     "weft.scipy.special",
     {
+        "scipy.bessel_orders": "bessel_jn",
         "scipy.error_integrals": "dawsn erfcx fresnel owens_t wofz",
         "scipy.exponential_integrals": "exp1 expi expn sici",
         "scipy.hypergeometric": "hyp1f1 hyp2f1",
