@@ -75,11 +75,6 @@ def _check_groups(lhs: Any, rhs: Any, numbers: ConvDimensionNumbers, features: i
                 f"[conv_general_dilated] the {results} output features of rhs {rhs.str_short()} must be a multiple of "
                 f"{word}={count}"
             )
-    if batch % batches:
-        raise ValueError(
-            f"[conv_general_dilated] the batch of {batch} of lhs {lhs.str_short()} must be a multiple of "
-            f"batch_group_count={batches}"
-        )
 
 
 def _check_windows(rhs: Any, numbers: ConvDimensionNumbers, strides: Any, lhs_dilation: Any, rhs_dilation: Any) -> None:
