@@ -27,8 +27,8 @@ def restored_platforms() -> Iterator[None]:
 
 def test_digits_mlp(backend: Any, tmp_path: Path, restored_platforms: None) -> None:
     main = runpy.run_path(str(EXAMPLE))["main"]
-    result = main(["--epochs", "3", "--platform", backend.platform, "--plot", str(tmp_path / "loss.png")])
-    assert weft.default_backend() == backend.platform and weft.numpy.zeros(1).devices() == {backend.devices()[0]}
+    result = main(["--epochs", "3", "--platform", backend.name, "--plot", str(tmp_path / "loss.png")])
+    assert weft.default_backend() == backend.name and weft.numpy.zeros(1).devices() == {backend.devices()[0]}
     assert result.losses[-1] < 0.5 < 1.0 < result.losses[0] and result.accuracy > 0.9
 
 
@@ -51,7 +51,7 @@ print(weft.numpy.zeros(1).devices() == set(weft.devices("mine")[:1]), weft.defau
 
 
 def test_programs_of_the_tour(backend: Any, restored_platforms: None) -> None:
-    weft.config.update("platforms", backend.platform)
+    weft.config.update("platforms", backend.name)
     rows = programs.selu_on_a_million()
     assert rows.largest_error < 1e-4
-    assert backend.platform in programs.machine() and "stablehlo" in programs.stages_of_a_program().kernel
+    assert backend.name in programs.machine() and "stablehlo" in programs.stages_of_a_program().kernel

@@ -198,7 +198,7 @@ def _executable(reader: ProgramReader, program: Any) -> Any:
     _, platform, device_id, version, content, name, in_avals, out_avals = program
     device = _device(platform, device_id)
     backend: Any = device.client
-    here = backend.platform_version
+    here = backend.native.platform_version
     if here != version:
         raise ValueError(f"the plugin {platform} that compiled it was {version!r}, here it is {here!r}")
     options = lazy.device_programs.compile_options(device)

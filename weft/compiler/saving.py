@@ -95,7 +95,7 @@ def _device(bound: executables.Compiled) -> tuple[str, int]:
         raise NotPlainError("its results lie on several devices")
     device: Any = getattr(bound.program, "device", devices.CPU)
     backend = device.client
-    return (device.platform if backend is None else backend.platform), device.id
+    return (device.platform if backend is None else backend.name), device.id
 
 
 def _program(writer: _Writer, bound: executables.Compiled) -> Any:

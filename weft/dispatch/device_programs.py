@@ -65,7 +65,7 @@ class DeviceProgram:
     @property
     def platform_version(self) -> str:
         """The plugin's text about its version: what it compiled is read by the same alone."""
-        return self.device.client.platform_version
+        return self.device.client.native.platform_version
 
     def uses(self) -> int:
         return self.executable.runs
@@ -171,13 +171,19 @@ def written_for(
     try:
         writer = lazy.submodule("weft.stablehlo")
         return writer.text_and_count(
-            closed, module_name=f"jit_{name}", argument_attributes=attributes, shardings=shardings
-        )
+            closed, module_name=f"jit_{name}", argument_attributes=attributes, shardings=shardings,
+            platforms=(lowering_platform(device),),
+        )  # fmt: skip
     except NotImplementedError as error:
         raise NotImplementedError(
             f"[jit] {name} cannot run on {device}: {error}. Move that operation out of jit, or run the function on the "
             'CPU, with weft.jit(function, device=weft.devices("cpu")[0])'
         ) from error
+
+
+def lowering_platform(device: Any) -> str:
+    """The platform that programs for a device are written for: "cuda" or "rocm", not "gpu"."""
+    return device.client.native.platform if device.client is not None else device.raw_platform
 
 
 def compiled_by_plugin(text: bytes, device: Any) -> Any:
@@ -216,8 +222,7 @@ def compile_options(*listed: Any) -> bytes:
     parts = _number_field(4, 1) + _number_field(5, count) + (_number_field(6, 1) if count > 1 else b"")
     shardy = _number_field(19, 1) if count > 1 else b""
     build = _bytes_field(3, parts + _bytes_field(9, assignment) + shardy)
-    backend = device.client  # None for a device that is only described
-    if (device.platform if backend is None else backend.native.platform) != "cpu":
+    if lowering_platform(device) != "cpu":
         return build
     # XLA's CPU backends of 2025 and before otherwise let max and min lose a NaN in their second operand
     is_false = _bytes_field(2, _number_field(2, 0))

@@ -357,7 +357,7 @@ def devices(backend: str | None = None) -> list[Device]:
     >>> weft.devices()
     [CpuDevice(id=0)]
     """
-    platform = default_backend() if backend is None else backend
+    platform = _default_platform() if backend is None else backend
     return list(cpu_devices()) if platform == "cpu" else lazy.plugins.find(platform).devices()
 
 
@@ -372,15 +372,22 @@ def local_devices(
     return [device for device in found if (device.is_local if asked is None else device.process_index == asked)]
 
 
+def _default_platform() -> str:
+    """The name by which the default platform is asked for."""
+    return (config.read("platforms") or "cpu").split(",")[0].strip()
+
+
 def default_backend() -> str:
     """The platform that computations run on unless told otherwise: the first of the option ``platforms``, or the CPU.
 
-    A plugin that is installed is not used unless it is named, by ``platforms``, a device or a backend.
+    A plugin that is installed is not used unless it is named, by ``platforms``, a device or a backend. As in JAX, those
+    of CUDA and ROCm are "gpu".
 
     >>> weft.default_backend()
     'cpu'
     """
-    return (config.read("platforms") or "cpu").split(",")[0].strip()
+    platform = _default_platform()
+    return platform if platform == "cpu" else lazy.plugins.find(platform).platform
 
 
 def device_count(backend: str | None = None) -> int:

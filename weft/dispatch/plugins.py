@@ -59,7 +59,7 @@ class PluginDevice(devices.Device):
         self.is_local = number != 0
         self.id, self.process_index, self.local_hardware_id, self.device_kind, self._text = facts
         self.host_id = self.task_id = self.process_index
-        self.platform = backend.device_platform
+        self.platform = backend.platform
         self._backend = backend
 
     @property
@@ -70,10 +70,13 @@ class PluginDevice(devices.Device):
         return self._backend.native.memory_stats(self.number)
 
     def __repr__(self) -> str:
-        return f"PluginDevice({self.platform}:{self.id})" if self._text.startswith("CpuDevice") else self._text
+        return f"PluginDevice({self})" if self._text.startswith("CpuDevice") else self._text
+
+    def __str__(self) -> str:
+        return f"{self._backend.raw_platform}:{self.id}"
 
     def __reduce__(self) -> Any:
-        return _device, (self._backend.platform, self.id)
+        return _device, (self._backend.name, self.id)
 
 
 def _device(platform: str, number: int) -> Any:
@@ -82,22 +85,25 @@ def _device(platform: str, number: int) -> Any:
 
 
 class Backend:
-    """A loaded plugin, its client and its devices."""
+    """A loaded plugin, its client and its devices.
+
+    ``platform`` is JAX's word, "gpu" for CUDA and ROCm, which ``raw_platform`` tells apart; ``name`` finds the plugin.
+    """
 
     runtime_type = "pjrt_c_api"
 
     def __init__(self, name: str, plugin: Any, client: Any) -> None:
-        self.platform = name
+        self.name = name
         self.plugin = plugin
         self.native = client
-        own = client.platform
-        # As JAX names them; a plugin for the host's processor is not weft's own CPU, and goes by its own name.
-        self.device_platform = {"cuda": "gpu", "rocm": "gpu", "cpu": name}.get(own, own)
+        # a plugin for the host's processor is not weft's own CPU, and goes by its own name
+        self.raw_platform = name if client.platform == "cpu" else client.platform
+        self.platform = "gpu" if client.platform in _ALIASES["gpu"] else self.raw_platform  # as JAX names them
         self._devices = [PluginDevice(self, number, tuple(facts)) for number, *facts in client.devices]
 
     @property
     def platform_version(self) -> str:
-        return self.native.platform_version
+        return f"PJRT C API\n{self.native.platform_version}"
 
     @property
     def path(self) -> str:
@@ -123,7 +129,7 @@ class Backend:
         return self.native.process_index
 
     def __repr__(self) -> str:
-        return f"<plugin {self.platform} {self.path}>"
+        return f"<plugin {self.name} {self.path}>"
 
 
 # -- discovery --------------------------------------------------------------------------------------------------------
@@ -215,10 +221,10 @@ def find(platform: Any) -> Any:
         return found
     with _lock:
         names = _ALIASES.get(platform, (platform,))
-        candidates = [entry for entry in _all_found() if entry.name in names or platform == "pjrt"]
-        loaded = next((_loaded[entry.name] for entry in candidates if entry.name in _loaded), None)
-        if loaded is not None:
-            return loaded
+        for name, backend in _loaded.items():
+            if name in names or backend.raw_platform in names or platform == "pjrt":
+                return backend
+        candidates = [entry for entry in discover() if entry.name in names or platform == "pjrt"]
         if not candidates:
             raise _unknown(platform)
         return load(candidates[0].path, candidates[0].name)
@@ -369,7 +375,7 @@ def report() -> list[str]:
             lines.append(f"{where}  refused: {error}")
             continue
         major, minor = backend.api_version
-        version = " ".join(backend.platform_version.split())
+        version = " ".join(backend.native.platform_version.split())
         lines.append(f"{where}  PJRT C API {major}.{minor}, {version}, {backend.device_count()} devices")
     return lines
 

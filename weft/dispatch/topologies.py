@@ -41,7 +41,8 @@ class TopologyDevice(devices.Device):
         self.id, self.process_index, self.device_kind, self._text = facts
         self.host_id = self.task_id = self.process_index
         self.local_hardware_id = -1
-        self.platform = platform
+        self.platform = {"cuda": "gpu", "rocm": "gpu"}.get(platform, platform)
+        self.raw_platform = platform
         self.topology = topology
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.core.jaxpr import JaxprEqn
 from weft.stablehlo import types
-from weft.stablehlo.emitter import NATIVE, TensorEmit
+from weft.stablehlo.emitter import INACCURATE, NATIVE, TensorEmit
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ HALVES = {
     "neg": "negate", "abs": "abs", "sign": "sign", "max": "maximum", "min": "minimum", "floor": "floor", "ceil": "ceil",
     "sqrt": "sqrt", "rsqrt": "rsqrt", "cbrt": "cbrt", "exp": "exponential", "expm1": "exponential_minus_one",
     "log": "log", "log1p": "log_plus_one", "sin": "sine", "cos": "cosine", "tanh": "tanh", "atan2": "atan2",
-    "pow": "power",
+    "pow": "power", "nextafter": "chlo.next_after", "tan": "tan", "acos": "chlo.acos", "asin": "chlo.asin",
+    "atan": "chlo.atan", "erf": "chlo.erf",
 }  # fmt: skip
 
 LONG = 8.0  # the cost of an expression from which on it is a function of its own
@@ -67,9 +68,9 @@ def marked_name(eqn: JaxprEqn) -> str:
 
 def _is_long(eqn: JaxprEqn) -> bool:
     """Whether the expression is worth a function: more than a few operations."""
-    return eqn.primitive.kind.cost >= LONG and not (
-        eqn.primitive.name in NATIVE and eqn.outvars[0].aval.dtype.kind == "f"
-    )
+    name, dtype = eqn.primitive.name, eqn.outvars[0].aval.dtype
+    native = name in NATIVE and dtype.kind == "f" and (name, dtype) not in INACCURATE
+    return eqn.primitive.kind.cost >= LONG and not native
 
 
 def _native(name: str, operands: Sequence[np.dtype], dtype: np.dtype) -> str | None:

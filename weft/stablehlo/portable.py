@@ -33,14 +33,14 @@ def serialized(text: str, version: str | None = None) -> bytes:
     if version is None:
         requirement = stablehlo.StablehloCompatibilityRequirement.WEEK_12
         version = stablehlo.get_version_from_compatibility_requirement(requirement)
-    if "sdy." not in text:
+    if "sdy." not in text and "chlo." not in text:
         return stablehlo.serialize_portable_artifact_str(text.encode(), version)
     ir, extension = lazy.submodule("jaxlib.mlir.ir"), lazy.submodule("jaxlib.mlir._mlir_libs._jax_mlir_ext")
     registry = ir.DialectRegistry()
     extension.register_dialects(registry)
     context = _context()
     context.append_dialect_registry(registry)
-    with context:  # operations and attributes of Shardy are kept as they are, beside those of the artifact
+    with context:  # Shardy's and client operations are kept as they are, beside those of the artifact
         return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, True)
 
 

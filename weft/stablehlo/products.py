@@ -27,8 +27,11 @@ def _precision(precision: Any) -> str:
 
 
 def _operands(text: Text, lhs: Tensor, rhs: Tensor, out: np.dtype) -> tuple[Tensor, Tensor, np.dtype]:
-    """Operands of one dtype, and the dtype of the product: half precisions give float32 sums."""
-    dtype = contraction_dtype(lhs.dtype, rhs.dtype, out)
+    """Operands of one dtype, and the dtype of the product.
+
+    Compilers add products of half precisions in float32, and round a result of their own dtype once.
+    """
+    dtype = out if lhs.dtype == rhs.dtype == out else contraction_dtype(lhs.dtype, rhs.dtype, out)
     if lhs.dtype != rhs.dtype:
         lhs, rhs = text.convert(lhs, dtype), text.convert(rhs, dtype)
     if lhs.dtype.kind == "b" or (dtype.kind == "c") != (lhs.dtype.kind == "c"):

@@ -14,6 +14,7 @@ from weft import lax, runtime
 from weft.core import avals
 from weft.core.primitive import registry
 from weft.core.trace import eval_context, trace_to_jaxpr
+from weft.operations import functions
 from weft.stablehlo import known_extents, parser, read_lapack, read_shards
 
 Reader = Callable[..., Any]
@@ -31,7 +32,7 @@ ELEMENTWISE = {
 # operations of the dialect of client operations, which JAX's files hold
 CLIENT = {
     "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh",
-    "cosh": "cosh", "sinh": "sinh", "tan": "tan", "erf": "erf", "erfc": "erfc", "erf_inv": "erf_inv",
+    "cosh": "cosh", "sinh": "sinh", "tan": "tan", "erf": "erf", "erfc": "erfc",
     "lgamma": "lgamma", "digamma": "digamma", "polygamma": "polygamma", "zeta": "zeta", "conj": "conj",
     "next_after": "nextafter", "square": "square",
 }  # fmt: skip
@@ -45,6 +46,7 @@ READERS: dict[str, Reader] = {f"stablehlo.{theirs}": _function(ours) for theirs,
 READERS |= known_extents.DYNAMIC
 READERS |= read_shards.READERS
 READERS |= {f"chlo.{theirs}": _function(ours) for theirs, ours in CLIENT.items()}
+READERS["chlo.erf_inv"] = lambda site, x: functions.erf_inv_drawn(x)  # whose bits are those of XLA's
 
 
 def reads(*names: str) -> Callable[[Reader], Reader]:
@@ -307,6 +309,9 @@ def reduce_window(site: Any, *operands: Any) -> Any:
     region, single = site.region(), site.single()
     sizes = parser.integers(site.attribute("window_dimensions"))
     known = {"stablehlo.add": lax.add, "stablehlo.maximum": lax.max, "stablehlo.minimum": lax.min}.get(single)
+    plain = all(n == 1 for n in (*strides, *base, *window))
+    if half == 1 and plain and (found := _running(operands[0], operands[1], single, sizes, pairs)) is not None:
+        return found
     if half == 1:
         combine = known or (lambda x, y: region(x, y)[0])
         start = operands[1].item() if isinstance(operands[1], np.ndarray) else operands[1]
@@ -314,6 +319,23 @@ def reduce_window(site: Any, *operands: Any) -> Any:
         return lax.reduce_window(operands[0], start, combine, sizes, strides, pairs, base, window)
     combine = lambda left, right: tuple(region(*left, *right))  # noqa: E731 - it is handed on
     return lax.reduce_window(operands[:half], operands[half:], combine, sizes, strides, pairs, base, window)
+
+
+RUNNING = {"reduce_sum": lax.cumsum, "reduce_prod": lax.cumprod, "reduce_max": lax.cummax, "reduce_min": lax.cummin}
+
+
+def _running(x: Any, start: Any, single: str, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Any:
+    """The running sum, product, largest or smallest element that a window is which grows to a whole dimension."""
+    name, identity = REDUCTIONS.get(single, ("", 0))
+    long = [dim for dim, size in enumerate(sizes) if size != 1]
+    if name not in RUNNING or len(long) != 1 or _dtype(x).kind == "b" or not _is_identity(start, identity):
+        return None
+    (axis,) = long
+    before = [(sizes[axis] - 1 if dim == axis else 0, 0) for dim in range(len(sizes))]
+    after = [(low, high) for high, low in before]
+    if sizes[axis] != _shape(x)[axis] or list(pairs) not in (before, after):
+        return None
+    return RUNNING[name](x, axis=axis, reverse=list(pairs) == after)
 
 
 def _order(site: Any) -> tuple[int, bool]:

@@ -61,7 +61,7 @@ class Text:
         attributes: str = "",
         regions: Sequence[str] = (),
     ) -> Tensor:
-        """Write ``"stablehlo.<name>"`` with one result."""
+        """Write ``"stablehlo.<name>"`` with one result; a name with a dot has its dialect."""
         return self.ops(name, operands, [(shape, dtype)], attributes, regions)[0]
 
     def ops(
@@ -81,7 +81,8 @@ class Text:
         inner = f" ({', '.join(regions)})" if regions else ""
         given = f" <{{{attributes}}}>" if attributes else ""
         more = f" {{{discardable}}}" if discardable else ""
-        end = f'"{dialect}.{name}"({listed}){given}{inner}{more} : ({inputs}) -> '
+        name = name if "." in name else f"{dialect}.{name}"
+        end = f'"{name}"({listed}){given}{inner}{more} : ({inputs}) -> '
         end += outputs if len(results) == 1 else f"({outputs})"
         if not results:
             self.lines.append(end + self.where)

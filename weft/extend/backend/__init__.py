@@ -51,8 +51,9 @@ def get_backend(platform: Any = None) -> Any:
     """The backend of a platform, by default the default one; RuntimeError for one that is not there."""
     if isinstance(platform, Client):
         return _CPU
-    name = placing.default_backend() if platform is None else platform
-    return _CPU if name == "cpu" else lazy.plugins.find(name)
+    if platform is None:
+        return placing.devices()[0].client or _CPU
+    return _CPU if platform == "cpu" else lazy.plugins.find(platform)
 
 
 def get_default_device() -> placing.Device:
