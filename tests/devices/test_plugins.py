@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import weft
 from weft import runtime
 from weft._base import cli
-from weft.dispatch import plugins
+from weft.dispatch import device_programs, plugins
 
 # Each makes a library whose GetPjrtApi gives this table: struct_size, extensions, version, entries.
 _SOURCES = {
@@ -116,6 +117,35 @@ def test_loaded_plugins(backend: Any, libraries: list[Path], capsys: pytest.Capt
     assert cli.main(["devices"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("first  ")]
     assert str(libraries[0]) in line and "PJRT C API 0." in line and "devices" in line
+
+
+class _Client:
+    """The client of a plugin that is not here."""
+
+    devices = ((0, 3, 0, 0, "NVIDIA H100", "CudaDevice(id=3)"),)
+    process_index = 0
+
+    def __init__(self, platform: str) -> None:
+        self.platform, self.platform_version = platform, f"{platform} 12090"
+
+
+@pytest.mark.parametrize(("platform", "word"), [("cuda", "gpu"), ("rocm", "gpu"), ("tpu", "tpu")])
+def test_platforms_have_the_words_of_jax(platform: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As jax.devices()[0] on such a machine: .platform, str(), .client.platform and .client.platform_version."""
+    backend = plugins.Backend("mine", types.SimpleNamespace(path="mine.so"), _Client(platform))
+    monkeypatch.setitem(plugins._loaded, "mine", backend)
+    (device,) = backend.devices()
+    assert (device.platform, str(device), repr(device)) == (word, f"{platform}:3", "CudaDevice(id=3)")
+    assert backend.platform == word and backend.platform_version == f"PJRT C API\n{platform} 12090"
+    for name in ("mine", platform, word):
+        assert weft.devices(name) == [device] and weft.device_count(name) == 1
+    others = {"cuda": "rocm", "rocm": "cuda", "tpu": "gpu"}
+    with pytest.raises(RuntimeError, match=f"Unknown backend: '{others[platform]}'"):
+        weft.devices(others[platform])
+    with weft.config.context("platforms", f"{platform},cpu"):
+        assert weft.default_backend() == word and weft.devices() == [device]
+    assert weft.default_backend() == "cpu"
+    assert device_programs.lowering_platform(device) == platform
 
 
 def test_errors_have_the_plugins_text(backend: Any, device: Any) -> None:

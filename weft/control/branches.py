@@ -269,10 +269,15 @@ Platforms = tuple[tuple[str, ...] | None, ...]  # for each branch its platforms;
 
 
 PLATFORM = "cpu"  # the platform that weft's own compiler makes programs for
+OWN = ("weft",)  # stands for that compiler, where another branch is as right and better for others
 
 
-def platform_place(platforms: Platforms, platform: str = PLATFORM) -> int:
-    """The branch for a platform."""
+def platform_place(platforms: Platforms, platform: str | None = None) -> int:
+    """The branch for a platform; None: for weft's own compiler."""
+    if platform is None:
+        if OWN in platforms:
+            return platforms.index(OWN)
+        platform = PLATFORM
     for place, names in enumerate(platforms):
         if names is not None and platform in names:
             return place
@@ -317,8 +322,17 @@ def platform_dependent(
             raise TypeError("lax.platform_dependent: the 'default' branch must be a callable.")
         functions.append(default)
         platforms = (*platforms, None)
+    return _by_platform(platforms, functions, args)
+
+
+def _by_platform(platforms: Platforms, functions: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> Any:
     index = platform_index_p.bind(platforms=platforms)
     if not isinstance(index, Tracer):
         return flat_functions.finished_tree(functions[int(index)](*args))
     shown = [(f"branch {number}", function) for number, function in enumerate(functions)]
     return _branch(index, functions, args, shown, "platform_dependent", branches_platforms=platforms)
+
+
+def own_or_elsewhere(own: Callable[..., Any], elsewhere: Callable[..., Any], *args: Any) -> Any:
+    """One of two forms of the same function: for weft's own compiler, and for the compilers that read StableHLO."""
+    return _by_platform((OWN, None), [own, elsewhere], args)

@@ -5,11 +5,14 @@ derivatives they are computed anew. So the matrix of all scores is never stored:
 
     dot_product_attention(f32[2,1024,8,64], ...)  ->  scan over blocks of queries: dot_general, softmax, dot_general
 
+So it is for weft's own compiler. For other hardware it is two products and a softmax, which compilers there know.
+
 Scores and their sums are float32 (or wider) whatever the operands are.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -20,8 +23,10 @@ from weft import numpy as wnp
 from weft import operations as lax
 from weft._base.record import NamedTuple
 from weft.autodiff import checkpoint
-from weft.control import scan
+from weft.control import branches, scan
 from weft.core import open_sizes
+from weft.core import trace as tracing
+from weft.dispatch import devices
 from weft.numpy import promotion
 
 _BLOCK_BYTES = 1 << 20  # of the scores of one block: they stay in the second cache
@@ -101,8 +106,11 @@ def _wide(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
-def _block(given: _Given, query: Any, key: Any, value: Any, start: Any) -> tuple[Any, Any]:
-    """Result ``[batch, queries, heads, size]`` and logarithm of the sum ``[batch, heads, queries]`` of some queries."""
+def _block(given: _Given, query: Any, key: Any, value: Any, start: Any, normalised: bool = False) -> tuple[Any, Any]:
+    """Result ``[batch, queries, heads, size]`` and logarithm of the sum ``[batch, heads, queries]`` of some queries.
+
+    ``normalised``: weights are divided by their sum, in place of the result, which has fewer elements.
+    """
     batch, queries, heads, size = promotion.shape_of(query)
     keys, groups = promotion.shape_of(key)[1:3]
     wide = _wide(promotion.dtype_of(query))
@@ -117,11 +125,13 @@ def _block(given: _Given, query: Any, key: Any, value: Any, start: Any) -> tuple
     largest = lax.stop_gradient(wnp.max(scores, axis=-1, keepdims=True, initial=-np.inf))
     powers = wnp.exp(scores - largest)
     total = wnp.sum(powers, axis=-1, keepdims=True)
-    weights = promotion.convert(powers, promotion.dtype_of(key))
+    dtype = promotion.dtype_of(key)
+    weights = promotion.convert(powers / total if normalised else powers, dtype)
     weights = wnp.reshape(weights, (batch, groups, heads // groups, queries, keys))
-    out = wnp.einsum("bkgts,bskh->btkgh", weights, value, preferred_element_type=wide)
+    out = wnp.einsum("bkgts,bskh->btkgh", weights, value, preferred_element_type=dtype if normalised else wide)
     out = wnp.reshape(out, (batch, queries, heads, promotion.shape_of(value)[-1]))
-    out = promotion.convert(out / wnp.moveaxis(total, 1, 2), promotion.dtype_of(key))  # fewer divisions than of weights
+    if not normalised:
+        out = promotion.convert(out / wnp.moveaxis(total, 1, 2), dtype)
     if given.query_lengths is not None:
         row = wnp.arange(queries, dtype=np.int32) + start
         out = wnp.where((row[None, :] < given.query_lengths[:, None])[:, :, None, None], out, 0)
@@ -133,7 +143,7 @@ def _in_blocks(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, An
     batch, queries, heads, _ = promotion.shape_of(query)
     keys = promotion.shape_of(key)[1]
     count = max(8, _BLOCK_BYTES // max(1, 4 * batch * heads * keys) // 8 * 8)
-    if queries <= count or open_sizes.thread.session is not None:
+    if queries <= count:
         return _block(given, query, key, value, np.int32(0))
     # A row that sees no key has the mean of all values, so no key is left out unless each row sees the first one.
     cuts = given.is_causal and given.bias is given.mask is given.key_lengths is given.window is None
@@ -175,10 +185,29 @@ def _blocks_of_rows(given: _Given, query: Any, key: Any, value: Any, first: int,
     return found
 
 
+def _attended(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    """All queries, in the form for the compiler of the device."""
+    batch, queries, heads, _ = promotion.shape_of(query)
+    if 4 * batch * heads * queries * promotion.shape_of(key)[1] <= _BLOCK_BYTES:
+        return _block(given, query, key, value, np.int32(0))
+    whole = functools.partial(_block, given, start=np.int32(0), normalised=True)
+    # parts of an unknown size would be another program for each value
+    if open_sizes.thread.session is not None or devices.is_remote(devices.place_of_call([query, key, value])):
+        return whole(query, key, value)
+    blocks = functools.partial(_by_elements, given)
+    if not tracing.is_tracing():
+        return blocks(query, key, value)
+
+    # stores the operands alone, so that derivatives of one form keep nothing for the other
+    @functools.partial(checkpoint.checkpoint, prevent_cse=False)
+    def either(*operands: Any) -> Any:
+        return branches.own_or_elsewhere(blocks, whole, *operands)
+
+    return either(query, key, value)
+
+
 def _together(count: int, fitting: int) -> int:
     """The largest divisor of ``count`` that is at most ``fitting``; at least 1."""
-    if open_sizes.thread.session is not None:  # parts of an unknown size would be another program for each value
-        return count
     return next(n for n in range(max(1, min(count, fitting)), 0, -1) if count % n == 0)
 
 
@@ -286,7 +315,7 @@ def dot_product_attention(
     given, (query, key, value) = _as_given(
         query, key, value, bias, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size
     )
-    out, total = _by_elements(given, query, key, value)
+    out, total = _attended(given, query, key, value)
     out = promotion.convert(out, promotion.dtype_of(query))
     total = promotion.convert(wnp.swapaxes(total, 1, 2), promotion.dtype_of(query))
     if not batched:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.control.branches import platform_place
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn
 from weft.stablehlo import collectives, types
@@ -114,8 +115,10 @@ def branch(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seq
     """A ``case``; its branches read the operands from outside of their regions."""
     text, (index, *values) = writer.text, operands
     branches = eqn.primitive.kind.branches(eqn.params)
-    if len(branches) == 1:
-        return writer.program(branches[0], values)
+    platforms = eqn.params.get("branches_platforms")
+    places = {platform_place(platforms, name) for name in writer.module.platforms} if platforms else {0}
+    if len(branches) == 1 or (platforms and len(places) == 1):
+        return writer.program(branches[places.pop()], values)
     index = text.convert(index, types.INT32)
     least, most = text.constant(0, (), types.INT32), text.constant(len(branches) - 1, (), types.INT32)
     index = text.op("clamp", [least, index, most], (), types.INT32)

@@ -23,7 +23,15 @@ HALVES = {
     "sqrt": "sqrt", "rsqrt": "rsqrt", "cbrt": "cbrt", "exp": "exponential", "expm1": "exponential_minus_one",
     "log": "log", "log1p": "log_plus_one", "sin": "sine", "cos": "cosine", "tanh": "tanh", "atan2": "atan2",
     "pow": "power", "nextafter": "chlo.next_after", "tan": "tan", "acos": "chlo.acos", "asin": "chlo.asin",
-    "atan": "chlo.atan", "erf": "chlo.erf",
+    "atan": "chlo.atan", "erf": "chlo.erf", "erfc": "chlo.erfc", "sinh": "chlo.sinh", "cosh": "chlo.cosh",
+    "digamma": "chlo.digamma", "bessel_i1e": "chlo.bessel_i1e",
+}  # fmt: skip
+# Complex functions that XLA has within weft's own bounds, also of very large and very small numbers.
+COMPLEX = {
+    "add": "add", "add_any": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negate",
+    "abs": "abs", "sign": "sign", "sqrt": "sqrt", "rsqrt": "rsqrt", "log": "log", "log1p": "log_plus_one",
+    "logistic": "logistic", "tanh": "tanh", "acos": "chlo.acos", "acosh": "chlo.acosh", "asin": "chlo.asin",
+    "asinh": "chlo.asinh", "atan": "chlo.atan", "atanh": "chlo.atanh", "eq": "compare", "ne": "compare",
 }  # fmt: skip
 
 LONG = 8.0  # the cost of an expression from which on it is a function of its own
@@ -39,11 +47,13 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
         on_false, on_true = [text.spread(x, shape) for x in values]
         return [text.select(which, on_true, on_false)]
     values = [text.spread(x, shape) for x in operands]
+    if native == "compare":
+        return [text.compare(eqn.primitive.name, values[0], values[1])]
     if native is not None:
         return [text.op(native, values, shape, dtype)]
 
     def expression(text: Text, values: Sequence[Tensor]) -> Tensor:
-        emit = TensorEmit(text, shape)
+        emit = TensorEmit(text, shape, dtype.itemsize < (16 if dtype.kind == "c" else 8))
         return emit.convert(eqn.primitive.kind.scalar(emit, *values, **eqn.params), dtype)
 
     if shape == () or text.sizes or not _is_long(eqn):
@@ -74,7 +84,10 @@ def _is_long(eqn: JaxprEqn) -> bool:
 
 
 def _native(name: str, operands: Sequence[np.dtype], dtype: np.dtype) -> str | None:
-    if any(x != dtype for x in operands):
+    """The operation for operands of this dtype, where it is not the one that the scalar expression writes."""
+    if len({*operands}) != 1:
         return None
-    narrow = dtype.itemsize == 2 and types.element(dtype) in ("bf16", "f16")
+    if operands[0].kind == "c":
+        return COMPLEX.get(name)
+    narrow = dtype == operands[0] and dtype.itemsize == 2 and types.element(dtype) in ("bf16", "f16")
     return HALVES.get(name) if narrow else None

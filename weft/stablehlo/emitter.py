@@ -32,11 +32,12 @@ LOOSE = {"exp2", "sinh", "cosh", "asinh", "acosh", "atanh"}
 
 
 class TensorEmit:
-    """Implements ``core.emit.Emit`` over tensors of one shape."""
+    """Implements ``core.emit.Emit`` over tensors of one shape; ``narrow``: the result is of fewer bits than float64."""
 
-    def __init__(self, text: Text, shape: types.Shape = ()) -> None:
+    def __init__(self, text: Text, shape: types.Shape = (), narrow: bool = False) -> None:
         self.text = text
         self.shape = shape
+        self.narrow = narrow
 
     def _same(self, name: str, *operands: Tensor) -> Tensor:
         return self.text.op(name, operands, self.shape, operands[0].dtype)
@@ -108,7 +109,7 @@ class TensorEmit:
     def fma(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         if x.dtype.kind != "f" or x.dtype.itemsize < 4:
             return self.add(self.mul(x, y), z)
-        lanes = TensorLanes(self.text, self.shape)
+        lanes = TensorLanes(self.text, self.shape, narrow=self.narrow)
         return T(lanes, x).fma(T(lanes, y), T(lanes, z)).value
 
     def integer_pow(self, x: Tensor, y: int) -> Tensor:
@@ -247,7 +248,7 @@ class TensorEmit:
         if x.dtype == ml_dtypes.bfloat16 or x.dtype == np.float16:
             wide = [self.convert(a, np.float32) for a in args]
             return self.convert(self.function(name, *wide), x.dtype)
-        lanes = TensorLanes(self.text, self.shape, name not in LOOSE)
+        lanes = TensorLanes(self.text, self.shape, name not in LOOSE, self.narrow)
         return vector_math.function(self, name, *[T(lanes, a) for a in args]).value  # type: ignore[arg-type]
 
     def helper(self, name: str, arguments: Sequence[T], outputs: Any) -> list[T]:

@@ -4,7 +4,8 @@
     b = pure_callback[f] a        host step: a is copied to the host, f called, b copied to the device
     c = b + a                     part 2: a, b -> c
 
-Cut out are calls of Python functions (callbacks, ``debug.print``) and library calls that have no form in StableHLO. A
+Cut out are calls of Python functions (callbacks, ``debug.print``), and library calls that have no form in StableHLO or
+only a slow one (eigenvalues, singular values). A
 loop or branch that contains one is run by the host, step by step: its body is such a program itself. Effects happen in
 the order of the program.
 """
@@ -25,6 +26,9 @@ from weft.dispatch import device_programs, signature
 from weft.operations import index
 from weft.stablehlo import decompositions, module
 
+# Their programs rotate one pair of columns after the other, 16 times all pairs: a device would need minutes where
+# LAPACK needs a second.
+_SLOW = ("eigh", "svd")
 _HOST = 1  # the place of Arrays that are committed to the CPU: what is computed from them is computed there
 Values = dict[Var, Any]
 
@@ -52,6 +56,8 @@ def _is_for_host(eqn: JaxprEqn) -> bool:
         return True
     if kind.unrolled is not None and kind.unrolled([v.aval for v in eqn.invars], eqn.params) is not None:
         return False
+    if primitive.name in _SLOW:
+        return True
     return decompositions.program(eqn.primitive.name, eqn.params, len(eqn.invars[0].aval.shape)) is None
 
 

@@ -2,7 +2,7 @@
 
 ``T`` has the operators of ``codegen.lanes.V``; where that writes an instruction on W lanes, this writes an operation on
 a whole tensor. StableHLO has no fused multiply-add: in float32 it is computed in float64, in float64 by error-free
-products and sums (Dekker, Knuth), except in polynomials, where a rounded product does.
+products and sums (Dekker, Knuth), except in polynomials and for results of fewer bits, where a rounded product does.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ class TensorLanes:
 
     features: Features = Processor()
 
-    def __init__(self, text: Text, shape: types.Shape, exact: bool = True) -> None:
+    def __init__(self, text: Text, shape: types.Shape, exact: bool = True, narrow: bool = False) -> None:
         self.text = text
         self.shape = shape
         self.width = 1
         self.exact = exact  # whether a float32 fma is rounded once
+        self.narrow = narrow  # whether float64 is more than the result has, so that its fma may be rounded twice
 
     def constant(self, value: Any, element: str) -> T:
         return T(self, self.text.constant(value, self.shape, DTYPES[element]))
@@ -218,6 +219,8 @@ class T:
             return self * y + z
         if self.element == "float":
             return (self.f64() * y.f64() + z.f64()).f32()
+        if self.lanes.narrow:
+            return self * y + z
         product, error = _product(self, y)
         total = product + z
         t = total - product

@@ -160,7 +160,7 @@ def symbol(name: str) -> str:
 class ModuleWriter:
     """The functions of a module; a program that is called twice is one function.
 
-    ``calls_lapack``: what StableHLO has no form for may call LAPACK, which compilers for the CPU bring.
+    ``calls_lapack``: linear algebra may call LAPACK, which compilers for the CPU bring.
     ``meshes``: those that shardings name; None for a module that says nothing of shardings. ``by_hand``: where what is
     being written is part of a program of shards.
     """
@@ -182,6 +182,11 @@ class ModuleWriter:
         self.debug_info = debug_info
         self._names: set[str] = set()
         self._known: dict[Any, tuple[str, Any]] = {}
+
+    def lapack(self, eqn: JaxprEqn) -> Writer | None:
+        """What writes an equation as calls of LAPACK, for a program for the CPU alone."""
+        is_open = any(types.is_open(n) for v in eqn.invars for n in v.aval.shape)
+        return lapack.find(eqn) if self.calls_lapack and not is_open else None
 
     def reserve(self, name: str) -> str:
         """A symbol that no function of the module has, like ``name``."""
@@ -369,6 +374,8 @@ def _open_types(eqn: JaxprEqn) -> str:
 
 def resolve(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """A compound operation: the program that it expands into."""
+    if eqn.primitive.name == "select_and_scatter_add" and not any(types.is_empty(x.shape) for x in operands):
+        return reductions.select_and_scatter_add(writer, eqn, operands)
 
     def expanded(eqn: JaxprEqn) -> ClosedJaxpr:
         kind = eqn.primitive.kind
@@ -406,6 +413,8 @@ def external(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> S
         raise not_written(eqn, "it calls Python, which is not there where the program runs")
     if kind.ordering is not None:
         return sorting.ordered(writer.text, kind.ordering(eqn.params), eqn, operands)
+    if (call := writer.module.lapack(eqn)) is not None:
+        return call(writer, eqn, operands)
 
     def unrolled(eqn: JaxprEqn) -> ClosedJaxpr | None:
         function = kind.unrolled and kind.unrolled([v.aval for v in eqn.invars], eqn.params)
@@ -422,12 +431,11 @@ def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor])
     results = [type_of(v.aval) for v in eqn.outvars]
     if types.is_empty(operands[0].shape):
         return [writer.text.constant(np.zeros((), dtype), shape, dtype) for shape, dtype in results]
+    if eqn.primitive.name == "cholesky" and (writer.module.platforms == ("tpu",) or writer.text.sizes):
+        return products.cholesky(writer, eqn, operands)  # elsewhere XLA makes a program that grows with the matrix
     function = decompositions.program(eqn.primitive.name, eqn.params, operands[0].ndim)
     if function is None:
-        call = lapack.find(eqn) if writer.module.calls_lapack and not writer.text.sizes else None
-        if call is None:
-            raise not_written(eqn)
-        return call(writer.text, eqn, operands[0])
+        raise not_written(eqn)
     found = writer.expanded(
         eqn, lambda eqn: on_words(expansions.traced(function, [v.aval for v in eqn.invars])), operands
     )
@@ -480,7 +488,6 @@ WRITERS: dict[type, Writer] = {
 NAMED: dict[str, Writer] = {
     "conv_general_dilated": products.convolution,
     "fft": products.fourier,
-    "cholesky": products.cholesky,
     "triangular_solve": products.triangular_solve,
     "platform_index": platform_index,
     "rng_uniform": rng_uniform,

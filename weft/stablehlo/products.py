@@ -115,8 +115,6 @@ def fourier(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Se
 def cholesky(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """The lower factor; what is above the diagonal is not defined by StableHLO and becomes zero."""
     text, (x,) = writer.text, operands
-    if types.is_empty(x.shape):
-        return [x]
     found = text.op("cholesky", [x], x.shape, x.dtype, "lower = true")
     rows = text.iota(x.shape, types.INT32, x.ndim - 2)
     columns = text.iota(x.shape, types.INT32, x.ndim - 1)
@@ -128,18 +126,20 @@ def triangular_solve(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tenso
     text, params, (a, b) = writer.text, eqn.params, operands
     if types.is_empty(b.shape):
         return [b]
+    if (call := writer.module.lapack(eqn)) is not None:
+        return call(writer, eqn, operands)
     turned = "NO_TRANSPOSE"
     if params["transpose_a"]:
         turned = "ADJOINT" if params["conjugate_a"] else "TRANSPOSE"
     elif params["conjugate_a"] and a.dtype.kind == "c":
-        a = _conjugate(text, a)
+        a = conjugate(text, a)
     words = {name: str(bool(params[name])).lower() for name in ("left_side", "lower", "unit_diagonal")}
     given = ", ".join([f"{name} = {value}" for name, value in words.items()])
     given += f", transpose_a = #stablehlo<transpose {turned}>"
     return [text.op("triangular_solve", [a, b], b.shape, b.dtype, given)]
 
 
-def _conjugate(text: Text, x: Tensor) -> Tensor:
+def conjugate(text: Text, x: Tensor) -> Tensor:
     part = np.dtype(f"f{x.dtype.itemsize // 2}")
     re, im = (text.op(name, [x], x.shape, part) for name in ("real", "imag"))
     return text.op("complex", [re, text.op("negate", [im], x.shape, part)], x.shape, x.dtype)

@@ -309,9 +309,9 @@ def reduce_window(site: Any, *operands: Any) -> Any:
     region, single = site.region(), site.single()
     sizes = parser.integers(site.attribute("window_dimensions"))
     known = {"stablehlo.add": lax.add, "stablehlo.maximum": lax.max, "stablehlo.minimum": lax.min}.get(single)
-    plain = all(n == 1 for n in (*strides, *base, *window))
-    if half == 1 and plain and (found := _running(operands[0], operands[1], single, sizes, pairs)) is not None:
-        return found
+    if half == 1 and {*strides, *base, *window} == {1}:
+        if (found := _running(operands[0], operands[1], single, sizes, pairs)) is not None:
+            return found
     if half == 1:
         combine = known or (lambda x, y: region(x, y)[0])
         start = operands[1].item() if isinstance(operands[1], np.ndarray) else operands[1]
@@ -331,11 +331,10 @@ def _running(x: Any, start: Any, single: str, sizes: Sequence[int], pairs: Seque
     if name not in RUNNING or len(long) != 1 or _dtype(x).kind == "b" or not _is_identity(start, identity):
         return None
     (axis,) = long
-    before = [(sizes[axis] - 1 if dim == axis else 0, 0) for dim in range(len(sizes))]
-    after = [(low, high) for high, low in before]
-    if sizes[axis] != _shape(x)[axis] or list(pairs) not in (before, after):
+    more, own = sizes[axis] - 1, tuple(pairs[axis])
+    if more + 1 != _shape(x)[axis] or own not in ((more, 0), (0, more)) or np.sum(pairs) != more:
         return None
-    return RUNNING[name](x, axis=axis, reverse=list(pairs) == after)
+    return RUNNING[name](x, axis=axis, reverse=own == (0, more))
 
 
 def _order(site: Any) -> tuple[int, bool]:

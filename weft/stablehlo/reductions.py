@@ -9,6 +9,8 @@ import numpy as np
 
 from weft.compiler import expansions
 from weft.core.jaxpr import JaxprEqn
+from weft.operations.elementwise import widened
+from weft.operations.window_selection import identity_of
 from weft.runtime import ShapedArray
 from weft.stablehlo import types
 from weft.stablehlo.emitter import TensorEmit
@@ -216,3 +218,28 @@ def window(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seq
     else:
         found = text.ops("reduce_window", [*arrays, *starts], [(shape, x.dtype) for x in arrays], given, [region])
     return [text.convert(x, v.aval.dtype) for x, v in zip(found, eqn.outvars, strict=True)]
+
+
+def select_and_scatter_add(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
+    """The derivative of the largest or smallest elements of windows.
+
+    The operand is padded first, by what no window selects, as compilers expect no padding of the operation's own; half
+    precisions are added in float32.
+    """
+    text, params, (source, x) = writer.text, eqn.params, operands
+    dtype, padding = widened(x.dtype), params["padding"]
+    source, x = text.convert(source, dtype), text.convert(x, dtype)
+    absent = text.constant(identity_of(params["select_prim"], x), (), dtype)
+    padded = text.pad(x, absent, [(low, high, 0) for low, high in padding])
+    given = f"window_dimensions = {types.array(params['window_dimensions'])}, "
+    given += f"window_strides = {types.array(params['window_strides'])}"
+    direction = params["select_prim"].name
+    one: Type = ((), dtype)
+    regions = [
+        text.region([one, one], lambda a, b: [text.compare(direction, a, b)]),
+        text.region([one, one], lambda a, b: [text.op("add", [a, b], (), dtype)]),
+    ]
+    zero = text.constant(0, (), dtype)
+    found = text.op("select_and_scatter", [padded, source, zero], padded.shape, dtype, given, regions)
+    back = text.pad(found, zero, [(-low, -high, 0) for low, high in padding])
+    return [text.convert(back, eqn.outvars[0].aval.dtype)]
