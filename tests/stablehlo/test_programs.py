@@ -73,12 +73,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "four bits": (lambda i: (i.astype(jnp.int4) + i.astype(jnp.int4)).astype(np.int32), (I,)),
     "eight bits": (lambda x: x.astype(jnp.float8_e4m3fn).astype(np.float32), (X,)),
     "bfloat16": (lambda x: x.astype(jnp.bfloat16) @ x.T.astype(jnp.bfloat16), (X,)),
+    "normal": (lambda seed: weft.random.normal(weft.random.key(seed), (50,)), (np.int32(3),)),
     "barrier": (lambda x: lax.optimization_barrier((x, x + 1)), (X,)),
 }
 SAME_BITS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bits": (lambda k: (weft.random.bits(k, (7,), np.uint8), weft.random.split(k, 3)), (KEY,)),
     "uniform": (lambda k: (weft.random.uniform(k, (5,)), weft.random.randint(k, (3,), 0, 100)), (KEY,)),
-    "normal": (lambda seed: weft.random.normal(weft.random.key(seed), (50,)), (np.int32(3),)),
 }
 
 

@@ -15,7 +15,7 @@ from weft.core import avals
 from weft.core.primitive import registry
 from weft.core.trace import eval_context, trace_to_jaxpr
 from weft.operations import functions
-from weft.stablehlo import known_extents, parser, read_lapack, read_shards
+from weft.stablehlo import known_extents, known_reductions, parser, read_lapack, read_shards
 
 Reader = Callable[..., Any]
 
@@ -262,34 +262,14 @@ def _combination(site: Any, dtype: np.dtype) -> Any:
 
 # -- reductions and sorts ---------------------------------------------------------------------------------------------
 
-REDUCTIONS = {
-    "stablehlo.add": ("reduce_sum", 0), "stablehlo.multiply": ("reduce_prod", 1),
-    "stablehlo.and": ("reduce_and", -1), "stablehlo.or": ("reduce_or", 0), "stablehlo.xor": ("reduce_xor", 0),
-    "stablehlo.maximum": ("reduce_max", -np.inf), "stablehlo.minimum": ("reduce_min", np.inf),
-}  # fmt: skip
-
-
-def _is_identity(start: Any, value: float) -> bool:
-    """Whether an initial value is a known constant that changes nothing."""
-    if not isinstance(start, np.ndarray):
-        return False
-    dtype = start.dtype
-    if dtype.kind == "b":
-        return bool(start) == (value in (1, -1, np.inf))
-    if value in (np.inf, -np.inf) and dtype.kind in "iu":
-        return int(start) == (np.iinfo(dtype).max if value > 0 else np.iinfo(dtype).min)
-    if value == -1 and dtype.kind == "u":
-        return int(start) == np.iinfo(dtype).max
-    return bool(start == np.asarray(value).astype(dtype))
-
 
 @reads("reduce")
 def reduce(site: Any, *operands: Any) -> Any:
     half = len(operands) // 2
     arrays, starts = operands[:half], operands[half:]
     axes = parser.integers(site.attribute("dimensions"))
-    name, identity = REDUCTIONS.get(site.single(), ("", 0))
-    if half == 1 and name and _is_identity(starts[0], identity):
+    name, identity = known_reductions.NAMES.get(site.single(), ("", 0))
+    if half == 1 and name and known_reductions.is_identity(starts[0], identity):
         if _dtype(arrays[0]).kind == "b" and name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"):
             name = {"reduce_sum": "reduce_or", "reduce_max": "reduce_or"}.get(name, "reduce_and")
         return getattr(lax, name)(arrays[0], axes)
@@ -310,7 +290,8 @@ def reduce_window(site: Any, *operands: Any) -> Any:
     sizes = parser.integers(site.attribute("window_dimensions"))
     known = {"stablehlo.add": lax.add, "stablehlo.maximum": lax.max, "stablehlo.minimum": lax.min}.get(single)
     if half == 1 and {*strides, *base, *window} == {1}:
-        if (found := _running(operands[0], operands[1], single, sizes, pairs)) is not None:
+        found = known_reductions.running(operands[0], operands[1], single, sizes, pairs)
+        if found is not None:
             return found
     if half == 1:
         combine = known or (lambda x, y: region(x, y)[0])
@@ -319,22 +300,6 @@ def reduce_window(site: Any, *operands: Any) -> Any:
         return lax.reduce_window(operands[0], start, combine, sizes, strides, pairs, base, window)
     combine = lambda left, right: tuple(region(*left, *right))  # noqa: E731 - it is handed on
     return lax.reduce_window(operands[:half], operands[half:], combine, sizes, strides, pairs, base, window)
-
-
-RUNNING = {"reduce_sum": lax.cumsum, "reduce_prod": lax.cumprod, "reduce_max": lax.cummax, "reduce_min": lax.cummin}
-
-
-def _running(x: Any, start: Any, single: str, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Any:
-    """The running sum, product, largest or smallest element that a window is which grows to a whole dimension."""
-    name, identity = REDUCTIONS.get(single, ("", 0))
-    long = [dim for dim, size in enumerate(sizes) if size != 1]
-    if name not in RUNNING or len(long) != 1 or _dtype(x).kind == "b" or not _is_identity(start, identity):
-        return None
-    (axis,) = long
-    more, own = sizes[axis] - 1, tuple(pairs[axis])
-    if more + 1 != _shape(x)[axis] or own not in ((more, 0), (0, more)) or np.sum(pairs) != more:
-        return None
-    return RUNNING[name](x, axis=axis, reverse=own == (0, more))
 
 
 def _order(site: Any) -> tuple[int, bool]:
@@ -539,7 +504,12 @@ def select_and_scatter(site: Any, x: Any, source: Any, start: Any) -> Any:
     block = site.operation.regions[0]
     direction = parser.word(block.operations[0].attributes.get("comparison_direction"))
     choice = {"GE": lax.ge_p, "LE": lax.le_p}.get(direction)
-    if choice is None or len(block.operations) != 2 or site.single(1) != "stablehlo.add" or not _is_identity(start, 0):
+    if (
+        choice is None
+        or len(block.operations) != 2
+        or site.single(1) != "stablehlo.add"
+        or not known_reductions.is_identity(start, 0)
+    ):
         raise NotImplementedError("[stablehlo] select_and_scatter other than sums at the largest or smallest elements")
     ones = (1,) * len(_shape(x))
     return lax.select_and_scatter_add_p.bind(
