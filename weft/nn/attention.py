@@ -188,11 +188,12 @@ def _blocks_of_rows(given: _Given, query: Any, key: Any, value: Any, first: int,
 def _attended(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
     """All queries, in the form for the compiler of the device."""
     batch, queries, heads, _ = promotion.shape_of(query)
+    whole = functools.partial(_block, given, start=np.int32(0), normalised=True)
+    if open_sizes.thread.session is not None:  # parts of an unknown size would be another program for each value
+        return whole(query, key, value)
     if 4 * batch * heads * queries * promotion.shape_of(key)[1] <= _BLOCK_BYTES:
         return _block(given, query, key, value, np.int32(0))
-    whole = functools.partial(_block, given, start=np.int32(0), normalised=True)
-    # parts of an unknown size would be another program for each value
-    if open_sizes.thread.session is not None or devices.is_remote(devices.place_of_call([query, key, value])):
+    if devices.is_remote(devices.place_of_call([query, key, value])):
         return whole(query, key, value)
     blocks = functools.partial(_by_elements, given)
     if not tracing.is_tracing():
