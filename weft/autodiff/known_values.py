@@ -114,7 +114,8 @@ def _scan(operands: Sequence[Any], unknown: Flags, params: dict[str, Any]) -> Re
     closed: ClosedJaxpr = params["jaxpr"]
     first, n_carry = params["num_consts"], params["num_carry"]
     last = first + n_carry
-    after = dependence.loop(scan.scan_p.kind.parts(params), unknown)
+    kind: Any = scan.scan_p.kind
+    after = dependence.loop(kind.parts(params), unknown)
     if all(after):
         return None
     jaxpr, moves = closed.jaxpr, after[:n_carry]  # the parts of the state that become unknown
@@ -146,7 +147,8 @@ def _scan(operands: Sequence[Any], unknown: Flags, params: dict[str, Any]) -> Re
 
 
 def _while(operands: Sequence[Any], unknown: Flags, params: dict[str, Any]) -> Rest | None:
-    parts = while_loop.while_p.kind.parts(params)
+    kind: Any = while_loop.while_p.kind
+    parts = kind.parts(params)
     after = dependence.loop(parts, unknown)
     if all(after):
         return None
