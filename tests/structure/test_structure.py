@@ -83,6 +83,7 @@ COMPILER_MAY: dict[str, set[str]] = {
 COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "weft._base.target_model"}
 COMPILER_BASE |= {
     "weft._base.collector",
+    "weft._base.forks",
     "weft._base.own_files",
     "weft._base.private_files",
     "weft.runtime",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.codegen.features import Features
+from weft.codegen import features
 from weft.stablehlo import types
 from weft.stablehlo.text import Tensor, Text
 
@@ -35,7 +35,7 @@ class Processor:
 class TensorLanes:
     """All elements of tensors of one shape; ``lanes.V``'s ``Lanes``."""
 
-    features: Features = Processor()
+    features: features.Features = Processor()
 
     def __init__(self, text: Text, shape: types.Shape, exact: bool = True, narrow: bool = False) -> None:
         self.text = text
