@@ -92,6 +92,29 @@ def rosenbrock(x: Any) -> Any:
     return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
 
+LIMITED = "l-bfgs-experimental-do-not-rely-on-this"
+
+
+def test_minimize_with_limited_memory() -> None:
+    def valley(x: Any) -> Any:
+        return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+    with weft.enable_x64(True):
+        found = optimize.minimize(valley, np.zeros(6), method=LIMITED, options={"ftol": 0.0})
+        assert found.success and int(found.status) == 0 and found.hess_inv is None
+        np.testing.assert_allclose(found.x, np.ones(6), atol=1e-6)
+        np.testing.assert_allclose(found.jac, weft.grad(valley)(found.x), atol=1e-12)
+        few = weft.jit(lambda x: optimize.minimize(valley, x, method=LIMITED, options={"maxcor": 2, "ftol": 0.0}).x)
+        np.testing.assert_allclose(few(np.zeros(4)), np.ones(4), atol=1e-5)
+        for option, status in (("maxiter", 1), ("maxfun", 2), ("maxgrad", 3)):
+            short = optimize.minimize(valley, np.zeros(6), method=LIMITED, options={option: 3})
+            assert (bool(short.success), int(short.status)) == (False, status)
+        flat = optimize.minimize(valley, np.zeros(6), method=LIMITED, options={"ftol": 1e3})
+        assert int(flat.status) == 4
+    with pytest.raises(TypeError, match="nonsense"):
+        optimize.minimize(valley, np.zeros(2, np.float32), method=LIMITED, options={"nonsense": 1})
+
+
 def test_minimize() -> None:
     with weft.enable_x64(True):
         start = np.array([-1.2, 1.0, 0.7])

@@ -1,4 +1,4 @@
-"""weft.scipy.optimize.minimize: quasi-Newton minimisation (BFGS) in one loop that can be compiled.
+"""weft.scipy.optimize.minimize: quasi-Newton minimisation (BFGS, L-BFGS) in one loop that can be compiled.
 
 A step goes along ``-H g`` to a length that satisfies Wolfe's conditions, found by doubling and halving; then H, the
 approximate inverse of the Hessian, learns from the change of the gradient (Nocedal and Wright, "Numerical
@@ -61,7 +61,7 @@ class _State(NamedTuple):
     failed: Any
 
 
-def _search_line(evaluate: Callable[[Any], tuple[Any, Any]], state: _State, direction: Any, most: int) -> _Search:
+def _search_line(evaluate: Callable[[Any], tuple[Any, Any]], state: Any, direction: Any, most: int) -> _Search:
     slope = wnp.dot(state.gradient, direction)
 
     def attempt(low: Any, high: Any, step: Any, tries: Any) -> _Search:
@@ -135,6 +135,85 @@ def _bfgs(
     )
 
 
+class _Limited(NamedTuple):
+    """What the limited-memory method knows: a place, and the last steps and changes of the gradient, newest last."""
+
+    x: Any
+    value: Any
+    gradient: Any
+    moves: Any
+    changes: Any
+    steps: Any
+    calls: Any
+    status: Any
+
+
+def _limited_direction(state: _Limited) -> Any:
+    """``-H g`` for the H that the kept steps give (Nocedal and Wright, algorithm 7.4)."""
+    moves, changes = state.moves, state.changes
+    curvature = wnp.sum(moves * changes, axis=1)
+    useful = curvature > 0
+    rho = wnp.where(useful, 1 / wnp.where(useful, curvature, 1), 0)
+    count = promotion.shape_of(moves)[0]
+
+    def newest_first(i: Any, found: Any) -> Any:
+        q, shares = found
+        k = count - 1 - i
+        share = rho[k] * wnp.dot(moves[k], q)
+        return q - share * changes[k], shares.at[k].set(share)
+
+    def oldest_first(k: Any, q: Any) -> Any:
+        return q + (shares[k] - rho[k] * wnp.dot(changes[k], q)) * moves[k]
+
+    q, shares = while_loop.fori_loop(0, count, newest_first, (state.gradient, wnp.zeros_like(rho)))
+    size = wnp.dot(changes[-1], changes[-1])
+    scale = wnp.where(useful[-1], curvature[-1] / wnp.where(useful[-1], size, 1), 1)
+    return -while_loop.fori_loop(0, count, oldest_first, scale * q)
+
+
+def _lbfgs(
+    fun: Callable[[Any], Any],
+    x0: Any,
+    maxiter: float | None = None,
+    norm: Any = np.inf,
+    maxcor: int = 10,
+    ftol: float = 2.220446049250313e-09,
+    gtol: float = 1e-5,
+    maxfun: float | None = None,
+    maxgrad: float | None = None,
+    maxls: int = 20,
+) -> OptimizeResults:
+    evaluate = gradients.value_and_grad(fun)
+    most = [np.inf if bound is None else bound for bound in (maxiter, maxfun, maxgrad)]
+
+    def is_done(state: _Limited) -> Any:
+        return linalg.norm(state.gradient, ord=norm) < gtol
+
+    def step(state: _Limited) -> _Limited:
+        direction = _limited_direction(state)
+        found = _search_line(evaluate, state, direction, maxls)
+        better = (found.good | (found.value < state.value)) & wnp.isfinite(found.value)
+        moved = wnp.where(better, found.step, 0) * direction
+        change = wnp.where(better, found.gradient - state.gradient, 0)
+        value = wnp.where(better, found.value, state.value)
+        steps, calls = state.steps + 1, state.calls + found.tries
+        reasons = [(~better, 5), (state.value - value < ftol, 4)]
+        reasons += [(calls >= most[2], 3), (calls >= most[1], 2), (steps >= most[0], 1)]
+        status = wnp.select([reason for reason, _ in reasons], [np.int32(code) for _, code in reasons], np.int32(0))
+        moves, changes = [wnp.concatenate([kept[1:], new[None]]) for kept, new in (
+            (state.moves, moved), (state.changes, change))]  # fmt: skip
+        return _Limited(state.x + moved, value, state.gradient + change, moves, changes, steps, calls, status)
+
+    value, gradient = evaluate(x0)
+    empty = wnp.zeros((maxcor, promotion.shape_of(x0)[0]), promotion.dtype_of(x0))
+    status = wnp.where(wnp.isfinite(value), 0, 5).astype(np.int32)
+    start = _Limited(x0, value, gradient, empty, empty, np.int32(0), np.int32(1), status)
+    end = while_loop.while_loop(lambda state: ~is_done(state) & (state.status == 0), step, start)
+    success = is_done(end) & wnp.isfinite(end.value)
+    status = wnp.where(success, 0, end.status)
+    return OptimizeResults(end.x, success, status, end.value, end.gradient, None, end.calls, end.calls, end.steps)
+
+
 def minimize(
     fun: Callable[..., Any],
     x0: Any,
@@ -149,8 +228,12 @@ def minimize(
     ``x0`` is a vector of floats; ``fun`` is differentiated. ``method`` is "BFGS"; ``options`` are ``maxiter`` (200 for
     each element), ``gtol`` (1e-5, or ``tol``: where the norm of the gradient is below, it is done), ``norm`` (inf: of
     which order) and ``line_search_maxiter`` (30). Steps are chosen by a simpler search than JAX's, so counts differ.
-    TypeError for ``args`` that are no tuple and for unknown options, ValueError for other methods and ranks,
-    NotImplementedError for the limited-memory method.
+
+    "l-bfgs-experimental-do-not-rely-on-this" keeps the last ``maxcor`` (10) steps instead of a matrix. Its options are
+    ``maxiter``, ``maxfun`` and ``maxgrad`` (no bounds), ``norm``, ``gtol``, ``ftol`` (2.2e-9: it ends where the value
+    falls by less, with status 4) and ``maxls`` (20); status 5 says that no step was found, 2 and 3 that too many values
+    or gradients were asked for. TypeError for ``args`` that are no tuple and for unknown options, ValueError for other
+    methods and ranks.
 
     >>> found = minimize(lambda x: ((x - 3) ** 2).sum(), np.zeros(2, np.float32), method="BFGS")
     >>> found.x.round(3).tolist(), found.success.item()
@@ -160,14 +243,12 @@ def minimize(
         raise TypeError(f"args argument to jax.scipy.optimize.minimize must be a tuple, got {args}")
     promotion.check_arraylike("minimize", x0)
     lowered = method.lower()
-    if lowered == _LIMITED:
-        raise NotImplementedError(f"[minimize] {method} is not built: use method='BFGS'")
-    if lowered != "bfgs":
-        raise ValueError(f"Method {method} not recognized: use 'BFGS'")
+    if lowered not in ("bfgs", _LIMITED):
+        raise ValueError(f"Method {method} not recognized: use 'BFGS' or {_LIMITED!r}")
     (x0,) = promotion.promote_dtypes_inexact(wnp.asarray(x0))
     if len(promotion.shape_of(x0)) != 1:
         raise ValueError(f"[minimize] x0 must be a vector, got shape {promotion.shape_of(x0)}")
     given = dict(options or {})
     if tol is not None:
         given["gtol"] = tol
-    return _bfgs(lambda x: fun(x, *args), x0, **given)
+    return (_bfgs if lowered == "bfgs" else _lbfgs)(lambda x: fun(x, *args), x0, **given)
