@@ -110,3 +110,18 @@ def test_dlpack_names() -> None:
     copied = weft.dlpack.from_dlpack(x, copy=True)
     x[0] = 5.0
     assert copied[0] == 0.0
+
+
+def test_what_is_sunk_stays_in_the_program() -> None:
+    def kept(L: Any, n: Any, x: Any) -> Any:
+        L.lax.dce_sink({"a": n.sin(x)})
+        return x * 2
+
+    assert str(weft.make_jaxpr(lambda x: kept(weft, wnp, x))(1.0)) == str(
+        jax.make_jaxpr(lambda x: kept(jax, jnp, x))(1.0)
+    )
+    function = weft.jit(lambda x: kept(weft, wnp, x))
+    assert "sine" in function.lower(1.0).as_text()
+    assert function(1.0) == weft.grad(function)(1.0) == 2.0
+    assert weft.vmap(function)(np.ones(2)).tolist() == [2.0, 2.0]
+    assert weft.lax.scan(lambda c, _: (function(c), None), 1.0, length=3)[0] == 8.0

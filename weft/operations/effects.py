@@ -1,4 +1,4 @@
-"""Operations that compute nothing: copy, stop_gradient, optimization_barrier.
+"""Operations that compute nothing: copy, stop_gradient, optimization_barrier, dce_sink.
 
 Their outputs are their operands (kinds.Identity); fusion stops at a barrier.
 """
@@ -13,7 +13,16 @@ from weft.core.primitive import ALL
 from weft.core.tangents import Zero
 from weft.runtime import Array
 
-__all__ = ["copy", "copy_p", "optimization_barrier", "optimization_barrier_p", "stop_gradient", "stop_gradient_p"]
+__all__ = [
+    "copy",
+    "copy_p",
+    "dce_sink",
+    "dce_sink_p",
+    "optimization_barrier",
+    "optimization_barrier_p",
+    "stop_gradient",
+    "stop_gradient_p",
+]
 
 ArrayLike = Any
 
@@ -92,3 +101,29 @@ def optimization_barrier(operand: Any, /) -> Any:
     if not leaves:
         return operand
     return runtime.tree_unflatten(treedef, optimization_barrier_p.bind(*leaves))
+
+
+def _nothing(*values: Any, **params: Any) -> tuple[()]:
+    return ()
+
+
+# No result: the program shows that the values are wanted, and compiled code leaves it out.
+dce_sink_p = core.Primitive(
+    "dce_sink", kind=kinds.Effect(_nothing, admit=lambda params: False), multiple_results=True, memoize=False
+)
+dce_sink_p.def_abstract_eval(lambda *in_avals, **params: [])
+dce_sink_p.jvp = lambda primals, tangents, **params: (dce_sink_p.bind(*primals, **params), [])
+dce_sink_p.transpose = lambda cts, *operands, **params: [None] * len(operands)
+dce_sink_p.batch = lambda size, values, dims, **params: (dce_sink_p.bind(*values, **params), [])
+
+
+def dce_sink(val: Any) -> None:
+    """Mark a tree of arrays as used, so that printed and lowered programs keep what computes them.
+
+    >>> print(weft.make_jaxpr(lambda x: lax.dce_sink(lax.sin(x)))(1.0))
+    { lambda ; a:f32[]. let
+        b:f32[] = sin a
+        dce_sink[prevent_mlir_dce=False] b
+      in () }
+    """
+    dce_sink_p.bind(*runtime.tree_flatten(val)[0], prevent_mlir_dce=False)
