@@ -106,28 +106,22 @@ OPTIONS: dict[str, Option] = dict((
 
 # JAX's options without a meaning here: accepted, remembered and given back, so that programs which set them run.
 INERT: dict[str, Any] = {
-    "array_garbage_collection_guard": None, "auto_pcast": False,
-    "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2_000_000_000,
-    "check_static_indices": False, "check_vma": True, "compilation_cache_check_contents": False,
-    "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
-    "compiler_detailed_logging_min_ops": 10, "compiler_enable_remat_pass": True,
-    "cpu_collectives_implementation": "gloo",  # processes talk through MPI
-    "cpu_enable_async_dispatch": True, "custom_vjp3": False, "distributed_debug": False,
-    "debug_log_modules": "", "disable_bwd_checks": False, "disable_most_optimizations": False,
-    "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "", "eager_constant_folding": False,
-    "embedded_constants_max_bytes": -1, "enable_pgle": False,
-    "enable_preemption_service": True,
-    "exec_time_optimization_effort": 0.0,
-    "hlo_source_file_canonicalization_regex": None,
-    "include_debug_info_in_dumps": True, "include_full_tracebacks_in_locations": True,
-    "tracer_error_num_traceback_frames": 5,
-    "legacy_prng_key": "allow", "log_checkpoint_residuals": False, "logging_level": "",
-    "memory_fitting_effort": 0.0, "memory_fitting_level": "O2", "mutable_array_checks": True,
-    "optimization_level": "O1", "persistent_cache_enable_xla_caches": "",
-    "persistent_cache_min_compile_time_secs": 1.0, "persistent_cache_min_entry_size_bytes": 0,
-    "platform_name": "", "raise_persistent_cache_errors": False, "remat3": False,
-    "scan3": False, "send_traceback_to_runtime": False, "softmax_custom_jvp": False, "source_url_schema": None,
-    "pprint_use_color": True, "thread_guard": False,
+    "array_garbage_collection_guard": None, "auto_pcast": False, "captured_constants_report_frames": 0,
+    "captured_constants_warn_bytes": 2_000_000_000, "check_static_indices": False, "check_vma": True,
+    "compilation_cache_check_contents": False, "compilation_cache_expect_pgle": False,
+    "compilation_cache_include_metadata_in_key": False, "compiler_detailed_logging_min_ops": 10,
+    "compiler_enable_remat_pass": True, "cpu_collectives_implementation": "gloo", "cpu_enable_async_dispatch": True,
+    "custom_vjp3": False, "distributed_debug": False, "debug_log_modules": "", "disable_bwd_checks": False,
+    "disable_most_optimizations": False, "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "",
+    "eager_constant_folding": False, "embedded_constants_max_bytes": -1, "enable_pgle": False,
+    "enable_preemption_service": True, "exec_time_optimization_effort": 0.0,
+    "hlo_source_file_canonicalization_regex": None, "include_debug_info_in_dumps": True,
+    "include_full_tracebacks_in_locations": True, "tracer_error_num_traceback_frames": 5, "legacy_prng_key": "allow",
+    "log_checkpoint_residuals": False, "logging_level": "", "memory_fitting_effort": 0.0, "memory_fitting_level": "O2",
+    "mutable_array_checks": True, "optimization_level": "O1", "persistent_cache_enable_xla_caches": "",
+    "persistent_cache_min_compile_time_secs": 1.0, "persistent_cache_min_entry_size_bytes": 0, "platform_name": "",
+    "raise_persistent_cache_errors": False, "remat3": False, "scan3": False, "send_traceback_to_runtime": False,
+    "softmax_custom_jvp": False, "source_url_schema": None, "pprint_use_color": True, "thread_guard": False,
     "traceback_in_locations_limit": 10, "use_direct_linearize": True, "use_magma": None, "use_shardy_partitioner": True,
     "use_simplified_jaxpr_constants": False,
 }  # fmt: skip
@@ -135,22 +129,19 @@ INERT: dict[str, Any] = {
 # JAX's options for what weft does not have (Pallas, XLA's own in devices, processes and files): setting one raises.
 _ABSENT_NAMES = """
     backend_target bcoo_cusparse_lowering check_proxy_envs cpu_get_global_topology_timeout_minutes
-    cpu_get_local_topology_timeout_minutes
-    cross_host_transfer_socket_address cross_host_transfer_timeout_seconds
+    cpu_get_local_topology_timeout_minutes cross_host_transfer_socket_address cross_host_transfer_timeout_seconds
     cross_host_transfer_transfer_size cross_host_transport_addresses cuda_visible_devices
     debug_leaked_clients_on_clear_backends disallow_mesh_context_manager enable_recoverability
     error_checking_behavior_divide error_checking_behavior_nan error_checking_behavior_oob
-    experimental_unsafe_xla_runtime_errors
-    export_calling_convention_version export_ignore_forward_compatibility
-    force_dcn_cross_host_transfers jax2tf_associative_scan_reductions
-    jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo
-    oneapi_visible_devices pallas_enable_debug_checks pallas_poison_buffers
-    pallas_use_mosaic_gpu pallas_verbose_errors pgle_aggregation_percentile pgle_profiling_runs
-    pjrt_client_create_options ragged_dot_use_gpu_pallas_triton_lowering
-    ragged_dot_use_ragged_dot_instruction refs_to_pins remove_custom_partitioning_ptr_from_cache_key
-    remove_size_one_mesh_axis_from_type rocm_visible_devices serialization_version
-    share_binary_between_hosts share_binary_between_hosts_timeout_ms sort_devices_by_process_index
-    threefry_gpu_kernel_lowering use_emit_pipeline_primitive xla_backend xla_profile_version
+    experimental_unsafe_xla_runtime_errors export_calling_convention_version export_ignore_forward_compatibility
+    force_dcn_cross_host_transfers jax2tf_associative_scan_reductions jax2tf_default_native_serialization
+    mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo oneapi_visible_devices pallas_enable_debug_checks
+    pallas_poison_buffers pallas_use_mosaic_gpu pallas_verbose_errors pgle_aggregation_percentile pgle_profiling_runs
+    pjrt_client_create_options ragged_dot_use_gpu_pallas_triton_lowering ragged_dot_use_ragged_dot_instruction
+    refs_to_pins remove_custom_partitioning_ptr_from_cache_key remove_size_one_mesh_axis_from_type
+    rocm_visible_devices serialization_version share_binary_between_hosts share_binary_between_hosts_timeout_ms
+    sort_devices_by_process_index threefry_gpu_kernel_lowering use_emit_pipeline_primitive xla_backend
+    xla_profile_version
 """
 ABSENT = frozenset(_ABSENT_NAMES.split())
 
