@@ -192,3 +192,15 @@ def test_choices_of_a_platform_are_made_for_the_platform() -> None:
 
     for platform, operation in (("cpu", "sine"), ("cuda", "cosine"), ("tpu", "tanh")):
         assert counts(written(chosen, X, platform=platform)) == {operation: 1}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin"])
+def test_windows_of_running_reductions_are_read_as_such(name: str) -> None:
+    """JAX's files have windows as long as the dimension, which would cost the square of it."""
+    for reverse in (False, True):
+        theirs = jax.jit(lambda x, r=reverse: getattr(jax.lax, name)(x, axis=1, reverse=r))
+        call = weft.export.deserialize(jax.export.export(theirs)(X).serialize()).call
+        read = str(weft.make_jaxpr(call)(X))
+        assert f"= {name}[" in read and "window" not in read
+        np.testing.assert_allclose(call(X), getattr(weft.lax, name)(X, axis=1, reverse=reverse), rtol=1e-6)
