@@ -196,6 +196,7 @@ _interned: list[tuple[Any, ...]] = []  # the values of each token
 execution_watched = False  # whether no_execution was ever set
 keys_watched = False  # whether debug_key_reuse was ever set
 checks_watched = False  # whether checks was ever set, also for one function
+_WATCHED = {"no_execution": "execution_watched", "checks": "checks_watched", "debug_key_reuse": "keys_watched"}
 _version = 0  # grows with every process-wide change, so that threads make their tokens anew
 _lock = forks.held("configuration")
 
@@ -227,12 +228,8 @@ def _checked(name: str, value: Any) -> Any:
         raise NotImplementedError(f"[config] {name}={value!r} is not implemented ({reason}); use one of {list(built)}")
     if name == "num_cpu_devices":
         lazy.submodule("weft.dispatch.devices").check_count(value)
-    if name == "no_execution" and value:
-        globals()["execution_watched"] = True
-    if name == "checks" and value:
-        globals()["checks_watched"] = True
-    if name == "debug_key_reuse" and value:
-        globals()["keys_watched"] = True
+    if value and name in _WATCHED:
+        globals()[_WATCHED[name]] = True
     if option is None:
         if name == "platform_name" and value not in (None, "", "cpu"):
             raise NotImplementedError(f"[config] {name}={value!r}: set platforms={value!r} instead")
@@ -402,11 +399,6 @@ def read(name: str) -> Any:
     overlay = _thread.overlay
     short = name if name in _values else _canonical(name)
     return overlay[short] if short in overlay else _values[short]
-
-
-def process_value(name: str) -> Any:
-    """The value of an option on threads without one of their own."""
-    return _values[name]
 
 
 def version() -> int | None:

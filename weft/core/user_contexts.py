@@ -12,7 +12,7 @@ class UserContext:
 
     def __init__(self, default_value: Any) -> None:
         hash(default_value)  # values become parts of keys
-        self._name = config.add_user_value(default_value)
+        self._name, self._global = config.add_user_value(default_value), default_value
 
     @property
     def value(self) -> Any:
@@ -21,10 +21,11 @@ class UserContext:
 
     def get_global(self) -> Any:
         """The value on threads that are in no context of this one."""
-        return config.process_value(self._name)
+        return self._global
 
     def set_global(self, new_value: Any) -> None:
         hash(new_value)
+        self._global = new_value
         config.set_value(self._name, new_value)
 
     def __call__(self, new_value: Any) -> Any:
