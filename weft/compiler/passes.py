@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft._base.record import NamedTuple
+from weft.compiler import context
 from weft.compiler.algebra import algebra
 from weft.compiler.batched_scatters import batched_scatters
 from weft.compiler.context import Context
@@ -56,7 +57,7 @@ class Pass(NamedTuple):
     looks_inside: bool  # at the bodies of loops after all passes
 
     def run(self, closed: ClosedJaxpr, within: Context, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
-        more = (functools.partial(simplified, within),) if self.looks_inside else ()
+        more = (functools.partial(simplified, within=within),) if self.looks_inside else ()
         made = self.function(closed, *more)
         if not self.expands or made is closed:
             return made
@@ -68,8 +69,9 @@ def _pass(function: Any, *of: type, required: bool = False, expands: bool = Fals
     return Pass(function.__name__, function, frozenset(of) or None, required, expands, looks_inside)
 
 
-def simplified(within: Context, closed: ClosedJaxpr) -> ClosedJaxpr:
+def simplified(closed: ClosedJaxpr, within: Context | None = None) -> ClosedJaxpr:
     """The body of a loop after all passes; memoised, since every enclosing loop needs it."""
+    within = within or context.current()
     key: Any = ("simplified", within.key, *map(id, closed.consts))
     return closed.jaxpr.memoize(key, lambda _: (_passed(closed, within), closed.consts))[0] or closed
 
