@@ -307,6 +307,7 @@ PROGRAMS: dict[str, list[tuple[Program, tuple[Any, ...]]]] = {
         (lambda lax, x: lax.reshape(lax.sin(x), (2, 3, 4), (2, 1, 0)), (M,)),
         (lambda lax, x: lax.collapse(x, 0, 2), (X,)),
         (lambda lax, x: lax.collapse(x, 1), (M,)),
+        (lambda lax, x: lax.collapse(x, 1, 1), (M,)),
         (lambda lax, x: lax.collapse(x, -2, -1), (X,)),
         (lambda lax, x: lax.collapse(x, 0, 5), (X,)),
     ],

@@ -66,6 +66,65 @@ jnp.vecdot(x,y) | axes must match; got shapes (3,) and (2,) with axis=-1
 jnp.roots(m) | Input must be a rank-1 array.
 jnp.var(x*1j,dtype=float) | does not yet support real dtype parameters when computing the var
 jnp.compress(jnp.ones(3,bool),x,size=5) | size must be positive and not greater than the size of the array axis
+lax.gather(m,i,gn((2,1),(),(0,)),(1,3)) | offset_dims
+lax.gather(m,i,gn((1,5),(),(0,)),(1,3)) | [0, 3)
+lax.gather(m,i,gn((1,),(0,),(0,1)),(1,3)) | index_vector_dim=1 of indices
+lax.gather(m,i,gn((1,),(0,),(5,)),(1,3)) | Invalid start_index_map; domain is [0, 2), got: 0->5
+lax.gather(m,i,gn((1,),(1,0),(0,)),(1,1)) | collapsed_slice_dims
+lax.gather(m,i,gn((1,),(1,),(0,)),(1,3)) | slice dims with bound 1, but bound is 3 for index 1 at position 0
+lax.gather(m,i,gn((1,),(0,),(0,)),(1,4)) | is out of range, must be within [0, 3 + 1), got 4
+lax.gather(m,i,gn((1,),(0,),(0,)),(1,)) | got: len(slice_sizes)=1, input_shape.rank=2
+lax.gather(m,i,gn((1,),(),(0,)),(1,3)) | got len(slice_sizes)=2, output_slice_sizes=(1,)
+lax.gather(m,i[:2],gn((1,),(),(1,),(0,),()),(1,1)) | start_indices_batching_dims
+lax.gather(m,i[:2],gn((1,),(),(1,),(0,),(1,)),(1,1)) | cannot have the index vector dimension
+lax.gather(m,i[:2],gn((1,),(),(1,),(0,),(0,)),(2,1)) | with bound 0/1, but bound is 2 for
+lax.gather(m,i,gn((1,),(),(1,),(0,),(0,)),(1,1)) | dimensions to have the same shape, got (2,) and (4,)
+lax.scatter(m,i,jnp.ones(4),sn((1,),(0,),(0,))) | Updates tensor must be of rank 2; got 1
+lax.scatter(m,i,jnp.ones((5,3)),sn((1,),(0,),(0,))) | For scatter dimension 0, updates bound is 5, indices bound is 4
+lax.scatter_add(m,i,jnp.ones((4,3)),sn((1,),(0,),(5,))) | domain is [0, 2), got: 0->5
+lax.scatter_mul(m,i,jnp.ones((4,3)),sn((1,),(),(0,))) | match operand of rank 2
+lax.scatter_min(m,i,jnp.ones((4,3)),sn((1,),(0,),(0,1))) | elements in scatter_dims_to_operand_dims
+lax.scatter(m,i[:2],jnp.ones((2,1)),sn((1,),(),(1,),(0,),(1,))) | cannot have the index vector dimension
+lax.ragged_dot(x,w,g) | requires lhs dimension numbers to be nonnegative and less than
+lax.ragged_dot(jnp.ones((2,4)),w,g) | contracting dimensions to have the same shape, got (4,) and (3,).
+lax.ragged_dot(m,w,jnp.ones(3,int)) | expected rhs group dimension size to be 3, got 2
+ragged(m,w,g,rn((((1,),(1,)),((),())),(5,),(0,))) | ragged dimension numbers to be nonnegative and less than the
+ragged(m,w,g,rn((((1,),(1,)),((),())),(0,),(5,))) | rhs group dimension numbers to be nonnegative and less than
+ragged(m,w,g,rn((((1,),(1,)),((),())),(0,),(1,))) | to be distinct from contracting and batch dimensions
+ragged(m,w,g,rn((((1,),(1,)),((),())),(0,),())) | exactly one rhs group dimension when lhs ragged dimension is
+ragged(m,w,g,rn((((1,),(1,)),((),())),(1,),(0,))) | requires zero group dimensions in the rhs when lhs ragged
+ragged(m,w,g,rn((((1,),(1,)),((),())),(0,1),(0,))) | expects exactly one lhs ragged dimension
+jax.pmap(lambda x: x,in_axes='a')(m[:1]) | must be an int, None, or (nested) container with those types as leaves
+lax.reduce_window(m,0.,lax.add,(2,2),(1,1),'VALID',(1,)) | base_dilation (1,) and window_dimensions (2, 2)
+lax.reduce_window(m,x,lax.add,(2,2),(1,1),'VALID') | to be scalars but init_values have shapes [(3,)]
+lax.reduce_window((m,m),(0.,),lambda a,b: a,(2,2),(1,1),'VALID') | must have the same tree structure as
+conv(m4,m4,(1,1),'SAME',dimension_numbers=('NCHW','OIHW')) | convolution dimension_numbers list/tuple must be length 3
+conv(m4,m4,(1,1),'SAME',dimension_numbers=('NCHW','OIHH','NCHW')) | [1] cannot have duplicate characters, got OIHH
+conv(m4,m4,(1,1),'SAME',dimension_numbers=('NCHW','OIXY','NCHW')) | must each have the same set of spatial characters
+conv(m4,m4,(1,1),[(0,0)]) | Wrong number of explicit pads for convolution: expected 2, got 1
+lax.dynamic_slice(x,(i,),(1,)) | start_indices arguments to dynamic_slice must be scalars
+lax.dynamic_slice(x,jnp.zeros((1,1),int),(1,)) | Slice indices must be a 1D sequence, got (1, 1)
+lax.dynamic_update_slice(x,y,(i,)) | start_indices arguments to dynamic_update_slice must be scalars
+jit(lambda x: lax.slice(x,(-1,),(1,)))(x) | slice start_indices must have every element be nonnegative, got
+jit(lambda x: lax.slice(x,(2,),(1,)))(x) | slice limit_indices must be greater than or equal to start_indices
+lax.slice(x,(0,),(1,),(1,1)) | slice strides must have length equal to the number of dimensions of the operand, got
+lax.select_n(x>0,x,y) | select cases must have the same shapes, got [(3,), (2,)]
+lax.select_n(y>0,x,x) | or have the same shape as cases, got `which` shape (2,) but case shape (3,)
+lax.select_n(x>0) | select_n() must have at least one case
+lax.concatenate([m,m],2) | concatenate dimension out of bounds: dimension 2 for shapes (2, 3), (2, 3).
+lax.concatenate([m,x],0) | with different numbers of dimensions: got (2, 3), (3,).
+lax.split(x,(4,-1)) | Sizes passed to split must be nonnegative, got [4, -1]
+lax.argmax(m,2,'int32') | Invalid axis 2 for operand shape (2, 3)
+lax.cumsum(m,2) | axis 2 is out of bounds for array of shape (2, 3)
+lax.collapse(m,2,1) | Invalid dimension range passed to collapse: (2, 3)[2:1]
+lax.tile(m,(1,)) | reps length must be equal to the ndim of x, got len(reps)=1 and x.ndim=2
+lax.full((2,),x) | must be called with scalar fill_value, got fill_value.shape (3,)
+lax.bitcast_convert_type(x,'bool') | does not support bool or complex values unless the operand and destination types
+lax.batch_matmul(x,x) | Arguments to batch_matmul must be at least 2D
+jit(lambda t: jnp.mgrid[0:5,0:t])(2) | slice stop of jnp.mgrid
+jit(lambda t: jnp.ogrid[t:5])(2) | slice start of jnp.ogrid
+jit(lambda t: jnp.r_[0:3:t])(2) | slice step of jnp.r_
+jit(lambda t: jnp.c_[0:t])(2) | slice stop of jnp.c_
 """
 
 
@@ -77,7 +136,10 @@ def test_errors_have_the_class_and_phrase_of_jax(case: str) -> None:
         J = differential.namespace(name)
         names: dict[str, Any] = {
             "jnp": J.numpy, "lax": J.lax, "x": J.numpy.ones(3), "y": J.numpy.ones(2), "m": J.numpy.ones((2, 3)),
-            "np": np,
+            "np": np, "jax": J, "jit": J.jit, "i": np.zeros((4, 1), np.int32), "m4": J.numpy.ones((1, 4, 5, 5)),
+            "w": J.numpy.ones((2, 3, 5)), "g": np.int32([1, 1]), "gn": J.lax.GatherDimensionNumbers,
+            "sn": J.lax.ScatterDimensionNumbers, "rn": J.lax.RaggedDotDimensionNumbers,
+            "conv": J.lax.conv_general_dilated, "ragged": J.lax.ragged_dot_general,
         }  # fmt: skip
         with pytest.raises(Exception) as error:
             eval(expression, names)

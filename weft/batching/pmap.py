@@ -56,7 +56,9 @@ def pmap(
         raise ValueError("[pmap] devices is None or a sequence of at least one device, got an empty one")
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if any(type(leaf) is not int for leaf in tree_util.tree_leaves(axes)):
-            raise TypeError(f"[pmap] {word} has ints and None as leaves, got {axes!r}")
+            raise TypeError(
+                f"pmap {word} must be an int, None, or (nested) container with those types as leaves, but got {axes!r}."
+            )
     static = _as_tuple(static_broadcasted_argnums)
     name = _AXIS_NAME if axis_name is None else axis_name
 

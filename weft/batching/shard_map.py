@@ -180,7 +180,9 @@ def smap(f: Callable[..., Any] | None = None, /, *, in_axes: Any = INFER, out_ax
         )
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if axes is not INFER and not all(isinstance(leaf, int) for leaf in tree_util.tree_leaves(axes)):
-            raise TypeError(f"[smap] {word} has ints and None as leaves, got {axes!r}")
+            raise TypeError(
+                f"smap {word} must be an int, None, or (nested) container with those types as leaves, but got {axes!r}."
+            )
 
     def spec(axis: Any) -> PartitionSpec:
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)

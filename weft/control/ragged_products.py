@@ -20,6 +20,7 @@ from weft.autodiff.checkpoint import checkpoint
 from weft.batching.vmap import vmap
 from weft.control.scan import scan
 from weft.core import avals
+from weft.operations.contract import check_dimension_numbers
 from weft.operations.settings import RaggedDotDimensionNumbers
 from weft.operations.static import placed
 
@@ -88,22 +89,17 @@ def ragged_dot_general(
     groups = tuple(numbers.rhs_group_dimensions)
     if len(numbers.lhs_ragged_dimensions) != 1:
         raise TypeError(
-            "[ragged_dot_general] lhs has one ragged dimension, got "
+            "ragged_dot_general expects exactly one lhs ragged dimension, got "
             f"lhs_ragged_dimensions={numbers.lhs_ragged_dimensions}"
         )
     (ragged,) = numbers.lhs_ragged_dimensions
+    _check_in_range("lhs ragged dimension", "lhs", ragged, lhs)
     if not np.issubdtype(avals.get_aval(sizes).dtype, np.integer) or sizes.ndim < 1:
         typed = f"{sizes.dtype}{sizes.shape}"
-        raise TypeError(f"[ragged_dot_general] group_sizes must be integers of shape (..., g), got {typed}")
-    if [lhs.shape[d] for d in (*lhs_in, *lhs_batch)] != [rhs.shape[d] for d in (*rhs_in, *rhs_batch)]:
-        raise TypeError(f"[ragged_dot_general] sizes of lhs {lhs.shape} and rhs {rhs.shape} differ: {numbers}")
+        raise TypeError(f"[ragged_dot_general] group_sizes must be integers of shape (..., g), rank >=1, got {typed}")
+    check_dimension_numbers(avals.get_aval(lhs), avals.get_aval(rhs), numbers.dot_dimension_numbers)
     free = ragged not in (*lhs_in, *lhs_batch)
-    if len(groups) != int(free) or (free and rhs.shape[groups[0]] != sizes.shape[-1]):
-        wanted = "one group dimension, of the number of groups" if free else "no group dimension"
-        raise TypeError(
-            f"[ragged_dot_general] rhs {rhs.shape} should have {wanted}, got rhs_group_dimensions={groups} for "
-            f"group_sizes {sizes.shape}"
-        )
+    _check_groups(rhs, sizes, groups, free, (*rhs_in, *rhs_batch))
     preferred = preferred_element_type
     if ragged in lhs_batch:
         return lax.dot_general(
@@ -117,6 +113,37 @@ def ragged_dot_general(
     if free:
         return _free(lhs, rhs, sizes, len(lhs_batch), len(lhs_in), lhs_free.index(ragged), product)
     return _contracted(lhs, rhs, sizes, len(lhs_batch), len(lhs_in), lhs_in.index(ragged), product)
+
+
+def _check_in_range(what: str, side: str, dim: int, x: Any) -> None:
+    if not 0 <= dim < x.ndim:
+        raise TypeError(
+            f"ragged_dot_general requires {what} numbers to be nonnegative and less than the number of axes of the "
+            f"{side} value, got {dim} for {side} of rank {x.ndim}."
+        )
+
+
+def _check_groups(rhs: Any, sizes: Any, groups: tuple[int, ...], free: bool, used: tuple[int, ...]) -> None:
+    """A dimension of rhs holds the groups where the ragged dimension is free, and none does elsewhere."""
+    if len(groups) != int(free):
+        wanted = "exactly one rhs group dimension" if free else "zero group dimensions in the rhs"
+        place = "noncontracting" if free else "contracting or batch"
+        raise TypeError(
+            f"ragged_dot_general requires {wanted} when lhs ragged dimension is {place}, got "
+            f"rhs_group_dimensions={groups} for rhs {rhs.shape}."
+        )
+    for group in groups:
+        _check_in_range("rhs group dimension", "rhs", group, rhs)
+        if group in used:
+            raise TypeError(
+                f"ragged_dot_general requires rhs group dimension numbers to be distinct from contracting and batch "
+                f"dimensions, got {group} and {used}."
+            )
+        if rhs.shape[group] != sizes.shape[-1]:
+            raise TypeError(
+                f"[ragged_dot_general] expected rhs group dimension size to be {sizes.shape[-1]}, got "
+                f"{rhs.shape[group]}: rhs {rhs.shape} for group_sizes {sizes.shape}"
+            )
 
 
 def _options(precision: Any, preferred: Any) -> Callable[[Any, Any], Any]:
@@ -141,7 +168,10 @@ def _sizes(sizes: Any, outside: Sequence[int]) -> Any:
     """Sizes for each element of the dimensions outside of the ragged one, flat: i[n,g]."""
     count = sizes.shape[-1]
     if sizes.ndim > 1 and sizes.shape[:-1] != tuple(outside):
-        raise TypeError(f"[ragged_dot_general] group_sizes {sizes.shape} should be ({count},) or {(*outside, count)}")
+        raise TypeError(
+            f"[ragged_dot_general] expected group_sizes to have shape {(*outside, count)} or ({count},), got "
+            f"{sizes.shape}"
+        )
     wide = lax.broadcast_in_dim(sizes, (*outside, count), tuple(range(len(outside) + 1 - sizes.ndim, len(outside) + 1)))
     return lax.reshape(wide, (math.prod(outside), count))
 

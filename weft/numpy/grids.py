@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from weft import config
+from weft import config, core
 from weft import operations as lax
 from weft.numpy import axes, creation, even_spacing, joining, promotion
 
 
-def _vector(part: slice) -> Any:
+def _vector(part: slice, name: str) -> Any:
     """The values of a slice: a range, or with an imaginary step that many evenly spaced values."""
+    for word in ("start", "stop", "step"):
+        core.concrete_or_error(None, getattr(part, word), f"slice {word} of jnp.{name}")
     start = 0 if part.start is None else part.start
     if isinstance(part.step, complex):
         return even_spacing.linspace(start, part.stop, int(abs(part.step)))
@@ -28,13 +30,13 @@ class _Grid:
     """``mgrid`` (dense) or ``ogrid`` (open)."""
 
     def __init__(self, sparse: bool) -> None:
-        self.sparse = sparse
+        self.sparse, self.name = sparse, "ogrid" if sparse else "mgrid"
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return _vector(key)
+            return _vector(key, self.name)
         with config.context("numpy_dtype_promotion", "standard"):  # slices of integers and of floats
-            vectors = promotion.promote_dtypes(*(_vector(part) for part in key))
+            vectors = promotion.promote_dtypes(*(_vector(part, self.name) for part in key))
         grid = creation.meshgrid(*vectors, indexing="ij", sparse=self.sparse)
         return grid if self.sparse else joining.stack(grid)
 
@@ -42,7 +44,8 @@ class _Grid:
 class _Rows:
     """``r_`` or ``c_``: pieces joined along an axis; a first string says which, of which rank, or "r" or "c"."""
 
-    def __init__(self, axis: int, least_rank: int, first: int) -> None:
+    def __init__(self, name: str, axis: int, least_rank: int, first: int) -> None:
+        self.name = name
         self.axis, self.least_rank, self.first = axis, least_rank, first
 
     def __getitem__(self, key: Any) -> Any:
@@ -56,8 +59,8 @@ class _Rows:
             else:
                 axis, least_rank, first = self._read(directive)
         if any(isinstance(part, str) for part in parts):
-            raise ValueError("string directive must be the first entry")
-        pieces = [_piece(part, least_rank, first) for part in parts]
+            raise ValueError("string directive must be placed at the beginning")
+        pieces = [_piece(part, self.name, least_rank, first) for part in parts]
         joined = joining.concatenate(pieces, axes.canonical_axis(axis, max(map(np.ndim, pieces), default=1)))
         if as_matrix and joined.ndim == 1:
             return joined[None, :] if as_matrix == "r" else joined[:, None]
@@ -76,9 +79,9 @@ class _Rows:
         return axis, least_rank, first
 
 
-def _piece(part: Any, least_rank: int, first: int) -> Any:
+def _piece(part: Any, name: str, least_rank: int, first: int) -> Any:
     """An array of at least ``least_rank`` axes; new ones stand before its own, or behind from place ``first`` on."""
-    own = _vector(part) if isinstance(part, slice) else creation.asarray(part)
+    own = _vector(part, name) if isinstance(part, slice) else creation.asarray(part)
     rank = max(len(promotion.shape_of(own)), 1)
     piece = creation.array(own, copy=False, ndmin=least_rank)
     added = least_rank - rank
@@ -86,11 +89,11 @@ def _piece(part: Any, least_rank: int, first: int) -> Any:
         return piece
     place = first + added + 1 if first < 0 else first
     if not 0 <= place <= added:
-        raise ValueError(f"[r_] the first axis cannot stand at {first} among {least_rank} axes")
+        raise ValueError(f"[{name}] the first axis cannot stand at {first} among {least_rank} axes")
     return lax.transpose(piece, [*range(place), *range(added, added + rank), *range(place, added)])
 
 
 mgrid = _Grid(sparse=False)
 ogrid = _Grid(sparse=True)
-r_ = _Rows(0, 1, -1)
-c_ = _Rows(-1, 2, 0)
+r_ = _Rows("r_", 0, 1, -1)
+c_ = _Rows("c_", -1, 2, 0)

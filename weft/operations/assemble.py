@@ -172,11 +172,11 @@ def _concatenate_typing(*avals: Any, dimension: int) -> Any:
     if not avals:
         raise TypeError("[concatenate] needs at least one operand")
     first = avals[0]
-    listed = ", ".join(aval.str_short() for aval in avals)
+    listed = ", ".join(str(aval.shape) for aval in avals)
     if len({aval.ndim for aval in avals}) != 1:
-        raise TypeError(f"[concatenate] cannot concatenate arrays with different numbers of dimensions: {listed}")
+        raise TypeError(f"Cannot concatenate arrays with different numbers of dimensions: got {listed}.")
     if not 0 <= dimension < first.ndim:
-        raise TypeError(f"[concatenate] dimension {dimension} is out of bounds for {listed}")
+        raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes {listed}.")
     rest = {aval.shape[:dimension] + aval.shape[dimension + 1 :] for aval in avals}
     if len(rest) != 1:
         raise TypeError(
@@ -328,7 +328,7 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
 
 def _split_typing(x: Any, *, sizes: tuple[int, ...], axis: int) -> Any:
     if any(n < 0 for n in sizes):
-        raise ValueError(f"[split] sizes must be nonnegative, got {sizes}")
+        raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
     if sum(sizes) != x.shape[axis]:
         raise ValueError(f"[split] sizes {sizes} add up to {sum(sizes)}, but axis {axis} of {x.str_short()} does not")
     return [runtime.ShapedArray((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype, x.weak_type) for n in sizes]
@@ -370,7 +370,10 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> Sequence[A
 
 def _tile_typing(x: Any, *, reps: tuple[int, ...]) -> Any:
     if len(reps) != x.ndim:
-        raise TypeError(f"[tile] reps {reps} must have one entry for each axis of {x.str_short()}")
+        raise TypeError(
+            f"[tile] reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={x.ndim}: "
+            f"reps {reps} for {x.str_short()}"
+        )
     if any(n < 0 for n in reps):
         raise TypeError(f"[tile] reps must be nonnegative, got {reps}")
     return runtime.ShapedArray(tuple(n * r for n, r in zip(x.shape, reps, strict=True)), x.dtype, x.weak_type)
@@ -470,7 +473,7 @@ def _filled(name: str, sizes: tuple[int, ...], value: ArrayLike, dtype: Any, wea
         return broadcast_in_dim(np.asarray(value).astype(dtype)[()], sizes, ())
     aval = core.get_aval(value)
     if aval.shape:
-        raise TypeError(f"[{name}] must be called with scalar fill_value, got {aval.str_short()}")
+        raise TypeError(f"[{name}] must be called with scalar fill_value, got fill_value.shape {aval.shape}")
     if aval.dtype == dtype and aval.weak_type == weak_type:
         return broadcast_in_dim(value, sizes, ())
     if (

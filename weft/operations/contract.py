@@ -29,7 +29,8 @@ ArrayLike = Any
 Params = dict[str, Any]
 
 
-def _check_dimensions(lhs: Any, rhs: Any, dimension_numbers: Any) -> None:
+def check_dimension_numbers(lhs: Any, rhs: Any, dimension_numbers: Any) -> None:
+    """TypeError unless contracting and batch dimensions are such of the operands, distinct, and of equal sizes."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     sides = (("lhs", lhs, lhs_contract, lhs_batch), ("rhs", rhs, rhs_contract, rhs_batch))
     for word, aval, contract, batch in sides:
@@ -37,7 +38,7 @@ def _check_dimensions(lhs: Any, rhs: Any, dimension_numbers: Any) -> None:
             raise TypeError(
                 f"dot_general requires {word} dimension numbers to be nonnegative and less than the number of axes of "
                 f"the {word} value, got {word}_batch of {batch} and {word}_contracting of {contract} for "
-                f"{aval.str_short()}"
+                f"{word} of rank {aval.ndim}."
             )
         for kind, dims in (("batch", batch), ("contracting", contract)):
             if len(set(dims)) != len(dims):
@@ -79,7 +80,7 @@ def _dot_typing(
     out_sharding: Any = None,
     exchanged: bool = False,
 ) -> Any:
-    _check_dimensions(lhs, rhs, dimension_numbers)
+    check_dimension_numbers(lhs, rhs, dimension_numbers)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     shape = [lhs.shape[d] for d in lhs_batch]
     shape += [lhs.shape[d] for d in _free(lhs.ndim, lhs_contract, lhs_batch)]
@@ -332,6 +333,9 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: settings.PrecisionLi
     """
     left, right = core.get_aval(lhs), core.get_aval(rhs)
     if left.ndim != right.ndim or left.ndim < 2:
-        raise ValueError(f"[batch_matmul] ranks must be equal and at least 2: {left.str_short()}, {right.str_short()}")
+        raise ValueError(
+            f"Arguments to batch_matmul must be at least 2D and of one rank, got {left.ndim}, {right.ndim}: "
+            f"{left.str_short()}, {right.str_short()}"
+        )
     batch = tuple(range(left.ndim - 2))
     return dot_general(lhs, rhs, (((left.ndim - 1,), (left.ndim - 2,)), (batch, batch)), precision)

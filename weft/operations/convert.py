@@ -176,14 +176,14 @@ def _bitcast_typing(x: Any, *, new_dtype: np.dtype) -> Any:
         return runtime.ShapedArray(x.shape, x.dtype)
     if old < new and (not x.shape or x.shape[-1] != new // old):
         raise ValueError(
-            f"[bitcast_convert_type] to widen {x.str_short()} to {new_dtype.name} "
-            f"its last dimension must be {new // old}"
+            f"[bitcast_convert_type] to convert an array of shape {x.shape} from {x.dtype.name} of size {8 * old} bits "
+            f"to {new_dtype.name} of size {8 * new}, its last dimension must be {new // old}"
         )
     for dtype in (x.dtype, new_dtype):
         if category(dtype) in BOOL | COMPLEX:
             raise TypeError(
-                f"[bitcast_convert_type] cannot reinterpret {x.str_short()} as {np.dtype(new_dtype).name}: "
-                f"bool and complex have no defined bits"
+                f"lax.bitcast_convert_type does not support bool or complex values unless the operand and destination "
+                f"types match. Got operand dtype={np.dtype(x.dtype).name}, new_dtype={np.dtype(new_dtype).name}."
             )
     if old == new:
         return runtime.ShapedArray(x.shape, new_dtype)

@@ -38,18 +38,19 @@ def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], 
     ((0, 3, 2, 1), (3, 2, 0, 1), (0, 3, 1, 2))
     """
     words = tuple(dimension_numbers)
-    for place, ((side, letters), word) in enumerate(zip(_LETTERS, words, strict=True)):
+    for place, ((_, letters), word) in enumerate(zip(_LETTERS, words, strict=True)):
         if any(word.count(letter) != 1 for letter in letters):
             raise TypeError(
                 f"convolution dimension_numbers[{place}] must contain the characters {letters[0]!r} and {letters[1]!r} "
                 f"exactly once, got {word}."
             )
         if len(set(word)) != len(word):
-            raise TypeError(f"[conv_general_permutations] the {side} layout names a dimension twice: {word!r}")
+            raise TypeError(f"convolution dimension_numbers[{place}] cannot have duplicate characters, got {word}.")
     spatial = [set(word) - set(letters) for (_, letters), word in zip(_LETTERS, words, strict=True)]
     if spatial[0] != spatial[1] or spatial[1] != spatial[2]:
         raise TypeError(
-            f"[conv_general_permutations] the layouts must name the same spatial dimensions, got {dimension_numbers}"
+            f"convolution dimension_numbers elements must each have the same set of spatial characters, "
+            f"got {dimension_numbers}."
         )
     order = [letter for letter in words[1] if letter not in "OI"]
     lhs, rhs, out = (
@@ -85,8 +86,8 @@ def conv_dimension_numbers(lhs_shape: Shape, rhs_shape: Shape, dimension_numbers
         )
     if len(dimension_numbers) != 3 or not all(isinstance(word, str) for word in dimension_numbers):
         raise TypeError(
-            f"[conv_dimension_numbers] three layouts are needed, such as ('NHWC', 'HWIO', 'NHWC'), "
-            f"got {tuple(dimension_numbers)}"
+            f"convolution dimension_numbers list/tuple must be length 3, such as ('NHWC', 'HWIO', 'NHWC'), got "
+            f"{len(dimension_numbers)}: {tuple(dimension_numbers)}"
         )
     for place, word in enumerate(dimension_numbers):
         if len(word) != rank:
@@ -118,8 +119,7 @@ def conv_shape_tuple(
         pads = window_padding.padtype_to_pads(space, windows, strides, pads)
     if len(pads) != len(space):
         raise TypeError(
-            f"[conv_shape_tuple] a (low, high) padding is needed for each of {len(space)} spatial dimensions, "
-            f"got {tuple(pads)}"
+            f"Wrong number of explicit pads for convolution: expected {len(space)}, got {len(pads)}: {tuple(pads)}"
         )
     found = []
     for extent, window, stride, (low, high) in zip(space, windows, strides, pads, strict=True):

@@ -44,7 +44,7 @@ def _typing(name: str, accepts: Accepts) -> Callable[..., Any]:
         if axis < 0:
             raise ValueError(f"[{name}] XLA operations do not allow negative axes, got {axis}")
         if axis >= x.ndim:
-            raise ValueError(f"[{name}] axis {axis} is out of bounds for {x.str_short()}")
+            raise ValueError(f"[{name}] axis {axis} is out of bounds for array of shape {x.shape}")
         return runtime.ShapedArray(x.shape, x.dtype, x.weak_type)
 
     return typing

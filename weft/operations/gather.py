@@ -46,7 +46,8 @@ def check_distinct(name: str, what: str, dims: Sequence[int]) -> None:
 def check_range(name: str, what: str, dims: Sequence[int], bound: int) -> None:
     outside = [dim for dim in dims if not 0 <= dim < bound]
     if outside:
-        raise TypeError(f"[{name}] {what} must lie in [0, {bound}), got {outside[0]}")
+        places = ", ".join(f"{at}->{dim}" for at, dim in enumerate(dims) if dim in outside)
+        raise TypeError(f"[{name}] Invalid {what}; domain is [0, {bound}), got: {places}")
 
 
 def check_disjoint(name: str, first: tuple[str, Sequence[int]], second: tuple[str, Sequence[int]]) -> None:
@@ -60,7 +61,10 @@ def check_indices(name: str, indices: Any) -> None:
     if category(indices.dtype) not in INTEGER:
         raise ValueError(f"[{name}] indices must have an integer type, got {indices.str_short()}")
     if indices.ndim == 0:
-        raise TypeError(f"[{name}] the last dimension of the indices holds index vectors, got {indices.str_short()}")
+        raise TypeError(
+            f"[{name}] the last dimension of the indices, which holds index vectors, must be one of their dimensions: "
+            f"rank(indices) is 0 and this dimension is -1, got {indices.str_short()}"
+        )
 
 
 def check_index_map(
@@ -69,8 +73,9 @@ def check_index_map(
     """The array dimensions that are indexed by the components of an index vector."""
     if len(index_map) != indices.shape[-1]:
         raise TypeError(
-            f"[{name}] {what} {tuple(index_map)} has {len(index_map)} entries, "
-            f"but the index vectors of {indices.str_short()} have {indices.shape[-1]}"
+            f"[{name}] {len(index_map)} elements in {what} {tuple(index_map)} and the bound of dimension "
+            f"index_vector_dim={indices.ndim - 1} of indices {indices.str_short()} is {indices.shape[-1]}. These two "
+            f"numbers must be equal."
         )
     check_range(name, what, index_map, array.ndim)
     check_distinct(name, what, index_map)
@@ -85,14 +90,21 @@ def check_batching(
     check_distinct(name, what, index_dims)
     check_range(name, what, index_dims, indices.ndim)
     if indices.ndim - 1 in index_dims:
-        raise TypeError(f"[{name}] {what} must not name the dimension of index vectors, got {tuple(index_dims)}")
+        raise TypeError(
+            f"[{name}] {what} cannot have the index vector dimension {indices.ndim - 1} as a batching dimension; "
+            f"got {tuple(index_dims)}"
+        )
     if len(array_dims) != len(index_dims):
         raise TypeError(
-            f"[{name}] operand_batching_dims and {what} must pair up, got {tuple(array_dims)} and {tuple(index_dims)}"
+            f"[{name}] equal numbers of operand_batching_dims and {what} are needed, got {tuple(array_dims)} and "
+            f"{tuple(index_dims)}"
         )
     sizes = [tuple(aval.shape[d] for d in dims) for aval, dims in ((array, array_dims), (indices, index_dims))]
     if sizes[0] != sizes[1]:
-        raise TypeError(f"[{name}] batching dimensions have sizes {sizes[0]} in the operand and {sizes[1]} in indices")
+        raise TypeError(
+            f"[{name}] requires operand batching dimensions and indices batching dimensions to have the same shape, "
+            f"got {sizes[0]} and {sizes[1]}"
+        )
 
 
 # ---- typing
@@ -109,18 +121,30 @@ def _check_gather(array: Any, indices: Any, numbers: GatherDimensionNumbers, siz
     check_disjoint(name, ("collapsed_slice_dims", collapsed), ("operand_batching_dims", batching))
     check_index_map(name, "start_index_map", index_map, array, indices, batching)
     if len(sizes) != array.ndim:
-        raise TypeError(f"[{name}] slice_sizes {sizes} must have one entry for each axis of {array.str_short()}")
+        raise TypeError(
+            f"[{name}] one slice size for every input dimension is needed; got: len(slice_sizes)={len(sizes)}, "
+            f"input_shape.rank={array.ndim}, slice_sizes={sizes} for {array.str_short()}"
+        )
     for dim, (size, extent) in enumerate(zip(sizes, array.shape, strict=True)):
         if not 0 <= size <= extent:
-            raise TypeError(f"[{name}] slice size {size} of axis {dim} must lie in [0, {extent}]")
+            raise TypeError(
+                f"[{name}] Slice size at index {dim} is out of range, must be within [0, {extent} + 1), got {size}"
+            )
         if dim in collapsed and size != 1:
-            raise TypeError(f"[{name}] a collapsed slice dimension has size 1, got {size} for axis {dim}")
+            raise TypeError(
+                f"[{name}] collapsed_slice_dims can only name slice dims with bound 1, but bound is {size} for index "
+                f"{dim} at position {collapsed.index(dim)}"
+            )
         if dim in batching and size > 1:
-            raise TypeError(f"[{name}] a batching dimension has slice size 0 or 1, got {size} for axis {dim}")
+            raise TypeError(
+                f"[{name}] operand_batching_dims can only name slice dims with bound 0/1, but bound is {size} for "
+                f"index {dim} at position {batching.index(dim)}"
+            )
     if len(offset_dims) != array.ndim - len(collapsed) - len(batching):
         raise TypeError(
             f"[{name}] each axis of the slices {sizes} must be an offset dimension, collapsed or batching; got "
-            f"offset_dims={offset_dims}, collapsed_slice_dims={collapsed}, operand_batching_dims={batching}"
+            f"len(slice_sizes)={len(sizes)}, output_slice_sizes={offset_dims} (these are the offset_dims), "
+            f"collapsed_slice_dims={collapsed}, operand_batching_dims={batching}"
         )
 
 

@@ -45,9 +45,9 @@ def _check_starts(name: str, starts: Sequence[Any], ndim: int) -> None:
             f"[{name}] Length of slice indices must match number of operand dimensions ({len(starts)} vs {ndim})"
         )
     if any(aval.shape for aval in starts):
-        raise TypeError(f"[{name}] start indices must be scalars, got {listed}")
+        raise TypeError(f"start_indices arguments to {name} must be scalars, got indices ({listed})")
     if starts and (category(starts[0].dtype) not in INTEGER or any(s.dtype != starts[0].dtype for s in starts)):
-        raise TypeError(f"[{name}] start indices must be integers of the same type, got {listed}")
+        raise TypeError(f"start_indices arguments to {name} must be integers of the same type, got ({listed})")
 
 
 def _slice_typing(x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> Any:
@@ -212,7 +212,7 @@ def _index_list(name: str, starts: Starts, ndim: int) -> list[Any]:
     else:
         aval = core.get_aval(starts)
         if aval.ndim != 1:
-            raise ValueError(f"[{name}] start indices must be a 1D sequence, got {aval.str_short()}")
+            raise ValueError(f"[{name}] Slice indices must be a 1D sequence, got {aval.shape}")
         if isinstance(starts, np.ndarray):
             found = list(starts.astype(aval.dtype))
         else:

@@ -335,12 +335,12 @@ def _select_typing(which: Any, first: Any, *others: Any) -> Any:
     if is_bool and len(cases) > 2:
         raise TypeError(f"[select_n] select with boolean `which` cannot have > 2 cases, got {len(cases)}")
     if any(case.shape != first.shape for case in others):
-        raise TypeError(f"[select_n] cases must have the same shapes, got {_listed(cases)}")
+        raise TypeError(f"[select_n] select cases must have the same shapes, got {[case.shape for case in cases]}")
     check_same_dtype("select_n", cases)
     if which.shape and which.shape != first.shape:
         raise TypeError(
-            f"[select_n] `which` must be scalar or have the same shape as cases, "
-            f"got {which.str_short()} beside {_listed(cases)}"
+            f"[select_n] select `which` must be scalar or have the same shape as cases, "
+            f"got `which` shape {which.shape} but case shape {first.shape}"
         )
     return runtime.ShapedArray(first.shape, first.dtype, all(case.weak_type for case in cases))
 
@@ -427,7 +427,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     [1.0, 8.0, 6.0]
     """
     if not cases:
-        raise ValueError("[select_n] needs at least one case")
+        raise ValueError("select_n() must have at least one case")
     return select_n_p.bind(which, *cases)
 
 

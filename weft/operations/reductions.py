@@ -402,7 +402,7 @@ def _extremum_typing(name: str) -> Callable[..., Any]:
         check_dtype(name, 0, x, ANY)
         (axis,) = axes
         if not 0 <= axis < x.ndim:
-            raise ValueError(f"[{name}] invalid axis {axis} for operand {x.str_short()}")
+            raise ValueError(f"[{name}] Invalid axis {axis} for operand shape {x.shape}")
         if x.shape[axis] == 0:
             raise ValueError(
                 f"[{name}] argmin and argmax require non-empty reduced dimension. Got {x.shape} and {axis=}"

@@ -62,14 +62,17 @@ def _check_numbers(array: Any, indices: Any, updates: Any, numbers: ScatterDimen
     check_indices(name, indices)
     rank = indices.ndim - 1 + len(window_dims)
     if updates.ndim != rank:
-        raise TypeError(f"[{name}] updates must have rank {rank}, got {updates.str_short()}")
+        raise TypeError(f"[{name}] Updates tensor must be of rank {rank}; got {updates.ndim}, {updates.str_short()}")
     check_sorted_dims(name, "update_window_dims", window_dims, updates.ndim)
     check_sorted_dims(name, "inserted_window_dims", inserted, array.ndim)
     check_batching(name, array, indices, batching, index_batching, "scatter_indices_batching_dims")
     check_disjoint(name, ("inserted_window_dims", inserted), ("operand_batching_dims", batching))
     window_rank = len(window_dims) + len(inserted) + len(batching)
     if window_rank != array.ndim:
-        raise TypeError(f"[{name}] a window of rank {window_rank} does not fit the operand {array.str_short()}")
+        raise TypeError(
+            f"[{name}] the window of size {window_rank} (update_window_dims, inserted_window_dims and "
+            f"operand_batching_dims) doesn't match operand of rank {array.ndim}, {array.str_short()}"
+        )
     check_index_map(name, "scatter_dims_to_operand_dims", index_map, array, indices, batching)
 
 
@@ -91,9 +94,10 @@ def _scatter_typing(
             )
     batch = tuple([n for dim, n in enumerate(updates.shape) if dim not in numbers.update_window_dims])
     if batch != indices.shape[:-1]:
+        at = next(at for at, (n, m) in enumerate(zip(batch, indices.shape, strict=False)) if n != m)
         raise TypeError(
-            f"[{name}] updates {updates.str_short()} hold {batch} windows, but the indices {indices.str_short()} "
-            f"place {indices.shape[:-1]}"
+            f"[{name}] updates and indices must have the same bounds. For scatter dimension {at}, updates bound is "
+            f"{batch[at]}, indices bound is {indices.shape[at]}: {updates.str_short()} and {indices.str_short()}."
         )
     return runtime.ShapedArray(array.shape, array.dtype, array.weak_type)
 

@@ -313,8 +313,8 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     """
     shape = shape_of(operand)
     start, stop, _ = builtins.slice(start_dimension, stop_dimension).indices(len(shape))
-    if stop <= start:
-        return operand
+    if stop < start:
+        raise ValueError(f"Invalid dimension range passed to collapse: {shape}[{start_dimension}:{stop_dimension}]")
     return reshape(operand, (*shape[:start], math.prod(shape[start:stop]), *shape[stop:]))
 
 
@@ -441,17 +441,17 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 def _slice_typing(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
     steps = (1,) * x.ndim if strides is None else strides
-    for word, entry in (("start_indices", start_indices), ("limit_indices", limit_indices), ("strides", steps)):
-        if len(entry) != x.ndim:
-            raise TypeError(f"slice {word} must have length equal to the number of dimensions, {x.ndim}, got {entry}")
-    if any(n < 0 for n in start_indices):
-        raise TypeError(f"[slice] start_indices must have every element be nonnegative, got {start_indices}")
-    if any(limit > n for limit, n in zip(limit_indices, x.shape, strict=True)):
-        raise TypeError(f"slice limit_indices must be less than or equal to operand shape {x.shape}: {limit_indices}")
-    if any(start > limit for start, limit in zip(start_indices, limit_indices, strict=True)):
-        raise TypeError(f"slice limit_indices must be >= start_indices, got {limit_indices} and {start_indices}")
-    if any(step <= 0 for step in steps):
-        raise TypeError(f"[slice] strides must be positive, got {steps}")
+    words = (("start_indices", start_indices), ("limit_indices", limit_indices), ("strides", steps))
+    length = "must have length equal to the number of dimensions of the operand"
+    wrong = [f"{word} {length}" for word, entry in words if len(entry) != x.ndim]
+    for low, high, step, extent in zip(start_indices, limit_indices, steps, x.shape, strict=False):
+        wrong += ["start_indices must have every element be nonnegative"] * (low < 0)
+        wrong += ["limit_indices must be less than or equal to operand shape"] * (high > extent)
+        wrong += ["limit_indices must be greater than or equal to start_indices"] * (low > high)
+        wrong += ["strides must be positive"] * (step < 1)
+    if wrong:
+        told = f"{start_indices=}, {limit_indices=}, {strides=} for operand shape {x.shape}"
+        raise TypeError(f"slice {wrong[0]}, got {told}.")
     bounds = zip(start_indices, limit_indices, steps, strict=True)
     return runtime.ShapedArray(tuple(-(-(hi - lo) // s) for lo, hi, s in bounds), x.dtype, x.weak_type)
 

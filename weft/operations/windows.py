@@ -59,7 +59,8 @@ def check_windows(name: str, aval: Any, params: Params) -> tuple[int, ...]:
             continue
         if len(sizes) != aval.ndim:
             raise TypeError(
-                f"[{name}] {what} must have one entry for each dimension of {aval.str_short()}, got {sizes}"
+                f"[{name}] {what} must have one entry for each dimension of {aval.str_short()}, got {what} {sizes}"
+                + (f" and window_dimensions {params['window_dimensions']}" if what != "window_dimensions" else "")
             )
         if any(n < 1 for n in sizes):
             raise TypeError(f"[{name}] {what} must be positive in every dimension, got {sizes}")
@@ -242,11 +243,14 @@ def _general_typing(*avals: Any, jaxpr: Any, consts: tuple[Any, ...], **params: 
     if any(x.dtype != init.dtype for x, init in zip(arrays, inits, strict=True)):
         listed = [", ".join(aval.str_short() for aval in side) for side in (arrays, inits)]
         raise TypeError(
-            f"[reduce_window] operand dtypes {listed[0]} must match those of the initial values {listed[1]}"
+            f"[reduce_window] inconsistent dtypes for operands and init_values: operands {listed[0]}, init_values "
+            f"{listed[1]}"
         )
     if any(init.shape for init in inits):
-        listed = ", ".join(init.str_short() for init in inits)
-        raise TypeError(f"[reduce_window] initial values must be scalars, got {listed}")
+        raise TypeError(
+            f"[reduce_window] expected init_values to be scalars but init_values have shapes "
+            f"{[init.shape for init in inits]}"
+        )
     if len({x.shape for x in arrays}) > 1:
         listed = ", ".join(x.str_short() for x in arrays)
         raise ValueError(f"[reduce_window] operands must have one shape, got {listed}")
@@ -377,7 +381,9 @@ def reduce_window(
     arrays, treedef = runtime.tree_flatten(operand)
     inits, init_tree = runtime.tree_flatten(init_value)
     if treedef != init_tree:
-        raise ValueError(f"[reduce_window] operands {treedef} and initial values {init_tree} differ in structure")
+        raise ValueError(
+            f"[reduce_window] Operands must have the same tree structure as init_values: {treedef} vs. {init_tree}"
+        )
     if not arrays:
         raise ValueError("[reduce_window] needs at least one operand")
     inits = general_reduce.of_operands_types(inits, arrays)
