@@ -41,9 +41,3 @@ def test_facade_has_every_operation() -> None:
     public = {name for name in dir(operations) if not name.startswith("_")}
     functions = {name for name in public if callable(getattr(operations, name)) or name.endswith("_p")}
     assert functions - set(vars(lax)) == set()
-
-
-@pytest.mark.parametrize("name", ["after_all"])
-def test_what_is_not_built_says_so(name: str) -> None:
-    with pytest.raises(NotImplementedError, match=name):
-        getattr(lax, name)(1)

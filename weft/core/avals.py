@@ -219,7 +219,7 @@ def short_dtype_name(dtype: Any) -> str:
         return "float0"
     name = dtype.name
     if dtypes.is_extended(dtype):
-        return name
+        return "Tok" if name == "token" else name
     for long, short in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
         name = name.replace(long, short)
     return name
@@ -231,7 +231,8 @@ def short_text(aval: Any) -> str:
         return aval.str_short(short_dtypes=True)
     if aval.explicit_sharding is not None or aval.varying:
         return aval.str_short(short_dtypes=True)
-    return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
+    name = _short_dtype_names[aval.dtype]
+    return name if name == "Tok" else f"{name}[{','.join(map(str, aval.shape))}]"
 
 
 def long_text(aval: Any) -> str:

@@ -56,6 +56,7 @@ from weft.operations.settings import *
 from weft.operations.shape import *
 from weft.operations.sort import *
 from weft.operations.special import *
+from weft.operations.tokens import *
 from weft.operations.window_padding import *
 from weft.operations.window_selection import *
 from weft.operations.windows import *

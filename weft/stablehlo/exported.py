@@ -22,6 +22,7 @@ from weft.dispatch import jit as jit_module
 from weft.dispatch.ahead_of_time import tree_differences
 from weft.dispatch.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
+from weft.operations.tokens import TOKEN
 from weft.stablehlo import module, open_extents, open_traces, portable, shardy, size_checks, symbolic_dims
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
@@ -309,6 +310,11 @@ def exported(
 ) -> Exported:
     """A traced program (``on_words``) as an exported function, with the types that its arguments and results have."""
     name, lies = traced.fun_name, traced.shardings()
+    if any(aval.dtype is TOKEN for avals in interface for aval in avals):
+        raise NotImplementedError(
+            f"[export] {name} takes or returns a token (lax.create_token), which files of exported functions do not "
+            "have; make tokens inside of the function and return none"
+        )
     text, count = module.text_and_count(
         closed, module_name=f"jit_{name}", platforms=platforms, interface=interface, shardings=lies, plan=plan
     )
