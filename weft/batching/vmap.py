@@ -80,8 +80,7 @@ def vmap(
             outs, out_dims = map_flat(function, axis, leaves, dims)
         if config.read("check_tracer_leaks"):
             leaks.check()
-        wanted = _out_dims(out_axes, function.out_tree)
-        rows = enumerate(zip(outs, out_dims, wanted, strict=True))
+        rows = enumerate(zip(outs, out_dims, _out_dims(out_axes, function.out_tree), strict=True))
         moved = [
             _result(size, *row, sum_match, lambda index=index: signature.tree_paths(function.out_tree)[index])
             for index, row in rows

@@ -378,19 +378,12 @@ def conv_general_dilated(
         lhs, rhs = (ops.convert_element_type(x, np.float32) for x in (lhs, rhs))
         preferred = None
     out = conv_general_dilated_p.bind(
-        lhs,
-        rhs,
-        window_strides=strides,
-        padding=_pairs(padding),
-        lhs_dilation=holes,
-        rhs_dilation=spread,
-        dimension_numbers=numbers,
+        lhs, rhs, window_strides=strides, padding=_pairs(padding), lhs_dilation=holes, rhs_dilation=spread,
+        dimension_numbers=numbers, precision=canonical_precision(precision), preferred_element_type=preferred,
         feature_group_count=integer(feature_group_count, name, "feature_group_count"),
         batch_group_count=integer(batch_group_count, name, "batch_group_count"),
-        precision=canonical_precision(precision),
-        preferred_element_type=preferred,
         out_sharding=None,
-    )
+    )  # fmt: skip
     return ops.convert_element_type(out, result) if lacks_zero else out
 
 
