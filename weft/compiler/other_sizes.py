@@ -116,12 +116,12 @@ class Family:
         program.kin = self
         self.users += 1
 
-    def left(self, program: Any) -> None:
-        """It has gone; a family that had members and has none goes too."""
+    def left(self, program: Any, release: Callable[[Any], None] = PROGRAMS.release) -> None:
+        """It has gone; a family that had members and has none goes too. (At exit names of modules may be gone.)"""
         program.kin = None
         self.users -= 1
         if not self.users:
-            PROGRAMS.release(self)
+            release(self)
 
     def at(
         self, sizes: Sequence[int], in_avals: Sequence[Any], literals: tuple[Any, ...] = ()

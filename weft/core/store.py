@@ -109,10 +109,13 @@ class Store:
             value.retire()
         return bool(keys)
 
-    def release(self, value: Any) -> None:
-        """The last user of a value is gone. The newest of such values stay; those with users again stay anyway."""
-        self._unused.append(weakref.ref(value))
-        if len(self._unused) > _MOST_UNUSED:
+    def release(self, value: Any, reference: Any = weakref.ref, most: int = _MOST_UNUSED) -> None:
+        """The last user of a value is gone. The newest of such values stay; those with users again stay anyway.
+
+        Finalizers call this, also at exit, when names of this module may be gone: hence the defaults.
+        """
+        self._unused.append(reference(value))
+        if len(self._unused) > most:
             oldest = self._unused.popleft()()
             if oldest is not None and not oldest.users:
                 self._remove(oldest)
