@@ -15,7 +15,7 @@ from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
-from weft.core import plain_values, tracebacks
+from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.ref_types import uses_refs
 from weft.core.tracer import Tracer
@@ -331,6 +331,7 @@ class Compiled(Stage):
 
     def saved_trees(self) -> tuple[bytes, bytes] | None:
         """The structures of arguments and result in plain values; None if they have containers of the user's own."""
+        plain_values = lazy.submodule("weft.core.plain_values")
         try:
             return plain_values.tree(self.in_tree), plain_values.tree(self.out_tree)
         except plain_values.NotPlainError:
