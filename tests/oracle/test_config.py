@@ -23,7 +23,7 @@ def test_every_option_is_known():
 
 def test_defaults_are_those_of_jax():
     # enum members there, strings here; the tests set JAX_PLATFORMS
-    differing = {"default_prng_impl", "numpy_dtype_promotion", "platforms"}
+    differing = {"default_prng_impl", "explicit_x64_dtypes", "numpy_dtype_promotion", "platforms"}
     for name, value in jax.config.values.items():
         short = name.removeprefix("jax_")
         if short in config.OPTIONS and short not in differing:
