@@ -132,9 +132,9 @@ def _forget_function(record: FunctionRecord, records: Any = records, remove: Any
     """As ``retire``; its globals are defaults, since at exit the names of this module may be gone."""
     if records.get(record.number) is record:
         records.pop(record.number, None)
-    keys, record.keys = record.keys, {}  # which name the record
-    for key in list(keys):
+    for key in list(record.keys):
         remove(key)
+    record.keys = {}  # which name the record; last, since this runs again where a Ctrl-C ended it
 
 
 def record_of(function: Callable[..., Any], owner: Any) -> FunctionRecord:

@@ -17,12 +17,14 @@ constexpr int kAttempts = 3;  // a user may press Ctrl-C more than once
 PyObject* finalize(PyObject* function, PyObject* dead) {
   PyObject* result = nullptr;
   bool interrupted = false;
+  Py_INCREF(dead);  // Python lends it; the first attempt may drop the last reference of others
   for (int attempt = 0; result == nullptr && attempt < kAttempts; ++attempt) {
     result = in_python<PyObject_CallOneArg>(function, dead);
     if (result != nullptr || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) break;
     interrupted = true;
     PyErr_Clear();
   }
+  Py_DECREF(dead);
   if (interrupted) PyErr_SetInterruptEx(SIGINT);
   if (result == nullptr && !PyErr_Occurred()) Py_RETURN_NONE;
   return result;
