@@ -329,3 +329,11 @@ def test_contexts_tell_programs_apart() -> None:
     with weft.enable_x64(True):
         assert context.current()._replace(check=False).text not in texts
     tree_util.tree_map(hash, here.key)
+
+
+def test_a_program_that_is_used_again_stays_however_often_its_functions_die() -> None:
+    weft.jit(lambda x: wnp.cosh(x) * 1.375)(X)
+    before = built()
+    for _ in range(300):
+        weft.jit(lambda x: wnp.cosh(x) * 1.375)(X)
+    assert built() == before

@@ -7,7 +7,6 @@ from the store. The dispatch tables above these levels are native; ``levels`` co
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
@@ -56,7 +55,7 @@ class Store:
 
     def __init__(self) -> None:
         self.entries: dict[Any, Any] = {}
-        self._unused: deque[weakref.ref[Any]] = deque()
+        self._unused: dict[int, weakref.ref[Any]] = {}  # by id, those released last at the end
         self.found = 0
         self.made = 0
         self.dropped = 0
@@ -114,9 +113,11 @@ class Store:
 
         Finalizers call this, also at exit, when names of this module may be gone: hence the defaults.
         """
-        self._unused.append(reference(value))
-        if len(self._unused) > most:
-            oldest = self._unused.popleft()()
+        number, unused = id(value), self._unused
+        unused.pop(number, None)
+        unused[number] = reference(value)
+        if len(unused) > most:
+            oldest = unused.pop(next(iter(unused)))()
             if oldest is not None and not oldest.users:
                 self._remove(oldest)
 
