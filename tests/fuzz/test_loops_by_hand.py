@@ -23,7 +23,7 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.interpreters import partial_eval as pe
 
-F, I, B = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)  # noqa: E741
+F, I, B = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)  # noqa: E741 - the dtypes, one letter each in the tables below
 SHAPES: list[tuple[int, ...]] = [(), (), (3,), (0,), (2, 2)]
 Type = tuple[np.dtype[Any], tuple[int, ...]]
 Atom = tuple[str, Any]  # ("value", position) or ("literal", number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -297,8 +298,6 @@ def test_a_literal_negative_zero_is_no_zero() -> None:
 
 @pytest.mark.oracle
 def test_operations_give_what_jax_gives() -> None:
-    import jax  # noqa: PLC0415
-
     for name in ("float4_e2m1fn", "float8_e4m3fn", "int4", "uint4"):
         x, y = np.repeat(values(name), values(name).size), np.tile(values(name), values(name).size)
 

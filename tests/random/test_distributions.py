@@ -99,8 +99,13 @@ def test_logits_of_categorical_broadcast(logits: tuple[int, ...], axis: int, sha
     values = np.random.default_rng(0).normal(size=logits).astype(np.float32)
     expected = jax.random.categorical(jax.random.key(3), values, axis, shape)
     np.testing.assert_array_equal(weft.random.categorical(weft.random.key(3), values, axis, shape), expected)
-    if shape is not None:  # one draw each, of a broadcast batch
-        alone = weft.random.categorical(weft.random.key(3), np.repeat(values, 1, axis), axis, shape, replace=False)
+    draws = 0 if shape is None else np.prod(shape[: len(shape) + 1 - len(logits)])
+    if draws > logits[axis]:
+        for L in (weft, jax):
+            with pytest.raises(ValueError, match="cannot exceed number of categories"):
+                L.random.categorical(L.random.key(3), values, axis, shape, replace=False)
+    elif draws:  # of a batch that is broadcast
+        alone = weft.random.categorical(weft.random.key(3), values, axis, shape, replace=False)
         assert alone.shape == shape
 
 

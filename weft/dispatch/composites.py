@@ -14,8 +14,7 @@ from typing import Any
 
 from weft import errors, runtime
 from weft.core import kinds, tracebacks
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.jaxpr import DebugInfo
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
@@ -26,13 +25,6 @@ composite_p = ProgramPrimitive(
 )
 composite_p.unnamed_params |= {"attributes", "version"}  # they say nothing of what is computed
 composite_p.def_effectful_abstract_eval(lambda *in_avals, jaxpr, **params: (jaxpr.out_avals, jaxpr.effects))
-
-
-def _decomposed(*operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
-    return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *operands)
-
-
-composite_p.expansion = _decomposed
 
 
 def _no_rule(kind: str) -> Callable[..., Any]:

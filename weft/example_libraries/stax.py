@@ -57,7 +57,8 @@ def Dense(out_dim: int, W_init: Any = glorot(), b_init: Any = randn()) -> Layer:
 
     def apply_fun(params: Any, inputs: Any, **kwargs: Any) -> Any:
         weights, bias = params
-        return jnp.dot(inputs, weights) + bias
+        product = jnp.dot(inputs, weights)
+        return product + lax.expand_dims(bias, tuple(range(jnp.ndim(product) - 1)))
 
     return init_fun, apply_fun
 

@@ -379,7 +379,7 @@ def _complex_form(t: Any, z: Any) -> tuple[Any, Any]:
 
     def rotated(m: Any, t: Any, z: Any) -> tuple[Any, Any]:
         block = lax.dynamic_slice(t, (m - 1, m - 1), (2, 2))
-        block = block / lax.reduce_max(lax.abs(block), (0, 1))  # so that squares stay within range
+        block = block / lax.reduce_max(lax.abs(block), (0, 1)).astype(t.dtype)  # so that squares stay within range
         a, b, c, d = block[0, 0], block[0, 1], block[1, 0], block[1, 1]
         half = (a - d) / 2
         moved = half + lax.sqrt(half * half + b * c)  # an eigenvalue of the block, less d
