@@ -94,7 +94,7 @@ def test_i0_of_numpy() -> None:
     with config.context("enable_x64", True):
         np.testing.assert_allclose(np.asarray(weft.numpy.i0(asarray(x))), np.i0(x), rtol=1e-13)
         np.testing.assert_allclose(float(weft.grad(weft.numpy.i0)(1.5)), scipy.special.i1(1.5), rtol=1e-13)
-    with pytest.raises(ValueError, match="real"):
+    with pytest.raises(ValueError, match="complex64"):
         weft.numpy.i0(1j)
 
 

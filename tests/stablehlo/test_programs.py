@@ -38,8 +38,9 @@ def step(c: Any, w: Any) -> Any:
     return jnp.sin(c * w), c.sum()
 
 
+@weft.jit
 def doubled(x: Any) -> Any:
-    return weft.jit(lambda y: jnp.sin(y) * 2)(x)
+    return jnp.sin(x) * 2
 
 
 def refs(x: Any) -> Any:

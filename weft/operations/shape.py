@@ -445,10 +445,10 @@ def _slice_typing(x: Any, *, start_indices: Any, limit_indices: Any, strides: An
     length = "must have length equal to the number of dimensions of the operand"
     wrong = [f"{word} {length}" for word, entry in words if len(entry) != x.ndim]
     for low, high, step, extent in zip(start_indices, limit_indices, steps, x.shape, strict=False):
-        wrong += ["start_indices must have every element be nonnegative"] * (low < 0)
-        wrong += ["limit_indices must be less than or equal to operand shape"] * (high > extent)
-        wrong += ["limit_indices must be greater than or equal to start_indices"] * (low > high)
-        wrong += ["strides must be positive"] * (step < 1)
+        wrong += ["start_indices must have every element be nonnegative"] * bool(low < 0)
+        wrong += ["limit_indices must be less than or equal to operand shape"] * bool(high > extent)
+        wrong += ["limit_indices must be greater than or equal to start_indices"] * bool(low > high)
+        wrong += ["strides must be positive"] * bool(step < 1)
     if wrong:
         told = f"{start_indices=}, {limit_indices=}, {strides=} for operand shape {x.shape}"
         raise TypeError(f"slice {wrong[0]}, got {told}.")

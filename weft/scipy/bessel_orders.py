@@ -94,7 +94,7 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Array:
     order, TypeError for an order that is no integer and for complex ``z``.
 
     >>> bessel_jn(np.float32([1.0]), v=1).round(4).ravel().tolist()
-    [0.76520001888275146, 0.4401000142097473]
+    [0.7652000188827515, 0.4401000142097473]
     """
     promotion.check_arraylike("bessel_jn", z)
     (z,) = promotion.promote_dtypes_inexact(wnp.asarray(z))
