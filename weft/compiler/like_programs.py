@@ -178,9 +178,11 @@ def find(key: Key, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any
     start = time.perf_counter()
     family = PROGRAMS.entries.get(key[0])
     made = None if family is None else family.at(key[1], tuple(closed.in_avals), key[2])
-    if made is None:
+    if family is None or made is None:
         return None
-    program = Runnable(closed, name, *made, compile_new, spent=("sizes", (time.perf_counter() - start) * 1e3))
+    executable, out_avals = made
+    spent = ("sizes", (time.perf_counter() - start) * 1e3)
+    program = Runnable(closed, name, executable, out_avals, compile_new, spent=spent)
     family.joined(program)
     return program
 

@@ -7,8 +7,10 @@ zero, so that the program is short however large the matrix is. Each function ta
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,22 @@ from weft.core.avals import get_aval
 
 Array = Any
 BLOCK = 64  # columns of a block
+_undivided: ContextVar[bool] = ContextVar("undivided", default=False)
+
+
+@contextlib.contextmanager
+def undivided() -> Iterator[None]:
+    """Inside, matrices are one block: the number of blocks is no expression of a size without a value."""
+    before = _undivided.set(True)
+    try:
+        yield
+    finally:
+        _undivided.reset(before)
+
+
+def n_blocks(columns: int) -> int:
+    """The number of blocks of columns."""
+    return 1 if _undivided.get() else -(-columns // BLOCK)
 
 
 def product(a: Array, b: Array) -> Array:
@@ -116,7 +134,7 @@ def swapped(x: Array, i: Array, j: Array) -> Array:
 def cholesky(a: Array) -> Array:
     """The lower factor, of the lower triangle; NaN unless the matrix is positive definite."""
     jnp = numpy()
-    n, count = a.shape[0], -(-a.shape[0] // BLOCK)
+    n, count = a.shape[0], n_blocks(a.shape[0])
     found = _small_cholesky(a) if count < 2 else _large_cholesky(a, count)[:n, :n]
     return jnp.where((real(jnp.diagonal(found)) > 0).all(), found, np.nan).astype(a.dtype)
 
@@ -165,7 +183,7 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
     jnp = numpy()
     m, n = a.shape
     short = min(m, n)
-    count = -(-short // BLOCK)
+    count = n_blocks(short)
     if count < 2:
         return _eliminated(a, np.int32(0), short)
     height, width = max(m, count * BLOCK), max(n, count * BLOCK)
@@ -242,7 +260,7 @@ def geqrf(a: Array, *, pivoting: bool) -> tuple[Array, ...]:
     m, n = a.shape
     short, largest = min(m, n), largest_part(a)
     a = scaled(operator.truediv, a, largest)
-    count, order = -(-short // BLOCK), []
+    count, order = n_blocks(short), []
     if pivoting or count < 2:
         a, taus, *order = _reflected(a, np.int32(0), short, pivoting)
     else:
@@ -309,7 +327,7 @@ def ormqr(a: Array, taus: Array, c: Array, *, left: bool, transpose: bool) -> Ar
     if not left:
         return conj(ormqr(a, taus, conj(c.T), left=True, transpose=not transpose).T)
     m, short = a.shape[0], taus.shape[0]
-    width = min(BLOCK, max(short, 1))
+    width = max(short, 1) if _undivided.get() else min(BLOCK, max(short, 1))
     count = -(-short // width)
     height = max(m, count * width)
     a, c = _padded(a[:, :short], height, count * width), _padded(c, height, c.shape[1])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.stablehlo import factorizations
 
 
 class OpenEqn(JaxprEqn):
@@ -32,5 +33,6 @@ def program(eqn: JaxprEqn, expand: Callable[[JaxprEqn], ClosedJaxpr | None]) -> 
     """The program that an equation expands into; None if it expands into none."""
     if not isinstance(eqn, OpenEqn):
         return expand(eqn)
-    programs = eqn.fit.of_each(eqn.alike, expand)
+    with factorizations.undivided():
+        programs = eqn.fit.of_each(eqn.alike, expand)
     return eqn.fit.joined(programs)
