@@ -22,7 +22,6 @@ MISMATCHES = {
     "equal": lambda: TABLE == ROW,
     "jitted": lambda: weft.jit(lambda a, b: a * b)(ROW, TABLE),
     "logaddexp": lambda: wnp.logaddexp(TABLE, ROW),
-    "bernoulli": lambda: random.bernoulli(random.key(0), ROW / 2, (2, 3)),
     "power": lambda: wnp.power(TABLE, ROW),
 }
 

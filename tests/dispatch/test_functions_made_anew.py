@@ -318,7 +318,7 @@ def test_contexts_tell_programs_apart() -> None:
     assert here.key == context.current().key
     changes = [("process", 1), ("processes", 2), ("devices", 7), ("token", -1)]
     assert len({here.key, *[here._replace(**{name: value}).key for name, value in changes]}) == 1 + len(changes)
-    other = here.target.replace(second_cache=here.target.second_cache * 2)
+    other = here.target.replace(features=here.target.features + ",+other")
     assert here._replace(target=other).key != here.key
     plain = here._replace(check=False)
     texts = {plain.text, *[plain._replace(**{name: value}).text for name, value in changes[:3]]}
