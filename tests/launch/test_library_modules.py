@@ -35,21 +35,14 @@ def test_shapes_with_unknown_extents_are_those_of_jax() -> None:
 
 def test_sums_of_unknown_extents() -> None:
     b, n, two = export.symbolic_shape("b, 2*n + 4, 2")
-    assert (str(b + n - b), n // 2 * 2 == n, 3 - b + b, str(-b + 1), two) == ("2*n + 4", True, 3, "-1*b + 1", 2)
+    assert (str(b + n - b), n // 2 * 2 == n, 3 - b + b, str(-b + 1), two) == ("2*n + 4", True, 3, "- b + 1", 2)
     assert export.is_symbolic_dim(b) and not export.is_symbolic_dim(2) and b != n and hash(b) == hash(b + 0)
     assert export.symbolic_shape("_, ..., c", like=(1, 2, 3, 4))[:3] == (1, 2, 3)
-    inconclusive = errors.InconclusiveDimensionOperation
-    for action in (lambda: b * n, lambda: n // 3, lambda: int(b), lambda: jnp.zeros((b, 2))):
-        with pytest.raises(inconclusive):
-            action()
+    assert (str(b * n), str(n // 3)) == ("2*b*n + 4*b", "floordiv(2*n + 4, 3)")
+    with pytest.raises(errors.InconclusiveDimensionOperation):
+        int(b)
     struct = weft.ShapeDtypeStruct((b,), np.float32)
-    for function in (lambda x: x[: x.shape[0] // 4], lambda x: [x] * x.shape[0], lambda x: jnp.outer(x, x).ravel()):
-        with pytest.raises(inconclusive):
-            weft.eval_shape(function, struct)
-    with pytest.raises(NotImplementedError, match="a constraint is a lower bound"):
-        export.symbolic_shape("b", constraints=["b <= 4"])
-    with pytest.raises(NotImplementedError, match="an extent is an integer or a sum"):
-        export.symbolic_shape("b*b")
+    assert str(weft.eval_shape(lambda x: jnp.outer(x, x).ravel(), struct).shape) == "(b^2,)"
     with pytest.raises(ValueError, match="like="):
         export.symbolic_shape("_")
 
