@@ -376,7 +376,7 @@ BAD = [
     (lambda: linalg.cholesky(np.ones((2, 3), "f"), symmetrize_input=False), ValueError, "square matrix"),
     (lambda: linalg.cholesky(np.ones((2, 3), "f")), ValueError, "square matrix"),
     (lambda: linalg.eigh(np.ones((2, 3), "f")), ValueError, "square matrix"),
-    (lambda: linalg.cholesky(np.ones((2, 2), "i"), symmetrize_input=False), TypeError, "complex, float"),
+    (lambda: linalg.cholesky(np.ones((2, 2), "i"), symmetrize_input=False), TypeError, "does not accept dtype int32"),
     (lambda: linalg.lu(np.ones(3, "f")), TypeError, "rank at least 2"),
     (lambda: linalg.lu(np.ones((3, 3), np.float16)), NotImplementedError, "float32, float64, complex64"),
     (lambda: linalg.eig(np.ones((2, 3), "f")), ValueError, "square matrix"),
