@@ -9,34 +9,15 @@ beside its cure.
 from __future__ import annotations
 
 import re
-import threading
 import warnings
 from typing import Any
 
 from weft._base import own_files
 
 
-class _Given(threading.local):
-    """Warnings that weft gave on this thread."""
-
-    count = 0
-
-
-_given = _Given()
-
-
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn the user about the innermost line outside weft.
-
-    Warnings are counted, since a program whose tracing warned is traced every time.
-    """
-    _given.count += 1
+    """Warn the user about the innermost line outside weft."""
     warnings.warn(message, category, own_files.depth_of_user())
-
-
-def warnings_given() -> int:
-    """How many warnings this thread has seen from weft."""
-    return _given.count
 
 
 class _WeftErrorMixin(Exception):
