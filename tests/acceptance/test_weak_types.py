@@ -17,8 +17,9 @@ OPERANDS = [
     (np.float32(1), 2.0), (np.ones(3, np.float16), 2.0), (np.arange(3), 1.5), (np.arange(3, dtype=np.int8), 3),
     (np.ones((2, 2), np.bool_),), (True, 1.0, 2.0), (1.0, 2.0, 3.0),
 ]  # fmt: skip
-# one primitive here; a loop there, whose carried values make a result of rank 1 or more strong
-OTHERWISE = {"random_gamma_grad"}
+# random_gamma_grad is one primitive here; a loop there, whose carried values make a result of rank 1 or more strong;
+# a token has no dtype
+OTHERWISE = {"random_gamma_grad", "create_token"}
 
 
 def _names() -> Iterator[str]:
