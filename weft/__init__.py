@@ -25,8 +25,9 @@ from weft._base.api import (
 from weft._base.array import Array as Array, live_arrays as live_arrays
 from weft.core import trace
 from weft.core.check_scopes import checks as checks
-from weft.dispatch import executables, jit as jit_module
-from weft.dispatch.jit import jit as jit
+from weft.dispatch.calls import jit as jit_module
+from weft.dispatch.programs import executables
+from weft.dispatch.calls.jit import jit as jit
 
 if TYPE_CHECKING:
     import weft.inspect as inspection
@@ -86,7 +87,7 @@ if TYPE_CHECKING:
     from weft.batching.vmap import vmap as vmap
     from weft.compiler.saved import load as load
     from weft.core.user_contexts import make_user_context as make_user_context
-    from weft.dispatch.calls import named_call as named_call, named_scope as named_scope
+    from weft.dispatch.calls.call_primitive import named_call as named_call, named_scope as named_scope
     from weft.dispatch.devices import (
         Device as Device,
         PartitionSpec,
@@ -99,15 +100,15 @@ if TYPE_CHECKING:
         process_index as process_index,
         process_indices as process_indices,
     )
-    from weft.dispatch.placement import (
+    from weft.dispatch.devices.placement import (
         block_until_ready as block_until_ready,
         copy_to_host_async as copy_to_host_async,
         device_get as device_get,
         device_put as device_put,
         effects_barrier as effects_barrier,
     )
-    from weft.dispatch.resharding import reshard as reshard
-    from weft.dispatch.shardings import (
+    from weft.dispatch.devices.resharding import reshard as reshard
+    from weft.dispatch.devices.shardings import (
         NamedSharding as NamedSharding,
         make_array_from_callback as make_array_from_callback,
         make_array_from_process_local_data as make_array_from_process_local_data,
@@ -115,8 +116,8 @@ if TYPE_CHECKING:
         make_mesh as make_mesh,
         set_mesh as set_mesh,
     )
-    from weft.dispatch.shards import Shard as Shard
-    from weft.dispatch.struct import ShapeDtypeStruct as ShapeDtypeStruct
+    from weft.dispatch.devices.shards import Shard as Shard
+    from weft.dispatch.calls.struct import ShapeDtypeStruct as ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback as pure_callback
     from weft.effects.ref_indexing import ds as ds
     from weft.inspect.profiling import profile as profile
@@ -169,29 +170,29 @@ _NAMES = lazy.Names(
     {
         "effects.callbacks": "pure_callback",
         "core.user_contexts": "make_user_context",
-        "dispatch.calls": "named_call named_scope",
+        "dispatch.calls.call_primitive": "named_call named_scope",
         "checkpoints.remat": "checkpoint remat",
         "autodiff.custom_jvp": "custom_jvp",
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
         "compiler.saved": "load",
-        "dispatch.shards": "Shard",
+        "dispatch.devices.shards": "Shard",
         "dispatch.devices": """
             Device P default_backend device_count devices local_device_count local_devices process_count
             process_index process_indices""",
         "autodiff.gradients": "grad value_and_grad",
         "autodiff.jacobians": "hessian jacfwd jacobian jacrev",
-        "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
-        "dispatch.struct": "ShapeDtypeStruct",
+        "dispatch.devices.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
+        "dispatch.calls.struct": "ShapeDtypeStruct",
         "launch.install": "install_as_jax load_ipython_extension",
         "batching.pmap": "pmap",
         "batching.shard_map": "shard_map smap",
         "inspect.profiling": "profile",
         "batching.vmap": "vmap",
-        "dispatch.shardings": """
+        "dispatch.devices.shardings": """
             NamedSharding make_array_from_callback make_array_from_process_local_data
             make_array_from_single_device_arrays make_mesh set_mesh""",
-        "dispatch.resharding": "reshard",
+        "dispatch.devices.resharding": "reshard",
         "effects.ref_indexing": "ds",
         "ref": "Ref empty_ref free_ref freeze new_ref",
     },

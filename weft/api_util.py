@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import runtime, tree_util
 from weft.core.jaxpr import DebugInfo
-from weft.dispatch import function_names, signature
+from weft.dispatch.calls import function_names, signature
 from weft.extend import linear_util as lu
 from weft.extend.core import shaped_abstractify
 

@@ -22,7 +22,7 @@ from weft._base import debugger, unbuilt
 from weft.core import avals, effects, kinds, source_info
 from weft.core.primitive import Primitive
 from weft.core.tracer import Tracer
-from weft.dispatch.shown_shardings import inspect_array_sharding, visualize_array_sharding, visualize_sharding
+from weft.dispatch.devices.shown_shardings import inspect_array_sharding, visualize_array_sharding, visualize_sharding
 from weft.effects import callbacks
 
 _log = logging.getLogger("weft.debug")

@@ -14,8 +14,8 @@ from weft.core.meshes import (
 )
 from weft.core.partition_specs import PartitionSpec
 from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding
-from weft.dispatch.resharding import auto_axes, explicit_axes, reshard
-from weft.dispatch.shardings import get_mesh, make_single_device_sharding, set_mesh
+from weft.dispatch.devices.resharding import auto_axes, explicit_axes, reshard
+from weft.dispatch.devices.shardings import get_mesh, make_single_device_sharding, set_mesh
 
 __all__ = [
     "AbstractDevice",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from weft.dispatch.ahead_of_time import ArgInfo, Compiled, CompilerOptions, Lowered, Traced, Wrapped
+from weft.dispatch.programs.ahead_of_time import ArgInfo, Compiled, CompilerOptions, Lowered, Traced, Wrapped
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "Traced", "Wrapped"]

@@ -13,7 +13,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft import config, lax
-from weft.dispatch import executables
+from weft.dispatch.programs import executables
 
 X = jnp.ones(2)
 HOST = np.ones(2, np.float32)

@@ -12,7 +12,7 @@ from weft import core, errors
 from weft.core import check, document, fingerprint, printer, rewrite
 from weft.core import eval as eval_module
 from weft.core import jaxpr as jaxpr_module
-from weft.dispatch import calls
+from weft.dispatch.calls import call_primitive
 
 
 def program():
@@ -95,7 +95,7 @@ def test_calls_close_over_values_of_the_enclosing_trace():
 
     def outer(x):
         inner = record(lambda y: add_p.bind(add_p.bind(y, x), constant), aval(3))
-        return calls.call(inner, [x], name="inner")
+        return call_primitive.call(inner, [x], name="inner")
 
     assert str(record(outer, aval(3))) == (
         "{ lambda a:f32[3]; b:f32[3]. let\n"
@@ -112,13 +112,13 @@ def test_calls_close_over_values_of_the_enclosing_trace():
 
 def test_inlined_calls():
     inner = program()
-    closed = record(lambda x: calls.call(inner, [x, x], name="f", inline=True), aval(3))
+    closed = record(lambda x: call_primitive.call(inner, [x, x], name="f", inline=True), aval(3))
     assert [eqn.primitive.name for eqn in closed.eqns] == ["neg", "add"]
 
 
 def test_named_scope_wants_a_string():
     with pytest.raises(TypeError, match="must be a string"):
-        calls.named_scope(3)
+        call_primitive.named_scope(3)
 
 
 # -- passes -----------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_types_count():
 
 def test_inner_programs_count_by_content():
     def caller(inner, name="f"):
-        return lambda x: calls.call(record(inner, aval(3)), [x], name=name)
+        return lambda x: call_primitive.call(record(inner, aval(3)), [x], name=name)
 
     same = {digest(caller(lambda x: neg_p.bind(x), name), aval(3)) for name in ("f", "g")}
     other = digest(caller(lambda x: add_p.bind(x, x)), aval(3))
@@ -249,7 +249,9 @@ def test_printing_deeply_shared_programs_is_linear():
     for level in range(40):
         previous = closed
         closed = record(
-            lambda x, held=previous, name=f"f{level}": calls.call(held, calls.call(held, [x], name=name), name=name),
+            lambda x, held=previous, name=f"f{level}": call_primitive.call(
+                held, call_primitive.call(held, [x], name=name), name=name
+            ),
             aval(3),
         )
     text = str(closed)
@@ -258,7 +260,7 @@ def test_printing_deeply_shared_programs_is_linear():
 
 def test_constants_of_inner_programs_count_by_identity():
     def caller(constant):
-        return lambda x: calls.call(record(lambda y: add_p.bind(y, constant), aval(3)), [x], name="f")
+        return lambda x: call_primitive.call(record(lambda y: add_p.bind(y, constant), aval(3)), [x], name="f")
 
     first, second = np.zeros(3, np.float32), np.zeros(3, np.float32)
     assert digest(caller(first), aval(3)) == digest(caller(first), aval(3))

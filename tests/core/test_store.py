@@ -16,7 +16,7 @@ from weft import compiler, lax
 from weft.compiler.pipeline import Program
 from weft.core.cache_keys import KernelKey, ProgramKey, TraceKey, disk_key
 from weft.core.store import KERNELS, PROGRAMS, TRACES, Store
-from weft.dispatch import replay
+from weft.dispatch.calls import replay
 
 
 class Value:

@@ -18,7 +18,7 @@ import weft.numpy as wnp
 from tests.runtime.held_memory import native_bytes
 from weft import lax, runtime
 from weft.compiler import disk
-from weft.dispatch import device_programs
+from weft.dispatch.programs import device_programs
 from weft.runtime import _native
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -37,7 +37,7 @@ def test_platforms_of_the_environment(libraries: list[Path]) -> None:
     code = """
 import sys
 import weft
-assert "weft.dispatch.plugins" not in sys.modules
+assert "weft.dispatch.devices.plugins" not in sys.modules
 print(weft.numpy.zeros(1).devices() == set(weft.devices("mine")[:1]), weft.default_backend())
 """
     root = str(Path(weft.__file__).parents[1])

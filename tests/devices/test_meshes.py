@@ -11,8 +11,8 @@ import pytest
 
 import weft
 from weft import lax
-from weft.dispatch import device_programs
-from weft.dispatch import topologies as described
+from weft.dispatch.programs import device_programs
+from weft.dispatch.programs import topologies as described
 from weft.experimental import topologies
 from weft.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 

@@ -14,7 +14,8 @@ import pytest
 import weft
 from weft import runtime
 from weft._base import cli
-from weft.dispatch import device_programs, plugins
+from weft.dispatch.devices import plugins
+from weft.dispatch.programs import device_programs
 
 # Each makes a library whose GetPjrtApi gives this table: struct_size, extensions, version, entries.
 _SOURCES = {

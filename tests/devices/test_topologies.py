@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.dispatch import topologies as described
+from weft.dispatch.programs import topologies as described
 from weft.experimental import topologies
 
 X = np.arange(3, dtype=np.float32)

@@ -24,7 +24,7 @@ from weft import compiler, lax, random, tree_util
 from weft.compiler import context
 from weft.core import fingerprint
 from weft.core.store import TRACES
-from weft.dispatch import trace_cache
+from weft.dispatch.programs import trace_cache
 from weft.extend.random import define_prng_impl
 from weft.operations.elementwise import FLOAT, elementwise
 

@@ -11,7 +11,7 @@ import weft
 import weft.numpy as jnp
 from tests.oracle import differential, test_numpy_jaxprs
 from weft import runtime
-from weft.dispatch import replay
+from weft.dispatch.calls import replay
 
 ROWS = [(group, row) for group, row in test_numpy_jaxprs._ROWS if not test_numpy_jaxprs._parted(row)[0]]
 

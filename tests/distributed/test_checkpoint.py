@@ -20,7 +20,7 @@ import weft
 import weft.numpy as jnp
 from weft import checkpoint, random
 from weft.checkpoints import CheckpointError, leaves, saving, stores
-from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.tree_util import register_pytree_node_class
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,8 @@ import pytest
 
 import weft
 from tests.inspect import seeds
-from weft.dispatch import history, miss_causes
+from weft.dispatch.calls import miss_causes
+from weft.dispatch.programs import history
 from weft.inspect import findings
 
 

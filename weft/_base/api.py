@@ -1,6 +1,6 @@
 """Functions on functions that are public as ``weft.<name>`` and need no compiler: make_jaxpr, eval_shape and more.
 
-``jit`` itself lives in ``dispatch.jit``, so that ``weft.numpy`` may use it; here it is put beside its relatives.
+``jit`` itself lives in ``dispatch.calls.jit``, so that ``weft.numpy`` may use it; here it is put beside its relatives.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from weft._base import lazy
 from weft.core import avals, axis_names, open_sizes, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
-from weft.dispatch import ahead_of_time, devices, function_names, jit_calls, signature
-from weft.dispatch import jit as jit_module
-from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch import devices
+from weft.dispatch.calls import function_names, jit_calls, signature
+from weft.dispatch.calls import jit as jit_module
+from weft.dispatch.calls.struct import ShapeDtypeStruct
+from weft.dispatch.programs import ahead_of_time
 
 VERSION = "0.1.0"
 _MOST_THREADS = 256  # of the native pool

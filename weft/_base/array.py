@@ -311,7 +311,7 @@ def _to_device(array: Any, device: Any, *, stream: Any = None) -> Any:
     """The array on ``device``."""
     if stream is not None:
         raise NotImplementedError("[to_device] streams other than the device's own")
-    return lazy.submodule("weft.dispatch.placement").device_put(array, device)
+    return lazy.submodule("weft.dispatch.devices.placement").device_put(array, device)
 
 
 def _platform(array: Any) -> str:

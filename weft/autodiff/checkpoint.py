@@ -21,9 +21,9 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero, is_undefined
-from weft.dispatch import calls, function_names, signature
-from weft.dispatch import jit as jit_module
-from weft.dispatch.flat_functions import check_leaf
+from weft.dispatch.calls import call_primitive, function_names, signature
+from weft.dispatch.calls import jit as jit_module
+from weft.dispatch.calls.flat_functions import check_leaf
 from weft.operations import effects
 
 P = ParamSpec("P")
@@ -63,7 +63,7 @@ checkpoint_p.unnamed_params = frozenset(("policy",))  # it decides what is store
 
 def bind(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """Record a program as one equation; captured values come before its operands."""
-    program, captured = calls.close_over(closed)
+    program, captured = call_primitive.close_over(closed)
     if isinstance(params["prevent_cse"], tuple):
         params = {**params, "prevent_cse": (True,) * len(captured) + params["prevent_cse"]}
     return checkpoint_p.bind(*captured, *operands, jaxpr=program, **params)

@@ -29,8 +29,8 @@ from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Va
 from weft.core.ref_types import CustomCallPrimitive, is_ref
 from weft.core.tangents import Zero
 from weft.core.weak_table import WeakTable
-from weft.dispatch import calls, flat_functions
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import call_primitive, flat_functions
+from weft.dispatch.calls import jit as jit_module
 from weft.operations import linear
 
 P = ParamSpec("P")
@@ -315,7 +315,7 @@ class custom_jvp(Decorator, Generic[P, R]):
             return outs
 
         closed, _ = tracing.trace_to_jaxpr(flat, avals, _debug_info(self.fun))
-        program, captured = calls.close_over(closed)
+        program, captured = call_primitive.close_over(closed)
         programs = self._programs
         if programs is not None and len(programs) < _PROGRAMS_BOUND and not closed.consts and _is_flat(closed.jaxpr):
             programs[key] = (closed.jaxpr, out_tree)
@@ -345,7 +345,7 @@ def undifferentiated(function: Callable[..., Any], args: tuple[Any, ...], trace:
 
 def _is_flat(jaxpr: Jaxpr) -> bool:
     """Whether all inner jaxprs are those of jitted functions, which may be shared."""
-    return all(eqn.primitive is calls.jit_p or not jaxprs_in_params(eqn.params) for eqn in jaxpr.eqns)
+    return all(eqn.primitive is call_primitive.jit_p or not jaxprs_in_params(eqn.params) for eqn in jaxpr.eqns)
 
 
 def _with_new_variables(jaxpr: Jaxpr) -> Jaxpr:

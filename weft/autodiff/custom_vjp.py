@@ -27,8 +27,8 @@ from weft.core.primitive import Primitive
 from weft.core.ref_types import CustomCallPrimitive, is_ref
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
-from weft.dispatch import calls, function_names
-from weft.dispatch import flat_functions as flat_module
+from weft.dispatch.calls import call_primitive, function_names
+from weft.dispatch.calls import flat_functions as flat_module
 from weft.operations import convert
 
 P = ParamSpec("P")
@@ -350,7 +350,7 @@ class custom_vjp(custom_jvp.Decorator, Generic[P, R]):
 
         info = DebugInfo("custom_vjp fun", function_names.source_of(self.fun))
         closed, _ = tracing.trace_to_jaxpr(flat, [get_aval(leaf) for leaf in leaves], info)
-        program, captured = calls.close_over(closed)
+        program, captured = call_primitive.close_over(closed)
         rule.out_tree = out_tree
         outs = custom_vjp_call_p.bind(
             *captured, *leaves, name=name, call_jaxpr=program, rule=rule, symbolic_zeros=self.symbolic_zeros

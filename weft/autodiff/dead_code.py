@@ -21,7 +21,7 @@ from weft.core import effects, rewrite
 from weft.core.avals import get_aval
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.tangents import Zero, tangent_aval
-from weft.dispatch.calls import jit_p
+from weft.dispatch.calls.call_primitive import jit_p
 
 DCERule = Callable[[list[bool], JaxprEqn], tuple[list[bool], JaxprEqn | None]]
 dce_rules: dict[Any, DCERule] = {}  # primitive -> rule(used results, equation) -> (used operands, new equation or None)

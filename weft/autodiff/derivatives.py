@@ -31,8 +31,8 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import DebugInfo, Jaxpr
 from weft.core.tangents import FLOAT0, Undefined, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
-from weft.dispatch import flat_functions, function_names, signature, struct
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import flat_functions, function_names, signature, struct
+from weft.dispatch.calls import jit as jit_module
 from weft.operations import linear as linear_operations
 
 R = TypeVar("R")

@@ -13,7 +13,7 @@ from weft._base.record import Record
 from weft.core.avals import get_aval
 from weft.core.ref_types import is_ref
 from weft.core.tangents import FLOAT0
-from weft.dispatch import flat_functions
+from weft.dispatch.calls import flat_functions
 from weft.operations import linear
 
 

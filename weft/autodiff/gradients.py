@@ -14,8 +14,8 @@ from weft import dtypes, runtime, tree_util
 from weft.autodiff import derivatives
 from weft.core import avals, tracebacks
 from weft.core.tangents import is_differentiable
-from weft.dispatch import flat_functions, signature
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import flat_functions, signature
+from weft.dispatch.calls import jit as jit_module
 from weft.operations import linear as linear_operations
 
 P = ParamSpec("P")

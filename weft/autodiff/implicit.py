@@ -24,7 +24,7 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero
-from weft.dispatch import flat_functions, function_names
+from weft.dispatch.calls import flat_functions, function_names
 from weft.operations import arithmetic
 from weft.operations import linear as linear_operations
 

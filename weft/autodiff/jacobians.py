@@ -19,8 +19,8 @@ from weft.batching.batch_trace import map_flat
 from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
 from weft.core.tangents import FLOAT0
-from weft.dispatch import flat_functions
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import flat_functions
+from weft.dispatch.calls import jit as jit_module
 from weft.operations import assemble, convert, shape
 from weft.operations.mapped import at, in_front
 

@@ -24,7 +24,7 @@ from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.tracer import Tracer
-from weft.dispatch import calls
+from weft.dispatch.calls import call_primitive
 
 Flags = tuple[bool, ...]
 
@@ -166,7 +166,7 @@ def _while(operands: Sequence[Any], unknown: Flags, params: dict[str, Any]) -> R
     return _same_equation(outs, after, operands, params)
 
 
-calls.jit_p.separate = checkpoint.checkpoint_p.separate = _call
+call_primitive.jit_p.separate = checkpoint.checkpoint_p.separate = _call
 branches.cond_p.separate, scan.scan_p.separate, while_loop.while_p.separate = _cond, _scan, _while
 
 

@@ -17,8 +17,8 @@ from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import FLOAT0, Zero, is_undefined
-from weft.dispatch import calls, flat_functions, function_names
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import call_primitive, flat_functions, function_names
+from weft.dispatch.calls import jit as jit_module
 from weft.operations import linear
 
 linear_call_p = ProgramPrimitive(
@@ -76,7 +76,7 @@ def bind(pair: Pair, residuals: Sequence[Any], leaves: Sequence[Any]) -> tuple[A
 
     in_avals = [flat_functions.check_leaf(leaf) for leaf in (*residuals, *leaves)]
     info = DebugInfo("linear_call", function_names.source_of(pair.function))
-    program, captured = calls.close_over(tracing.trace_to_jaxpr(flat, in_avals, info)[0])
+    program, captured = call_primitive.close_over(tracing.trace_to_jaxpr(flat, in_avals, info)[0])
     outs = linear_call_p.bind(
         *captured, *residuals, *leaves,
         callee=program, num_callee_consts=len(captured), num_res=len(residuals), transpose_thunk=pair,

@@ -20,7 +20,8 @@ from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.tangents import tangent_aval
-from weft.dispatch import calls, constants
+from weft.dispatch.calls import call_primitive
+from weft.dispatch.programs import constants
 from weft.operations import linear as linear_operations
 
 # -- a derivative -----------------------------------------------------------------------------------------------------
@@ -189,13 +190,13 @@ def _shows_again(policy: Policy, eqn: JaxprEqn) -> bool:
 def _with_calls_inlined(jaxpr: Jaxpr) -> Jaxpr:
     """The program with calls of jitted functions inlined; the calls must have no constants."""
 
-    if not any(eqn.primitive is calls.jit_p for eqn in jaxpr.eqns):
+    if not any(eqn.primitive is call_primitive.jit_p for eqn in jaxpr.eqns):
         return jaxpr
     return rewrite.rewrite(jaxpr, _inline_call)
 
 
 def _inline_call(builder: rewrite.Builder, eqn: JaxprEqn, operands: list[Any]) -> Any:
-    if eqn.primitive is not calls.jit_p:
+    if eqn.primitive is not call_primitive.jit_p:
         return None
     return builder.inline(eqn.params["jaxpr"].jaxpr, operands, _inline_call)
 

@@ -10,7 +10,7 @@ from weft.autodiff import derivatives
 from weft.autodiff.remat_policy import name_p
 from weft.core import trace as tracing
 from weft.core.jaxpr import DebugInfo, Literal
-from weft.dispatch import calls, flat_functions, function_names, signature
+from weft.dispatch.calls import call_primitive, flat_functions, function_names, signature
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
@@ -39,7 +39,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
             text = f"output of {eqn.primitive.name}"
             if eqn.primitive is name_p:
                 text = f"named '{eqn.params['name']}'"
-            elif eqn.primitive is calls.jit_p:
+            elif eqn.primitive is call_primitive.jit_p:
                 text = f"output of jitted function '{eqn.params['name']}'"
             found.append((v.aval, f"{text} from {eqn.source_info}"))
     return found

@@ -14,7 +14,7 @@ from weft.autodiff.linearize import TangentTrace
 from weft.core import trace as tracing
 from weft.core.avals import Typed, get_aval, long_text
 from weft.core.tangents import FLOAT0, Zero, plain, tangent_aval
-from weft.dispatch import signature
+from weft.dispatch.calls import signature
 from weft.operations import linear
 
 

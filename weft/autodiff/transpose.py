@@ -149,7 +149,7 @@ def _applied(rule: Any, given: Any, operands: Sequence[Any], eqn: JaxprEqn) -> A
         made = rule(given, *operands, **eqn.params)
     if made is Zero:
         return made
-    move = lazy.submodule("weft.dispatch.resharding").moved
+    move = lazy.submodule("weft.dispatch.devices.resharding").moved
     return [
         ct if ct is None or type(ct) is Zero or sharding is None else move(ct, sharding, eqn.primitive.name)
         for ct, sharding in zip(made, lies, strict=True)

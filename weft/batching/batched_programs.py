@@ -25,7 +25,7 @@ from weft.core.effects import keeps
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.tangents import Zero, tangent_aval
-from weft.dispatch import calls, composites
+from weft.dispatch.calls import call_primitive, composites
 from weft.effects import callbacks
 from weft.operations import effects, linear, logic, reductions, shape
 from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
@@ -35,8 +35,8 @@ def _call(
     axis: Axis, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, donated_invars: Any, **params: Any
 ) -> Any:
     program, out_dims = batch_jaxpr(jaxpr, axis, tuple(dims))
-    program, captured = calls.close_over(program)
-    outs = calls.jit_p.bind(
+    program, captured = call_primitive.close_over(program)
+    outs = call_primitive.jit_p.bind(
         *captured, *values, jaxpr=program, donated_invars=(False,) * len(captured) + tuple(donated_invars), **params
     )
     return outs, list(out_dims)
@@ -105,7 +105,7 @@ def _custom_jvp(
     axis: Axis, values: list[Any], dims: list[Dim], *, call_jaxpr: ClosedJaxpr, jvp: custom_jvp.JvpRule, **params: Any
 ) -> Any:
     program, _ = batch_jaxpr(call_jaxpr, axis, tuple(dims), (True,) * len(call_jaxpr.out_avals))
-    program, captured = calls.close_over(program)
+    program, captured = call_primitive.close_over(program)
     given = len(values) - jvp.in_tree.num_leaves
     rule = MappedRule(jvp, axis, tuple(dims[given:]))
     outs = custom_jvp.custom_jvp_call_p.bind(*captured, *values, call_jaxpr=program, jvp=rule, **params)
@@ -194,7 +194,7 @@ def _custom_vjp(
 ) -> Any:
     is_mapped = any(dim is not None for dim in dims)
     program, out_dims = batch_jaxpr(call_jaxpr, axis, tuple(dims), (is_mapped,) * len(call_jaxpr.out_avals))
-    program, captured = calls.close_over(program)
+    program, captured = call_primitive.close_over(program)
     mapped = MappedVjpRule(rule, axis, tuple(dims[len(values) - rule.in_tree.num_leaves :]), out_dims)
     outs = custom_vjp.custom_vjp_call_p.bind(*captured, *values, call_jaxpr=program, rule=mapped, **params)
     return outs, list(out_dims)
@@ -402,7 +402,7 @@ def _hoisted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
 
 
 _RULES: dict[Any, Callable[..., Any]] = {
-    calls.jit_p: _call,
+    call_primitive.jit_p: _call,
     composites.composite_p: _composite,
     checkpoint.checkpoint_p: _checkpoint,
     custom_jvp.custom_jvp_call_p: _custom_jvp,

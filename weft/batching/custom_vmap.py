@@ -27,8 +27,8 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero, tangent_aval
-from weft.dispatch import calls, function_names
-from weft.dispatch import flat_functions as flat_module
+from weft.dispatch.calls import call_primitive, function_names
+from weft.dispatch.calls import flat_functions as flat_module
 from weft.operations import linear
 from weft.operations.mapped import Dim, in_front
 
@@ -184,7 +184,7 @@ custom_vmap_call_p.batch_axis = _batch
 def _jvp(primals: Any, tangents: Any, *, call: ClosedJaxpr, rule: VmapRule) -> tuple[list[Any], list[Any]]:
     live = tuple([type(t) is not Zero for t in tangents])
     program, out_live = jvp.jvp_jaxpr(call, live)
-    program, captured = calls.close_over(program)
+    program, captured = call_primitive.close_over(program)
     operands = [*captured, *primals, *[t for t in tangents if type(t) is not Zero]]
     pushed = PushedRule(rule, call, live, out_live, len(captured))
     outs = custom_vmap_call_p.bind(*operands, call=program, rule=pushed)
@@ -198,10 +198,10 @@ def _as_call(rule: VmapRule) -> dict[str, Any]:
 
 
 custom_vmap_call_p.jvp = _jvp
-custom_vmap_call_p.linearize = lambda live, *primals, call, rule: calls.jit_p.linearize(
+custom_vmap_call_p.linearize = lambda live, *primals, call, rule: call_primitive.jit_p.linearize(
     live, *primals, jaxpr=call, **_as_call(rule)
 )
-custom_vmap_call_p.transpose = lambda cts, *operands, call, rule: calls.jit_p.transpose(
+custom_vmap_call_p.transpose = lambda cts, *operands, call, rule: call_primitive.jit_p.transpose(
     cts, *operands, jaxpr=call, **_as_call(rule)
 )
 

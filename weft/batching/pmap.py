@@ -18,7 +18,7 @@ from weft.core import avals
 from weft.core.meshes import Mesh, get_abstract_mesh
 from weft.core.partition_specs import PartitionSpec
 from weft.dispatch import devices as devices_module
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.operations import shape
 
 _AXIS_NAME = "<axis of pmap>"

@@ -20,7 +20,7 @@ from weft.core.jaxpr import DebugInfo
 from weft.core.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh
 from weft.core.partition_specs import PartitionSpec
 from weft.core.shardings import check_unique
-from weft.dispatch import flat_functions, function_names, signature
+from weft.dispatch.calls import flat_functions, function_names, signature
 
 _LOADED = shard_derivatives  # imported for the rules that it defines
 

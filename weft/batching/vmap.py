@@ -18,8 +18,8 @@ from weft.batching.batch_trace import map_flat
 from weft.core import avals, leaks, tracebacks
 from weft.core.axis_names import Axis
 from weft.core.ref_types import is_ref
-from weft.dispatch import flat_functions, signature
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import flat_functions, signature
+from weft.dispatch.calls import jit as jit_module
 from weft.operations import convert, reductions
 from weft.operations.mapped import Dim, at, placed
 

@@ -25,7 +25,7 @@ from weft.core import avals
 from weft.core.ref_types import is_ref
 from weft.core.shardings import Sharding
 from weft.core.tracer import Tracer
-from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch.calls.struct import ShapeDtypeStruct
 
 # Dtypes that zarr knows; elements of the others, which have one byte, are stored as these bytes.
 _IN_ZARR = frozenset(

@@ -18,8 +18,10 @@ from weft.checkpoints import folders, leaves, manifest, stores
 from weft.checkpoints.folders import CheckpointError
 from weft.core import avals, process_grids
 from weft.core.shardings import Sharding
-from weft.dispatch import devices, placement, struct
-from weft.dispatch.process_calls import of_block
+from weft.dispatch import devices
+from weft.dispatch.calls import struct
+from weft.dispatch.calls.process_calls import of_block
+from weft.dispatch.devices import placement
 from weft.distributed import transport
 
 _MOST_NAMED = 5  # leaves in one error

@@ -17,8 +17,10 @@ from weft.compiler import pipeline
 from weft.core import avals, check_scopes, explicit, kinds, source_info
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
-from weft.dispatch import device_programs, devices, placement
-from weft.dispatch.sized_calls import Sized
+from weft.dispatch import devices
+from weft.dispatch.calls.sized_calls import Sized
+from weft.dispatch.devices import placement
+from weft.dispatch.programs import device_programs
 from weft.effects import key_reuse, number_checks, user_primitives
 
 # their parameters name no extents: see ``other_sizes``

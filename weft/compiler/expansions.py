@@ -14,7 +14,7 @@ from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
 from weft.core.rewrite import Makers, Splicer
 from weft.core.store import TRACES
 from weft.core.trace import trace_to_jaxpr
-from weft.dispatch.trace_cache import Trace
+from weft.dispatch.programs.trace_cache import Trace
 
 Function = Callable[..., Any]
 # (a key that distinguishes functions for one equation, a function of the operands)

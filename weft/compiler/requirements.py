@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from weft.compiler.buffers import MemoryReport
 from weft.core import source_info
 from weft.core.jaxpr import JaxprEqn
-from weft.dispatch import in_place
+from weft.dispatch.programs import in_place
 
 _AT_RUN_TIME = "only if others hold"  # how ``buffers`` begins the reason of a copy that depends on the caller
 

@@ -28,7 +28,8 @@ from weft import dtypes, runtime
 from weft._base import lazy
 from weft.compiler.read_program import ProgramReader
 from weft.core import plain_values
-from weft.dispatch import ahead_of_time, devices, executables, trace_cache
+from weft.dispatch import devices
+from weft.dispatch.programs import ahead_of_time, executables, trace_cache
 
 FIRST_LINE = b"weft saved program 1\n"
 _BEGINS = b"weft saved program "

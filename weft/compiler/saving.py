@@ -13,8 +13,9 @@ from weft import codegen, dtypes
 from weft.compiler import cache, disk, pipeline, runnable, saved, stored
 from weft.core import plain_values
 from weft.core.plain_values import NotPlainError
-from weft.dispatch import devices, executables
-from weft.dispatch.ahead_of_time import Compiled
+from weft.dispatch import devices
+from weft.dispatch.programs import executables
+from weft.dispatch.programs.ahead_of_time import Compiled
 
 
 class _Writer(stored.ProgramWriter):

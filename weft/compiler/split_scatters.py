@@ -18,7 +18,7 @@ from weft import operations as lax
 from weft.compiler import expansions
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
-from weft.dispatch import in_place
+from weft.dispatch.programs import in_place
 
 ROWS = 16  # parts of the updates
 LEAST = 1 << 15  # updates, which take 25 us: about as long as the second kernel and its threads gain

@@ -21,7 +21,7 @@ from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
 from weft.core.weak_table import WeakTable
-from weft.dispatch import calls, function_names, signature
+from weft.dispatch.calls import call_primitive, function_names, signature
 
 Adapter = Callable[[Callable[..., Any]], Callable[..., Any]]
 _BODIES_BOUND = 256  # traces cached per function
@@ -110,7 +110,7 @@ def without_constants(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """(the program with its constants as leading operands, their values)."""
     if not closed.consts:
         return closed, []
-    return ClosedJaxpr(closed.jaxpr.memoize("close_over", calls.constvars_as_invars)), list(closed.consts)
+    return ClosedJaxpr(closed.jaxpr.memoize("close_over", call_primitive.constvars_as_invars)), list(closed.consts)
 
 
 def with_common_captures(bodies: Sequence[Body]) -> tuple[list[ClosedJaxpr], list[Any]]:

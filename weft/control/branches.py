@@ -22,7 +22,7 @@ from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
-from weft.dispatch import flat_functions, function_names, signature
+from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.operations import convert, logic
 
 R = TypeVar("R")

@@ -15,7 +15,7 @@ from weft._base.record import Record
 from weft.control.bodies import Body, same_type, varying_axes
 from weft.core import avals as avals_module
 from weft.core import varying
-from weft.dispatch import signature
+from weft.dispatch.calls import signature
 from weft.operations import convert
 
 _CATEGORIES = "biufVc"  # dtype kinds in the order in which weak types promote; V: bfloat16 and other small floats

@@ -21,7 +21,7 @@ from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
-from weft.dispatch import flat_functions, function_names
+from weft.dispatch.calls import flat_functions, function_names
 from weft.operations import assemble, shape
 
 Carry = TypeVar("Carry")

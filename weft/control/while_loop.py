@@ -22,7 +22,7 @@ from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
-from weft.dispatch import function_names
+from weft.dispatch.calls import function_names
 from weft.errors import TracerBoolConversionError
 from weft.operations import arithmetic, convert, logic
 

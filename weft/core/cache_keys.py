@@ -11,7 +11,7 @@ share (``disk_key``). ``core.store`` holds the levels from trace to kernel; the
 dispatch tables are native (``runtime/src/jit.cpp``), one for each jitted function. ``core.budget`` counts all of them.
 
 Keys are tuples. They are made by ``tuple.__new__``, in a third of the time that the class takes, or as plain tuples
-where even that is too slow (``dispatch.replay``).
+where even that is too slow (``calls.replay``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TraceKey(NamedTuple):
 
     ``who`` is the record of a function object (``trace_cache.FunctionRecord``), whose contents are not compared, or a
     compound primitive, which is traced as simpler ones. For a call that is recorded in another program
-    (``dispatch.replay``), ``types`` holds scalars by value, and ``in_tree`` is a number that stands for the options of
+    (``calls.replay``), ``types`` holds scalars by value, and ``in_tree`` is a number that stands for the options of
     the jitted function.
     """
 

@@ -55,7 +55,7 @@ def _batch_cast(size: int, args: Sequence[Any], dims: Sequence[Any]) -> tuple[An
         return mesh_cast_p.bind(x), dim
     entries = [entry if at == dim else None for at, entry in enumerate(own.spec.partitions)]
     target = NamedSharding(own.mesh, PartitionSpec(*entries))
-    resharding = lazy.submodule("weft.dispatch.resharding")
+    resharding = lazy.submodule("weft.dispatch.devices.resharding")
     return resharding.reshard_p.bind(x, dst_sharding=target, concrete_mesh=None), dim
 
 

@@ -329,7 +329,7 @@ def trace_to_jaxpr(
     ``of_program``: ``fun`` evaluates a program and may keep traced values for a moment (see ``leaks``).
 
     Returns the program and the avals of its results. The program's constants are the values ``fun`` captured, in
-    order of first use; a Tracer among them belongs to the enclosing trace (see ``dispatch.calls.close_over``).
+    order of first use; a Tracer among them belongs to the enclosing trace (see ``call_primitive.close_over``).
     """
     trace = DynamicJaxprTrace(debug_info, state.level + 1, source)
     in_tracers = [trace.new_arg(aval) for aval in in_avals]

@@ -25,7 +25,7 @@ from weft.core import kinds, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from weft.dispatch import calls
+from weft.dispatch.calls import call_primitive
 from weft.distributed import processes
 
 _SHOWN_OPERANDS = 3
@@ -55,7 +55,7 @@ def _wanted() -> _Wanted:
 def _here(value: Any) -> np.ndarray:
     """The elements of a value; of an array across processes those of this one."""
     return np.asarray(
-        lazy.submodule("weft.dispatch.process_calls").block_of(value) if type(value) is runtime.Array else value
+        lazy.submodule("weft.dispatch.calls.process_calls").block_of(value) if type(value) is runtime.Array else value
     )
 
 
@@ -114,7 +114,7 @@ def _short(value: Any) -> str:
 
 def _refuse_search(values: Sequence[Any], word: str, name: str) -> None:
     """A program of several processes is not run again, by one of them alone."""
-    if lazy.submodule("weft.dispatch.process_calls").is_across(values):
+    if lazy.submodule("weft.dispatch.calls.process_calls").is_across(values):
         raise FloatingPointError(
             f"invalid value ({word}) encountered in {name}, in the part that process {processes.rank()} has of "
             'arrays across processes. For the operation and its line use weft.jit(f, checks=("nan", "overflow"))'
@@ -315,4 +315,4 @@ class _Search:
 
 def _program(closed: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
     """The results of a program, compiled as a whole."""
-    return calls.call(closed, values, name="step")
+    return call_primitive.call(closed, values, name="step")

@@ -29,8 +29,8 @@ from weft.core.printer import atom_text
 from weft.core.ref_types import AbstractRef, is_ref, ref_effect
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, set_current
 from weft.core.tracer import Tracer
-from weft.dispatch import jit as jit_module
-from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch.calls import jit as jit_module
+from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.effects import ref_indexing
 from weft.effects.ref_indexing import Index
 from weft.operations import assemble, convert

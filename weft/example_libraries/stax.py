@@ -17,7 +17,7 @@ from typing import Any
 from weft import lax, nn, random
 from weft import numpy as jnp
 from weft._base import api, unbuilt
-from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.nn import initializers
 
 __getattr__ = unbuilt.fallback(__name__)

@@ -24,8 +24,8 @@ from weft._base import unbuilt
 from weft.core import trace as tracing
 from weft.core.jaxpr import DebugInfo
 from weft.core.tracer import Tracer
-from weft.dispatch import function_names
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import function_names
+from weft.dispatch.calls import jit as jit_module
 from weft.experimental import error_checks
 from weft.experimental.error_checks import JaxRuntimeError
 from weft.experimental.functional_errors import (

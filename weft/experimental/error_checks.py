@@ -26,7 +26,7 @@ from weft.core.eval import eval_jaxpr, last_uses
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero
-from weft.dispatch import calls
+from weft.dispatch.calls import call_primitive
 from weft.experimental.functional_errors import (
     NO_ERROR,
     DivisionByZeroError,
@@ -339,7 +339,7 @@ def _permuted(closed: ClosedJaxpr, order: Sequence[int]) -> ClosedJaxpr:
 def _called(p: Primitive, error: Error, enabled: Enabled, values: list[Any], params: dict[str, Any]) -> Any:
     """A call: of ``jit`` or ``checkpoint``."""
     made = checked(params["jaxpr"], enabled, error)
-    program, captured = calls.close_over(made.closed)
+    program, captured = call_primitive.close_over(made.closed)
     operands = [*captured, *_leaves(error), *values]
     changed = {**params, "jaxpr": program}
     if "donated_invars" in params:
@@ -475,7 +475,7 @@ def _custom(word: str, make: Callable[[Any, int], Any]) -> Rule:
         error, (made,) = _steady([params["call_jaxpr"]], enabled, error)
         n, n_captured = made.n_in, len(values) - params[word].in_tree.num_leaves
         order = [*range(n, n + n_captured), *range(n), *range(n + n_captured, n + len(values))]
-        program, captured = calls.close_over(_permuted(made.closed, order))
+        program, captured = call_primitive.close_over(_permuted(made.closed, order))
         outs = p.bind(
             *captured, *values[:n_captured], *_leaves(error), *values[n_captured:],
             **{**params, "call_jaxpr": program, word: make(params[word], n)},
@@ -509,7 +509,7 @@ def _fill() -> None:
         if name in known:
             rules[known[name]], _may_make[known[name]] = rule, frozenset({OOBError})
     rules[check_p], _may_make[check_p] = _discharge, frozenset({FailedCheckError, *_may_make[lax.div_p], OOBError})
-    rules[calls.jit_p] = rules[checkpoint.checkpoint_p] = _called
+    rules[call_primitive.jit_p] = rules[checkpoint.checkpoint_p] = _called
     rules[branches.cond_p], rules[scan.scan_p], rules[while_loop.while_p] = _branched, _scanned, _while
     rules[custom_jvp.custom_jvp_call_p] = _custom("jvp", _CheckedJvp)
     rules[custom_vjp.custom_vjp_call_p] = _custom("rule", _CheckedVjp)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft._base import unbuilt
-from weft.dispatch.shardings import create_device_mesh, create_hybrid_device_mesh
+from weft.dispatch.devices.shardings import create_device_mesh, create_hybrid_device_mesh
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 __getattr__ = unbuilt.fallback(__name__)

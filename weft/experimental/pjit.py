@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.dispatch.jit import jit as pjit
-from weft.dispatch.shardings import with_sharding_constraint
+from weft.dispatch.calls.jit import jit as pjit
+from weft.dispatch.devices.shardings import with_sharding_constraint
 
 __all__ = ["pjit", "with_sharding_constraint"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft._base import lazy
 from weft.dispatch import devices
-from weft.dispatch.ahead_of_time import Compiled
+from weft.dispatch.programs.ahead_of_time import Compiled
 
 __all__ = ["deserialize_and_load", "serialize"]
 

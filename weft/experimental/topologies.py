@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from weft.dispatch.topologies import TopologyDescription, get_attached_topology, get_topology_desc, make_mesh
+from weft.dispatch.programs.topologies import TopologyDescription, get_attached_topology, get_topology_desc, make_mesh
 
 __all__ = ["TopologyDescription", "get_attached_topology", "get_topology_desc", "make_mesh"]

@@ -24,7 +24,7 @@ from typing import Any
 from weft import config
 from weft.core.jaxpr import DebugInfo
 from weft.core.weak_table import WeakTable
-from weft.dispatch.function_names import source_of
+from weft.dispatch.calls.function_names import source_of
 
 
 class StoreException(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft.dispatch import history
+from weft.dispatch.programs import history
 from weft.inspect import account
 from weft.inspect.findings import Finding
 from weft.inspect.profiling import Profile

@@ -15,9 +15,9 @@ from typing import Any
 
 from weft import runtime
 from weft.core.cache_keys import TraceKey
-from weft.dispatch import signature
-from weft.dispatch.jit import jit
-from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch.calls import signature
+from weft.dispatch.calls.jit import jit
+from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.inspect.profiling import Profile, profile
 from weft.inspect.report import Report, of_compiled
 

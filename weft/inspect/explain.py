@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft._base import lazy
-from weft.dispatch import cache_diagnostics, function_names, jit_calls
+from weft.dispatch.calls import cache_diagnostics, function_names, jit_calls
 
 
 def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
@@ -38,5 +38,5 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
 
 def _moved(trace: Any, place: Any) -> list[str]:
     """The collectives of a program over several devices; what is run in one process needs none."""
-    lines = lazy.submodule("weft.dispatch.sharding_text").collectives(trace, place)
+    lines = lazy.submodule("weft.dispatch.programs.sharding_text").collectives(trace, place)
     return ["cut among the devices of its mesh:", *lines] if lines else []

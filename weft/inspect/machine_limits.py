@@ -9,7 +9,7 @@ import numpy as np
 
 from weft import runtime
 from weft._base.record import NamedTuple
-from weft.dispatch.jit import jit
+from weft.dispatch.calls.jit import jit
 
 _BYTES = 96 << 20  # of the array that is copied: more than caches hold
 _SIDE = 1024  # of the matrices that are multiplied

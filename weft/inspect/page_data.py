@@ -22,7 +22,7 @@ from weft.compiler.pipeline import Program
 from weft.core import jaxpr as jaxpr_module
 from weft.core import kinds, printer
 from weft.core.jaxpr import DropVar, JaxprEqn, Literal
-from weft.dispatch import history
+from weft.dispatch.programs import history
 from weft.inspect import account, boundaries, machine_limits
 from weft.inspect.profiling import Profile
 from weft.loops import printer as loops_printer

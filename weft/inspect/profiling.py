@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from weft import runtime
 from weft._base import forks, lazy
 from weft._base.record import NamedTuple
-from weft.dispatch import history
+from weft.dispatch.programs import history
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_SPANS = 200_000  # that each thread keeps for the timeline; what is counted is not limited

@@ -15,8 +15,9 @@ from typing import Any
 
 from weft import runtime
 from weft._base import lazy
-from weft.dispatch import ahead_of_time, devices, executables
-from weft.dispatch import jit as jit_module
+from weft.dispatch import devices
+from weft.dispatch.calls import jit as jit_module
+from weft.dispatch.programs import ahead_of_time, executables
 from weft.inspect.profiling import Profile, profile
 
 FORMS = ahead_of_time.FORMS

@@ -18,7 +18,7 @@ from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr, jaxpr_as_fun
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, Trace, set_current
-from weft.dispatch.calls import constvars_as_invars, jit_p
+from weft.dispatch.calls.call_primitive import constvars_as_invars, jit_p
 from weft.extend import linear_util as lu
 from weft.extend.core import closed_call_p
 

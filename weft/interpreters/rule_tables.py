@@ -12,7 +12,7 @@ from typing import Any
 from weft._base import lazy, unbuilt
 from weft.core import kinds
 from weft.core.primitive import Primitive
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 
 Rule = Callable[..., Any]
 

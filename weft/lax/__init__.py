@@ -14,14 +14,14 @@ from weft.control.branches import cond as cond, cond_p, platform_dependent as pl
 from weft.control.ragged_products import ragged_dot as ragged_dot, ragged_dot_general as ragged_dot_general
 from weft.control.scan import scan as scan, scan_p
 from weft.control.while_loop import fori_loop as fori_loop, while_loop as while_loop, while_p
-from weft.dispatch.composites import composite as composite
-from weft.dispatch.jitted_fourier import fft as fft
-from weft.dispatch.jitted_indexing import (
+from weft.dispatch.calls.composites import composite as composite
+from weft.dispatch.calls.jitted_fourier import fft as fft
+from weft.dispatch.calls.jitted_indexing import (
     dynamic_index_in_dim as dynamic_index_in_dim,
     dynamic_update_index_in_dim as dynamic_update_index_in_dim,
 )
-from weft.dispatch.placement import device_put_p, stage as stage
-from weft.dispatch.shardings import with_sharding_constraint as with_sharding_constraint
+from weft.dispatch.devices.placement import device_put_p, stage as stage
+from weft.dispatch.devices.shardings import with_sharding_constraint as with_sharding_constraint
 from weft.numpy.taking import index_take as index_take
 from weft.operations.algorithms import (
     DotAlgorithmPreset as DotAlgorithmPreset,

@@ -22,7 +22,7 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.core import open_sizes
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import index_items, promotion
 
 inline = functools.partial(jit_module.jit, inline=True)

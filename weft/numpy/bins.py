@@ -20,7 +20,7 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.batching.vmap import vmap
 from weft.control import scan as scan_module
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     arithmetic,
     calculus,

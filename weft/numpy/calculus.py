@@ -18,7 +18,7 @@ from weft import config, dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     arithmetic,
     axes,

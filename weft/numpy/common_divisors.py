@@ -9,7 +9,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion, selection
 from weft.operations import special
 

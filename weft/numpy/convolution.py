@@ -16,7 +16,7 @@ from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 from weft.operations import contract
 

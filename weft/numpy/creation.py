@@ -19,8 +19,9 @@ from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.core import open_sizes
-from weft.dispatch import devices, placement, transfers
-from weft.dispatch import jit as jit_module
+from weft.dispatch import devices
+from weft.dispatch.calls import jit as jit_module
+from weft.dispatch.devices import placement, transfers
 from weft.effects import number_checks
 from weft.numpy import axes, promotion, small_copies
 

@@ -12,7 +12,7 @@ import numpy as np
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion, rearrange, taking
 from weft.operations.linalg import cholesky as cholesky_module
 from weft.operations.linalg import general, matrices, singular, symmetric

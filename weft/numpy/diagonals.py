@@ -15,7 +15,7 @@ from weft import core, dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 
 _of_any_size = functools.partial(jit_module.any_size, extents=("rows", "columns"), inline=True)

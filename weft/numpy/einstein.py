@@ -22,7 +22,7 @@ from weft._base import lazy
 from weft._base.array import Array
 from weft._base.record import Record
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 
 inline = functools.partial(jit_module.any_size, inline=True)

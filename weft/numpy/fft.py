@@ -21,7 +21,8 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
-from weft.dispatch import devices, jitted_fourier
+from weft.dispatch import devices
+from weft.dispatch.calls import jitted_fourier
 from weft.numpy import arithmetic, creation, promotion, rearrange, rounding
 from weft.numpy import axes as axes_module
 from weft.operations.algorithms import FftType

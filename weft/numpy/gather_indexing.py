@@ -22,7 +22,7 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.core import check_scopes
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import basic_indexing, index_items, promotion
 
 WHOLE = basic_indexing.Cut(0, -1, 0)  # a whole axis, whatever its extent

@@ -21,7 +21,7 @@ from weft._base import lazy
 from weft._base.array import Array
 from weft.core import check_scopes
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     arithmetic,
     basic_indexing,
@@ -241,7 +241,7 @@ _HELD = {
 
 def _update_in_place(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -> Any:
     """An update that must not copy: the compiler raises if it would."""
-    in_place = lazy.submodule("weft.dispatch.in_place")
+    in_place = lazy.submodule("weft.dispatch.programs.in_place")
     in_place.check_word(options.pop("inplace"))
     if not core.is_tracing():
         raise ValueError(

@@ -19,7 +19,7 @@ import numpy as np
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, promotion, rearrange, small_copies
 
 inline = functools.partial(jit_module.jit, inline=True)

@@ -19,7 +19,7 @@ from weft import operations as lax
 from weft._base import lazy
 from weft._base import unbuilt as _unbuilt
 from weft._base.array import Array as Array
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     arithmetic,
     axes,

@@ -18,7 +18,7 @@ import numpy as np
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     creation,
     even_spacing,

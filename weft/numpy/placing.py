@@ -17,7 +17,7 @@ import numpy as np
 from weft import core, dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     arithmetic,
     axes,

@@ -21,7 +21,7 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.core import open_sizes
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import arithmetic, axes, promotion, small_copies
 
 inline = functools.partial(jit_module.jit, inline=True)

@@ -20,7 +20,7 @@ from weft import dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import Record
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, promotion, selection
 
 inline = functools.partial(jit_module.any_size, inline=True)

@@ -17,7 +17,7 @@ from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import logic, promotion, selection
 
 any_size = jit_module.any_size

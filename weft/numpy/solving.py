@@ -17,7 +17,7 @@ from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.autodiff import custom_jvp, implicit
 from weft.batching.vmap import vmap
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     contractions,
     creation,

@@ -19,7 +19,7 @@ from weft.batching.vmap import vmap
 from weft.control import scan, while_loop
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, creation, promotion, rearrange, selection, taking
 from weft.numpy.vectorized import vectorize
 

@@ -16,7 +16,7 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.batching.vmap import vmap
 from weft.control import branches
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes as axes_module
 from weft.numpy import creation, joining, promotion, rearrange, reductions
 

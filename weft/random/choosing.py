@@ -19,7 +19,7 @@ from weft import dtypes, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     arithmetic,
     axes,

@@ -19,7 +19,7 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan, while_loop
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import indexing, promotion
 from weft.random import distributions, keys, sampling
 

@@ -22,7 +22,7 @@ from weft.batching import custom_vmap, vmap
 from weft.batching import map as map_module
 from weft.control import while_loop
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import arithmetic, axes, indexing, promotion, reductions
 from weft.random import distributions, keys, sampling
 

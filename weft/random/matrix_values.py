@@ -13,7 +13,7 @@ import numpy as np
 from weft import dtypes
 from weft._base.array import Array
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, decompositions, einstein, elementary, linalg, promotion, rearrange
 from weft.operations import sign
 from weft.operations.linalg import matrices

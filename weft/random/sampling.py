@@ -16,7 +16,7 @@ from weft import dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, indexing, promotion, selection, small_copies
 from weft.operations import functions
 from weft.random import keys, prng

@@ -6,8 +6,8 @@ from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from weft.dispatch.ahead_of_time import Lowered, Traced
-from weft.dispatch.jit import CacheInfo
+from weft.dispatch.calls.jit import CacheInfo
+from weft.dispatch.programs.ahead_of_time import Lowered, Traced
 from weft.runtime._array import Array as Array
 
 Leaf: TypeAlias = Any

@@ -15,7 +15,7 @@ from weft import dtypes
 from weft import numpy as wnp
 from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 
 inline = functools.partial(jit_module.jit, inline=True)

@@ -21,7 +21,7 @@ from weft._base import lazy as _lazy
 from weft._base import unbuilt as _unbuilt
 from weft._base.array import Array as Array
 from weft.autodiff import custom_jvp as custom
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy import complex_gamma, gamma_functions
 from weft.scipy.gamma_functions import (

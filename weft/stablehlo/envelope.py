@@ -17,7 +17,7 @@ from weft import dtypes, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import explicit
-from weft.dispatch import struct
+from weft.dispatch.calls import struct
 from weft.stablehlo import envelope_shardings, flat_tables, symbolic_scopes
 from weft.stablehlo.exported import DisabledSafetyCheck, Exported
 from weft.stablehlo.flat_tables import Numbers, Scalar, Table, View

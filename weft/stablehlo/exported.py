@@ -17,10 +17,11 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from weft.core.shardings import IndivisibleError, NamedSharding
 from weft.core.tangents import tangent_aval
-from weft.dispatch import exported_values, struct
-from weft.dispatch import jit as jit_module
-from weft.dispatch.ahead_of_time import tree_differences
-from weft.dispatch.lowered_shardings import LoweredShardings
+from weft.dispatch.calls import jit as jit_module
+from weft.dispatch.calls import struct
+from weft.dispatch.programs import exported_values
+from weft.dispatch.programs.ahead_of_time import tree_differences
+from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
 from weft.operations.tokens import TOKEN
 from weft.stablehlo import module, open_extents, open_traces, portable, shardy, size_checks, symbolic_dims

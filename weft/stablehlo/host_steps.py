@@ -22,7 +22,8 @@ from weft.compiler import expansions
 from weft.core import avals, kinds
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects, subjaxprs
-from weft.dispatch import device_programs, signature
+from weft.dispatch.calls import signature
+from weft.dispatch.programs import device_programs
 from weft.operations import index
 from weft.stablehlo import decompositions, module
 

@@ -22,7 +22,7 @@ from weft.control.branches import platform_place
 from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.ref_types import uses_refs
-from weft.dispatch.lowered_shardings import LoweredShardings
+from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.effects import user_primitives
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import (

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from weft import config, runtime
 from weft.core import open_sizes
-from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import size_fits
 from weft.stablehlo.symbolic_dims import SymbolicDim, variable

@@ -22,7 +22,7 @@ from weft.core.meshes import AbstractMesh, AxisType
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
 from weft.core.shardings import NamedSharding
 from weft.core.trace import trace_to_jaxpr
-from weft.dispatch import shardings
+from weft.dispatch.devices import shardings
 from weft.stablehlo import parser
 from weft.stablehlo.collectives import groups_of
 

@@ -17,7 +17,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import source_info
 from weft.core.avals import get_aval
-from weft.dispatch.struct import ShapeDtypeStruct
+from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.stablehlo import size_bounds, symbolic_dims
 from weft.stablehlo.symbolic_dims import SymbolicDim
 

@@ -22,7 +22,7 @@ from weft import operations as lax
 from weft import tree_util
 from weft.batching import vmap as vmap_module
 from weft.core.tracer import Tracer
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 
 Matrix = TypeVar("Matrix", bound="JAXSparse")
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft._base import lazy, unbuilt
 from weft.dispatch import devices as placing
-from weft.dispatch import jit
+from weft.dispatch.calls import jit
 
 __all__ = ["Client", "backends", "clear_backends", "get_backend", "get_default_device"]
 __getattr__ = unbuilt.fallback(__name__)

@@ -18,7 +18,7 @@ from weft.core.effects import Effects
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.primitive import Primitive
-from weft.dispatch.calls import close_over, constvars_as_invars
+from weft.dispatch.calls.call_primitive import close_over, constvars_as_invars
 from weft.extend import linear_util as lu
 
 

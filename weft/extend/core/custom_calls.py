@@ -16,7 +16,7 @@ from weft.autodiff.symbolic_zeros import as_user_sees
 from weft.core import avals
 from weft.core import trace as tracing
 from weft.core.eval import jaxpr_as_fun
-from weft.dispatch.calls import close_over
+from weft.dispatch.calls.call_primitive import close_over
 from weft.extend import linear_util as lu
 
 

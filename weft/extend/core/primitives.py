@@ -14,8 +14,8 @@ _NAMES = lazy.Names(
         "autodiff.custom_jvp": "custom_jvp_call_p",
         "autodiff.custom_vjp": "custom_lin_p custom_vjp_call_p",
         "autodiff.remat_policy": "name_p",
-        "dispatch.calls": "jit_p",
-        "dispatch.placement": "device_put_p",
+        "dispatch.calls.call_primitive": "jit_p",
+        "dispatch.devices.placement": "device_put_p",
         "effects.refs": "get_p swap_p",
         "extend.core.calls": "call_p closed_call_p",
         "lax": """

@@ -1,6 +1,6 @@
 // Replay: the key of a call of a jitted function under a trace, and the user's line that made the call.
 //
-// weft/dispatch/replay.py says what the key is for. Every call of a weft.numpy function under a trace makes one.
+// weft/dispatch/calls/replay.py says what the key is for. Every call of a weft.numpy function under a trace makes one.
 #include "array.h"
 #include "module.h"
 #include "numpy_api.h"

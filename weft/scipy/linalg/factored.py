@@ -14,7 +14,7 @@ import weft.numpy as jnp
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import branches, while_loop
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import polar_factors, promotion, solving, vectorized
 from weft.operations.linalg import (
     cholesky as cholesky_module,

@@ -15,7 +15,7 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.autodiff import derivatives
 from weft.control import branches, scan, while_loop
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import linalg, promotion, solving, vectorized
 from weft.operations.linalg import general, matrices
 from weft.operations.linalg.triangular import triangular_solve

@@ -12,7 +12,7 @@ import weft.numpy as jnp
 from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion, vectorized
 
 jit = jit_module.jit

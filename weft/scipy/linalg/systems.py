@@ -14,7 +14,7 @@ from weft._base.array import Array
 from weft.autodiff import custom_jvp, implicit
 from weft.batching.vmap import vmap
 from weft.control import branches, while_loop
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import decompositions, promotion, solving, vectorized
 from weft.operations.linalg import general, matrices
 from weft.operations.linalg.triangular import triangular_solve

@@ -14,7 +14,7 @@ import numpy as np
 from weft import nn
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.dispatch import jit as jit_module
+from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy import special
 
