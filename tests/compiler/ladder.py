@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.loops import loop_interpreter
+from tests.loops import loop_interpreter, routine_interpreter
 from weft import compiler, core, dtypes, runtime
 from weft.compiler import instructions, reference_interpreter, steps
 from weft.core.eval import eval_jaxpr
@@ -44,8 +44,13 @@ def by_eager(closed: core.ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
 
 
 def by_loops(program: compiler.Program, args: Sequence[Any]) -> list[np.ndarray]:
-    """The plan carried out in NumPy, its nests by the loops interpreter."""
+    """The plan carried out in NumPy, its nests and routines by their interpreters."""
     return _Machine(program, args).run()
+
+
+def interpreted(closed: core.ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
+    """``by_loops`` of a program that is compiled for it."""
+    return by_loops(compiled(closed), args)
 
 
 def n_kernels(program: compiler.Program) -> int:
@@ -79,6 +84,8 @@ class _Machine:
                 entry = entry.run
             if isinstance(entry, steps.Run):
                 self._kernel(entry)
+            elif isinstance(entry, steps.Native):
+                self._native(entry)
             else:
                 self._instruction(entry)
         return [self._output(position, spec) for position, spec in enumerate(self.plan.outputs)]
@@ -107,6 +114,13 @@ class _Machine:
             buffers.append(data[: len(data) // size * size].view(binding.dtype))
             offsets.append(offset // size)
         loop_interpreter.interpret(entry.lowered, buffers, offsets)
+
+    def _native(self, entry: steps.Native) -> None:
+        buffers = []
+        for operand, (place, nbytes) in zip(entry.lowered.routine.operands, entry.places, strict=True):
+            data, offset = self._at(place)
+            buffers.append(data[offset : offset + nbytes].view(operand.dtype))
+        routine_interpreter.interpret(entry.lowered, buffers)
 
     def _offset(
         self, dyn: int, entries: Sequence[tuple[int, int, str, int, int]], word: tuple[int, int, int] | None

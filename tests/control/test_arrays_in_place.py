@@ -11,6 +11,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.compiler import ladder
 from weft import lax
 from weft.compiler import reference_interpreter, verify
 
@@ -18,13 +19,15 @@ DTYPES = ["float32", "int32", "int8", "bool", "float16", "uint16", "complex64", 
 
 
 def assert_routine(run: Callable[..., Any], *args: Any) -> None:
-    """One routine, with the bits of the reference."""
+    """One routine, with the bits of the reference, and of the routine interpreted."""
     closed = weft.make_jaxpr(run)(*args)
     compiled = weft.jit(run).lower(*args).compile()
     assert "routine" in compiled.as_text("plan")
-    expected = reference_interpreter.interpret(closed, [np.asarray(a) for a in args])
-    for a, b in zip(weft.tree_util.tree_leaves(compiled(*args)), expected, strict=True):
+    operands = [np.asarray(a) for a in args]
+    expected, by_loops = reference_interpreter.interpret(closed, operands), ladder.interpreted(closed, operands)
+    for a, b, c in zip(weft.tree_util.tree_leaves(compiled(*args)), expected, by_loops, strict=True):
         assert verify.same_bits(np.asarray(a), b), (np.asarray(a), b)
+        assert verify.same_bits(c, b), (c, b)
 
 
 def drawn(n: int, dtype: str, *shape: int) -> tuple[Any, ...]:

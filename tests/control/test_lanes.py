@@ -11,6 +11,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.compiler import ladder
 from weft import lax
 from weft.compiler import reference_interpreter, verify
 
@@ -98,7 +99,11 @@ def test_any_number_of_lanes_by_one_routine(name: str, dtype: Any) -> None:
             args = [jnp.asarray(x) for x in operands(dtype, n)]
             before = jitted.cache_info().kernels_built
             found = weft.tree.leaves(jitted(*args))
-            expected = reference_interpreter.interpret(weft.make_jaxpr(run)(*args), [np.asarray(a) for a in args])
+            closed, given = weft.make_jaxpr(run)(*args), [np.asarray(a) for a in args]
+            expected = reference_interpreter.interpret(closed, given)
+            if n in (3, 17):
+                for a, b in zip(found, ladder.interpreted(closed, given), strict=True):
+                    assert verify.same_bits(np.asarray(a), b), (n, np.asarray(a), b)
             for a, b in zip(found, expected, strict=True):
                 if np.dtype(dtype).kind == "c":  # the interpreter's products are NumPy's
                     np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-4)
@@ -122,6 +127,8 @@ def test_elements_of_a_mapped_loop_end_at_different_times() -> None:
         one = [weft.jit(root)(v) for v in x]
         assert verify.same_bits(np.asarray(roots), np.asarray([r for r, _ in one]))
         assert np.asarray(steps).tolist() == [int(s) for _, s in one]
+        by_loops = ladder.interpreted(weft.make_jaxpr(weft.vmap(root))(x), [np.asarray(x)])
+        assert verify.same_bits(np.asarray(roots), by_loops[0]) and verify.same_bits(np.asarray(steps), by_loops[1])
     assert "in lanes" in mapped.lower(x).compile().as_text("loops")
 
 

@@ -1,4 +1,4 @@
-"""Small loops in registers: bit for bit what the reference interpreter gives, for operations of every kind."""
+"""Small loops in registers: the bits of the reference interpreter and of the interpreted routine, for every kind."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import weft
 import weft.numpy as jnp
+from tests.compiler import ladder
 from weft import lax
 from weft.compiler import reference_interpreter, verify
 
@@ -63,8 +64,10 @@ def assert_native_is_the_reference(run: Callable[..., Any], *args: Any, exact: b
     compiled = weft.jit(run).lower(*args).compile()
     assert "routine" in compiled.as_text("plan")
     found = compiled(*args)
-    expected = reference_interpreter.interpret(closed, [np.asarray(a) for a in args])
-    for a, b in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
+    operands = [np.asarray(a) for a in args]
+    expected, by_loops = reference_interpreter.interpret(closed, operands), ladder.interpreted(closed, operands)
+    for a, b, c in zip(found if isinstance(found, tuple) else (found,), expected, by_loops, strict=True):
+        assert verify.same_bits(np.asarray(a), c), (np.asarray(a), c)
         if exact:
             assert verify.same_bits(np.asarray(a), b), (np.asarray(a), b)
         else:
@@ -95,6 +98,7 @@ def test_float_bodies(shape: tuple[int, ...], dtype: Any, names: list[str], seed
     found = np.asarray(weft.jit(run)(x))
     if not any(name in ("sine", "exp", "softmax") for name in names):  # references of these are another library's
         assert verify.same_bits(found, expected)
+        assert verify.same_bits(found, ladder.interpreted(closed, [np.asarray(x)])[0])
     assert verify.same_bits(found, np.asarray(_step_by_step(names, FLOATS, x, 3)))
 
 

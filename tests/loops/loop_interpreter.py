@@ -158,12 +158,17 @@ def _store(run: _Run, operand: int, value: Any) -> None:
     run.buffers[operand][np.broadcast_to(positions, shape)] = np.broadcast_to(value, shape)
 
 
-def _apply(s: ir.Apply, values: dict[int, Any]) -> None:
-    operands = np.broadcast_arrays(*[values[arg] for arg in s.args]) if s.args else []
+def applied(s: Any, args: Sequence[Any], dtype: np.dtype) -> np.ndarray:
+    """The value of an elementwise statement of these arguments."""
+    operands = np.broadcast_arrays(*args) if args else []
     with np.errstate(all="ignore"):
         result = np.asarray(s.kind.reference(*operands, **dict(s.params)))
-    assert result.dtype == s.dtype, f"{s.name} gave {result.dtype}, not {s.dtype}"
-    values[s.out] = result
+    assert result.dtype == dtype, f"{s.name} gave {result.dtype}, not {dtype}"
+    return result
+
+
+def _apply(s: ir.Apply, values: dict[int, Any]) -> None:
+    values[s.out] = applied(s, [values[arg] for arg in s.args], s.dtype)
 
 
 def _update(run: _Run, s: ir.Update) -> None:
@@ -206,12 +211,12 @@ def _reduce(run: _Run, s: ir.Reduce) -> None:
 def _scan(run: _Run, s: ir.Scan) -> None:
     """Along the one reduced dimension, which is the last of the nest."""
     arrays = [np.ascontiguousarray(_space(run, run.values[arg])) for arg in s.args]
-    outs = _running(s.kind, arrays, dict(s.params), s.accumulators)
+    outs = running(s.kind, arrays, dict(s.params), s.accumulators)
     for out, result, dtype in zip(s.outs, outs, s.dtypes, strict=True):
         run.values[out] = np.asarray(result).astype(dtype)
 
 
-def _running(
+def running(
     kind: kinds.Cumulative, arrays: Sequence[np.ndarray], params: dict[str, Any], accumulators: Sequence[Any]
 ) -> tuple[np.ndarray, ...]:
     """A running combination along the last axis, in index order; results before rounding to the outputs' dtypes."""
