@@ -18,7 +18,7 @@ from typing import Any
 
 from weft import runtime
 from weft._base import forks, lazy
-from weft._base.record import Record
+from weft._base.record import NamedTuple, Record
 
 _DOT_PRECISIONS = (
     None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32",
@@ -161,7 +161,6 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
 }  # fmt: skip
 
 _KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
-_KEY_PARTS = (*_KEY_NAMES, "user contexts", "axis names", "unknown sizes", "mesh")
 _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off", "n", "f", "")
 
 
@@ -175,6 +174,16 @@ class MeshState(Record):
 
 
 NO_MESH = MeshState()
+
+
+class Values(NamedTuple):
+    """What a token stands for: all on a thread that traces and code depend on."""
+
+    options: tuple[Any, ...]  # the values of ``_KEY_NAMES``
+    users: tuple[Any, ...]  # of the contexts that users have made, in the order of ``_user_names``
+    axes: tuple[tuple[Any, int], ...]
+    sizes: int
+    mesh: MeshState
 
 
 class _Thread(threading.local):
@@ -191,8 +200,8 @@ class _Thread(threading.local):
 _thread = _Thread()
 _values: dict[str, Any] = {}
 _user_names: list[str] = []  # of what make_user_context made
-_tokens: dict[tuple[Any, ...], int] = {}
-_interned: list[tuple[Any, ...]] = []  # the values of each token
+_tokens: dict[Values, int] = {}
+_interned: list[Values] = []  # the values of each token
 execution_watched = False  # whether no_execution was ever set
 keys_watched = False  # whether debug_key_reuse was ever set
 checks_watched = False  # whether checks was ever set, also for one function
@@ -363,7 +372,8 @@ def _install_default_token() -> None:
     """Tell the dispatcher the configuration of threads without a context of their own."""
     if _HAS_DEFAULT:
         users = tuple([_values[name] for name in _user_names])
-        runtime.set_default_config_token(_intern((*[_values[name] for name in _KEY_NAMES], users, (), 0, NO_MESH)))
+        options = tuple([_values[name] for name in _KEY_NAMES])
+        runtime.set_default_config_token(_intern(Values(options, users, (), 0, NO_MESH)))
 
 
 def token() -> int:
@@ -373,15 +383,15 @@ def token() -> int:
         return known
     overlay = _thread.overlay
     version = _version
-    values = [overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES]
+    options = tuple([overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES])
     users = tuple([overlay[name] if name in overlay else _values[name] for name in _user_names])
-    made = _intern((*values, users, _thread.axes, _thread.sizes, _thread.mesh))
+    made = _intern(Values(options, users, _thread.axes, _thread.sizes, _thread.mesh))
     _thread.token = (version, made)
     return made
 
 
-def values_of(token: int) -> tuple[Any, ...]:
-    """The values whose id is a token: of options, then the named axes and the chosen mesh."""
+def values_of(token: int) -> Values:
+    """The values whose id is a token."""
     return _interned[token]
 
 
@@ -390,7 +400,9 @@ def describe_difference(old: int, new: int) -> str:
     if max(old, new) >= len(_interned):
         return "an earlier configuration"
     before, now = _interned[old], _interned[new]
-    changed = [(name, a, b) for name, a, b in zip(_KEY_PARTS, before, now, strict=True) if a != b]
+    names = (*_KEY_NAMES, "user contexts", "axis names", "unknown sizes", "mesh")
+    pairs = zip(names, (*before.options, *before[1:]), (*now.options, *now[1:]), strict=True)
+    changed = [(name, a, b) for name, a, b in pairs if a != b]
     return ", ".join(f"{name} now {b!r}, before {a!r}" for name, a, b in changed) or "none"
 
 
@@ -466,16 +478,17 @@ def overlaid(name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def restored(token: int) -> Iterator[None]:
-    """Set, on this thread, the options, axes and meshes that a token stands for."""
-    *options, axes, mesh = _interned[token]
-    before = _thread.overlay, _thread.axes, _thread.mesh
-    _thread.overlay = {**_thread.overlay, **dict(zip(_KEY_NAMES, options, strict=True))}
-    _thread.axes, _thread.mesh = axes, mesh
+    """Set, on this thread, what a token stands for."""
+    values = _interned[token]
+    before = _thread.overlay, _thread.axes, _thread.sizes, _thread.mesh
+    named = (*zip(_KEY_NAMES, values.options, strict=True), *zip(_user_names, values.users))
+    _thread.overlay = {**_thread.overlay, **dict(named)}
+    _thread.axes, _thread.sizes, _thread.mesh = values.axes, values.sizes, values.mesh
     try:
         _install_token()
         yield
     finally:
-        _thread.overlay, _thread.axes, _thread.mesh = before
+        _thread.overlay, _thread.axes, _thread.sizes, _thread.mesh = before
         _install_token()
 
 

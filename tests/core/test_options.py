@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
+import sys
 import threading
 import warnings
 from typing import Any
@@ -172,6 +175,29 @@ def test_64_bit_dtypes_asked_for_by_name_may_be_errors() -> None:
             assert wnp.zeros(3, "float64").dtype == np.float64
     with pytest.warns(UserWarning, match="Explicitly requested dtype float64"):
         assert wnp.zeros(3, "float64").dtype == np.float32
+
+
+def test_what_a_token_stands_for_is_set_again() -> None:
+    context = weft.make_user_context("none")
+    with context("inner"), config.context("numpy_rank_promotion", "raise"), weft.enable_x64(True):
+        token = config.token()
+    with config.restored(token):
+        assert context.value == "inner" and config.x64_enabled() and config.token() == token
+        assert config.read("numpy_rank_promotion") == "raise"
+    assert context.value == "none" and not config.x64_enabled() and config.token() != token
+
+
+def test_forms_of_a_program_from_disk_are_compiled_under_the_options_it_was_found_with(tmp_path: pathlib.Path) -> None:
+    source = """
+import sys, weft, numpy as np
+with weft.enable_x64(True):
+    made = weft.jit(lambda x: x * 2 + 1).lower(np.float64(1)).compile()
+print("f64" in made.as_text("loops"), made.as_text("loops").count("f32"))
+"""
+    for _ in range(2):
+        environment = {**os.environ, "WEFT_CACHE_DIR": str(tmp_path), "WEFT_CHECK": "0"}
+        made = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
+        assert made.stdout == "True 0\n", made.stderr
 
 
 def test_functions_are_traced_anew_under_another_value_of_a_user_s_context() -> None:

@@ -150,7 +150,7 @@ def _typed(program: Program, source: str, pool: list[Any]) -> Any:
             trial = replace(program, steps=[*program.steps, source])
             raise Finding(f"{'' if is_internal(error) else 'refused: '}{_told(error)}\n{trial.repro()}") from error
         return None
-    return made if isinstance(made, weft.ShapeDtypeStruct) else None
+    return made if isinstance(made, weft.ShapeDtypeStruct) and made.dtype != weft.dtypes.float0 else None
 
 
 def _typed_by_jax(source: str, pool: list[Any]) -> bool:
@@ -170,6 +170,11 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{place}"
 
 
+def is_moved(x: Any) -> bool:
+    """Whether derivatives are taken by a value: sums of tangents begin with zero, which one dtype of floats lacks."""
+    return weft.numpy.issubdtype(x.dtype, weft.numpy.inexact) and x.dtype.name != "float8_e8m0fnu"
+
+
 def of_floats(f: Callable[..., Any], inputs: list[Any], moving: list[int], *starts: Any) -> Callable[..., Any]:
     """The inexact results of ``f`` as a function of its inexact inputs, and all results beside them."""
 
@@ -178,7 +183,7 @@ def of_floats(f: Callable[..., Any], inputs: list[Any], moving: list[int], *star
         for i, x in zip(moving, floats, strict=True):
             found[i] = x
         outs = f(*found, *starts)
-        return [y for y in outs if weft.numpy.issubdtype(y.dtype, weft.numpy.inexact)], outs
+        return [y for y in outs if is_moved(y)], outs
 
     return run
 
@@ -209,7 +214,7 @@ def pushed(f: Callable[..., Any], moving: list[int]) -> Callable[..., Any]:
 
 def in_form(program: Program, f: Callable[..., Any], arrays: list[Any]) -> Callable[..., Any]:
     """The function to run: the program under its transformations, from the last word to the first."""
-    moving = [i for i, x in enumerate(arrays) if weft.numpy.issubdtype(x.dtype, weft.numpy.inexact)]
+    moving = [i for i, x in enumerate(arrays) if is_moved(x)]
     in_axes = [0 if k in program.mapped else None for k in range(len(arrays))] + [None, None]
     for word in reversed(program.form.split()):
         if word == "vmap":

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+import weft.numpy as wnp
+
 INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "int4", "uint4", "int2", "uint2")
 FLOATS = ("float32", "float32", "float32", "float16", "bfloat16", "complex64")
 BYTES = (
@@ -102,7 +104,8 @@ def reduction(pick: Pick, pool: list[Any]) -> str | None:
     v = pool[i]
     form = pick.randrange(4)
     if form == 0:
-        return f"lax.{pick.choice(LAX_ALONG)}(v{i}, {pick.randrange(v.ndim)}, reverse={pick.random() < 0.3})"
+        names = LAX_ALONG if wnp.issubdtype(v.dtype, wnp.inexact) else [n for n in LAX_ALONG if n != "cumlogsumexp"]
+        return f"lax.{pick.choice(names)}(v{i}, {pick.randrange(v.ndim)}, reverse={pick.random() < 0.3})"
     if form == 1:
         return f"np.{pick.choice(ALONG)}(v{i}, axis={pick.randrange(-v.ndim, v.ndim)})"
     name = pick.choice(REDUCE)

@@ -121,6 +121,21 @@ def test_the_first_of_equals_has_the_gradient() -> None:
     assert np.array_equal(np.asarray(gradient), [0, 0, 0, 0, 1])  # what comes after a NaN replaces it
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3", "float32"])
+@pytest.mark.parametrize(("computation", "start"), [(lax.add, 0), (lax.mul, 1), (lax.max, -np.inf), (lax.add, 2)])
+def test_bits_do_not_depend_on_whether_the_start_is_known(dtype: str, computation: Any, start: float) -> None:
+    x = wnp.asarray(np.random.default_rng(3).normal(size=(5, 3, 4)).astype(np.float32) * 3).astype(dtype)
+    init = wnp.asarray(start, dtype)
+    window, steps = (2, 2, 2), (1, 1, 1)
+    for reduce in (
+        lambda x, init: lax.reduce_window(x, init, computation, window, steps, "SAME"),
+        lambda x, init: lax.reduce(x, init, computation, (0, 2)),
+    ):
+        known, traced = reduce(x, init), weft.jit(reduce)(x, init)
+        assert np.asarray(known).tobytes() == np.asarray(traced).tobytes()
+        assert np.asarray(weft.vmap(reduce, (0, None))(x[None], init)[0]).tobytes() == np.asarray(known).tobytes()
+
+
 POOLS: list[tuple[str, Any, Any]] = [
     ("number", -np.inf, lax.max),
     ("NumPy", np.asarray(-np.inf, np.float16), lax.max),

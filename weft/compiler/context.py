@@ -54,10 +54,10 @@ class Context(NamedTuple):
         """
         if self.show or self.dump or self.skip or self.check or self.checks:
             return None
-        *options, axes, mesh = config.values_of(self.token)
-        if axes or mesh is not config.NO_MESH:
+        values = config.values_of(self.token)
+        if values.axes or values.sizes or values.mesh is not config.NO_MESH:
             return None
-        return f"{options} {self.target.key} {self.process}/{self.processes} {self.devices}"
+        return f"{values.options} {self.target.key} {self.process}/{self.processes} {self.devices}"
 
 
 def current() -> Context:

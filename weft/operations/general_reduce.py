@@ -244,14 +244,9 @@ def identity_matches(init: Any, dtype: np.dtype, identity: Callable[[np.dtype], 
     return bool(same or value == np.asarray(identity(value.dtype)).astype(value.dtype))
 
 
-def _as_monoid(x: Any, init: Any, computation: Any, dimensions: tuple[int, ...]) -> Array | None:
-    """The primitive reduction that equals this computation with this initial value, or None."""
-    found = MONOIDS.get(computation) if callable(computation) else None
-    if found is None:
-        return None
-    primitive, identity = found
-    if not identity_matches(init, core.get_aval(x).dtype, identity):
-        return None
+def _as_monoid(x: Any, computation: Any, dimensions: tuple[int, ...]) -> Array:
+    """The primitive reduction that is a computation of ``MONOIDS``, from its identity."""
+    primitive, _ = MONOIDS[computation]
     if primitive is reduce_sum_p:
         return primitive.bind(x, axes=dimensions, out_sharding=None)
     return primitive.bind(x, axes=dimensions)
@@ -334,13 +329,14 @@ def reduce(
         raise TypeError("[reduce] needs at least one operand")
     dims = integers(dimensions, "reduce", "dimensions")
     inits = of_operands_types(inits, arrays)
-    if len(arrays) == 1:
-        known = _as_monoid(arrays[0], inits[0], computation, dims)
-        if known is not None:
-            return runtime.tree_unflatten(treedef, [known])
+    is_monoid = len(arrays) == 1 and callable(computation) and computation in MONOIDS
+    if is_monoid and identity_matches(inits[0], core.get_aval(arrays[0]).dtype, MONOIDS[computation][1]):
+        return runtime.tree_unflatten(treedef, [_as_monoid(arrays[0], computation, dims)])
     init_avals = [core.get_aval(init) for init in inits]
     array_avals = [core.get_aval(x) for x in arrays]
     _reduce_typing(*array_avals, *init_avals, computation=None, jaxpr=None, dimensions=dims)
+    if is_monoid:  # a traced initial value may be the identity too: the bits must not depend on whether it is known
+        return runtime.tree_unflatten(treedef, [computation(inits[0], _as_monoid(arrays[0], computation, dims))])
     closed = traced_computation(computation, init_avals, treedef)
     outs = reduce_p.bind(*arrays, *inits, computation=computation, jaxpr=closed, dimensions=dims)
     return runtime.tree_unflatten(treedef, outs)

@@ -17,7 +17,7 @@ from weft.core import kinds
 from weft.core.primitive import ALL
 from weft.core.tangents import along
 from weft.core.window_maps import WindowMap, dilated
-from weft.operations import arithmetic, general_reduce, mapped, reductions, references, window_folds
+from weft.operations import arithmetic, convert, general_reduce, mapped, reductions, references, window_folds
 from weft.operations.elementwise import ANY, FLOAT, NUMBER, Accepts, category, check_dtype, widened
 from weft.operations.later import ops
 from weft.operations.static import integers
@@ -403,6 +403,13 @@ def reduce_window(
     if found is not None and general_reduce.identity_matches(inits[0], init_avals[0].dtype, found[1]):
         return runtime.tree_unflatten(treedef, [found[0].bind(arrays[0], **params)])
     _general_typing(*[core.get_aval(x) for x in arrays], *init_avals, jaxpr=None, consts=(), **params)
+    wide = widened(init_avals[0].dtype)
+    if found is not None and wide != init_avals[0].dtype:  # rounded once, as where the initial value is known
+        widely = [convert.convert(x, wide) for x in (*arrays, *inits)]
+        made = reduce_window(
+            widely[0], widely[1], computation, window, strides, params["padding"], params["base_dilation"], dilation
+        )
+        return runtime.tree_unflatten(treedef, [convert.convert(made, init_avals[0].dtype)])
     jaxpr = general_reduce.traced_computation(computation, init_avals, treedef, "reduce_window")
     outs = reduce_window_p.bind(*arrays, *inits, jaxpr=jaxpr, consts=(), **params)
     return runtime.tree_unflatten(treedef, outs)
