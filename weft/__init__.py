@@ -26,8 +26,8 @@ from weft._base.array import Array as Array, live_arrays as live_arrays
 from weft.core import trace
 from weft.core.check_scopes import checks as checks
 from weft.dispatch.calls import jit as jit_module
-from weft.dispatch.programs import executables
 from weft.dispatch.calls.jit import jit as jit
+from weft.dispatch.devices import OWN as _OWN
 
 if TYPE_CHECKING:
     import weft.inspect as inspection
@@ -133,7 +133,7 @@ __version__ = api.VERSION
 
 def _compile(*args: Any, **kwargs: Any) -> Any:
     """The first compilation loads the compiler; from then on ``jit`` calls it directly."""
-    executables.install_compiler(lazy.compiler.compile_jaxpr)
+    _OWN.compiler = lazy.compiler.compile_jaxpr
     return lazy.compiler.compile_jaxpr(*args, **kwargs)
 
 
@@ -148,7 +148,7 @@ def _clear_compiler() -> None:
         lazy.compiler.clear_caches()
 
 
-executables.install_compiler(_compile)
+_OWN.compiler = _compile
 trace.install_evaluate(_evaluate)
 jit_module.on_clear_caches(_clear_compiler)
 runtime.set_memory_error_type(errors.OutOfMemoryError)

@@ -5,6 +5,7 @@ A plugin that is installed as JAX's plugins are needs no call of these: ``weft.d
 
 from __future__ import annotations
 
-from weft.dispatch.devices.plugins import Backend, Found, discover, load, refused
+from weft.dispatch.devices.plugins import Client as Backend
+from weft.dispatch.devices.plugins import Found, discover, load, refused
 
 __all__ = ["Backend", "Found", "discover", "load", "refused"]

@@ -133,7 +133,7 @@ class _Client:
 @pytest.mark.parametrize(("platform", "word"), [("cuda", "gpu"), ("rocm", "gpu"), ("tpu", "tpu")])
 def test_platforms_have_the_words_of_jax(platform: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As jax.devices()[0] on such a machine: .platform, str(), .client.platform and .client.platform_version."""
-    backend = plugins.Backend("mine", types.SimpleNamespace(path="mine.so"), _Client(platform))
+    backend = plugins.Client("mine", types.SimpleNamespace(path="mine.so"), _Client(platform))
     monkeypatch.setitem(plugins._loaded, "mine", backend)
     (device,) = backend.devices()
     assert (device.platform, str(device), repr(device)) == (word, f"{platform}:3", "CudaDevice(id=3)")

@@ -19,8 +19,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.calls.sized_calls import Sized
-from weft.dispatch.devices import placement
-from weft.dispatch.programs import device_programs
+from weft.dispatch.devices import Backend, placement
 from weft.effects import key_reuse, number_checks, user_primitives
 
 # their parameters name no extents: see ``other_sizes``
@@ -54,12 +53,10 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
         found = _across_processes(primitive, args, avals, params)
         if found is not None:
             return found if primitive.multiple_results else found[0]
-    if devices.is_remote(place):
-        program = _program_on(primitive, avals, params, place)
-    else:
-        program = _program(primitive, avals, params)
+    backend = devices.backend_at(place)
+    program = _program(primitive, avals, params, place, backend)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
-    if devices.is_remote(place) or (0 <= place <= 1 and primitive.result_shardings is None):
+    if not backend.shards or (0 <= place <= 1 and primitive.result_shardings is None):
         results = program.executable.run([*program.consts, *arrays])
     else:
         out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
@@ -97,22 +94,6 @@ def _retyped(results: Sequence[Any], primitive: Any, avals: tuple[Any, ...], par
     ]
 
 
-def _program_on(primitive: Any, avals: tuple[Any, ...], params: Any, place: int) -> Any:
-    """The program of an operation on the device of a plugin."""
-    key = ((primitive, avals, *params.items()), ("device", place >> 1), config.x64_enabled())
-    try:
-        found = PROGRAMS.find(key)
-    except TypeError:  # an unhashable parameter
-        key, found = None, None
-    if found is None:
-        closed, name = _as_program(primitive, avals, params)
-        placement.check_program(closed.jaxpr, place, name)
-        found = device_programs.compile_on(closed, place, name=name)
-        if key is not None and not jaxprs_in_params(params):
-            PROGRAMS.add(key, found)
-    return found
-
-
 def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Call a user's function, after the effects of programs launched earlier."""
     arrays = [as_array(arg, core.get_aval(arg)) for arg in args]
@@ -125,59 +106,50 @@ def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]
     return outs
 
 
-def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> pipeline.Program:
-    """The program of an operation, found by primitive, types and parameters.
+def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], place: int, backend: Backend) -> Any:
+    """The program of an operation, found by primitive, types, parameters and backend.
 
     If parameters contain jaxprs it is found only by the fingerprint of its program, in ``compile_jaxpr``: such jaxprs
-    are often new objects in each evaluation, so that a key with them would not be found again.
+    are often new objects in each evaluation, so that a key with them would not be found again. With guards it is found
+    by the scopes that ask for them, too.
     """
-    if config.checks_watched and check_scopes.apply_now():
-        return _checked_program(primitive, avals, params)
-    key = ((primitive, avals, *params.items()), (), config.x64_enabled())  # a ProgramKey, in a tenth of the time
+    key: Any = ((primitive, avals, *params.items()), backend.key, config.x64_enabled())  # a ProgramKey, in less time
+    is_guarded = config.checks_watched and check_scopes.apply_now()
+    if is_guarded:
+        marks = check_scopes.marks(source_info.capture())
+        key = (key[0], ("checked", *backend.key), (key[2], config.read("checks"), marks))
     try:
         found = PROGRAMS.find(key)
     except TypeError:  # an unhashable parameter
-        return _compile(primitive, avals, params)
+        return _compile(primitive, avals, params, place, backend)
     if found is None:
         kind = primitive.kind
-        if isinstance(kind, _SIZED) or (isinstance(kind, kinds.External) and kind.ordering is not None):
-            found = _resized(primitive, avals, params)
+        if not is_guarded and (
+            isinstance(kind, _SIZED) or (isinstance(kind, kinds.External) and kind.ordering is not None)
+        ):
+            found = _resized(primitive, avals, params, place, backend)
         else:
-            found = _compile(primitive, avals, params)
+            found = _compile(primitive, avals, params, place, backend)
         if not jaxprs_in_params(params):
             PROGRAMS.add(key, found)
     return found
 
 
-def _checked_program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> pipeline.Program:
-    """The program of an operation with the guards that the option and the open scopes ask for."""
-    marks = check_scopes.marks(source_info.capture())
-    what = (config.x64_enabled(), config.read("checks"), marks)
-    key = ((primitive, avals, *params.items()), ("checked",), what)
-    try:
-        found = PROGRAMS.find(key)
-    except TypeError:  # an unhashable parameter
-        return _compile(primitive, avals, params)
-    if found is None:
-        found = _compile(primitive, avals, params)
-        if not jaxprs_in_params(params):
-            PROGRAMS.add(key, found)
-    return found
-
-
-def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], place: int, backend: Backend) -> Any:
     """The program of an operation, from that of operands of other sizes if there is one."""
     found = runtime.size_class(avals)
     if found is None:
-        return _compile(primitive, avals, params)
-    key = ((primitive, found[0], *params.items()), ("sizes",), config.x64_enabled())
+        return _compile(primitive, avals, params, place, backend)
+    key = ((primitive, found[0], *params.items()), ("sizes", *backend.key), config.x64_enabled())
     family = PROGRAMS.entries.get(key)
     made = None if family is None else family.at(found[1], avals)
     if made is not None:
         return Sized(made[0])
-    program = _compile(primitive, avals, params)
+    program = _compile(primitive, avals, params, place, backend)
     if family is None:
         family = program.family(program.out_avals)
+        if family is None:  # the compiler of another device
+            return program
         PROGRAMS.add(key, family)
     family.learn(program, found[1])
     return program
@@ -202,10 +174,10 @@ def clear_caches() -> None:
     pipeline.clear()
 
 
-def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any], place: int, backend: Backend) -> Any:
     closed, name = _as_program(primitive, avals, params)
-    placement.check_program(closed.jaxpr, 0, name)
-    return pipeline.compile_jaxpr(closed, name=name, shares=True, in_family=True)
+    placement.check_program(closed.jaxpr, place, name)
+    return backend.compile(closed, name=name, shares=True, in_family=True)
 
 
 def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[ClosedJaxpr, str]:

@@ -426,7 +426,7 @@ def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         const if isinstance(const, runtime.Array) else runtime.array_from_numpy(np.asarray(const, v.aval.dtype), v.aval)
         for const, v in zip(consts, variables, strict=True)
     ]
-    return [runtime.array_to_place(array, 0) if devices.is_remote(array.place) else array for array in arrays]
+    return [devices.OWN.place(array) for array in arrays]
 
 
 def stats() -> dict[str, Any]:

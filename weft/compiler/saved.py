@@ -221,11 +221,7 @@ def _compiled(made: SavedProgram, avals: Any, facts: Any, in_tree: Any, out_tree
             raise ValueError("its arguments or results are containers of your own: use deserialize_and_load")
         in_tree, out_tree = map(plain_values.read_tree, trees)
     place = _device(platform, device_id).number << 1 | committed
-    consts = (
-        tuple([runtime.array_to_place(const, place & ~1) for const in made.consts])
-        if devices.is_remote(place)
-        else made.consts
-    )
+    consts = tuple([devices.backend_at(place).place(const) for const in made.consts])
     types = tuple([avals[number] for number in in_avals])
     results = tuple([avals[number] for number in out_avals])
     if in_tree.num_leaves != len(types) or out_tree.num_leaves != len(results):

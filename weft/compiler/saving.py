@@ -67,7 +67,7 @@ def to_bytes(compiled: Compiled) -> bytes:
     writer = _Writer()
     try:
         program = _program(writer, bound)
-        consts = writer.consts([_on_host(const) for const in bound.consts])
+        consts = writer.consts([devices.OWN.place(const) for const in bound.consts])
         facts = (
             arguments.trace.name, compiled.saved_trees(), [writer.aval(aval) for aval in arguments.avals],
             [writer.aval(aval) for aval in arguments.trace.out_avals], bound.kept, arguments.donated, bound.donated,
@@ -84,10 +84,6 @@ def to_bytes(compiled: Compiled) -> bytes:
     if marshal.loads(body) != content:
         raise NotImplementedError(f"[save] {arguments.trace.name} cannot be saved: it holds values of other types")
     return saved.pack(body)
-
-
-def _on_host(const: Any) -> Any:
-    return const if not devices.is_remote(const.place) else const.to_device(devices.CPU)
 
 
 def _device(bound: executables.Compiled) -> tuple[str, int]:

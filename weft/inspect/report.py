@@ -135,7 +135,7 @@ def _own(compiled: ahead_of_time.Compiled) -> ahead_of_time.Compiled:
     """The same with a program that was compiled for this function, whose lines and names it shows."""
     arguments, parts = compiled.parts()
     source, closed = getattr(parts.program, "source", None), arguments.trace.closed
-    if closed is None or devices.is_remote(arguments.place):
+    if closed is None or not devices.backend_at(arguments.place).step_kinds:  # another compiler made it
         return compiled
     theirs = [] if source is None else source.jaxpr.eqns
     if len(theirs) == len(closed.jaxpr.eqns) and all(map(operator.is_, theirs, closed.jaxpr.eqns)):

@@ -193,7 +193,7 @@ def _attended(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, Any
         return whole(query, key, value)
     if 4 * batch * heads * queries * promotion.shape_of(key)[1] <= _BLOCK_BYTES:
         return _block(given, query, key, value, np.int32(0))
-    if devices.is_remote(devices.place_of_call([query, key, value])):
+    if not devices.backend_at(devices.place_of_call([query, key, value])).step_kinds:
         return whole(query, key, value)
     blocks = functools.partial(_by_elements, given)
     if not tracing.is_tracing():

@@ -137,7 +137,7 @@ class Steps:
             return []
         ins = list(dict.fromkeys([v for eqn in eqns for v in eqn.invars if isinstance(v, Var) and v not in made]))
         closed = ClosedJaxpr(Jaxpr((), ins, outs, eqns, joined_effects(eqns)), ())
-        part = device_programs.compile_on(closed, self.device.number << 1, name=self.name)
+        part = device_programs.compile_on(closed, self.device, name=self.name)
         self.parts.append(part)
 
         def run(values: Values) -> None:

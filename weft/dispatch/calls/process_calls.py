@@ -45,7 +45,8 @@ def bind(trace: Any, donated: tuple[bool, ...], keep_unused: bool, ins: Any, out
     given = ins.places if isinstance(ins, sharded_calls.Lying) else (ins,) * len(trace.closed.jaxpr.invars)
     places = [x.place for x in parts.hidden] + [given[index] for index in parts.kept]
     found = _each(outs, len(trace.out_avals))
-    program = executables.compiled_program(_of_blocks(parts.closed, places, found, trace.name), trace.name, parts.flags)
+    blocks = _of_blocks(parts.closed, places, found, trace.name)
+    program = devices.OWN.compile(blocks, name=trace.name, donated=parts.flags)
     hidden = [block_of(x) for x in parts.hidden]
     consts = (*program.consts, *hidden)
     return executables.bound(
@@ -183,7 +184,7 @@ def evaluate(
             return None
         ins = [0] * (len(closed.jaxpr.invars) - len(args)) + list(places)
         local = _of_blocks(closed, ins, outs, name)
-        found = Operation(executables.compiled_program(local, name, ()), outs)
+        found = Operation(devices.OWN.compile(local, name=name), outs)
         if key is not None:
             PROGRAMS.add(key, found)
     results = found.program.executable.run([*found.program.consts, *args], None, found.places)

@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from weft import config, runtime
 from weft._base import forks, lazy
 from weft._base import target as targets
+from weft.core import kinds, source_info
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
 from weft.core.shardings import Sharding, SingleDeviceSharding, check_memory
 from weft.distributed import processes
@@ -27,6 +28,61 @@ __all__ = ["UNCONSTRAINED", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
 
 HOST = 1 << 29  # the number of the first sharding over virtual devices: the runtime's kHostPlaces, halved
 _MOST_DEVICES = 65_536
+
+
+class Backend(Protocol):
+    """Who compiles for devices that share a memory, and moves arrays there and back."""
+
+    key: tuple[Any, ...]  # its part of the keys of programs
+    step_kinds: frozenset[type]  # kinds of operations that are steps of weft's own; none if another compiler has all
+    shards: bool  # whether one array may lie over several of its devices
+
+    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **wishes: bool) -> Any:
+        """The program of a jaxpr. ``wishes``: see ``compiler.pipeline.compile_jaxpr``; another compiler has none."""
+        ...
+
+    def place(self, array: Any) -> Any:
+        """An Array, in this memory."""
+        ...
+
+    def fetch(self, array: Any) -> Any:
+        """An Array of this memory, in that of the CPU."""
+        ...
+
+    def lend(self, array: Any, place: int) -> Any:
+        """An Array of the CPU at a place of this memory, without a copy; None where that cannot be."""
+        ...
+
+
+class Own:
+    """The CPU: weft's own compiler (``compiler``, set by ``weft/__init__.py``), and the memory of this process."""
+
+    key: tuple[Any, ...] = ()
+    step_kinds: frozenset[type] = frozenset((kinds.Effect, kinds.Exchange, kinds.External, kinds.Opaque))
+    shards = True
+    compiler: Callable[..., Any]
+
+    def compile(
+        self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), anew: bool = False, **wishes: bool
+    ) -> Any:
+        marks = source_info.in_place_required
+        asked = marks and lazy.submodule("weft.dispatch.programs.in_place").asked(closed.jaxpr)
+        program = self.compiler(closed, name=name, donated=donated, anew=anew or asked, **wishes)
+        if asked:
+            lazy.submodule("weft.compiler.requirements").check_updates(program)
+        return program
+
+    def place(self, array: Any) -> Any:
+        return backend_at(array.place).fetch(array)
+
+    def fetch(self, array: Any) -> Any:
+        return array
+
+    def lend(self, array: Any, place: int) -> None:
+        return None
+
+
+OWN = Own()
 
 
 class Device:
@@ -41,6 +97,7 @@ class Device:
     local_hardware_id = 0
     platform = "cpu"
     device_kind = "cpu"
+    backend: Backend = OWN
 
     @property
     def client(self) -> Any:
@@ -152,9 +209,9 @@ def device_at(place: int) -> Device:
     return _by_number[number - HOST].device_list[0] if number >= HOST else BY_NUMBER[number]
 
 
-def is_remote(place: int) -> bool:
-    """Whether what lies there is in the memory of a plugin's device."""
-    return 1 < place < HOST << 1
+def backend_at(place: Any) -> Backend:
+    """The backend of a place; that of the CPU for the places of several results."""
+    return BY_NUMBER[place >> 1].backend if type(place) is int and 1 < place < HOST << 1 else OWN
 
 
 def check_local(device: Device) -> None:

@@ -65,20 +65,15 @@ device_put_p.transpose = lambda ct, x, *, srcs, devices, **_: (
 
 def check_program(jaxpr: Jaxpr, place: Any, name: str) -> None:
     """NotImplementedError if a ``device_put`` inside a program names a device with other memory than it runs on."""
-    own = _memory(place)
+    own = devices.backend_at(place)
     for target in named_targets(jaxpr):
-        if _memory(devices.place_on(target)) != own:
+        if devices.backend_at(devices.place_on(target)) is not own:
+            here = devices.CPU if own is devices.OWN else devices.device_at(place)
             raise NotImplementedError(
-                f"[device_put] {name} runs on {devices.device_at(own << 1)}, and a device_put inside of it names "
+                f"[device_put] {name} runs on {here}, and a device_put inside of it names "
                 f"{devices.as_device(target)}: a compiled program runs on one device. Put the arguments there outside "
                 "of jit, or use weft.jit(function, device=...)"
             )
-
-
-def _memory(place: Any) -> int:
-    """The number of the device whose memory a place (or the places of results) is in: 0 for all those of the CPU."""
-    one = place if isinstance(place, int) else 0
-    return one >> 1 if devices.is_remote(one) else 0
 
 
 def check_target(jaxpr: Jaxpr, target: devices.Device, name: str) -> None:
@@ -247,11 +242,11 @@ def moved_or_lent(array: Any, device: Any, copy: bool | None) -> Any:
     """
     if not copy and isinstance(device, devices.Device | devices.Sharding):
         place = devices.place_on(device)
-        found = runtime.array_lent(array, place) if devices.is_remote(place) else None
+        found = devices.backend_at(place).lend(array, place)
         if found is not None:
             return found
     moved = devices.placed(lambda: array, device=device)
-    if copy is False and devices.is_remote(moved.place):
+    if copy is False and devices.backend_at(moved.place) is not devices.backend_at(array.place):
         raise ValueError(f"[from_dlpack] copy=False, but the array can only be copied to {moved.device}")
     return moved
 

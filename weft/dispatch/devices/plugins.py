@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import dtypes, errors, runtime
-from weft._base import forks
+from weft._base import forks, lazy
 from weft._base.record import NamedTuple
 from weft.dispatch import devices
 
@@ -32,7 +32,7 @@ _KNOWN = frozenset({"gpu", "cuda", "rocm", "tpu", "metal", "METAL", "xpu", "pjrt
 _SUFFIXES = (".so", ".dylib", ".dll")
 _PROBE_S = 300.0
 _lock = forks.held("plugins")
-_loaded: dict[str, Backend] = {}
+_loaded: dict[str, Client] = {}
 _opened: dict[str, Any] = {}  # libraries by path
 _refused: dict[str, str] = {}  # why a plugin could not be loaded
 # Element types beyond NumPy's own, with their numbers in the C API.
@@ -54,29 +54,53 @@ class Found(NamedTuple):
 class PluginDevice(devices.Device):
     """A device of a plugin."""
 
-    def __init__(self, backend: Backend, number: int, facts: tuple[int, int, int, str, str]) -> None:
+    def __init__(self, client: Client, number: int, facts: tuple[int, int, int, str, str]) -> None:
         self.number = number  # 0 for one of another process
         self.is_local = number != 0
         self.id, self.process_index, self.local_hardware_id, self.device_kind, self._text = facts
         self.host_id = self.task_id = self.process_index
-        self.platform = backend.platform
-        self._backend = backend
+        self.platform = client.platform
+        self._client = client
+        self.backend = Plugin(self)
 
     @property
-    def client(self) -> Backend:
-        return self._backend
+    def client(self) -> Client:
+        return self._client
 
     def memory_stats(self) -> dict[str, int] | None:
-        return self._backend.native.memory_stats(self.number)
+        return self._client.native.memory_stats(self.number)
 
     def __repr__(self) -> str:
         return f"PluginDevice({self})" if self._text.startswith("CpuDevice") else self._text
 
     def __str__(self) -> str:
-        return f"{self._backend.raw_platform}:{self.id}"
+        return f"{self._client.raw_platform}:{self.id}"
 
     def __reduce__(self) -> Any:
-        return _device, (self._backend.name, self.id)
+        return _device, (self._client.name, self.id)
+
+
+class Plugin:
+    """A device's own compiler and its memory: the backend (``devices.Backend``) of one device of a plugin."""
+
+    step_kinds: frozenset[type] = frozenset()
+    shards = False
+
+    def __init__(self, device: PluginDevice) -> None:
+        self.key: tuple[Any, ...] = ("device", device.number)
+        self._device = device
+
+    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **_: bool) -> Any:
+        return lazy.device_programs.compile_on(closed, self._device, name=name, donated=donated)
+
+    def place(self, array: Any) -> Any:
+        return runtime.array_to_place(array, self._device.number << 1)
+
+    def fetch(self, array: Any) -> Any:
+        return runtime.array_to_place(array, 0)
+
+    def lend(self, array: Any, place: int) -> Any:
+        return runtime.array_lent(array, place)
 
 
 def _device(platform: str, number: int) -> Any:
@@ -84,7 +108,7 @@ def _device(platform: str, number: int) -> Any:
     return next(device for device in find(platform).devices() if device.id == number)
 
 
-class Backend:
+class Client:
     """A loaded plugin, its client and its devices.
 
     ``platform`` is JAX's word, "gpu" for CUDA and ROCm, which ``raw_platform`` tells apart; ``name`` finds the plugin.
@@ -214,7 +238,7 @@ def _has_entry(path: str) -> bool:
 
 def find(platform: Any) -> Any:
     """The backend of a platform, loaded if it is not yet; RuntimeError for one that is not there."""
-    if isinstance(platform, Backend):
+    if isinstance(platform, Client):
         return platform
     found = _loaded.get(platform)
     if found is not None:
@@ -246,7 +270,7 @@ def _unknown(platform: Any) -> RuntimeError:
     return RuntimeError(f"Unknown backend {platform}. Available backends are {present}")
 
 
-def load(path: Any, name: str | None = None, *, options: dict[str, Any] | None = None, probe: bool = True) -> Backend:
+def load(path: Any, name: str | None = None, *, options: dict[str, Any] | None = None, probe: bool = True) -> Client:
     """Load the plugin at ``path`` under a name (by default the file's), with options for its client.
 
     ``probe``: a child process tries it first, so that a library that crashes does not end this process.
@@ -304,12 +328,12 @@ def _check_file(path: str, options: dict[str, Any]) -> None:
             raise TypeError(f"[pjrt] options of a plugin are strings, numbers and bools, got {key!r}: {value!r}")
 
 
-def _load(path: str, name: str, options: dict[str, Any], probe: bool) -> Backend:
+def _load(path: str, name: str, options: dict[str, Any], probe: bool) -> Client:
     _check_file(path, options)
     if probe:
         _probe(path, "create", "probe", options)
     plugin = _open(path)
-    backend = Backend(name, plugin, plugin.create(name, options))
+    backend = Client(name, plugin, plugin.create(name, options))
     for device in backend.local_devices():
         while len(devices.BY_NUMBER) <= device.number:
             devices.BY_NUMBER.append(device)
@@ -356,7 +380,7 @@ def _probe(path: str, method: str, name: str, options: dict[str, Any]) -> None:
         )
 
 
-def loaded() -> dict[str, Backend]:
+def loaded() -> dict[str, Client]:
     """The plugins that this process has loaded, by name."""
     return dict(_loaded)
 

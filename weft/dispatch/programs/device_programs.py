@@ -21,7 +21,6 @@ from weft.core.cache_keys import disk_key, program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.store import PROGRAMS
-from weft.dispatch import devices
 from weft.dispatch.calls import signature
 from weft.dispatch.programs import constants
 
@@ -61,8 +60,11 @@ class DeviceProgram:
             return self
         program = copy.copy(self)
         program.keys = {}
-        program.consts = tuple([runtime.array_to_place(array, self.device.number << 1) for array in arrays_of(consts)])
+        program.consts = tuple([self.device.backend.place(array) for array in arrays_of(consts)])
         return program
+
+    def family(self, *_: Any) -> None:
+        """It says nothing of other sizes."""
 
     @property
     def platform_version(self) -> str:
@@ -121,16 +123,14 @@ def _first_message(content: bytes) -> bytes:
             return content[position : position + size]
 
 
-def compile_on(closed: ClosedJaxpr, place: int, *, name: str, donated: tuple[bool, ...] = ()) -> DeviceProgram:
-    """The program compiled for the device of a place; equal programs are compiled once for a device."""
-    number = place >> 1
+def compile_on(closed: ClosedJaxpr, device: Any, *, name: str, donated: tuple[bool, ...] = ()) -> DeviceProgram:
+    """The program compiled for a device; equal programs are compiled once for it."""
     closed, consts = with_constants_as_arguments(closed)
     donated = (False,) * len(consts) + donated
-    key = program_key(("device", number, fingerprint(closed)), donated, config.token())
+    key = program_key((*device.backend.key, fingerprint(closed)), donated, config.token())
     found = PROGRAMS.find(key)
     if found is None:
         host_steps = lazy.submodule("weft.stablehlo.host_steps")
-        device = devices.BY_NUMBER[number]
         if host_steps.is_needed(closed.jaxpr):
             found = host_steps.HostedProgram(name, closed, device)
         else:

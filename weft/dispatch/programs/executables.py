@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import source_info
 from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
@@ -27,12 +26,6 @@ from weft.dispatch.programs.trace_cache import Trace
 from weft.effects import number_checks
 
 _said: set[str] = set()  # warnings given once in a process
-_hooks: dict[str, Callable[..., Any]] = {}
-
-
-def install_compiler(compile_jaxpr: Callable[..., Any]) -> None:
-    """Set the function that compiles a program; ``weft/__init__`` passes the compiler's."""
-    _hooks["compile"] = compile_jaxpr
 
 
 def ignore_compiler_options(options: Any) -> None:
@@ -44,11 +37,6 @@ def ignore_compiler_options(options: Any) -> None:
             "(this is said once)",
             UserWarning,
         )
-
-
-def compiled_program(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Any:
-    """Machine code of a program."""
-    return _hooks["compile"](closed, name=name, donated=donated)
 
 
 class Compiled(NamedTuple):
@@ -79,19 +67,12 @@ def bind(
     """
     parts = parameters(trace, donated, keep_unused)
     placement.check_program(parts.closed.jaxpr, place, trace.name)
-    if type(place) is int and devices.is_remote(place):
-        program = lazy.device_programs.compile_on(parts.closed, place, name=trace.name, donated=parts.flags)
-        hidden = [runtime.array_to_place(value, place & ~1) for value in parts.hidden]
-    else:
-        marks = source_info.in_place_required
-        asked = marks and lazy.submodule("weft.dispatch.programs.in_place").asked(parts.closed.jaxpr)
-        program = _hooks["compile"](
-            parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew or asked, in_family=in_family,
-            on_disk=on_disk,
-        )  # fmt: skip
-        if asked:
-            lazy.submodule("weft.compiler.requirements").check_updates(program)
-        hidden = [runtime.array_to_place(x, 0) if devices.is_remote(x.place) else x for x in parts.hidden]
+    backend = devices.backend_at(place)
+    program = backend.compile(
+        parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew, in_family=in_family,
+        on_disk=on_disk,
+    )  # fmt: skip
+    hidden = [backend.place(value) for value in parts.hidden]
     consts = (*program.consts, *hidden)
     return bound(program, parts.kept, consts, trace.out_tree, trace.out_avals, parts.donated, place)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
+from weft.core import kinds
 from weft.core.partition_specs import PartitionSpec
 from weft.core.shardings import NamedSharding, Sharding
 from weft.dispatch import devices
@@ -39,8 +40,8 @@ def of_trace(trace: Any, place: Any) -> LoweredShardings:
     said, types = [_by_type(aval) for aval in trace.closed.in_avals], [_by_type(aval) for aval in trace.out_avals]
     known = sharded_calls.known_shardings(trace, place)
     if known is None:
-        is_for_host = type(place) is not int or not devices.is_remote(place)
-        return LoweredShardings(tuple(said), tuple(types), is_for_host=is_for_host)
+        calls_library = kinds.External in devices.backend_at(place).step_kinds
+        return LoweredShardings(tuple(said), tuple(types), is_for_host=calls_library)
     given_ins, given_outs, named = known
     sharded_calls.check_devices(trace, given_ins, given_outs, named)
     outs = sharded_calls.given_results(trace, place) if isinstance(place, Lying) else [None] * len(types)
