@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.codegen.running import HOST, elementwise, map_nest
-from weft._base import target
+from weft import runtime
+from weft._base import target, target_model
 from weft.loops import costs, ir
 
 
@@ -87,3 +88,27 @@ def test_sizes_of_caches_are_read_and_part_of_the_key(monkeypatch: pytest.Monkey
     assert target._with_caches(v3) == v3
     monkeypatch.setattr(target, "_cache_fact", lambda *_: "")
     assert target._with_caches(v3) == v3
+
+
+def test_the_native_runtime_takes_all_figures_or_none() -> None:
+    """What is missing, unknown or no number is named, and changes nothing."""
+    figures = target_model.runtime_figures(runtime.cpu_maker())
+    assert figures.keys() == target_model.RUNTIME.keys()
+    runtime.set_figures(figures)
+    for name in figures:
+        with pytest.raises(TypeError, match=f"there is no figure {name}"):
+            runtime.set_figures({key: value for key, value in figures.items() if key != name})
+    with pytest.raises(TypeError, match=f"there are {len(figures)} figures, got {len(figures) + 1}"):
+        runtime.set_figures({**figures, "lanes": 3})
+    for wrong, error in ((-1.0, ValueError), (float("nan"), ValueError), ("much", TypeError)):
+        with pytest.raises(error):
+            runtime.set_figures({**figures, "wake_ns": wrong})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="expected a dict"):
+        runtime.set_figures([*figures])  # type: ignore[arg-type]
+
+
+def test_a_maker_has_figures_of_its_own() -> None:
+    """Those of a Zen 4 differ where it was measured to; of an unknown maker, and of Intel, are those of the table."""
+    amd, intel = map(target_model.runtime_figures, ("AuthenticAMD", "GenuineIntel"))
+    assert target_model.runtime_figures("") == intel == target_model.RUNTIME
+    assert {key for key in amd if amd[key] != intel[key]} == {"most_held", "in_parts", "in_strips"}

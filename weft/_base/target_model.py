@@ -2,7 +2,8 @@
 
 ``Target.model`` is the row of the target's family, with the sizes of caches that were read from the machine. Costs are
 in instructions on a whole vector, as an operation's ``cost`` is (``core/kinds.py``). Figures beside the class are the
-same for all families. benchmarks/NOTES.md says on which processors the numbers without a source were measured.
+same for all families; ``RUNTIME`` are those that the native runtime works with, which is handed them when it is loaded.
+benchmarks/NOTES.md says on which processors the numbers without a source were measured.
 """
 
 from __future__ import annotations
@@ -108,3 +109,77 @@ X86_V3 = Model(
     short_tables="permute",
 )
 AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4, short_tables="bytes")
+
+# What the native runtime decides by (runtime/src/figures.h): where and when something is computed, never what. They are
+# bytes, or, where a name ends with _ns, nanoseconds of one thread for one such thing. Each group names the script of
+# benchmarks/ that shows what another value costs.
+RUNTIME: dict[str, float] = {
+    # products: which operands are read where they lie; benchmarks/products.py, sizes from the first cache to memory
+    "in_place_bytes": 640 << 10,  # an operand that the second cache keeps beside another
+    "few_columns_bytes": 128 << 10,  # a block of the right operand, of few columns, however many blocks there are
+    "few_terms_bytes": 160 << 10,  # a block of it that is read whole for every few rows
+    "strip_bytes": 2 << 20,  # a matrix of contiguous columns that is read in narrow strips, from the second cache
+    "complex_strip_bytes": 7 << 18,  # a complex one of more than one strip
+    "crossing_bytes": 96 << 10,  # one whose columns cross cache lines
+    "few_sums_bytes": 256 << 10,  # the sums of a block of terms
+    "block_bytes": 1 << 20,  # both operands of a block of terms, in the second cache
+    "held_bytes": 1 << 20,  # packed operands that the second cache keeps
+    "batch_bytes": 1 << 20,  # a batch from where on the next product is fetched during one
+    "partial_bytes": 4 << 20,  # sums of blocks of terms that wait to be added
+    "large_bytes": 16 << 20,  # a matrix that comes from memory
+    "shared_bytes": 32 << 20,  # a packed operand of all threads, in the third cache
+    # the same, as shares of a cache; benchmarks/field.py, products of matrices and vectors again and again
+    "nearly_held": 0.85,  # of the second cache: a larger matrix has always lost what comes next
+    "most_held": 2.25,  # times the second cache: a larger matrix is not read to and fro
+    "strips_held": 9.0 / 32,  # of the third cache: a matrix that is faster in strips of lanes than by columns
+    "complex_strips_held": 12.0 / 32,  # the same, complex
+    # 1 or 0, by benchmarks/products.py
+    "in_parts": 1,  # columns that come from the third cache are added in parts
+    "in_strips": 0,  # a matrix that caches hold is read in strips of lanes
+    # what products take; benchmarks/products.py
+    "near_byte_ns": 0.012,  # of an operand in caches
+    "far_byte_ns": 0.05,  # of one in memory
+    "product_ns": 20,  # one product of a batch
+    "tile_ns": 6,  # one tile of a result
+    "term_ns": 0.15,  # one term of a row of few columns
+    # memory; benchmarks/run.py, copies and checks.py
+    "copy_byte_ns": 0.1,
+    "fill_byte_ns": 0.05,
+    "scan_byte_ns": 0.04,  # looked at by a guard
+    "python_byte_ns": 0.25,  # of a callback's operands: at least that much of its time
+    # messages between processes of one machine; benchmarks/collectives.py
+    "exchange_ns": 1500,  # sent
+    "exchange_done_ns": 2500,  # waited for
+    "exchange_byte_ns": 0.15,
+    # Fourier transforms and factorizations; benchmarks/transforms_and_layers.py and linear_algebra.py
+    "fft_flop_ns": 0.06,
+    "matrix_ns": 300,  # one matrix of LAPACK's, besides its flops
+    "matrix_flop_ns": 0.15,  # of a small matrix
+    # sorts; benchmarks/modules.py
+    "sort_word_ns": 1.5,  # one word in one pass that counts digits
+    "sort_read_ns": 0.5,  # one element that is made a word
+    "sort_move_ns": 2.0,  # one element that is moved to where its word is
+    "compare_ns": 4.0,  # one comparison of rows of keys
+    "vector_compare_ns": 0.6,  # one of words, by vectors
+    "value_compare_ns": 0.5,  # one of values, by NumPy's vectors
+    "value_pass_ns": 0.5,  # one value in one pass that counts
+    # threads; benchmarks/busy.py
+    "inline_ns": 20_000,  # a longer program is worth another thread: the stream runs it
+    "wake_ns": 2_000_000,  # queued work that is worth waking the stream's thread, which takes 5,000 to 45,000 and a CPU
+    "awake_ns": 4_000,  # a job that is worth several threads that are awake: 2,300 was measured to be even
+    "asleep_ns": 40_000,  # the same, of threads that have to be woken
+    "streak_pause_ns": 2_000,  # between jobs that follow each other
+    # profiles; benchmarks/profiles.py
+    "clock_ns": 40,  # a look at the clock, and the counters of a step
+    "call_ns": 100,  # what a call takes besides its steps
+}  # fmt: skip
+
+# What other makers' processors have otherwise: measured on a Zen 4, where the figures above are an Intel's.
+BY_MAKER: dict[str, dict[str, float]] = {
+    "AuthenticAMD": {"most_held": 4.2, "in_parts": 0, "in_strips": 1},
+}
+
+
+def runtime_figures(maker: str) -> dict[str, float]:
+    """The native runtime's figures on a processor of this maker, by its name for itself."""
+    return RUNTIME | BY_MAKER.get(maker, {})

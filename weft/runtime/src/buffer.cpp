@@ -18,6 +18,7 @@
 #include <string>
 
 #include "cgroup.h"
+#include "figures.h"
 #include "module.h"
 
 namespace weft {
@@ -26,7 +27,6 @@ namespace {
 constexpr int64_t kHeaderBytes = sizeof(Buffer);
 constexpr int64_t kSmallBytes = 64 << 10;
 constexpr int64_t kHugePage = 2 << 20;
-constexpr int64_t kPage = 4096;
 constexpr int64_t kThreadListBytes = 512 << 10;  // kept per size class and thread
 constexpr int kThreadListBlocks = 256;
 constexpr int64_t kCountFlush = 1 << 20;  // each thread counts its small blocks and reports in steps of this

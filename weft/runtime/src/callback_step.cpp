@@ -6,6 +6,7 @@
 
 #include "array.h"
 #include "fields.h"
+#include "figures.h"
 #include "host_copy.h"
 #include "numpy_api.h"
 #include "plan.h"
@@ -14,11 +15,6 @@
 
 namespace weft {
 namespace {
-
-// lower bound of the time a Python function takes per byte: large arguments make the program asynchronous
-constexpr double kPythonByteNs = 0.25;
-// time in which a guard looks at one byte of a result
-constexpr double kScanByteNs = 0.04;
 
 struct TypedPlace {
   Place place;
@@ -243,7 +239,7 @@ class GuardStep final : public PythonStep {
   bool scanned(const Frame& frame) const {
     for (const Scan& scan : scans) {
       ScanJob job{scan.place.address(frame), scan.width, scan.least};
-      const double cost = double(scan.count * scan.width) * kScanByteNs;
+      const double cost = double(scan.count * scan.width) * figures.scan_byte_ns;
       if (pool_worth(cost)) pool_run(scan_chunk, &job, scan.count, 4096, cost);
       else scan_chunk(&job, 0, scan.count);
       if (job.bad.load(std::memory_order_relaxed)) return true;
@@ -274,7 +270,7 @@ std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& plac
   step->callable = callable.release();
   if (!read_typed(in.get(), places, &step->in) || !read_typed(out.get(), places, &step->out)) return nullptr;
   for (const auto* side : {&step->in, &step->out})
-    for (const TypedPlace& typed : *side) step->cost += double(typed.aval->nbytes) * kPythonByteNs;
+    for (const TypedPlace& typed : *side) step->cost += double(typed.aval->nbytes) * figures.python_byte_ns;
   return step;
 }
 
@@ -306,7 +302,7 @@ std::unique_ptr<Step> make_guard_step(PyObject* record, const PlaceReader& place
       return nullptr;
     }
     if (!places.place(place, bytes, &scan.place)) return nullptr;
-    step->guard_ns += double(bytes) * kScanByteNs;
+    step->guard_ns += double(bytes) * figures.scan_byte_ns;
     step->scans.push_back(scan);
   }
   return step;

@@ -14,6 +14,7 @@
 #include "cold_functions.h"
 #include "exec.h"
 #include "fields.h"
+#include "figures.h"
 #include "plan.h"
 #include "pool.h"
 #include "profile.h"
@@ -48,7 +49,7 @@ int64_t padded(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
 
 // Loads stall behind a store whose address differs by a multiple of the page size, as the rows of a large state do. So
 // the second block of a large part of the state starts at another offset in its page than the first.
-constexpr int64_t kPage = 4096, kApart = 1024, kLargePart = 4 * kPage;
+constexpr int64_t kApart = 1024, kLargePart = 4 * kPage;
 
 char* apart(char* block, const char* other) {
   uintptr_t distance = reinterpret_cast<uintptr_t>(other) + kApart - reinterpret_cast<uintptr_t>(block);

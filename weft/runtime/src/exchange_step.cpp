@@ -17,6 +17,7 @@
 #include "exchange_step.h"
 #include "exec.h"
 #include "fields.h"
+#include "figures.h"
 #include "mpi.h"
 #include "mpi_library.h"
 #include "plan.h"
@@ -57,7 +58,6 @@ namespace {
 constexpr int64_t kPolled = 64 << 10;  // bytes from which on a thread lets MPI work meanwhile
 constexpr int kSpins = 400;            // polls before the GIL is released
 constexpr double kPart = 0.05;         // seconds between two looks for interrupts
-constexpr double kStartNs = 1500, kDoneNs = 2500, kByteNs = 0.15;
 
 // ---- the thread that polls
 
@@ -188,7 +188,7 @@ class StartStep final : public Step {
     }
   }
   bool is_python() const override { return true; }  // kept in the order of the program, as Python functions are
-  double cost_ns() const override { return kStartNs + double(nbytes) * kByteNs; }
+  double cost_ns() const override { return figures.exchange_ns + double(nbytes) * figures.exchange_byte_ns; }
 
   mpi::Pending start(const Frame& frame) const {
     const void* from = way == kAgree ? nullptr : in.address(frame);
@@ -236,7 +236,7 @@ class DoneStep final : public Step {
   }
   bool is_python() const override { return true; }
   bool ends_exchange() const override { return true; }
-  double cost_ns() const override { return kDoneNs; }
+  double cost_ns() const override { return figures.exchange_done_ns; }
 
   int number;
   std::string what;

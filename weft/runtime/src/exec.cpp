@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cold_functions.h"
+#include "figures.h"
 #include "module.h"
 #include "pjrt.h"
 #include "pool.h"
@@ -162,7 +163,7 @@ int run_held(Executable* executable, const Operand* operands, const bool* donate
     status = launch(executable, operands, donated, outputs);
   } else {
     status = wait_for_inputs(plan, operands, nullptr) < 0 ? kNotStarted : 0;
-    if (status == 0) status = run_with_buffers<true>(plan, operands, donated, outputs, plan.cost_ns <= kInlineNs);
+    if (status == 0) status = run_with_buffers<true>(plan, operands, donated, outputs, plan.cost_ns <= figures.inline_ns);
   }
   for (int32_t i = 0; i < plan.n_inputs; ++i)
     if (operands[i].buffer != nullptr && (donated == nullptr || !donated[i])) buffer_release(operands[i].buffer);
@@ -233,7 +234,7 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
   if (at_once && !plan.has_python) return run_with_buffers<false>(plan, operands, donated, outputs, true);
   if (g_inline_ns < 0) {  // a profile is taken
     if (profile_times(plan) == nullptr) profile_enter(executable);
-    at_once = ready == 1 && plan.cost_ns <= kInlineNs;
+    at_once = ready == 1 && plan.cost_ns <= figures.inline_ns;
     if (at_once && !plan.has_python) return run_with_buffers<true>(plan, operands, donated, outputs, true);
   }
   // Callbacks keep their order: they run here only if none can be waiting on the stream. A program with guards runs

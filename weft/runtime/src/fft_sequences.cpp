@@ -1,5 +1,6 @@
 // Transforms of whole sequences by a plan.
 #include "fft_sequences.h"
+#include "figures.h"
 
 #include <algorithm>
 #include <cstring>
@@ -29,7 +30,7 @@ bool split(const FftPlan<R>& plan, const R* in, R* out, FftOrder<R> order, char*
   R* middle = reinterpret_cast<R*>(scratch);
   char* own = scratch + rounded_to_lines(kernels.middle_bytes(of));
   const int64_t bytes = vectors_bytes(plan);
-  const double cost = plan.flops * kFftFlopNs / 2;
+  const double cost = plan.flops * figures.fft_flop_ns / 2;
   auto columns = [&](int64_t group, char* work) {
     kernels.columns(of, in, order.inverse, group, middle, reinterpret_cast<R*>(work));
   };

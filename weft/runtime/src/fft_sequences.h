@@ -8,7 +8,6 @@
 
 namespace weft {
 
-constexpr double kFftFlopNs = 0.06;  // of one thread
 
 inline int64_t rounded_to_lines(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
 

@@ -8,6 +8,7 @@
 
 #include "buffer.h"
 #include "fft_sequences.h"
+#include "figures.h"
 #include "gemm_kernels.h"
 #include "library.h"
 #include "plan.h"
@@ -68,7 +69,7 @@ class FftStep final : public Step {
       inner *= lengths[d];
     }
     if (real && n % 2 == 0) factors = fft_half_factors<R>(n / 2);
-    for (const Axis& axis : axes) cost += double(axis.outer * axis.inner) * (axis.plan->flops * kFftFlopNs + 20);
+    for (const Axis& axis : axes) cost += double(axis.outer * axis.inner) * (axis.plan->flops * figures.fft_flop_ns + 20);
     const int64_t complex_bytes = batch * complex_elements() * 2 * one, real_bytes = rows * n * one;
     *in_bytes = kind == Kind::real_forward ? real_bytes : complex_bytes;
     *out_bytes = kind == Kind::real_inverse ? real_bytes : complex_bytes;
@@ -262,7 +263,7 @@ class FftStep final : public Step {
     const int64_t lanes = fft_kernels<R>().lanes;
     return int(std::min(lanes, total - group * lanes));
   }
-  static double one_ns(const FftPlan<R>& plan) { return plan.flops * kFftFlopNs + 100; }
+  static double one_ns(const FftPlan<R>& plan) { return plan.flops * figures.fft_flop_ns + 100; }
   static double group_ns(const FftPlan<R>& plan) { return one_ns(plan) * fft_kernels<R>().lanes; }
   int64_t staged_bytes() const { return rounded_to_lines(fft_kernels<R>().lanes * lengths.back() * 2 * int64_t(sizeof(R))); }
 

@@ -12,23 +12,14 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the second-level cache need not be packed
-constexpr int64_t kFewColumnsBytes = 128 << 10;  // of a block of b that is read in place however many blocks there are
 constexpr int64_t kReadOnceTerms = 32;        // of a right operand that one sliver of rows reads, where it lies
-constexpr double kFewTermsBytes = 160 << 10;  // of a block of b that is read whole for every few rows
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
-// Of a matrix of contiguous columns that is read in narrow strips: in the second-level cache.
-constexpr double kStripBytes = 2 << 20, kComplexStripBytes = 7 << 18;  // complex ones of more than one strip
-constexpr int64_t kStripWidth = 512;  // bytes
-constexpr double kCrossingBytes = 96 << 10;  // the same where columns cross cache lines
-constexpr int64_t kStripDepth = 128;  // the same where it is no deeper
+constexpr int64_t kStripWidth = 512;  // bytes of a column that is read in narrow strips
+constexpr int64_t kStripDepth = 128;  // of a matrix that is read so
 constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time otherwise
-constexpr double kTileNs = 6;  // a tile's fixed cost
 constexpr int64_t kCopiedBytes = 16 << 10;  // of an operand of a small product that is copied first
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
-constexpr int64_t kFetchedBytes = 1 << 20;  // of a batch from where on the next product is fetched during one
 constexpr int64_t kFinishedTogether = 2048;  // elements of small products whose epilogue is one call
-constexpr int64_t kLine = 64;
 constexpr int64_t kMostRows = 32, kTileRoom = 4096;  // of a tile: rows, and bytes of its results
 // A thread's use of the matrix unit.
 struct UnitUse {
@@ -77,16 +68,16 @@ void GemmStep::plan() {
   int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
   double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
   double flops = vector ? 0 : 2 * double(m) * double(k) * columns / kernels->flops_per_ns;
-  cost = double(batch.count) * (20 + (vector ? 0 : kTileNs * double(tiles)) +
-                                std::max(flops, bytes * (bytes < kLargeVectorBytes ? 0.012 : 0.05)));
+  cost = double(batch.count) * (figures.product_ns + (vector ? 0 : figures.tile_ns * double(tiles)) +
+                                std::max(flops, bytes * (bytes < figures.large_bytes ? figures.near_byte_ns : figures.far_byte_ns)));
   span = kernels->unit != nullptr ? kernels->unit->span : kGemmBlock * kernels->depth;
   // of few columns a block is small, and an element of a is not read often
-  const bool few = a_k == 1 && n * std::min(k, span) * kernels->source_bytes <= kFewColumnsBytes;
+  const bool few = a_k == 1 && n * std::min(k, span) * kernels->source_bytes <= figures.few_columns_bytes;
   const int64_t cached = few ? std::min(k, span) : k;
   const bool read_once = m <= kernels->height && k <= kReadOnceTerms;
   in_place = kernels->strided != nullptr && plain && b_column == 1 &&
-             (read_once || n * cached * kernels->source_bytes <= kInPlaceBytes) &&
-             (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
+             (read_once || n * cached * kernels->source_bytes <= figures.in_place_bytes) &&
+             (a_k == 1 || m * k * kernels->source_bytes <= figures.in_place_bytes);
   // rows that lie a multiple of a cache's way apart evict each other, if they are more than its ways
   const bool evicting = a_k == 1 && k > 64 && a_row * kernels->source_bytes % 2048 == 0;
   most_rows = in_place && evicting ? std::min(kernels->height, kRowsAlike) : kernels->height;
@@ -104,7 +95,7 @@ void GemmStep::plan() {
   const bool rest_plain = a_rows.count == 1 && a_sum.count == 1 && c_rows.count == 1;
   copies_b = kernels->strided != nullptr && (plain ? b_column != 1 : rest_plain && n <= kMostLines) &&
            k * up(n, kernels->lanes) * kernels->source_bytes <= kCopiedBytes &&
-           (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
+           (a_k == 1 || m * k * kernels->source_bytes <= figures.in_place_bytes);
   const int64_t copied = steps_of(k) * kernels->packed_bytes;
   packs_small = kernels->strided == nullptr && kernels->unit == nullptr && plain &&
                 std::max(m, packed_columns(n)) * copied <= kCopiedBytes;
@@ -198,7 +189,7 @@ void GemmStep::plan_small() {
   };
   if (packs_small) return;
   near = 2 * bytes <= kNearBytes;
-  if (batch.count > 1 && double(batch.count) * double(bytes) > (near ? kNearBytes : kFetchedBytes)) {
+  if (batch.count > 1 && double(batch.count) * double(bytes) > (near ? kNearBytes : figures.batch_bytes)) {
     a_part = part(m, k, a_row, a_k);
     b_part = part(k, n, b_k, b_column);
   }
@@ -238,17 +229,17 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   work.add = add;
   // memory likes long contiguous reads
   const bool crossing = work.a_k * kernels->source_bytes % kLine != 0;
-  const double strips = is_complex() && column_bytes() > kStripWidth ? kComplexStripBytes : kStripBytes;
-  const bool large = matrix_bytes() > (crossing ? kCrossingBytes : strips), deep = k > kStripDepth;
+  const double strips = is_complex() && column_bytes() > kStripWidth ? figures.complex_strip_bytes : figures.strip_bytes;
+  const bool large = matrix_bytes() > (crossing ? figures.crossing_bytes : strips), deep = k > kStripDepth;
   work.in_strips = in_strips;
   work.far = product.job->far;
   work.by_chain = product.job->turned;
-  work.in_parts = work.far && !work.by_chain && !is_amd();  // from an Intel's third cache; a Zen 4 is slower with them
+  work.in_parts = work.far && !work.by_chain && figures.in_parts;
   work.backwards = product.job->backwards;
   work.tile = (large || work.by_chain) && deep && work.a_k != 1 ? kTileBytes / kernels->result_bytes : 0;
   const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums
   int64_t scratch = kGemmLaneBytes / kernels->result_bytes * kernels->sum_bytes * pitch;
-  work.waiting = matrix_bytes() > kLargeVectorBytes ? kGemmLongWaitingBytes : kGemmWaitingBytes;
+  work.waiting = matrix_bytes() > figures.large_bytes ? kGemmLongWaitingBytes : kGemmWaitingBytes;
   if (work.a_k != 1) scratch = std::max(scratch, kGemmWaiting * work.waiting);
   else if (work.x_k != 1) scratch = depth * kernels->source_bytes;
   if (kernels->source_bytes != kernels->result_bytes) scratch = std::max(scratch, depth * kernels->result_bytes);
@@ -351,7 +342,7 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
   tile.exchanged = exchanged;
   const int64_t packed_sliver = width * steps * kernels->packed_bytes;
   // what few terms have in b is near whatever the order: whole rows of the result are written one after another
-  const bool few_terms = double(block.k) * double(block.columns) * kernels->source_bytes <= kFewTermsBytes;
+  const bool few_terms = double(block.k) * double(block.columns) * kernels->source_bytes <= figures.few_terms_bytes;
   const int64_t at_once = few_terms ? block.columns : kColumnsOfTask;
   for (int64_t first = 0; first < block.columns; first += at_once) {
     const int64_t last = std::min(block.columns, first + at_once), first_piece = first / width;

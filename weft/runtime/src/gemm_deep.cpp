@@ -13,9 +13,6 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t kPartialBytes = 4 << 20;     // sums of blocks of k that wait to be added
-constexpr int64_t kFewSumsBytes = 256 << 10;   // of a block's
-constexpr int64_t kBlockBytes = 1 << 20;       // of both operands of a block: in the second cache
 constexpr int64_t kDeepBlocks = 4;             // of k
 constexpr int64_t kPitchBytes = 2048;          // of rows that are fetched ahead by themselves
 constexpr int64_t kElementsOfTask = 16 << 10;  // that are added
@@ -58,8 +55,8 @@ struct Element {
 
 void GemmStep::plan_deep() {
   const int64_t item = kernels->source_bytes, blocks = pieces_of(k, depth_of_block());
-  few_sums = !vector && blocks >= kDeepBlocks && m * n * kernels->result_bytes <= kFewSumsBytes &&
-             (m + n) * std::min(k, span) * item <= kBlockBytes;
+  few_sums = !vector && blocks >= kDeepBlocks && m * n * kernels->result_bytes <= figures.few_sums_bytes &&
+             (m + n) * std::min(k, span) * item <= figures.block_bytes;
   const auto lies_well = [&](const GemmDigits& lines, const GemmDigits& terms) {
     return kernels->strided != nullptr && lines.count == 1 && terms.count == 1;
   };
@@ -96,7 +93,7 @@ void GemmStep::multiply_deep(const Product& product) const {
     return;
   }
   Deep deep{this, &product, 0, 0, up(m * n * kernels->result_bytes, 64), nullptr};
-  const int64_t wave = std::min(blocks, std::max<int64_t>(kPartialBytes / deep.bytes, 2 * threads));
+  const int64_t wave = std::min(blocks, std::max<int64_t>(figures.partial_bytes / deep.bytes, 2 * threads));
   Buffer* buffer = buffer_allocate(wave * deep.bytes);
   if (buffer == nullptr) {
     product.job->failed.store(true, std::memory_order_relaxed);

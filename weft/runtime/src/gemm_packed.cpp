@@ -10,8 +10,6 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t kSharedBytes = 32 << 20;  // packed operand of all threads
-constexpr int64_t kHeldBytes = 1 << 20;      // half a second-level cache
 constexpr int64_t kLeastRun = 8;             // of terms that are read where they lie
 constexpr int64_t kFewRows = 8;              // of a tile, if they are in one set of the first cache
 constexpr int64_t kManyRows = 512;           // that make packing the columns worth it
@@ -111,12 +109,12 @@ void GemmStep::multiply_packed(const Product& product) const {
   const int64_t block_bytes = steps_of(span) * kernels->packed_bytes;
   Range range{this, &product, 0, !wide};
   // as many columns (wide: rows, all of them) and blocks of k as the shared memory holds
-  const int64_t most = std::max(kSharedBytes / block_bytes, tile_columns());
+  const int64_t most = std::max(figures.shared_bytes / block_bytes, tile_columns());
   const int64_t columns = wide ? n : std::min(packed_columns(n), most / tile_columns() * tile_columns());
   const int64_t width = wide ? packed_rows(m) : columns;
   // a small result is walked for each part of a long sum, whose operands are then near
-  const bool small = !plain && m * n * kernels->result_bytes <= kHeldBytes;
-  const int64_t blocks = std::clamp<int64_t>((small ? kHeldBytes / block_bytes : most) / width, 1, pieces_of(k, span));
+  const bool small = !plain && m * n * kernels->result_bytes <= figures.held_bytes;
+  const int64_t blocks = std::clamp<int64_t>((small ? figures.held_bytes / block_bytes : most) / width, 1, pieces_of(k, span));
   Buffer* buffer = buffer_allocate(width * steps_of(std::min(blocks * span, k)) * kernels->packed_bytes);
   if (buffer == nullptr) {
     product.job->failed.store(true, std::memory_order_relaxed);

@@ -13,7 +13,6 @@ namespace {
 constexpr int64_t kWidenedBytes = 4 << 10;   // of an operand that are widened at a time
 constexpr int64_t kPartElements = 16 << 10;  // of the result, between an epilogue's parts, or looks for an interrupt
 constexpr int kChainsInFlight = 8, kFullTerms = 12;
-constexpr double kTermNs = 0.15;             // a row's time for each of its terms
 
 }  // namespace
 
@@ -34,7 +33,7 @@ void GemmStep::plan_thin() {
   thin = fits && plain && !vector && !tiles_do ? kernels->thin[k - 1] : nullptr;
   if (thin == nullptr) return;
   const double bytes = double(kernels->source_bytes * (m * k + k * n) + kernels->result_bytes * m * n);
-  const double each = std::max(double(m) * double(std::max<int64_t>(k, 3)) * kTermNs, bytes * 0.012);
+  const double each = std::max(double(m) * double(std::max<int64_t>(k, 3)) * figures.term_ns, bytes * figures.near_byte_ns);
   cost = double(batch.count) * (10 + each);
 }
 

@@ -12,9 +12,6 @@ namespace weft {
 namespace {
 
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
-constexpr double kNearlyHeld = 0.85;  // of the second cache, by a matrix that is read to and fro
-// Of the third cache, of 32 MB, by matrices of which strips of lanes were faster than columns side by side.
-constexpr double kStripsHeld = 9.0 / 32, kComplexStripsHeld = 12.0 / 32;
 constexpr int kWideBytes = 64;        // of the vectors for which there are kernels of strips of lanes
 constexpr int64_t kRowsTurned = 64;   // at a time
 constexpr int64_t kRowsTogether = 8;  // contiguous ones
@@ -52,18 +49,16 @@ double third_cache() {
   return bytes;
 }
 
-// How many times the second cache such a matrix may be: measured with 2 MB on an Intel, and with 1 MB on a Zen 4.
-double most_held() { return is_amd() ? 4.2 : 2.25; }
-
 }  // namespace
 
 // A vector and a matrix: bound by memory.
 
 // Whether a matrix of contiguous columns, with the others of its batch, is one to read in strips of lanes: caches are likely
-// to hold it. Measured on a Zen 4; an Intel was faster with long streams, or strips that are fetched ahead.
+// to hold it.
 bool GemmStep::may_be_in_strips() const {
-  if (kernels->lanes * kernels->source_bytes != kWideBytes || !is_amd() || matrix_row() != 1) return false;
-  const double most = std::max(second_cache(), third_cache() * (is_complex() ? kComplexStripsHeld : kStripsHeld));
+  if (kernels->lanes * kernels->source_bytes != kWideBytes || !figures.in_strips || matrix_row() != 1) return false;
+  const double share = is_complex() ? figures.complex_strips_held : figures.strips_held;
+  const double most = std::max(second_cache(), third_cache() * share);
   return double(batch.count) * matrix_bytes() <= most;
 }
 
@@ -73,9 +68,9 @@ bool GemmStep::may_be_in_strips() const {
 // however large the matrix is: the third cache may hold it in part.
 void GemmStep::look_at_cache(Job* job) const {
   const double bytes = matrix_bytes() / job->threads, cache = second_cache();
-  job->far = cache > 0 && bytes > kNearlyHeld * cache;
+  job->far = cache > 0 && bytes > figures.nearly_held * cache;
   const bool short_columns = is_complex() && matrix_row() == 1 && column_bytes() < kFetchedPast;
-  job->turned = job->far && bytes <= most_held() * cache && !short_columns;
+  job->turned = job->far && bytes <= figures.most_held * cache && !short_columns;
   job->backwards = job->far && turns.fetch_add(1, std::memory_order_relaxed) % 2 != 0;
 }
 
@@ -85,7 +80,7 @@ void GemmStep::multiply_vector(const Product& product) const {
   Range range{this, &product, rows, true};
   if (product.job->threads > 1 && most > 1) {
     // long pieces of contiguous columns, but enough tasks; else blocks of k
-    const int64_t least = matrix_row() != 1 ? 8 : rows * k * item > kLargeVectorBytes ? 512 : 128;
+    const int64_t least = matrix_row() != 1 ? 8 : rows * k * item > figures.large_bytes ? 512 : 128;
     if (rows < 2 * least * product.job->threads && k >= 2 * depth_of_block() * product.job->threads)
       return multiply_deep(product);
     const int64_t parts = std::min<int64_t>(most, 4 * product.job->threads);

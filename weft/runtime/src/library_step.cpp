@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "buffer.h"
+#include "figures.h"
 #include "library.h"
 #include "fields.h"
 #include "plan.h"
@@ -19,8 +20,6 @@
 namespace weft {
 namespace {
 
-constexpr double kFlopNs = 0.15;  // of a processor that works on small matrices
-constexpr double kCallNs = 300;  // overhead of one matrix
 constexpr double kAloneNs = 1e3;  // for a smaller matrix no BLAS takes a second thread
 constexpr double kLargeNs = 500e3;  // with fewer matrices than threads, each one above this is computed by all threads
 
@@ -51,7 +50,7 @@ class LibraryStep final : public Step {
     std::atomic<Status> status{Status::ok};
   };
 
-  double one_ns() const { return kCallNs + routine->flops * kFlopNs; }
+  double one_ns() const { return figures.matrix_ns + routine->flops * figures.matrix_flop_ns; }
   int64_t grain() const { return std::max<int64_t>(1, std::min<int64_t>(batch, int64_t(20e3 / one_ns()))); }
 
   static void some(void* context, int64_t low, int64_t high) {

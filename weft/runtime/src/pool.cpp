@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "cgroup.h"
+#include "figures.h"
 #include "profile.h"
 
 namespace weft {
@@ -38,11 +39,8 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 constexpr int kSpin = 800;  // pauses before sleeping, about 20 us: consecutive calls are 10 us apart
-constexpr double kAwakeThresholdNs = 4000;  // break-even 2.3 us measured with spinning workers
-constexpr double kAsleepThresholdNs = 40000;
 // consecutive jobs after which sleeping workers are woken: that costs the waking call 5 to 9 us
 constexpr int kStreak = 32;
-constexpr double kStreakPauseNs = 2000;
 constexpr uint32_t kClosed = 0xffff, kFromEnd = 1 << 16;  // of 16 bits each
 constexpr int kStarvedRuns = 4;  // consecutive long jobs of which no worker took a chunk
 constexpr int64_t kLongRunNs = 300'000;
@@ -447,7 +445,7 @@ bool is_streak(double cost_ns) {
   thread_local int64_t last = 0;
   thread_local int count = 0;
   int64_t now = now_ns();
-  count = double(now - last) < 2 * cost_ns + kStreakPauseNs ? count + 1 : 0;
+  count = double(now - last) < 2 * cost_ns + figures.streak_pause_ns ? count + 1 : 0;
   last = now;
   return count >= (t_expected >= kStreak ? 1 : kStreak);
 }
@@ -456,8 +454,8 @@ ExpectedJobs::ExpectedJobs(int64_t count) : before_(t_expected) { t_expected = s
 ExpectedJobs::~ExpectedJobs() { t_expected = before_; }
 
 bool pool_worth(double cost_ns) {
-  if (cost_ns < kAwakeThresholdNs || t_inside_job || pool_threads() == 1) return false;
-  if (cost_ns >= kAsleepThresholdNs) return true;
+  if (cost_ns < figures.awake_ns || t_inside_job || pool_threads() == 1) return false;
+  if (cost_ns >= figures.asleep_ns) return true;
   Pool* pool = acquire_pool();
   bool awake = pool->awake();
   leave_pool();

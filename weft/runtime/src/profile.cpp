@@ -17,18 +17,17 @@
 #include <vector>
 
 #include "cold_functions.h"
+#include "figures.h"
 #include "module.h"
 #include "stream.h"
 
 namespace weft {
 
-double g_inline_ns = kInlineNs;
+double g_inline_ns = 0;
 std::atomic<uint64_t> g_session{0};
 
 namespace {
 
-constexpr double kClockNs = 40;   // a look at the clock, and the counters of a step
-constexpr double kCallNs = 100;   // what a call takes besides its steps
 constexpr double kShareOfTime = 0.004;  // what profiling may take of the time, which is estimated
 
 struct Span {
@@ -123,7 +122,7 @@ uint64_t label_of(uint32_t program, size_t step) { return uint64_t(program) << 3
 // At which calls a plan is timed, so that the clock takes a small part of the time.
 int64_t period_of(const Plan& plan) {
   if (g_every_call) return 1;
-  double price = kClockNs * double(plan.steps.size() + 2), budget = kShareOfTime * (plan.cost_ns + kCallNs);
+  double price = figures.clock_ns * double(plan.steps.size() + 2), budget = kShareOfTime * (plan.cost_ns + figures.call_ns);
   return std::max<int64_t>(1, int64_t(std::min(std::ceil(price / budget), 1e4)));
 }
 
@@ -209,7 +208,7 @@ namespace {
 
 void forget_in_child() {  // a child is not profiled
   g_session.store(0);
-  g_inline_ns = kInlineNs;
+  g_inline_ns = figures.inline_ns;
   g_mutex = new std::mutex;
 }
 
@@ -271,7 +270,7 @@ bool append(const Ref& list, PyObject* owned) {
 
 PyObject* profile_stop(PyObject*, PyObject*) {
   uint64_t session = g_session.exchange(0);
-  g_inline_ns = kInlineNs;
+  g_inline_ns = figures.inline_ns;
   if (session == 0) {
     PyErr_SetString(PyExc_RuntimeError, "[profile] no profile is being taken");
     return nullptr;

@@ -15,8 +15,7 @@
 
 namespace weft {
 
-constexpr double kInlineNs = 20000;  // shorter programs run with the GIL held
-extern double g_inline_ns;           // the same, or negative while a profile is taken; guarded by the GIL
+extern double g_inline_ns;  // figures.inline_ns, or negative while a profile is taken; guarded by the GIL
 
 struct StepTime {
   std::atomic<int64_t> count{0}, total_ns{0}, least_ns{0};

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <string>
 
+#include "figures.h"
 #include "module.h"
 #include "numpy_api.h"
 #include "pool.h"
@@ -26,7 +27,6 @@ namespace {
 constexpr int64_t kShared = 1 << 16;  // rows of at least so many words are shared between threads
 constexpr int64_t kParts = 8;  // parts of a shared row
 constexpr int64_t kBlock = 1 << 16;  // words between two checks for an interrupt
-constexpr double kWordNs = 1.5;  // per word and pass
 
 // Calls body(i) for low <= i < high, unless the task with this number is interrupted.
 template <typename Body>
@@ -80,7 +80,7 @@ struct Row {
 
   void in_parts(ChunkFunction function) {
     if (parts == 1) function(this, 0, 1);
-    else pool_run(function, this, parts, 1, double(n) * kWordNs);
+    else pool_run(function, this, parts, 1, double(n) * figures.sort_word_ns);
   }
 
   // Turns counts into positions: within a digit, parts follow each other. False if all words have the same digit.
@@ -129,7 +129,7 @@ struct Job {
     if (n >= kShared && rows < pool_threads()) {
       for (int64_t row = 0; row < rows; ++row) run(row, true);
     } else {
-      pool_run(some, this, rows, 1, double(rows) * double(n) * kWordNs * 8);
+      pool_run(some, this, rows, 1, double(rows) * double(n) * figures.sort_word_ns * 8);
     }
     trim_thread_scratch();
   }
@@ -183,7 +183,7 @@ struct Walk {
   Body body;
 
   void run(int64_t total) {
-    double cost = double(total) * 2 * kWordNs;
+    double cost = double(total) * 2 * figures.sort_word_ns;
     if (pool_worth(cost)) pool_run(some, this, total, 1, cost);
     else some(this, 0, total);
   }
@@ -281,7 +281,7 @@ PyObject* order_bytes(PyObject*, PyObject* object) {
                 PyArray_DIM(keys, PyArray_NDIM(keys) - 1)};
   int64_t rows = PyArray_SIZE(keys) / job.n;
   Py_BEGIN_ALLOW_THREADS;
-  pool_run(ByteOrder::some, &job, rows, 1, double(PyArray_SIZE(keys)) * kWordNs);
+  pool_run(ByteOrder::some, &job, rows, 1, double(PyArray_SIZE(keys)) * figures.sort_word_ns);
   Py_END_ALLOW_THREADS;
   if (stream_cancelled(job.number)) return PyErr_SetNone(PyExc_KeyboardInterrupt), nullptr;
   return found.release();

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "figures.h"
 #include "numpy_api.h"
 #include "fields.h"
 #include "plan.h"
@@ -25,15 +26,12 @@
 namespace weft {
 namespace {
 
-constexpr double kCompareNs = 4;
-constexpr double kVectorNs = 0.6;  // per comparison with vector instructions
 constexpr int64_t kCounted = 64;  // rows of at least so many bytes are sorted by counting
 // parts of such a row, counted separately: equal neighbours would wait for each other's count
 constexpr int64_t kParts = 4;
 constexpr int64_t kShared = 1 << 15;  // rows of at least so many words are shared between threads
 constexpr int64_t kLongest = 1 << 22;  // longer rows are always shared: interrupts are handled between their pieces
 constexpr int64_t kGrain = 1 << 14;   // elements of such a row that one thread reads or moves at least
-constexpr double kReadNs = 0.5, kMoveNs = 2;
 
 struct Key {
   Place place;
@@ -61,7 +59,7 @@ class SortStep final : public Step {
   }
   double cost_ns() const override {
     if (is_alone) return sort_values_cost_ns(rows, n);
-    return double(rows * n) * std::log2(double(n) + 1) * (way() == Way::compared ? kCompareNs : kVectorNs);
+    return double(rows * n) * std::log2(double(n) + 1) * (way() == Way::compared ? figures.compare_ns : figures.vector_compare_ns);
   }
 
   int64_t rows = 0, n = 0;  // rows, and elements of a row
@@ -106,11 +104,11 @@ class SortStep final : public Step {
 
   Status sort_shared(const Frame& frame, int64_t row, uint64_t* words, uint32_t* order) const {
     int64_t from = row / inner * n * inner + row % inner, to = row / inner * kept * inner + row % inner;
-    in_chunks(n, kReadNs, [&](int64_t low, int64_t high) { read(keys[0], frame, from, words, 32, low, high); });
+    in_chunks(n, figures.sort_read_ns, [&](int64_t low, int64_t high) { read(keys[0], frame, from, words, 32, low, high); });
     auto* bytes = reinterpret_cast<char*>(words);
     Status status = sort_values(value_order('u', 8, 0), {bytes, bytes, 1, n, 1}, frame.number);
     if (status != Status::ok) return status;
-    in_chunks(kept, kMoveNs, [&](int64_t low, int64_t high) {
+    in_chunks(kept, figures.sort_move_ns, [&](int64_t low, int64_t high) {
       for (int64_t i = low; i < high; ++i) order[i] = uint32_t(words[i]);
       for (const Moved& moved : values) move(moved, frame, from, to, order, low, high);
       put_positions(frame, to, order, low, high);

@@ -6,6 +6,7 @@
 
 #include "cold_functions.h"
 #include "fields.h"
+#include "figures.h"
 #include "plan.h"
 #include "pool.h"
 #include "stream.h"
@@ -302,7 +303,7 @@ class CopyStep final : public Step {
     move_bytes({to.address(frame), from.address(frame), 0}, nbytes, cost_ns());
     return Status::ok;
   }
-  double cost_ns() const override { return double(nbytes) * 0.1; }
+  double cost_ns() const override { return double(nbytes) * figures.copy_byte_ns; }
   Place to, from;
   int64_t nbytes;
 };
@@ -313,7 +314,7 @@ class FillStep final : public Step {
     move_bytes({to.address(frame), nullptr, byte}, nbytes, cost_ns());
     return Status::ok;
   }
-  double cost_ns() const override { return double(nbytes) * 0.05; }
+  double cost_ns() const override { return double(nbytes) * figures.fill_byte_ns; }
   Place to;
   int64_t nbytes;
   int byte;

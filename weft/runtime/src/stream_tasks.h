@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "figures.h"
 #include "stream.h"
 
 namespace weft {
 namespace {
 
-constexpr double kWakeNs = 2'000'000;  // queued work that is worth waking the thread (5 to 45 us, and a CPU)
 constexpr double kHelpNs = 30'000'000;  // longer tasks are left to the thread, so that waiting threads handle signals
 constexpr size_t kMaxQueued = 128;
 constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;
@@ -228,7 +228,7 @@ struct Stream {
     task->number = ++last;
     queued_ns += task->plan->cost_ns;
     queued_bytes += task->output_bytes;
-    if (task->plan->has_python || queued_ns >= kWakeNs) wake();
+    if (task->plan->has_python || queued_ns >= figures.wake_ns) wake();
   }
   void remember(Task* task) {
     std::lock_guard<std::mutex> lock(mutex);

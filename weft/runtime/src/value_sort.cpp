@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "figures.h"
 #include "pool.h"
 #include "stream.h"
 
@@ -26,13 +27,11 @@ constexpr int64_t kBlock = 1 << 16;  // elements between two checks for an inter
 constexpr int64_t kLooked = 1 << 11;  // elements that are inspected while they are in the L1 cache
 // bytes of neighbouring rows that are sorted together, at least one cache line of each
 constexpr int64_t kTile = 1 << 15;
-constexpr int64_t kLine = 64;           // bytes
 constexpr int64_t kAhead = 16;  // rows of a tile that are prefetched, since their cache lines are far apart
 constexpr int64_t kMostTile = 1 << 26;  // bytes
 // shorter rows are faster otherwise
 constexpr int64_t kCountedBytes = 64, kDigitsHalves = 1536, kCountedHalves = 1 << 17;
 constexpr int64_t kMostParts = 8;  // parts of a row that is counted
-constexpr double kCompareNs = 0.5, kPassNs = 0.5;
 
 template <typename Body>
 void in_parallel(int64_t total, int64_t grain, double cost_ns, const Body& body) {
@@ -205,7 +204,7 @@ class Sorter {
       }
       if (special) found.store(true);
     };
-    if (shared_) in_parallel(rows_.n, kBlock, double(rows_.n) * kPassNs, part);
+    if (shared_) in_parallel(rows_.n, kBlock, double(rows_.n) * figures.value_pass_ns, part);
     else part(0, rows_.n);
     return found.load();
   }
@@ -384,7 +383,7 @@ ValueOrder value_order(char order, int bytes, uint64_t infinity) {
 }
 
 double sort_values_cost_ns(int64_t rows, int64_t n) {
-  return double(rows) * double(n) * std::log2(double(n) + 1) * kCompareNs;
+  return double(rows) * double(n) * std::log2(double(n) + 1) * figures.value_compare_ns;
 }
 
 Status sort_values(const ValueOrder& order, const SortedRows& rows, uint64_t number) {
