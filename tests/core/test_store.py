@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,21 +14,18 @@ import weft.numpy as wnp
 from weft import compiler, lax
 from weft.compiler.pipeline import Program
 from weft.core.cache_keys import KernelKey, ProgramKey, TraceKey, disk_key
-from weft.core.store import KERNELS, PROGRAMS, TRACES, Store
+from weft.core.store import KERNELS, PROGRAMS, TRACES, Entry, Store
 from weft.dispatch.calls import replay
 
 
-class Value:
+class Value(Entry):
     """Something to keep, which notes when it is found no longer."""
 
     weight = 100
 
     def __init__(self) -> None:
-        self.keys: dict[Any, None] = {}
+        self.keys = {}
         self.retired = 0
-
-    def uses(self) -> int:
-        return 0
 
     def retire(self) -> None:
         self.retired += 1

@@ -15,41 +15,40 @@ from typing import Any
 
 from weft import codegen, config, runtime
 from weft._base import forks
-from weft._base.record import NamedTuple, Record, field
+from weft._base.record import NamedTuple
 from weft._base.target import Target
 from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
 from weft.core.cache_keys import KernelKey, kernel_key
-from weft.core.store import KERNELS, Store
+from weft.core.store import KERNELS, Entry, Store
 from weft.loops import costs, ir
 
 _STATEMENT_BYTES = 600  # measured: bytes of a statement of a nest, without machine code
 
 
-class Compiled(Record, frozen=False):
-    """The machine code of a nest, or, for a program from disk, of a digest."""
+class Compiled(Entry):
+    """The machine code of a nest (for a target), or, for a program from disk, of a digest."""
 
-    kernel: Any  # runtime.Kernel
-    nest: ir.Nest | None
-    target: Target  # that it was made for
-    nbytes: int
-    ns_per_point: float
-    loaded: bool  # from disk
-    key: bytes | None  # its digest, under which it is on disk
-    reuses: int = 0
-    keys: dict[Any, None] = field(default_factory=dict)
+    __slots__ = ("kernel", "key", "loaded", "nbytes", "nest", "ns_per_point", "reuses", "target")
+
+    def __init__(
+        self, kernel: Any, nest: ir.Nest | None, target: Target, nbytes: int, ns_per_point: float, loaded: bool,
+        key: bytes | None, reuses: int = 0,
+    ) -> None:  # fmt: skip
+        self.kernel = kernel  # runtime.Kernel
+        self.nest, self.target, self.nbytes, self.ns_per_point = nest, target, nbytes, ns_per_point
+        self.loaded = loaded  # from disk
+        self.key = key  # its digest, under which it is on disk
+        self.reuses = reuses
+        self.keys = {}
 
     @property
     def weight(self) -> int:
-        """Bytes it takes in the process."""
         statements = 0 if self.nest is None else self.nest.size() + 10
         return self.kernel.nbytes + _STATEMENT_BYTES * statements
 
     def uses(self) -> int:
         return self.reuses
-
-    def retire(self) -> None:
-        """Nothing to do: programs keep the kernels that they run."""
 
 
 class Answer(NamedTuple):

@@ -18,8 +18,8 @@ from weft.core import avals, check_scopes, explicit, kinds, source_info
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
 from weft.dispatch import devices
-from weft.dispatch.calls.sized_calls import Sized
 from weft.dispatch.devices import Backend, placement
+from weft.dispatch.programs.runnable import Runnable
 from weft.effects import key_reuse, number_checks, user_primitives
 
 # their parameters name no extents: see ``other_sizes``
@@ -57,13 +57,13 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     program = _program(primitive, avals, params, place, backend)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     if not backend.shards or (0 <= place <= 1 and primitive.result_shardings is None):
-        results = program.executable.run([*program.consts, *arrays])
+        results = program.run(arrays)
     else:
         out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
         places = lazy.sharded_calls.places_of_operation(
             primitive.name, _source(program, primitive, avals, params), args, place, out
         )
-        results = program.executable.run([*program.consts, *arrays], None, places)
+        results = program.run(arrays, None, places)
     if explicit.is_used() and any(aval.explicit_sharding is not None for aval in avals):
         results = _retyped(results, primitive, avals, params)
     if number_checks.enabled():
@@ -144,7 +144,7 @@ def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], pla
     family = PROGRAMS.entries.get(key)
     made = None if family is None else family.at(found[1], avals)
     if made is not None:
-        return Sized(made[0])
+        return Runnable(made[0])
     program = _compile(primitive, avals, params, place, backend)
     if family is None:
         family = program.family(program.out_avals)
@@ -156,8 +156,8 @@ def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], pla
 
 
 def _source(program: Any, primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> ClosedJaxpr:
-    """A program as equations; those of one that came from other sizes are written when they are first asked for."""
-    if type(program) is Sized and program.source is None:
+    """A program as equations; those of one that came from other sizes are made when they are first asked for."""
+    if program.source is None:
         program.source = _as_program(primitive, avals, params)[0]
     return program.source
 

@@ -20,17 +20,18 @@ import numpy as np
 from weft import runtime
 from weft._base.record import NamedTuple
 from weft.compiler.context import Context
-from weft.compiler.runnable import Runnable
 from weft.core import fingerprint, kinds
 from weft.core.index_maps import CONSTANT
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from weft.core.store import PROGRAMS
+from weft.dispatch.programs.runnable import Runnable
 
 # Not among them: counts, of which the compiler knows that they are below an extent.
 _ALLOWED = (
     kinds.Elementwise, kinds.Reduction, kinds.Identity, kinds.View, kinds.Contraction, kinds.Cumulative, kinds.Reshape,
     kinds.Gather, kinds.Scatter,
 )  # fmt: skip
+_TYPES_BYTES = 900  # measured: the types of a program, and what compiles the rest of it
 _MOST_EQUATIONS = 200  # of a program: longer ones are hardly ever alike
 _SMALL, _LARGE = 16, 1 << 40  # other numbers are not taken for extents
 _EXTENTS = frozenset(("shape", "new_sizes", "slice_sizes", "limit_indices"))  # parameters that are extents
@@ -181,9 +182,22 @@ def find(key: Key, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any
     if family is None or made is None:
         return None
     executable, out_avals = made
-    spent = ("sizes", (time.perf_counter() - start) * 1e3)
-    program = Runnable(closed, name, executable, out_avals, compile_new, spent=spent)
+    program = later(closed, name, executable, out_avals, compile_new)
+    program.milliseconds = {"sizes": (time.perf_counter() - start) * 1e3}
+    program.kernels_reused = 1
     family.joined(program)
+    return program
+
+
+def later(
+    closed: ClosedJaxpr, name: str, executable: Any, out_avals: Sequence[Any], compile_new: Callable[[], Any],
+    consts: tuple[Any, ...] = (), nbytes: int = 0,
+) -> Runnable:  # fmt: skip
+    """A program that runs at once, and is compiled when its forms are asked for. ``nbytes``: of consts and steps."""
+    program = Runnable(executable, consts, _TYPES_BYTES + nbytes)
+    program.source, program.name, program.compile_new = closed, name, compile_new
+    program.in_avals, program.out_avals = tuple(closed.in_avals), tuple(out_avals)
+    program.donated = (False,) * len(program.in_avals)
     return program
 
 

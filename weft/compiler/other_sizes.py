@@ -21,7 +21,7 @@ from weft.compiler.instructions import Copy, Kernel, NewOutput
 from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
-from weft.core.store import PROGRAMS
+from weft.core.store import PROGRAMS, Entry
 from weft.errors import InternalError
 from weft.loops import indexed, resize
 from weft.loops.index_math import UNIT
@@ -83,11 +83,11 @@ class Resizable:
         return [tuple.__new__(Copy, (self.copied.to, self.copied.source, nbytes)), call]
 
 
-class Family:
+class Family(Entry):
     """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
 
     __slots__ = (
-        "__weakref__", "alone", "asked", "found", "given", "keys", "literals", "members", "out_avals", "refuses",
+        "alone", "asked", "found", "given", "literals", "members", "out_avals", "refuses",
         "several", "turns", "users", "weight",
     )  # fmt: skip
 
@@ -102,14 +102,11 @@ class Family:
         self.several: resized_forms.Several | None = None  # members of several steps, or of other literals
         self.turns = False  # whether views exchange dimensions: members are of several steps
         self.refuses = False  # whether its programs are not of the kind that this is for
-        self.keys: dict[Any, None] = {}
+        self.keys = {}
         self.found = self.users = 0  # users: programs of functions
 
     def uses(self) -> int:
         return self.found
-
-    def retire(self) -> None:
-        """Nothing to do: executables hold what they run."""
 
     def joined(self, program: Any) -> None:
         """A program of a function is a member."""

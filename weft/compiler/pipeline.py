@@ -8,7 +8,6 @@ Compiled programs are cached by the fingerprint of their jaxpr, kernels by their
 
 from __future__ import annotations
 
-import copy
 import functools
 import logging
 import math
@@ -45,7 +44,6 @@ from weft.compiler import (
 from weft.compiler.cache import BUILDER
 from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
-from weft.compiler.runnable import Runnable
 from weft.core import check_scopes, explicit, kinds, store
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
@@ -53,6 +51,7 @@ from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
+from weft.dispatch.programs.runnable import Runnable
 from weft.loops import costs, lane_tiles, lower, printer, routine, routine_printer, schedule, schedule_printer
 from weft.loops.schedule import Lowered
 
@@ -69,32 +68,23 @@ class Forms(NamedTuple):
     lowered: list[Lowered | None]
 
 
-class Program:
+class Program(Runnable):
     """A compiled jaxpr. ``executable`` takes ``consts`` and then the arguments."""
 
-    is_whole = True  # whether its plan is there
-    users = 0  # traces that run it
-    kin: Any = None  # the family of programs that are like it
-
     def __init__(self, name: str, source: ClosedJaxpr, stages: Stages) -> None:
+        super().__init__()
         self.name = name
         self.source = source
         self.forms: Forms
         self.plan: Any = None
-        self.donated: tuple[bool, ...] = ()
-        self.copied: frozenset[int] = frozenset()
         self.compiled: list[cache.Compiled] = []
-        self.executable: Any = None
-        self.consts: tuple[Any, ...] = ()
-        self.in_avals: tuple[Any, ...] = ()
-        self.out_avals: tuple[Any, ...] = tuple([v.aval for v in source.jaxpr.outvars])
+        self.out_avals = tuple([v.aval for v in source.jaxpr.outvars])
         self.nested: list[Program] = []  # programs that control flow runs
-        self.kernels_built = 0
-        self.kernels_loaded = 0
-        self.kernels_reused = 0
-        self.counted = False  # whether the function that compiled it has counted its costs
         self.stages = stages
-        self.keys: dict[Any, None] = {}
+        self.milliseconds = stages.milliseconds
+
+    def whole(self) -> Program:
+        return self
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -110,29 +100,7 @@ class Program:
         return self.forms.lowered
 
     def family(self, out_avals: Sequence[Any], given: bool = False) -> other_sizes.Family:
-        """What makes programs at other sizes, with results of such types, once it has learned this one.
-
-        ``given``: every extent is among the sizes.
-        """
         return other_sizes.Family(out_avals, given, other_sizes.weight_of(self))
-
-    def with_consts(self, closed: ClosedJaxpr) -> Program:
-        """The same program for the constants of an equal jaxpr."""
-        if not closed.consts:
-            return self
-        program = copy.copy(self)
-        program.keys = {}
-        program.consts = (*as_arrays(closed.consts, closed.jaxpr.constvars), *self.consts)
-        return program
-
-    def uses(self) -> int:
-        """The number of times it was started."""
-        return self.executable.runs
-
-    def retire(self) -> None:
-        """Traces keep the programs that they run."""
-        if self.kin is not None:
-            self.kin.left(self)
 
     @property
     def weight(self) -> int:
@@ -141,16 +109,6 @@ class Program:
             _PROGRAM_BYTES + _KERNEL_BYTES * len(self.plan.instructions) + _EQUATION_BYTES * len(self.jaxpr.eqns)
             + sum([const.nbytes for const in self.consts])
         )  # fmt: skip
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """Milliseconds of each stage, and what the kernel cache answered."""
-        return {
-            "milliseconds": dict(self.stages.milliseconds),
-            "kernels_built": self.kernels_built,
-            "kernels_loaded": self.kernels_loaded,
-            "kernels_reused": self.kernels_reused,
-        }
 
     def nests(self) -> list[Any]:
         """The distinct nests of the program, in order."""
@@ -244,11 +202,11 @@ def compile_jaxpr(
         closed, anew = check_scopes.spread(closed), True  # a program found by its content may have other lines
     copied = copied_results.copied_results(closed.jaxpr, shares)
     if anew:
-        return compile_new(closed, name, donated, copied, within).with_consts(closed)
+        return _capturing(compile_new(closed, name, donated, copied, within), closed)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, within.key)
     found = PROGRAMS.find(key)
     if found is not None:
-        return found.with_consts(closed)
+        return _capturing(found, closed)
     alone = in_family or any(donated) or within.watched
     like = None if alone else like_programs.key_of(closed, name, within)
     later = functools.partial(_compile_later, closed, name, donated, copied, within)
@@ -271,21 +229,27 @@ def compile_jaxpr(
         like_programs.learn(like, program)
     if wanted is not None:
         stored.keep(wanted, program)
-    return program.with_consts(closed)
+    return _capturing(program, closed)
 
 
-def _from_disk(wanted: stored.Request, closed: ClosedJaxpr, name: str, later: Callable[[], Any]) -> Runnable | None:
+def _from_disk(
+    wanted: stored.Request, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any]
+) -> Runnable | None:
     """The program that an earlier process has compiled."""
     start = time.perf_counter()
     found = stored.find(wanted, closed)
     if found is None:
         return None
-    program, out_avals = found
-    spent = ("load", (time.perf_counter() - start) * 1e3)
-    return Runnable(
-        closed, name, program.executable, out_avals, later, spent=spent, consts=program.consts,
-        loaded=program.kernels_loaded, reused=program.kernels_reused, nbytes=program.nbytes,
-    )  # fmt: skip
+    loaded, out_avals = found
+    program = like_programs.later(closed, name, loaded.executable, out_avals, compile_new, loaded.consts, loaded.nbytes)
+    program.milliseconds = {"load": (time.perf_counter() - start) * 1e3}
+    program.kernels_loaded, program.kernels_reused = loaded.kernels_loaded, loaded.kernels_reused
+    return program
+
+
+def _capturing(program: Any, closed: ClosedJaxpr) -> Any:
+    """A program for what an equal jaxpr has captured."""
+    return program.with_consts(as_arrays(closed.consts, closed.jaxpr.constvars)) if closed.consts else program
 
 
 def _compile_later(

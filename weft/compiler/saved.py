@@ -30,6 +30,7 @@ from weft.compiler.read_program import ProgramReader
 from weft.core import plain_values
 from weft.dispatch import devices
 from weft.dispatch.programs import ahead_of_time, executables, trace_cache
+from weft.dispatch.programs.runnable import Runnable
 
 FIRST_LINE = b"weft saved program 1\n"
 _BEGINS = b"weft saved program "
@@ -118,25 +119,6 @@ def _checksum(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-class SavedProgram:
-    """A program from a file; it has no forms to show."""
-
-    kernels_built = kernels_loaded = kernels_reused = 0
-
-    def __init__(self, executable: Any, consts: tuple[Any, ...], nbytes: int) -> None:
-        self.executable = executable
-        self.consts = consts
-        self.nbytes = nbytes
-
-    def text(self, form: str) -> str:
-        raise NotImplementedError(f"[as_text] a saved program has machine code only, no {form}")
-
-    def cost_analysis(self) -> Any:
-        raise NotImplementedError("[cost_analysis] of a saved program, which has machine code only")
-
-    memory_analysis = cost_analysis
-
-
 class _NoFunction:
     """Stands for the function of a saved program, which is called through its types."""
 
@@ -173,7 +155,7 @@ def from_bytes(content: bytes, name: str, in_tree: Any = None, out_tree: Any = N
     try:
         avals, kernels, program, consts, facts = marshal.loads(body)
         reader = ProgramReader([_aval(*described) for described in avals], [runtime.load_kernel(*k) for k in kernels])
-        made = SavedProgram(_executable(reader, program), reader.consts(consts), len(content))
+        made = Runnable(_executable(reader, program), reader.consts(consts), len(content))
         return _compiled(made, reader.avals, facts, in_tree, out_tree)
     except (EOFError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"[load] {name} cannot be run: {error}") from error
@@ -214,7 +196,7 @@ def _device(platform: str, device_id: int) -> Any:
     return next((device for device in found if device.id == device_id), found[0])
 
 
-def _compiled(made: SavedProgram, avals: Any, facts: Any, in_tree: Any, out_tree: Any) -> ahead_of_time.Compiled:
+def _compiled(made: Runnable, avals: Any, facts: Any, in_tree: Any, out_tree: Any) -> ahead_of_time.Compiled:
     name, trees, in_avals, out_avals, kept, donated, kept_donated, paths, platform, device_id, committed = facts
     if in_tree is None:
         if trees is None:

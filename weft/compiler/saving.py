@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from weft import codegen, dtypes
-from weft.compiler import cache, disk, pipeline, runnable, saved, stored
+from weft.compiler import cache, disk, pipeline, saved, stored
 from weft.core import plain_values
 from weft.core.plain_values import NotPlainError
 from weft.dispatch import devices
@@ -97,7 +97,7 @@ def _device(bound: executables.Compiled) -> tuple[str, int]:
 
 def _program(writer: _Writer, bound: executables.Compiled) -> Any:
     program = bound.program
-    if isinstance(program, runnable.Runnable):
+    if program.compile_new is not None:
         program = program.whole()
     if isinstance(program, pipeline.Program):
         return writer.program(program)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import logging
 import marshal
 import os
@@ -200,7 +201,7 @@ class ProgramWriter:
 
     def program(self, program: Program) -> tuple[Any, ...]:
         planned = program.plan
-        kernels = [entry.replace(kernel=self.kernel(entry)) for entry in program.compiled]
+        kernels = [_with_number(entry, self.kernel(entry)) for entry in program.compiled]
         nested = iter(program.nested)
 
         def inner(*_: Any) -> tuple[Any, ...]:
@@ -223,6 +224,13 @@ class ProgramWriter:
         if any(dtypes.is_extended(const.dtype) for const in consts):
             raise NotPlainError("a constant is an array of keys")
         return [(self.aval(const.aval), np.asarray(const).tobytes()) for const in consts]
+
+
+def _with_number(entry: cache.Compiled, number: int) -> cache.Compiled:
+    """A kernel with its number in place of the machine code."""
+    numbered = copy.copy(entry)
+    numbered.kernel = number
+    return numbered
 
 
 def _numbered(entry: Instruction) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any
 
 from weft import runtime
 from weft._base.record import NamedTuple
@@ -18,23 +18,19 @@ _DISPATCH_BYTES = 350  # measured, for one signature in a function's native tabl
 _MOST_UNUSED = 64  # values without users that stay: a loop that makes functions anew finds its programs again
 
 
-class Value(Protocol):
-    """A value of a store: weakly referable, with a record of its keys."""
+class Entry:
+    """A value of a store: weakly referable, with a record of its keys and the bytes that it takes in the process."""
 
+    __slots__ = ("__weakref__", "keys")
     keys: dict[Any, None]  # under which it is found; empty after it was dropped
-
-    @property
-    def weight(self) -> int:
-        """Bytes it takes in the process."""
-        ...
+    weight: Any  # bytes
 
     def uses(self) -> int:
         """How often it was used so far."""
-        ...
+        return 0
 
     def retire(self) -> None:
-        """Called when it was dropped: it will not be found again."""
-        ...
+        """Called when it was dropped: it will not be found again. Whoever uses it now keeps what it holds."""
 
 
 class Level(NamedTuple):
@@ -71,7 +67,7 @@ class Store:
             self.found += 1
         return value
 
-    def add(self, key: Hashable, value: Value) -> None:
+    def add(self, key: Hashable, value: Entry) -> None:
         """Let ``value`` be found under ``key`` too. The first time it enters the budget, which may drop it at once."""
         before = self.entries.get(key)
         is_new = not value.keys
@@ -89,16 +85,16 @@ class Store:
         if value is not None:
             self._forget_key(key, value)
 
-    def _forget_key(self, key: Hashable, value: Value) -> None:
+    def _forget_key(self, key: Hashable, value: Entry) -> None:
         value.keys.pop(key, None)
         if not value.keys:
             value.retire()
 
-    def drop(self, value: Value) -> None:
+    def drop(self, value: Entry) -> None:
         """Remove a value and all its keys, to stay within the budget."""
         self.dropped += self._remove(value)
 
-    def _remove(self, value: Value) -> bool:
+    def _remove(self, value: Entry) -> bool:
         """Remove a value and all its keys; whether it was there, and is not just in use somewhere."""
         keys, value.keys = value.keys, {}
         for key in list(keys):
@@ -136,7 +132,7 @@ class Store:
         return Level(len(self), self.nbytes, self.found, self.made, self.dropped)
 
 
-def _uses(value: Value) -> int:
+def _uses(value: Entry) -> int:
     return value.uses()
 
 

@@ -141,7 +141,7 @@ class Steps:
         self.parts.append(part)
 
         def run(values: Values) -> None:
-            results = part.executable.run([*part.consts, *[values[v] for v in ins]])
+            results = part.run([values[v] for v in ins])
             values.update(zip(outs, results, strict=True))
 
         return [run]
@@ -281,6 +281,7 @@ class HostedProgram(device_programs.DeviceProgram):
         self.parts = self.steps.all_parts()
         self.stablehlo = "\n".join([part.stablehlo for part in self.parts])
         self.executable = HostedExecutable(self.steps, device)
+        self.milliseconds = {}
         for part in self.parts:
             for stage, elapsed_ms in part.milliseconds.items():
                 self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + elapsed_ms

@@ -23,6 +23,7 @@ from weft.core.store import PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.calls import sharded_calls
 from weft.dispatch.programs import constants, executables
+from weft.dispatch.programs.runnable import Runnable
 
 Places = int | tuple[int, ...]
 
@@ -133,23 +134,6 @@ def check_leaf(leaf: Any, sharding: Sharding, word: str) -> None:
 # -- operations outside of jit ----------------------------------------------------------------------------------------
 
 
-class Operation:
-    """The program of one operation on blocks, an entry of the program level: how it is run, and where results lie."""
-
-    __slots__ = ("__weakref__", "keys", "places", "program")
-    weight = 1000
-
-    def __init__(self, program: Any, places: Places) -> None:
-        self.program, self.places = program, places
-        self.keys: dict[Any, None] = {}
-
-    def uses(self) -> int:
-        return self.program.executable.runs
-
-    def retire(self) -> None:
-        """Nothing to do: it is found by its key alone."""
-
-
 class _Typed(NamedTuple):
     """What ``run`` needs of a trace."""
 
@@ -184,10 +168,12 @@ def evaluate(
             return None
         ins = [0] * (len(closed.jaxpr.invars) - len(args)) + list(places)
         local = _of_blocks(closed, ins, outs, name)
-        found = Operation(devices.OWN.compile(local, name=name), outs)
+        program = devices.OWN.compile(local, name=name)
+        found = Runnable(program.executable, program.consts)
+        found.places = outs
         if key is not None:
             PROGRAMS.add(key, found)
-    results = found.program.executable.run([*found.program.consts, *args], None, found.places)
+    results = found.run(args, None, found.places)
     types = primitive.typed(tuple(avals), params)[0]
     types = types if primitive.multiple_results else (types,)
     return [executables.typed(x, aval) for x, aval in zip(results, types, strict=True)]

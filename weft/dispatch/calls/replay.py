@@ -20,6 +20,7 @@ from weft import dtypes, runtime
 from weft.core import source_info
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
+from weft.core.store import Entry
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
 
 WATCHED = 3  # the call, counted from 1, that is made a template: for fewer calls it does not pay
@@ -52,13 +53,13 @@ def is_due(key: Any) -> bool:
     return times == WATCHED
 
 
-class Template:
+class Template(Entry):
     """The equations of one call. Operands and results are numbers (arguments first, then new variables) or literals.
 
     ``steps`` is empty if it cannot be replayed.
     """
 
-    __slots__ = ("__weakref__", "captured", "keys", "results", "steps", "times", "tree")
+    __slots__ = ("captured", "results", "steps", "times", "tree")
     weight = _TEMPLATE_BYTES
 
     def __init__(self) -> None:
@@ -67,13 +68,10 @@ class Template:
         self.captured = NONE  # operands that are arrays with values, in the order in which they become constvars
         self.results: list[tuple[bool, Any]] = []  # (is the argument itself, number or literal)
         self.tree: Any = None  # None: the result is one traced value
-        self.keys: dict[Any, None] = {}
+        self.keys = {}
 
     def uses(self) -> int:
         return self.times
-
-    def retire(self) -> None:
-        """Nothing to do: programs that have the equations keep them."""
 
     def record(self, trace: DynamicJaxprTrace, operands: list[Any]) -> Any:
         """Append the equations to ``trace`` and return the call's result."""

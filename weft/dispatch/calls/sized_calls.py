@@ -11,53 +11,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft import dtypes, runtime
-from weft.core.store import PROGRAMS, TRACES
+from weft.core.store import PROGRAMS, TRACES, Entry
 from weft.dispatch import devices
 from weft.dispatch.programs import executables
+from weft.dispatch.programs.runnable import Runnable
 
 if TYPE_CHECKING:
     from weft.dispatch.calls.jit_calls import JitState
     from weft.dispatch.programs.trace_cache import Trace
 
-_INSTANCE_BYTES, _CALL_BYTES = 1600, 1000  # measured: an executable with its entry; a class of calls
+_CALL_BYTES = 1000  # measured: a class of calls
 
 
-class SizedCall:
+class SizedCall(Entry):
     """The calls of one class of sizes: an entry of the trace level."""
 
-    __slots__ = ("__weakref__", "family", "in_avals", "kept", "keys", "out_tree")
+    __slots__ = ("family", "in_avals", "kept", "out_tree")
     weight = _CALL_BYTES
 
     def __init__(self, compiled: executables.Compiled, trace: Trace, given: bool) -> None:
         self.family = compiled.program.family(trace.out_avals, given)
         self.kept, self.out_tree, self.in_avals = compiled.kept, trace.out_tree, compiled.program.in_avals
-        self.keys: dict[Any, None] = {}
+        self.keys = {}
 
     def uses(self) -> int:
         return self.family.uses()
-
-    def retire(self) -> None:
-        """Nothing to do: what it made are entries of their own."""
-
-
-class Sized:
-    """One program at other sizes, with its entry in the dispatch table: an entry of the program level."""
-
-    __slots__ = ("__weakref__", "consts", "entry", "executable", "keys", "source")
-    weight = _INSTANCE_BYTES
-
-    def __init__(self, executable: Any, entry: Any = None) -> None:
-        self.executable, self.entry, self.consts = executable, entry, ()
-        self.source: Any = None  # its equations, where several devices need them
-        self.keys: dict[Any, None] = {}
-
-    def uses(self) -> int:
-        return self.executable.runs
-
-    def retire(self) -> None:
-        """Take it out of the dispatch tables."""
-        if self.entry is not None:
-            self.entry.retire()
 
 
 class Classified:
@@ -120,13 +98,15 @@ def entry(call: Classified) -> Any:
         leaves[index].aval if type(leaves[index]) is runtime.Array else aval
         for index, aval in zip(known.kept, known.in_avals, strict=True)
     ]
-    made = known.family.at(call.sizes, in_avals)
-    if made is None:
+    answer = known.family.at(call.sizes, in_avals)
+    if answer is None:
         return None
-    executable, out_avals = made
+    executable, out_avals = answer
     donated = (False,) * len(in_avals)
     found = runtime.CacheEntry(executable, known.kept, (), known.out_tree, out_avals, donated, call.place)
-    PROGRAMS.add((known, call.sizes), Sized(executable, found))
+    made = Runnable(executable)
+    made.entry = found
+    PROGRAMS.add((known, call.sizes), made)
     return found
 
 

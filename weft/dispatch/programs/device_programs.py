@@ -8,7 +8,6 @@ has the device.
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import time
 from collections.abc import Sequence
@@ -23,18 +22,16 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.core.store import PROGRAMS
 from weft.dispatch.calls import signature
 from weft.dispatch.programs import constants
+from weft.dispatch.programs.runnable import Runnable
 
 _PROGRAM_BYTES, _EQUATION_BYTES = 20_000, 1_000  # a guess: the plugin does not say
 
 
-class DeviceProgram:
+class DeviceProgram(Runnable):
     """A program that a plugin has compiled for one device."""
 
-    consts: tuple[Any, ...] = ()
-    users = 0  # traces that run it
-    kernels_built = kernels_loaded = kernels_reused = 0
-
     def __init__(self, name: str, source: ClosedJaxpr, text: str, device: Any) -> None:
+        super().__init__()
         self.name = name
         self.source = source
         self.stablehlo = text
@@ -42,40 +39,17 @@ class DeviceProgram:
         self.in_avals = tuple([v.aval for v in source.jaxpr.invars])
         self.out_avals = tuple([v.aval for v in source.jaxpr.outvars])
         self.native: Any = None
-        self.executable: Any = None
-        self.milliseconds: dict[str, float] = {}
-        self.counted = False
-        self.keys: dict[Any, None] = {}
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """Milliseconds of each stage; there are no kernels of weft's."""
-        return {
-            "milliseconds": dict(self.milliseconds), "kernels_built": 0, "kernels_loaded": 0, "kernels_reused": 0,
-        }  # fmt: skip
-
-    def with_consts(self, consts: Sequence[Any]) -> DeviceProgram:
-        """The same program for these captured values, on its device."""
-        if not consts:
-            return self
-        program = copy.copy(self)
-        program.keys = {}
-        program.consts = tuple([self.device.backend.place(array) for array in arrays_of(consts)])
-        return program
-
-    def family(self, *_: Any) -> None:
-        """It says nothing of other sizes."""
 
     @property
     def platform_version(self) -> str:
         """The plugin's text about its version: what it compiled is read by the same alone."""
         return self.device.client.native.platform_version
 
-    def uses(self) -> int:
-        return self.executable.runs
+    def whole(self) -> DeviceProgram:
+        return self
 
-    def retire(self) -> None:
-        """Nothing to do: traces keep the programs that they run."""
+    def family(self, out_avals: Sequence[Any], given: bool = False) -> None:
+        """It says nothing of other sizes."""
 
     @property
     def weight(self) -> int:
@@ -136,7 +110,7 @@ def compile_on(closed: ClosedJaxpr, device: Any, *, name: str, donated: tuple[bo
         else:
             found = _compile(closed, device, name, donated)
         PROGRAMS.add(key, found)
-    return found.with_consts(consts)
+    return found.with_consts([device.backend.place(array) for array in arrays_of(consts)])
 
 
 def arrays_of(values: Sequence[Any]) -> tuple[Any, ...]:

@@ -16,20 +16,20 @@ from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import TraceKey
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
-from weft.core.store import PROGRAMS, TRACES
+from weft.core.store import PROGRAMS, TRACES, Entry
 
 _LATEST_KEYS = 64  # keys of a function that are compared with a new one
 _TRACE_BYTES, _EQUATION_BYTES = 3200, 500  # measured: a trace, each equation
 _RECORD_BYTES = 1100  # measured: the record of a function, with the structure of a call
 
 
-class Trace:
+class Trace(Entry):
     """One trace of a function: its jaxpr (None if the program came from a file), the results' structure, machine code.
 
     ``calls`` maps (donated leaves, keep_unused, place) to machine code with its constants bound.
     """
 
-    __slots__ = ("__weakref__", "calls", "closed", "found", "keys", "name", "out_avals", "out_tree", "weight")
+    __slots__ = ("calls", "closed", "found", "name", "out_avals", "out_tree", "weight")
 
     def __init__(
         self, closed: ClosedJaxpr | None, out_tree: Any, out_avals: Sequence[Any], name: str, nbytes: int = 0
@@ -39,7 +39,7 @@ class Trace:
         self.out_avals = tuple(out_avals)
         self.name = name
         self.calls: dict[Any, Any] = {}
-        self.keys: dict[Any, None] = {}
+        self.keys = {}
         self.found = 0  # how often Python found it again
         self.weight = _TRACE_BYTES + (nbytes if closed is None else _EQUATION_BYTES * equation_count(closed.jaxpr))
 
