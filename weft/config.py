@@ -8,12 +8,12 @@ tuple whose id, the token, is part of every cache key; leaving a context restore
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from weft import runtime
@@ -177,10 +177,10 @@ NO_MESH = MeshState()
 
 
 class Values(NamedTuple):
-    """What a token stands for: all on a thread that traces and code depend on."""
+    """What a token stands for: the values of ``_KEY_NAMES``, of ``_user_names``, and what ``_Thread`` has."""
 
-    options: tuple[Any, ...]  # the values of ``_KEY_NAMES``
-    users: tuple[Any, ...]  # of the contexts that users have made, in the order of ``_user_names``
+    options: tuple[Any, ...]
+    users: tuple[Any, ...]
     axes: tuple[tuple[Any, int], ...]
     sizes: int
     mesh: MeshState
@@ -349,7 +349,7 @@ def follow_jax_environment() -> None:
         update("platforms", os.environ["JAX_PLATFORMS"])
 
 
-def _intern(values: tuple[Any, ...]) -> int:
+def _intern(values: Values) -> int:
     with _lock:
         found = _tokens.setdefault(values, len(_interned))
         if found == len(_interned):
@@ -459,7 +459,7 @@ def add_user_value(default: Any) -> str:
     return name
 
 
-@contextmanager
+@contextlib.contextmanager
 def overlaid(name: str, value: Any) -> Iterator[None]:
     overlay = _thread.overlay
     missing = name not in overlay
@@ -476,20 +476,24 @@ def overlaid(name: str, value: Any) -> Iterator[None]:
         _install_token()
 
 
-@contextmanager
-def restored(token: int) -> Iterator[None]:
-    """Set, on this thread, what a token stands for."""
-    values = _interned[token]
-    before = _thread.overlay, _thread.axes, _thread.sizes, _thread.mesh
-    named = (*zip(_KEY_NAMES, values.options, strict=True), *zip(_user_names, values.users))
-    _thread.overlay = {**_thread.overlay, **dict(named)}
-    _thread.axes, _thread.sizes, _thread.mesh = values.axes, values.sizes, values.mesh
+@contextlib.contextmanager
+def _thread_with(**fields: Any) -> Iterator[None]:
+    before = {name: getattr(_thread, name) for name in fields}
+    vars(_thread).update(fields)
     try:
         _install_token()
         yield
     finally:
-        _thread.overlay, _thread.axes, _thread.sizes, _thread.mesh = before
+        vars(_thread).update(before)
         _install_token()
+
+
+def restored(token: int) -> Any:
+    """Set, on this thread, what a token stands for."""
+    values = _interned[token]
+    named = (*zip(_KEY_NAMES, values.options, strict=True), *zip(_user_names, values.users))
+    overlay = {**_thread.overlay, **dict(named)}
+    return _thread_with(overlay=overlay, axes=values.axes, sizes=values.sizes, mesh=values.mesh)
 
 
 def bound_axes() -> tuple[tuple[Any, int], ...]:
@@ -497,32 +501,14 @@ def bound_axes() -> tuple[tuple[Any, int], ...]:
     return _thread.axes
 
 
-@contextmanager
-def axes_bound(axes: tuple[tuple[Any, int], ...]) -> Iterator[None]:
+def axes_bound(axes: tuple[tuple[Any, int], ...]) -> Any:
     """Bind more named axes on this thread: they count as options do, since programs may hold their extents."""
-    if not axes:
-        yield
-        return
-    before = _thread.axes
-    _thread.axes = (*before, *axes)
-    try:
-        _install_token()
-        yield
-    finally:
-        _thread.axes = before
-        _install_token()
+    return _thread_with(axes=(*_thread.axes, *axes)) if axes else contextlib.nullcontext()
 
 
-@contextmanager
-def sizes_open(number: int) -> Iterator[None]:
+def sizes_open(number: int) -> Any:
     """Trace for unknown sizes on this thread: nothing is shared with a trace of another number."""
-    before, _thread.sizes = _thread.sizes, number
-    try:
-        _install_token()
-        yield
-    finally:
-        _thread.sizes = before
-        _install_token()
+    return _thread_with(sizes=number)
 
 
 def mesh_state() -> MeshState:

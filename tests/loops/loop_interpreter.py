@@ -16,7 +16,7 @@ import numpy as np
 from weft._base import target
 from weft.core import kinds
 from weft.loops import decisions, ir, numpy_emit, reduction_tree, sides
-from weft.loops.schedule import Lowered
+from weft.loops.nests import Lowered
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from weft.compiler.kernels import Kernels, Step
 from weft.core.jaxpr import Var
 from weft.errors import InternalError
 from weft.loops import ir
-from weft.loops.schedule import Lowered
+from weft.loops.nests import Lowered
 
 Entry = tuple[Step, Lowered | None]
 

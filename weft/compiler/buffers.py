@@ -18,7 +18,7 @@ from weft.compiler.instructions import DonatedOutput, InputOutput, NewOutput, Ou
 from weft.compiler.kernels import Kernels
 from weft.compiler.plan import Planner
 from weft.core.printer import Context
-from weft.loops.schedule import Lowered
+from weft.loops.nests import Lowered
 
 
 def describe(

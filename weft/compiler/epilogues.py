@@ -17,7 +17,7 @@ from weft.compiler import contraction
 from weft.compiler.product_steps import is_product
 from weft.core.jaxpr import Literal
 from weft.loops import ir
-from weft.loops.schedule import Lowered
+from weft.loops.nests import Lowered
 
 
 def epilogues(

@@ -16,7 +16,7 @@ from weft.compiler.kernels import Kernels, Step
 from weft.core import kinds, source_info
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.primitive import Primitive
-from weft.loops.schedule import Lowered
+from weft.loops.nests import Lowered
 
 done_p = Primitive("exchange_done", kinds.ExchangeDone(), multiple_results=True, memoize=False)
 done_p.def_abstract_eval(lambda *avals, **params: [])

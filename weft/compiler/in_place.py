@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.loops import ir
-from weft.loops.schedule import Lowered
+from weft.loops.nests import Lowered
 
 
 def in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]) -> bool:

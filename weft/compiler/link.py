@@ -15,8 +15,8 @@ from weft.compiler.instructions import Instruction, Kernel, Nested, Routine
 from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run
 from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import costs, ir
+from weft.loops.nests import Lowered
 from weft.loops.parallel import partial_bytes, split_at, split_of
-from weft.loops.schedule import Lowered
 
 UNKNOWN_TRIPS = 1000  # assumed iterations of a loop that ends by a condition
 

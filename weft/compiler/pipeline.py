@@ -52,8 +52,9 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.programs.runnable import Runnable
-from weft.loops import costs, lane_tiles, lower, printer, routine, routine_printer, schedule, schedule_printer
-from weft.loops.schedule import Lowered
+from weft.loops import costs, lane_tiles, lower, nests, printer, routine, routine_printer, schedule_printer
+from weft.loops.body import Body
+from weft.loops.nests import Lowered
 
 _log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
@@ -269,8 +270,8 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     if check_scopes.asked(simplified):
         guards.warn_of_unseen(simplified.jaxpr, stages.name)
         kernels = guards.attached(kernels, stages.name, stages.context.checks)
-    drafts = stages.run("lower", lower_all, kernels)
-    lowered = stages.run("schedule", schedule_all, kernels, drafts, stages.target.lanes)
+    bodies = stages.run("lower", lower_all, kernels)
+    lowered = stages.run("schedule", schedule_all, kernels, bodies, stages.target.lanes)
     return Forms(simplified, *stages.run("boundary_fusion", boundary_fusion.boundary_fusion, kernels, lowered))
 
 
@@ -325,7 +326,7 @@ def check_sizes(closed: ClosedJaxpr) -> None:
                 )
 
 
-def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
+def lower_all(kernels: Kernels) -> list[Body | None]:
     """Every kernel as statements over its own axes."""
     return [
         lower.lower(step.kernel, kernels.sizes, guards.guarded(kernels, number)) if step.kernel else None
@@ -333,14 +334,11 @@ def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
     ]
 
 
-def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
+def schedule_all(kernels: Kernels, bodies: list[Body | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
     equations = [equation for step in kernels.steps if step.kernel for equation in step.kernel.equations]
     sized = kernels.guards is None and all(map(other_sizes.may_be_sized, equations))
-    return [
-        schedule.schedule(step.kernel, draft, lanes, sized) if step.kernel and draft else None
-        for step, draft in zip(kernels.steps, drafts, strict=True)
-    ]
+    return [nests.lowered(body, lanes, sized) if body else None for body in bodies]
 
 
 def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:

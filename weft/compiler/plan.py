@@ -42,7 +42,7 @@ from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import ir
-from weft.loops.schedule import Binding, Lowered
+from weft.loops.nests import Binding, Lowered
 
 ALIGNMENT = 64
 

@@ -28,7 +28,7 @@ from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from weft.errors import InternalError
 from weft.loops import indexed, resize
 from weft.loops.index_math import UNIT, Sizes
-from weft.loops.schedule import Binding, Lowered
+from weft.loops.nests import Binding, Lowered
 from weft.loops.thresholds import Thresholds
 
 if TYPE_CHECKING:

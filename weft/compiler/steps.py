@@ -17,7 +17,7 @@ from weft.compiler import instructions
 from weft.compiler.instructions import Gemm, Output, Place
 from weft.core import kinds
 from weft.loops import ir, small
-from weft.loops.schedule import Lowered
+from weft.loops.nests import Lowered
 
 
 class Run(NamedTuple):

@@ -7,32 +7,28 @@ compute the same would be compiled twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.loops import ir
-
-if TYPE_CHECKING:
-    from weft.loops.lower import Draft
-
-Phase = tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]
+from weft.loops.body import Body, Phase
 
 
-def make_canonical(draft: Draft) -> None:
-    """Reorder and renumber a draft canonically."""
+def make_canonical(body: Body) -> None:
+    """Reorder and renumber the statements of a body canonically."""
     numbers: dict[int, int] = {}
     slots: dict[int, int] = {}  # number of a scalar -> its position among the parameters
 
     def renumbered(statements: Iterable[ir.Statement]) -> list[ir.Statement]:
         return [_renumbered(s, numbers, slots) for s in statements]
 
-    draft.setup = renumbered(_by_first_use(draft.setup, draft.phases))
+    body.setup = renumbered(_by_first_use(body.setup, body.phases))
     phases: list[Phase] = []
-    for before, body, reductions in draft.phases:
-        new_before, new_body = renumbered(before), renumbered(body)
+    for before, inside, reductions in body.phases:
+        new_before, new_body = renumbered(before), renumbered(inside)
         phases.append((new_before, new_body, [_reduction(r, numbers) for r in reductions]))
-    draft.phases = phases
-    order = [*slots, *[k for k in range(len(draft.scalars)) if k not in slots]]
-    draft.scalars = [draft.scalars[k] for k in order]
+    body.phases = phases
+    order = [*slots, *[k for k in range(len(body.scalars)) if k not in slots]]
+    body.scalars = [body.scalars[k] for k in order]
 
 
 def _by_first_use(setup: Sequence[ir.Statement], phases: Sequence[Phase]) -> list[ir.Statement]:

@@ -10,16 +10,14 @@ array. A test may hold where nothing is wrong (a NaN that came with an operand):
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.loops import ir
-
-if TYPE_CHECKING:
-    from weft.loops.lower import Draft, OperandDraft
+from weft.loops.body import Body, Operand
 
 BOOL, BYTE, FLOAT64 = np.dtype(np.bool_), np.dtype(np.uint8), np.dtype(np.float64)
 EITHER = kinds.Elementwise(scalar=lambda emit, x, y: emit.or_(x, y), reference=np.logical_or)
@@ -121,22 +119,22 @@ class Writer:
         """Test an index vector, given whether it is inside."""
         self.add(block, self.apply(block, "outside", OUTSIDE, (inside,)))
 
-    def finish(self, draft: Draft, make: Callable[..., OperandDraft]) -> None:
+    def finish(self, body: Body) -> None:
         """One guard at the end of each block that has tests; those of the setup go to the start of the first phase."""
         if not self.found and not self.numbers and not self.updates:
             return
-        operand = len(draft.operands)
-        draft.operands.append(make(self.guarded.words, "in", self.guarded.number, True, {}, None, BYTE, ()))
+        operand = len(body.operands)
+        body.operands.append(Operand(self.guarded.words, "in", self.guarded.number, True, {}, None, BYTE, ()))
         by_block: dict[int, tuple[list[ir.Statement], list[int]]] = {}
         for block, value in self.found:
-            place = draft.phases[0][0] if block is draft.setup else block
+            place = body.phases[0][0] if block is body.setup else block
             by_block.setdefault(id(place), (place, []))[1].append(value)
         for block, place, fails in self.updates:
             update = block[place]
             assert isinstance(update, ir.Update)
             block[place] = update.replace(guard=ir.Guard(operand, update.new, fails))
         for block, value, fails in self.numbers:
-            (draft.phases[0][0] if block is draft.setup else block).append(ir.Guard(operand, value, fails))
+            (body.phases[0][0] if block is body.setup else block).append(ir.Guard(operand, value, fails))
         for block, values in by_block.values():
             total, *others = values
             for value in others:

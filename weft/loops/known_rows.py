@@ -11,12 +11,10 @@ is read before any of it is written, since a result may lie in the memory of an 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.loops import costs, ir
-
-if TYPE_CHECKING:
-    from weft.loops.lower import Draft
+from weft.loops.body import Body
 
 VECTORS, LONGEST = 4, 32  # in a row, and elements
 MANY = 16384  # elements of all rows from which on they have a kernel of their own
@@ -31,16 +29,16 @@ APART = 2.0  # cost of such an access
 REPEATED = 4, 16  # least elements of a row of short rows, and most of each: a loop over few rows takes longer
 
 
-def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, more: float = 0.0) -> bool:
+def fits(body: Body, row: Collection[Any], extent: int, lanes: int, more: float = 0.0) -> bool:
     """Whether the statements may be written for the vectors of a row, along the axes ``row``.
 
     ``more``: instructions that they may take beyond those of the fewest vectors with as many elements.
     """
-    statements: list[Any] = [s for before, body, _ in draft.phases for s in (*before, *body)]
+    statements: list[Any] = body.statements
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
     if not all(isinstance(s, plain) and not (isinstance(s, ir.LoadAt) and s.inside is not None) for s in statements):
         return False
-    differ = _differing(draft, row, statements)
+    differ = _differing(body, row, statements)
     computed = [s for s in statements if isinstance(s, ir.Apply) and s.out in differ]
     count = len(vectors(extent, lanes)[1])
     if costs.instructions(statements) * count > LIGHT:
@@ -54,12 +52,12 @@ def fits(draft: Draft, row: Collection[Any], extent: int, lanes: int, more: floa
     return extent <= FEW and costs.instructions(computed) * (count - extent / lanes) <= APART * extent * moved
 
 
-def _differing(draft: Draft, row: Collection[Any], statements: Sequence[Any]) -> set[int]:
+def _differing(body: Body, row: Collection[Any], statements: Sequence[Any]) -> set[int]:
     """The values that are not the same for all elements of a row, as places by an index are."""
     found = set[int]()
     for s in statements:
         if isinstance(s, ir.Load | ir.LoadAt):
-            strides = draft.operands[s.operand].strides
+            strides = body.operands[s.operand].strides
             differs = any(key in strides and strides[key].factor for key in row)
         else:
             differs = s.dim in row if isinstance(s, ir.IndexOf) else not found.isdisjoint(ir.arguments(s))

@@ -1,7 +1,7 @@
 """Lowers a kernel to statements: each runs once, once per point, or at every reduced index of some phase.
 
 A value that depends on a reduction belongs to a later phase. A body value that several phases read is recomputed in
-each if that is cheap, and otherwise stored in a row buffer. ``schedule`` then chooses the final dimensions.
+each if that is cheap, and otherwise stored in a row buffer. ``cpu_space`` then makes loops of the axes.
 
     softmax [b, n(lanes)]  ->  phase 0: max;  phase 1: exp kept in a row, sum;  phase 2: divide, store
 """
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from weft._base.record import Record
 from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
-from weft.loops import assembled, guards, indexed, ir, kernel, printer
+from weft.loops import assembled, guards, indexed, ir, kernel
+from weft.loops.body import Body, Operand, Scatter
 from weft.loops.canonical import make_canonical
-from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
+from weft.loops.index_math import ZERO, Sizes, added, scaled
 from weft.loops.kernel import Access, Kernel, Node
 
 GATHER_COST = 4.0  # cost of a load at a computed address, per component of the index vector
@@ -37,38 +37,11 @@ POSITION = kinds.Elementwise(
 )
 
 
-class OperandDraft(Record, frozen=False):
-    """A buffer the kernel reads or writes, with one symbolic stride per axis."""
-
-    variable: Any
-    role: str
-    offset: int  # elements
-    fixed: bool  # whether the offset is the same at all sizes
-    strides: dict[int, Stride]  # by axis key
-    starts: Any  # the equation whose run-time starts shift the base, or None
-    dtype: np.dtype
-    access: Access
-
-
-class Draft(Record, frozen=False):
-    """Statements over the kernel's own axes; ``IndexOf.dim`` holds an axis key."""
-
-    operands: list[OperandDraft]
-    scalars: list[tuple[np.dtype, Any]]
-    rows: list[np.dtype]
-    setup: list[ir.Statement]
-    phases: list[tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]]
-    indexed: set[int]  # axes that an IndexOf reads: they must not be collapsed
-
-    def describe(self) -> str:
-        return printer.draft_text(self)
-
-
-def lower(source: Kernel, sizes: Sizes, guarded: guards.Guarded | None = None) -> Draft:
-    """A kernel as statements over its own axes; ``schedule`` makes a nest of them. ``guarded``: with guards."""
-    draft = _Lowering(source, sizes, guarded).draft()
-    make_canonical(draft)
-    return draft
+def lower(source: Kernel, sizes: Sizes, guarded: guards.Guarded | None = None) -> Body:
+    """A kernel as statements over its own axes. ``guarded``: with guards."""
+    made = _Lowering(source, sizes, guarded).body()
+    make_canonical(made)
+    return made
 
 
 def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -76,10 +49,22 @@ def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple([(name, _NEUTRAL.get(name, value)) for name, value in params.items()])
 
 
-class _Numbers:
-    """The numbers of a draft's values, and its scalar parameters. Writers share it, and it knows none of them."""
+def _empty(source: Kernel) -> Body:
+    """The body of a kernel, without statements."""
+    results = tuple([output.places and _scatter(output.places) for output in source.outputs])
+    return Body(source.name, source.axes, source.reduced, source.run, source.tree, results, [], [], [], [], [], set())
 
-    def __init__(self, result: Draft, at_start: bool) -> None:
+
+def _scatter(places: kernel.Places) -> Scatter:
+    equation = places.equation
+    axes = frozenset([use.axis for node in places.components for use in node.access])
+    return Scatter(axes, bool(equation.primitive.kind.ordered(equation.params)))
+
+
+class _Numbers:
+    """The numbers of a body's values, and its scalar parameters. Writers share it, and it knows none of them."""
+
+    def __init__(self, result: Body, at_start: bool) -> None:
         self.result, self.at_start = result, at_start  # whether parameters are read before the loops
         self.count = 0
         self.scalars: dict[Any, int] = {}
@@ -127,7 +112,7 @@ class _Lowering:
         self.kept: set[Node] = set()  # body nodes that are stored in row buffers
         self.values: dict[tuple[Node, int], int] = {}  # (node, phase or -1) -> value number
         self.operand_index: dict[Any, int] = {}
-        self.result = Draft([], [], [], [], [], set())
+        self.result = _empty(source)
         numbers = _Numbers(self.result, self.has_axes)
         self._number, self._scalar = numbers.new, numbers.scalar
         self.indexed = indexed.Writer(self._number, self._scalar, sizes)
@@ -135,7 +120,7 @@ class _Lowering:
         extents = {axis.key: axis.extent for axis in source.axes}
         self.assembled = assembled.Reader(self.indexed, extents, self.result.indexed)
 
-    def draft(self) -> Draft:
+    def body(self) -> Body:
         self._find_phases()
         self._find_wanted()
         self.result.phases = [([], [], []) for _ in range(self.n_phases)]
@@ -148,7 +133,7 @@ class _Lowering:
             else:
                 self._emit_update(output, output.places)
         if self.guards is not None:
-            self.guards.finish(self.result, OperandDraft)
+            self.guards.finish(self.result)
         return self.result
 
     # where each statement runs
@@ -284,7 +269,7 @@ class _Lowering:
                 strides[use.axis] = added(strides.get(use.axis, ZERO), scaled(stride, use.step))
         self.operand_index[key] = len(self.result.operands)
         dtype = np.dtype(base.aval.dtype)
-        self.result.operands.append(OperandDraft(base, role, offset, fixed, strides, starts, dtype, access))
+        self.result.operands.append(Operand(base, role, offset, fixed, strides, starts, dtype, access))
         return self.operand_index[key]
 
     def _emit_equation(self, equation: JaxprEqn, node: Node) -> None:

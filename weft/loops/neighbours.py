@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weft.loops import ir
 
 if TYPE_CHECKING:
-    from weft.loops.schedule import Binding
+    from weft.loops.nests import Binding
 
 ROWS, ELEMENTS = 2, 8  # the farthest neighbours; more rows away may be another plane
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.loops import ir
-from weft.loops.schedule import BLOCK, BLOCK_ROWS, Lowered
+from weft.loops.nests import Lowered
 
+BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
+BLOCK = 8192  # elements in a block of a split row
 VECTOR_GRAIN = 16  # chunks of a split vector dimension are multiples of so many vectors
 COLUMN_GRAIN = 4  # the same if every point has reduced dimensions
 WIDE_GRAIN = 16  # and if there are enough columns

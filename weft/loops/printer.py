@@ -53,18 +53,18 @@ def text(nest: ir.Nest, schedule: str = "") -> str:
     return "\n".join(lines)
 
 
-def draft_text(draft: Any) -> str:
-    """A draft of ``lower``: its operands with their strides by axis, then its statements over those axes."""
+def body_text(body: Any) -> str:
+    """A body: its operands with their strides by axis, then its statements over those axes."""
     lines = []
-    for i, operand in enumerate(draft.operands):
+    for i, operand in enumerate(body.operands):
         strides = ", ".join(f"{key}: {stride.elems}" for key, stride in operand.strides.items())
         lines.append(f"  {operand.role}{i} {_dtype(operand.dtype)} offset {operand.offset} strides {{{strides}}}")
-    lines += [f"  row{i} {_dtype(dtype)}" for i, dtype in enumerate(draft.rows)]
-    lines += [f"  {_statement(draft.operands, s)}" for s in draft.setup]
-    for number, (before, body, reductions) in enumerate(draft.phases):
+    lines += [f"  row{i} {_dtype(dtype)}" for i, dtype in enumerate(body.rows)]
+    lines += [f"  {_statement(body.operands, s)}" for s in body.setup]
+    for number, (before, inside, reductions) in enumerate(body.phases):
         lines.append(f"  phase {number}")
-        lines += [f"    {_statement(draft.operands, s)}" for s in before]
-        lines += [f"      {_statement(draft.operands, s)}" for s in body]
+        lines += [f"    {_statement(body.operands, s)}" for s in before]
+        lines += [f"      {_statement(body.operands, s)}" for s in inside]
         lines += [
             f"    {_outs(r.outs)} = {r.name}({', '.join(f'v{arg}' for arg in r.args)}) {r.tree}" for r in reductions
         ]
