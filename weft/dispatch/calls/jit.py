@@ -100,7 +100,8 @@ def jit(
     if flags & _NO_FUNCTION or type(fun) is staticmethod or not callable(fun):
         check_callable(fun)
     placed = device is not None or backend is not None or compiler_options is not None
-    lying = _given(device, backend, in_shardings, out_shardings)
+    lies = in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED
+    lying = _given(device, backend, in_shardings, out_shardings) if lies else None
     place = _place(device, backend, compiler_options) if placed else 0
     roles = signature.NO_ROLES
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
@@ -110,17 +111,31 @@ def jit(
     is_plain = roles is signature.NO_ROLES and not keep_unused and not place and lying is None and words is None
     plain = INLINED if inline else PLAIN
     options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline), place, lying, required, words)
-    state = JitState(fun, options)
-    jitted = _native(state, roles)
-    jitted.__dict__ = _attributes(fun, state)
+    return _jitted(fun, options)
+
+
+def _jitted(fun: Callable[..., Any], options: Options, extents: tuple[str, ...] | None = None) -> Any:
+    """The native callable with the attributes of its function."""
+    state = JitState(fun, options, extents)
+    numbers, names = options.roles.static_argnums, options.roles.static_argnames
+    if numbers and numbers[0] < 0:  # they count from the end of ``*args``: every call goes to Python
+        jitted = runtime.JitFunction(state.always_slow, (), ())
+    else:
+        jitted = runtime.JitFunction(state.slow, numbers, names)
+    own = getattr(fun, "__dict__", None)
+    if type(fun) is FunctionType and not own and fun.__doc__ is None is not fun.__module__:  # in half the time
+        attributes: dict[str, Any] = {
+            "__module__": fun.__module__, "__name__": fun.__name__, "__qualname__": fun.__qualname__,
+        }  # fmt: skip
+    else:
+        attributes = dict(own or ())
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            value = getattr(fun, name, None)
+            if value is not None:
+                attributes[name] = value
+    attributes["__wrapped__"], attributes["_state"] = fun, state
+    jitted.__dict__ = attributes
     return jitted
-
-
-def _native(state: JitState, roles: signature.Roles) -> Any:
-    """The native callable; where static arguments count from the end of ``*args``, every call goes to Python."""
-    if roles.static_argnums and roles.static_argnums[0] < 0:
-        return runtime.JitFunction(state.always_slow, (), ())
-    return runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
 
 
 def _is_required(donate: str, roles: signature.Roles) -> bool:
@@ -140,25 +155,11 @@ def any_size(
     static arguments that are extents too, or shapes: with them, every extent in the program is one of an operand or of
     these.
     """
+    if not options:  # most of them, of which there are hundreds
+        return _jitted(fun, PLAIN, extents)
     jitted = jit(fun, **options)
     jitted._state.extents = extents
     return jitted
-
-
-def _attributes(fun: Callable[..., Any], state: JitState) -> dict[str, Any]:
-    """The attributes of a jitted function: those of its function, and its own."""
-    own = getattr(fun, "__dict__", None)
-    if type(fun) is FunctionType and not own and fun.__doc__ is None is not fun.__module__:  # in half the time
-        return {
-            "__module__": fun.__module__, "__name__": fun.__name__, "__qualname__": fun.__qualname__,
-            "__wrapped__": fun, "_state": state,
-        }  # fmt: skip
-    attributes = dict(own or ())
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        value = getattr(fun, name, None)
-        if value is not None:
-            attributes[name] = value
-    return {**attributes, "__wrapped__": fun, "_state": state}
 
 
 _NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
@@ -182,8 +183,6 @@ def check_callable(fun: Any) -> None:
 
 def _given(device: Any, backend: Any, ins: Any, outs: Any) -> Any:
     """What the user gave as in_shardings and out_shardings, checked; None if that says nothing."""
-    if ins is _UNSPECIFIED and outs is _UNSPECIFIED:
-        return None
     for name, value in (("in_shardings", ins), ("out_shardings", outs)):
         if value is not _UNSPECIFIED and (device is not None or backend is not None):
             raise ValueError(f"If backend or device is specified on jit, then {name} should not be specified.")

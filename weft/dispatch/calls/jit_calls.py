@@ -24,12 +24,10 @@ from weft.core.cache_keys import TraceKey, trace_key
 from weft.core.jaxpr import DebugInfo
 from weft.core.ref_types import uses_refs
 from weft.core.store import TRACES
-from weft.core.tracer import Tracer
 from weft.core.weak_table import WeakTable
 from weft.dispatch import devices
-from weft.dispatch.calls import call_flags, call_primitive, replay, signature, sized_calls
+from weft.dispatch.calls import call_primitive, policies, replay, signature
 from weft.dispatch.calls.function_names import function_name, source_of
-from weft.dispatch.devices import transfers
 from weft.dispatch.programs import executables, trace_cache
 from weft.dispatch.programs import history as events
 from weft.dispatch.programs.trace_cache import FunctionRecord, Trace
@@ -54,7 +52,6 @@ UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "Unspecifie
 PLAIN, INLINED = Options(), Options(inline=True)
 _forms: dict[Options, int] = {}
 SOUGHT: WeakTable[int] = WeakTable()  # code object -> programs that were looked for on disk
-_records, _traces = trace_cache.records, TRACES.entries  # read at every call under a trace
 
 
 class Prepared(NamedTuple):
@@ -97,13 +94,13 @@ class JitState:
         "options", "own", "traces",
     )  # fmt: skip
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    def __init__(self, function: Callable[..., Any], options: Options, extents: tuple[str, ...] | None = None) -> None:
         self.function = function
         self.options = options
         # stands for the options in keys
         self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)
         self.own: bool | None = None  # whether the function is weft's own; None: not yet computed
-        self.extents: tuple[str, ...] | None = None  # static arguments that are extents: see ``sized_calls``
+        self.extents = extents  # static arguments that are extents, of ``jit.any_size``: see ``sized_calls``
         self.name: str | None = None
         self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
         self.milliseconds: dict[str, float] | None = None  # in each stage
@@ -134,10 +131,8 @@ class JitState:
         current = tracing.state.trace
         try:
             if current is not tracing.EVAL:
-                return self._recorded(current, args, kwargs), None
-            if self.extents is not None and caller is not None:
-                return self._sized(args, kwargs, caller)
-            return self._slow(args, kwargs, caller)
+                return replay.answer(self, current, args, kwargs), None
+            return policies.answer(self, args, kwargs, caller, runtime.get_config_token())
         except errors.ArrayHolderError as error:
             leaves, tree = runtime.tree_flatten((args, kwargs))
             opened = [_opened(leaf) for leaf in leaves]
@@ -150,89 +145,6 @@ class JitState:
             tracebacks.filter_exception(error)
             raise
 
-    def _sized(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
-        """The entry of a call that may differ from an earlier one in sizes only (``sized_calls``)."""
-        token = runtime.get_config_token()
-        call = sized_calls.classified(self, args, kwargs, token) if call_flags.flags(token).plain else None
-        found = None if call is None else sized_calls.entry(call)
-        if found is None:
-            return self._slow(args, kwargs, caller, call)
-        self.executables += 1
-        return found
-
-    def _recorded(self, current: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call under a trace; replayed if the same call was recorded before."""
-        token = runtime.get_config_token()
-        call = replay.call_of(current, args, kwargs, self.options.roles, token)
-        if call is None:
-            return self._traced(args, kwargs)
-        known, operands = call
-        record = _records.get(id(self.function))
-        if record is None or record() is not self.function:
-            record = self.record()
-        key = (record, self.form, known, (), token)  # a TraceKey in a tenth of the time
-        try:
-            template = _traces.get(key)
-        except TypeError:  # an unhashable static argument
-            return self._traced(args, kwargs)
-        if template is not None:
-            template.times += 1
-            return self._traced(args, kwargs) if template.steps is None else template.record(current, operands)
-        if not replay.is_due(key) or not call_flags.flags(token).replays:
-            return self._traced(args, kwargs)
-        template = replay.Template()
-        record.store(key, template)
-        run = functools.partial(self._traced, args, kwargs)
-        return replay.watch(template, current, operands, run, not self.is_own())
-
-    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call under a trace, without replay."""
-        if self.options.inline and self.is_own():
-            return self.function(*args, **kwargs)
-        return self._slow(args, kwargs, None)[0]
-
-    def _slow(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any, sized: sized_calls.Classified | None = None
-    ) -> Any:
-        token = runtime.get_config_token()
-        flags = call_flags.flags(token)
-        if flags.disabled:
-            return self.function(*args, **kwargs), None
-        prepared = self.prepare(args, kwargs)
-        if flags.guard is not None:
-            caller = None  # an entry would not ask again what the arguments are
-            for leaf in prepared.leaves:
-                transfers.check(flags.guard, leaf)
-        if flags.tracked:
-            caller = None
-        place = 0 if tracing.is_tracing() else self.place(prepared)
-        trace = self.trace_of(prepared)
-        if tracing.is_tracing():
-            return self.record_call(trace, prepared), None
-        for leaf in prepared.leaves:
-            if isinstance(leaf, Tracer) and leaf._trace.valid:  # inside ensure_compile_time_eval
-                with tracing.set_current(leaf._trace):
-                    return self.record_call(trace, prepared), None
-        if trace_cache.holds_tracers(trace.closed):
-            raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
-        if flags.idle:
-            raise RuntimeError(
-                f"tried to execute function jit({trace.name}), but the no_execution config option is set"
-            )
-        if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
-            if type(place) is not int or place > 1:
-                raise NotImplementedError(f"[jit] {trace.name} takes mutable array references, which live on the CPU")
-            return lazy.ref_calls.run(self, trace, prepared), None
-        donated = self.donated(prepared)
-        if flags.tracked:
-            return self._run_tracked(trace, prepared, donated, flags.checked, place), None
-        if flags.checked:
-            return self._run_checked(trace, prepared, donated, place), None
-        compiled = self.compiled(trace, donated, place)
-        if sized is not None:
-            sized_calls.learn(self, sized, compiled, trace)
-        return self._answer(compiled, trace, prepared, caller)
-
     def place(self, prepared: Prepared) -> Any:
         """Where a call runs: where the user said, else where its committed arguments are, else the default.
 
@@ -243,32 +155,6 @@ class JitState:
         if place < 0 or place > devices.HOST or options.shardings is not None:
             return place if options.place else lazy.sharded_calls.of_call(self, prepared)
         return place
-
-    def _answer(self, compiled: executables.Compiled, trace: Trace, prepared: Prepared, caller: Any) -> Any:
-        if caller is not None and trace.keys and compiled.entry is not None:
-            return compiled.entry
-        return executables.run(compiled, trace, prepared.leaves, prepared.avals), None
-
-    def _run_checked(self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...], place: int = 0) -> Any:
-        """A call whose results are checked for NaN or infinity; arguments are donated only if the check passes."""
-        compiled = self.compiled(trace, (False,) * len(donated), place)
-        result = executables.run(compiled, trace, prepared.leaves, prepared.avals)
-        for leaf, given in zip(prepared.leaves, donated, strict=True):
-            if given and type(leaf) is runtime.Array:
-                leaf.delete()
-        return result
-
-    def _run_tracked(
-        self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...], checked: bool, place: int
-    ) -> Any:
-        """A call that may not use a random key again, and whose keys count as used after it."""
-        use = key_reuse.use_program(trace.closed, prepared.leaves)
-        if checked:
-            result = self._run_checked(trace, prepared, donated, place)
-        else:
-            result = executables.run(self.compiled(trace, donated, place), trace, prepared.leaves, prepared.avals)
-        use.done(runtime.tree_flatten(result)[0])
-        return result
 
     def is_own(self) -> bool:
         """Whether the function is weft's own: its misses are not explained, and with ``inline`` it is simply run."""

@@ -11,8 +11,9 @@ Templates are entries of the trace level of the cache, found by the function, it
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,8 +21,13 @@ from weft import dtypes, runtime
 from weft.core import source_info
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
-from weft.core.store import Entry
+from weft.core.store import TRACES, Entry
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
+from weft.dispatch.calls import policies
+from weft.dispatch.programs import trace_cache
+
+if TYPE_CHECKING:
+    from weft.dispatch.calls.jit_calls import JitState
 
 WATCHED = 3  # the call, counted from 1, that is made a template: for fewer calls it does not pay
 _LONGEST = 256  # equations of a template
@@ -95,6 +101,42 @@ class Template(Entry):
             made = source if fresh and place >= count else None
             results.append(DynamicJaxprTracer(trace, atom.aval, atom, made))
         return results[0] if self.tree is None else runtime.tree_unflatten(self.tree, results)
+
+
+_records, _traces = trace_cache.records, TRACES.entries  # read at every call under a trace
+
+
+def answer(state: JitState, current: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call under a trace; replayed if the same call was recorded before."""
+    token = runtime.get_config_token()
+    call = call_of(current, args, kwargs, state.options.roles, token)
+    if call is None:
+        return _traced(state, args, kwargs, token)
+    known, operands = call
+    record = _records.get(id(state.function))
+    if record is None or record() is not state.function:
+        record = state.record()
+    key = (record, state.form, known, (), token)  # a TraceKey in a tenth of the time
+    try:
+        template = _traces.get(key)
+    except TypeError:  # an unhashable static argument
+        return _traced(state, args, kwargs, token)
+    if template is not None:
+        template.times += 1
+        return _traced(state, args, kwargs, token) if template.steps is None else template.record(current, operands)
+    if not is_due(key) or not policies.chosen(token).replays:
+        return _traced(state, args, kwargs, token)
+    template = Template()
+    record.store(key, template)
+    run = functools.partial(_traced, state, args, kwargs, token)
+    return watch(template, current, operands, run, not state.is_own())
+
+
+def _traced(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], token: int) -> Any:
+    """The result of a call under a trace, without replay."""
+    if state.options.inline and state.is_own():
+        return state.function(*args, **kwargs)
+    return policies.answer(state, args, kwargs, None, token)[0]
 
 
 def call_of(

@@ -18,6 +18,7 @@ from weft.dispatch.programs.runnable import Runnable
 
 if TYPE_CHECKING:
     from weft.dispatch.calls.jit_calls import JitState
+    from weft.dispatch.calls.policies import Call
     from weft.dispatch.programs.trace_cache import Trace
 
 _CALL_BYTES = 1000  # measured: a class of calls
@@ -45,6 +46,18 @@ class Classified:
 
     def __init__(self, leaves: tuple[Any, ...], key: Any, sizes: tuple[int, ...], place: int) -> None:
         self.leaves, self.key, self.sizes, self.place = leaves, key, sizes, place
+
+
+def from_other_sizes(call: Call) -> Any:
+    """The policy of calls that may differ from an earlier one in sizes only: their entry, if their class is known."""
+    state = call.state
+    if call.caller is None:
+        return None
+    call.sized = classified(state, call.args, call.kwargs, call.token)
+    found = None if call.sized is None else entry(call.sized)
+    if found is not None:
+        state.executables += 1
+    return found
 
 
 def classified(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], token: int) -> Classified | None:
