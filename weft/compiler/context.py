@@ -21,6 +21,7 @@ class Context(NamedTuple):
 
     token: int  # options that affect tracing or code, named axes and meshes (``config.token``)
     target: Target
+    device: int  # the number of the one that runs the program: 0 is the CPU
     process: int
     processes: int
     devices: int  # of the CPU, in this process
@@ -43,16 +44,16 @@ class Context(NamedTuple):
     @property
     def key(self) -> tuple[object, ...]:
         """What programs of this process are told apart by."""
-        return self.token, self.target.key, self.process, self.processes, self.devices
+        return self.token, self.target.key, self.device, self.process, self.processes, self.devices
 
     @property
     def text(self) -> str | None:
         """The key in words that mean the same in every process. None: such programs are not kept on disk.
 
-        That is so where a stage is shown, left out or verified, which needs a compilation, and inside of meshes and
-        named axes, which may be any objects.
+        That is so where a stage is shown, left out or verified, which needs a compilation, inside of meshes and named
+        axes, which may be any objects, and for other devices than the CPU.
         """
-        if self.show or self.dump or self.skip or self.check or self.checks:
+        if self.device or self.show or self.dump or self.skip or self.check or self.checks:
             return None
         values = config.values_of(self.token)
         if values.axes or values.sizes or values.mesh is not config.NO_MESH:
@@ -60,11 +61,12 @@ class Context(NamedTuple):
         return f"{values.options} {self.target.key} {self.process}/{self.processes} {self.devices}"
 
 
-def current() -> Context:
-    """The context of a compilation that begins now, on this thread."""
+def current(device: devices.Device = devices.CPU) -> Context:
+    """The context of a compilation for a device that begins now, on this thread."""
     return Context(
         config.token(),
-        devices.CPU.target,
+        device.target,
+        device.number,
         devices.process_index(),
         devices.process_count(),
         devices.cpu_count(),

@@ -100,8 +100,9 @@ class Program(Runnable):
     def lowered(self) -> list[Lowered | None]:
         return self.forms.lowered
 
-    def family(self, out_avals: Sequence[Any], given: bool = False) -> other_sizes.Family:
-        return other_sizes.Family(out_avals, given, other_sizes.weight_of(self))
+    def family(self, out_avals: Sequence[Any], given: bool = False) -> other_sizes.Family | None:
+        on_cpu = self.stages.context.device == 0
+        return other_sizes.Family(out_avals, given, other_sizes.weight_of(self)) if on_cpu else None
 
     @property
     def weight(self) -> int:
@@ -188,6 +189,7 @@ def compile_jaxpr(
     anew: bool = False,
     in_family: bool = False,
     on_disk: bool = False,
+    device: devices.Device = devices.CPU,
     within: context.Context | None = None,
 ) -> Any:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters.
@@ -195,20 +197,20 @@ def compile_jaxpr(
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
     ``anew``: compile even what was compiled before, for a report that shows the lines of this program. ``in_family``:
     the caller makes programs at other sizes itself. ``on_disk``: an earlier process may have left it on disk, and this
-    one leaves it there. ``within``: the context of the compilation that this one is a part of.
+    one leaves it there. ``device`` runs it. ``within``: the context of the compilation that this one is a part of.
     """
     closed = explicit.erased(closed)
-    within = within or context.current()
+    within = within or context.current(device)
     if check_scopes.asked(closed):
         closed, anew = check_scopes.spread(closed), True  # a program found by its content may have other lines
     copied = copied_results.copied_results(closed.jaxpr, shares)
     if anew:
-        return _capturing(compile_new(closed, name, donated, copied, within), closed)
+        return _capturing(compile_new(closed, name, donated, copied, within), closed, within)
     key = program_key((fingerprint(closed), copied) if copied else fingerprint(closed), donated, within.key)
     found = PROGRAMS.find(key)
     if found is not None:
-        return _capturing(found, closed)
-    alone = in_family or any(donated) or within.watched
+        return _capturing(found, closed, within)
+    alone = in_family or any(donated) or within.watched or within.device != 0
     like = None if alone else like_programs.key_of(closed, name, within)
     later = functools.partial(_compile_later, closed, name, donated, copied, within)
     made = None if like is None else like_programs.find(like, closed, name, later)
@@ -230,7 +232,7 @@ def compile_jaxpr(
         like_programs.learn(like, program)
     if wanted is not None:
         stored.keep(wanted, program)
-    return _capturing(program, closed)
+    return _capturing(program, closed, within)
 
 
 def _from_disk(
@@ -248,9 +250,9 @@ def _from_disk(
     return program
 
 
-def _capturing(program: Any, closed: ClosedJaxpr) -> Any:
+def _capturing(program: Any, closed: ClosedJaxpr, within: context.Context) -> Any:
     """A program for what an equal jaxpr has captured."""
-    return program.with_consts(as_arrays(closed.consts, closed.jaxpr.constvars)) if closed.consts else program
+    return program.with_consts(as_arrays(closed.consts, closed.jaxpr.constvars, within)) if closed.consts else program
 
 
 def _compile_later(
@@ -291,7 +293,7 @@ def compile_new(
         simplified, kernels, lowered = program.forms = make_forms(closed, stages)
     constvars = simplified.jaxpr.constvars
     n_own = len(closed.consts)  # the program is cached for other constants of the same types
-    program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
+    program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:], stages.context))
     if any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
         kernels, lowered = stages.run("exchanges", exchanges.apart, kernels, lowered, stages.context.process)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied)
@@ -371,8 +373,9 @@ def _executable(program: Program) -> Any:
     planned = program.plan
     made = link.instructions(planned, program.compiled, functools.partial(_nested, program))
     return runtime.Executable(
-        planned.n_inputs, planned.outputs, planned.temps, planned.arena_bytes, made, program.name, program.in_avals
-    )
+        planned.n_inputs, planned.outputs, planned.temps, planned.arena_bytes, made, program.name, program.in_avals,
+        program.stages.context.device,
+    )  # fmt: skip
 
 
 def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> instructions.Nested:
@@ -382,13 +385,14 @@ def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> 
     return compiled.executable, compiled.consts
 
 
-def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-    """Captured constants as Arrays of the CPU."""
+def as_arrays(consts: Sequence[Any], variables: Sequence[Any], within: context.Context) -> list[Any]:
+    """Captured constants as Arrays of the device that runs the program."""
     arrays = [
         const if isinstance(const, runtime.Array) else runtime.array_from_numpy(np.asarray(const, v.aval.dtype), v.aval)
         for const, v in zip(consts, variables, strict=True)
     ]
-    return [devices.OWN.place(array) for array in arrays]
+    backend = devices.BY_NUMBER[within.device].backend
+    return [backend.place(array) for array in arrays]
 
 
 def stats() -> dict[str, Any]:

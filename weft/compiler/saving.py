@@ -99,6 +99,8 @@ def _program(writer: _Writer, bound: executables.Compiled) -> Any:
     program = bound.program
     if program.compile_new is not None:
         program = program.whole()
+    if isinstance(program, pipeline.Program) and program.stages.context.device:
+        raise NotPlainError("it runs on a device whose programs are not kept in files")
     if isinstance(program, pipeline.Program):
         return writer.program(program)
     if hasattr(program, "steps"):

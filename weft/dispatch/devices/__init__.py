@@ -63,7 +63,7 @@ class Own:
     compiler: Callable[..., Any]
 
     def compile(
-        self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), anew: bool = False, **wishes: bool
+        self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), anew: bool = False, **wishes: Any
     ) -> Any:
         marks = source_info.in_place_required
         asked = marks and lazy.submodule("weft.dispatch.programs.in_place").asked(closed.jaxpr)
@@ -238,6 +238,14 @@ DEFAULT_SHARDING = SingleDeviceSharding(CPU)
 BY_NUMBER: list[Device] = [CPU]
 _SHARDINGS: dict[int, SingleDeviceSharding] = {0: DEFAULT_SHARDING}
 _default_places: dict[int, int] = {}
+
+
+def register(device: Device) -> None:
+    """Let a device be found by the number that the runtime gave it."""
+    with _lock:
+        while len(BY_NUMBER) <= device.number:
+            BY_NUMBER.append(device)
+        BY_NUMBER[device.number] = device
 
 
 def check_backend(backend: Any) -> None:

@@ -24,6 +24,7 @@ from weft import dtypes, errors, runtime
 from weft._base import forks, lazy
 from weft._base.record import NamedTuple
 from weft.dispatch import devices
+from weft.dispatch.devices import fake_devices
 
 ENVIRONMENT = "PJRT_NAMES_AND_LIBRARY_PATHS"
 _NAMESPACES = ("jax_plugins", "xla_plugins")
@@ -238,12 +239,15 @@ def _has_entry(path: str) -> bool:
 
 def find(platform: Any) -> Any:
     """The backend of a platform, loaded if it is not yet; RuntimeError for one that is not there."""
-    if isinstance(platform, Client):
+    if isinstance(platform, Client | fake_devices.Platform):
         return platform
     found = _loaded.get(platform)
     if found is not None:
         return found
     with _lock:
+        fakes = fake_devices.find(platform)
+        if fakes is not None:
+            return fakes
         names = _ALIASES.get(platform, (platform,))
         for name, backend in _loaded.items():
             if name in names or backend.raw_platform in names or platform == "pjrt":
@@ -335,9 +339,7 @@ def _load(path: str, name: str, options: dict[str, Any], probe: bool) -> Client:
     plugin = _open(path)
     backend = Client(name, plugin, plugin.create(name, options))
     for device in backend.local_devices():
-        while len(devices.BY_NUMBER) <= device.number:
-            devices.BY_NUMBER.append(device)
-        devices.BY_NUMBER[device.number] = device
+        devices.register(device)
     return backend
 
 

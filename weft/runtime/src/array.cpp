@@ -84,7 +84,12 @@ PyObject* block_until_ready(PyObject* self, PyObject*) {
 
 // The address stays valid as long as this Array (or another holder of the buffer) exists and is not deleted.
 PyObject* unsafe_buffer_pointer(PyObject* self, PyObject*) {
-  if (as_array(self)->remote != nullptr) {
+  Remote* remote = as_array(self)->remote;
+  if (remote != nullptr && remote->memory != nullptr) {  // an address of its device
+    void* address = remote->memory->data;
+    return remote_block(remote) < 0 ? nullptr : PyLong_FromVoidPtr(address);
+  }
+  if (remote != nullptr) {
     PyErr_SetString(PyExc_NotImplementedError, "[unsafe_buffer_pointer] of an Array on the device of a plugin or across processes");
     return nullptr;
   }

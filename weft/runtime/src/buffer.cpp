@@ -18,6 +18,7 @@
 #include <string>
 
 #include "cgroup.h"
+#include "device.h"
 #include "figures.h"
 #include "module.h"
 
@@ -502,6 +503,11 @@ void buffer_destroy(Buffer* buffer) noexcept {
   if (Event* event = buffer->pending) event->release();
   if (buffer->size_class == kExternal) {
     buffer->release_owner(buffer->owner);
+    std::free(buffer);
+    return;
+  }
+  if (buffer->size_class == kOnDevice) {
+    device_of(buffer).recycle(buffer);
     std::free(buffer);
     return;
   }

@@ -28,18 +28,19 @@ class Event {
 
 struct alignas(64) Buffer {
   std::atomic<int32_t> references;
-  int16_t size_class;  // index of the free list, or kExternal
-  char* data;          // 64-byte aligned, never null; right behind this header unless external
+  int16_t size_class;  // index of the free list, or kExternal, or kOnDevice
+  char* data;          // 64-byte aligned, never null; of the host right behind this header unless external
   int64_t nbytes;      // what was asked for
   int64_t capacity;    // what the block holds, >= nbytes, a multiple of 64
   // nullptr when ready. Set before Python can see the buffer, cleared only with the GIL held; owns a reference.
   Event* pending;
   void (*release_owner)(void* owner);  // external memory only: called once, without our locks, with or without the GIL
-  void* owner;
+  void* owner;  // of external memory; of a device's memory the Device (device.h)
 };
 static_assert(sizeof(Buffer) == 64);
 
 constexpr int16_t kExternal = -1;
+constexpr int16_t kOnDevice = -2;  // memory of a device, which the host does not touch
 constexpr int64_t kAlignment = 64;
 
 // Owned buffer of nbytes >= 0 uninitialised bytes, or nullptr if there is no memory or the limit is reached.

@@ -65,9 +65,9 @@ bool read_place(PyObject* place, CacheEntry* entry) {
   std::vector<uint32_t> places;
   if (place != nullptr && !read_places(place, entry->out_avals->size(), &places)) return false;
   if (places.empty()) places.push_back(0);
-  const DeviceProgram* program = entry->executable->plan->device_program;
+  const uint32_t number = entry->executable->plan->number;
   for (uint32_t each : places)
-    if (program != nullptr ? program->number != each >> 1 : !is_host_place(each)) {
+    if (number != 0 ? number != each >> 1 : !is_host_place(each)) {
       PyErr_Format(PyExc_ValueError, "[CacheEntry] place %u is not on the program's device", each);
       return false;
     }

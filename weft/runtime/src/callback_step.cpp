@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "array.h"
+#include "device.h"
 #include "fields.h"
 #include "figures.h"
 #include "host_copy.h"
@@ -61,6 +62,7 @@ class PythonStep : public Step {
     }
     return ok ? Status::ok : ended ? Status::cancelled : Status::python_error;
   }
+  bool on_host() const override { return true; }
   bool is_python() const override { return true; }
   bool has_callbacks() const override { return true; }
   double cost_ns() const override { return cost; }
@@ -83,11 +85,21 @@ class PythonStep : public Step {
     Py_XDECREF(type);
   }
 
+  // Without the GIL: the device may have much to do before.
+  static bool fetch(Device& device, char* to, const char* from, int64_t nbytes) {
+    PyThreadState* state = device.is_host() ? nullptr : PyEval_SaveThread();
+    Status status = device.fetch(to, from, nbytes);
+    if (state != nullptr) in_python<PyEval_RestoreThread>(state);
+    if (status != Status::ok) set_memory_error(nbytes, "callback", device.name.c_str());
+    return status == Status::ok;
+  }
+
   static PyObject* view_of(const Frame& frame, const TypedPlace& typed) {
     PyArray_Descr* descr = descr_of(typed.aval);
     if (descr == nullptr) return nullptr;
+    Device& device = *frame.plan->device;
     char* data = typed.place.address(frame);
-    Buffer* owner = frame.owners[typed.place.slot];
+    Buffer* owner = device.is_host() ? frame.owners[typed.place.slot] : nullptr;  // of others the array has a copy
     npy_intp extents[kMaxRank];
     for (int d = 0; d < typed.aval->ndim; ++d) extents[d] = typed.aval->extents[d];
     PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, typed.aval->ndim, extents, nullptr,
@@ -95,7 +107,10 @@ class PythonStep : public Step {
     if (view == nullptr) return nullptr;
     PyArrayObject* array = reinterpret_cast<PyArrayObject*>(view);
     if (owner == nullptr) {
-      std::memcpy(PyArray_DATA(array), data, size_t(typed.aval->nbytes));
+      if (!fetch(device, PyArray_BYTES(array), data, typed.aval->nbytes)) {
+        Py_DECREF(view);
+        return nullptr;
+      }
     } else {
       PyObject* capsule = PyCapsule_New(buffer_retain(owner), "weft.buffer", release_view);
       if (capsule == nullptr) buffer_release(owner);
@@ -126,7 +141,11 @@ class PythonStep : public Step {
                      Py_ssize_t(position), callable, shape.get(), wanted.get());
       return false;
     }
-    return copy_bytes(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == 0;
+    Device& device = *frame.plan->device;
+    if (device.is_host()) return copy_bytes(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == 0;
+    if (device.place(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == Status::ok) return true;
+    set_memory_error(typed.aval->nbytes, "callback", device.name.c_str());
+    return false;
   }
 
   bool call(Frame& frame) const {
@@ -235,10 +254,17 @@ class GuardStep final : public PythonStep {
   double guard_ns = 2;
 
  private:
-  bool told(const Frame& frame) const { return word.slot >= 0 && *word.address(frame) != 0; }
+  // What cannot be looked at counts as found: the call that follows then raises.
+  bool told(const Frame& frame) const {
+    if (word.slot < 0) return false;
+    View set(*frame.plan->device, word.address(frame), 1);
+    return set.data() == nullptr || *set.data() != 0;
+  }
   bool scanned(const Frame& frame) const {
     for (const Scan& scan : scans) {
-      ScanJob job{scan.place.address(frame), scan.width, scan.least};
+      View seen(*frame.plan->device, scan.place.address(frame), scan.count * scan.width);
+      if (seen.data() == nullptr) return true;
+      ScanJob job{seen.data(), scan.width, scan.least};
       const double cost = double(scan.count * scan.width) * figures.scan_byte_ns;
       if (pool_worth(cost)) pool_run(scan_chunk, &job, scan.count, 4096, cost);
       else scan_chunk(&job, 0, scan.count);

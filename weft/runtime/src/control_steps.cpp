@@ -12,9 +12,11 @@
 
 #include "array.h"
 #include "cold_functions.h"
+#include "device.h"
 #include "exec.h"
 #include "fields.h"
 #include "figures.h"
+#include "pjrt.h"
 #include "plan.h"
 #include "pool.h"
 #include "profile.h"
@@ -35,8 +37,8 @@ class Workspace {
   ~Workspace() {
     if (buffer_ != nullptr) buffer_release(buffer_);
   }
-  bool allocate(int64_t bytes) {
-    buffer_ = buffer_allocate(bytes);
+  bool allocate(Device& device, int64_t bytes) {
+    buffer_ = allocate_on(device, bytes);
     return buffer_ != nullptr;
   }
   char* at(int64_t offset) const { return buffer_->data + offset; }
@@ -60,10 +62,12 @@ char* apart(char* block, const char* other) {
 struct Nested {
   Executable* program = nullptr;  // owned
   std::vector<PyObject*> consts;  // owned Arrays
+  std::vector<Buffer*> placed;    // owned: their memory, on the program's device
 
   ~Nested() {
     Py_XDECREF(reinterpret_cast<PyObject*>(program));
     for (PyObject* array : consts) Py_DECREF(array);
+    for (Buffer* buffer : placed) buffer_release(buffer);
   }
   const Plan& plan() const { return *program->plan; }
   int traverse(visitproc visit, void* arg) const {
@@ -78,8 +82,7 @@ class NestedFrame {
   explicit NestedFrame(const Nested& nested)
       : nested_(nested), slots_(size_t(nested.plan().n_slots())), owners_(slots_.size()),
         dynamic_(size_t(nested.plan().n_dynamic)), times_(profile_times(nested.plan())) {
-    for (size_t i = 0; i < nested.consts.size(); ++i)
-      slots_[i] = reinterpret_cast<Array*>(nested.consts[i])->buffer->data;
+    for (size_t i = 0; i < nested.placed.size(); ++i) slots_[i] = nested.placed[i]->data;
   }
 
   void set_arena(char* arena) {
@@ -101,7 +104,7 @@ class NestedFrame {
   }
 
   Status run(Frame& outer) {
-    Frame frame{slots_.data(), owners_.data(), dynamic_.data()};
+    Frame frame{slots_.data(), owners_.data(), dynamic_.data(), &nested_.plan()};
     frame.suspended = outer.suspended;
     frame.on_stream = outer.on_stream;
     frame.number = outer.number;
@@ -111,7 +114,7 @@ class NestedFrame {
       status = profile_steps(nested_.plan(), frame, *times_);
     } else {
       for (const auto& step : nested_.plan().steps) {
-        status = step->run(frame);
+        status = run_step(*step, frame);
         if (status != Status::ok) break;
       }
     }
@@ -166,6 +169,7 @@ class LoopStep final : public Step {
       return Status::no_memory;
     }
   }
+  bool on_host() const override { return true; }
   double cost_ns() const override {
     double once = 100 + body.plan().cost_ns + (has_cond() ? cond.plan().cost_ns : 0);
     return once * (has_cond() ? kUnknownTrips : double(trips));
@@ -236,7 +240,8 @@ class LoopStep final : public Step {
     int64_t body_arena = bytes, cond_arena = body_arena + padded(body.plan().arena_bytes);
     int64_t result = cond_arena + (has_cond() ? padded(cond.plan().arena_bytes) : 0);
     Workspace memory;
-    if (!memory.allocate(result + 64)) return Status::no_memory;
+    Device& device = *frame.plan->device;
+    if (!memory.allocate(device, result + 64)) return Status::no_memory;
     std::vector<char*> now(n), spare(n);
     for (size_t i = 0; i < n; ++i) {
       now[i] = carry[i].address(frame);
@@ -265,23 +270,25 @@ class LoopStep final : public Step {
       status = watch.look(frame);
       if (status == Status::ok) status = step(frame, inner, how, now, spare, reverse ? trips - 1 - trip : trip);
     }
-    if (status == Status::ok && !settle(frame, now)) status = Status::no_memory;
-    return status;
+    return status == Status::ok ? settle(frame, now) : status;
   }
 
   Status ask(Frame& frame, NestedFrame& test, const std::vector<char*>& now, char* result, bool* goes_on) const {
     for (size_t i = 0; i < now.size(); ++i) test.input(tested.size() + i) = now[i];
     test.output(0) = result;
     test.resolve_outputs();
-    Status status = test.run(frame);
-    *goes_on = status == Status::ok && *test.output(0) != 0;
-    return status;
+    if (Status status = test.run(frame); status != Status::ok) return status;
+    View answer(*frame.plan->device, test.output(0), 1);
+    if (answer.data() == nullptr) return Status::no_memory;
+    *goes_on = *answer.data() != 0;
+    return Status::ok;
   }
 
   Status step(Frame& frame, NestedFrame& inner, const std::vector<Update>& how, std::vector<char*>& now,
               std::vector<char*>& spare, int64_t index) const {
     size_t n = carry.size(), first = captured.size();
     const Plan& plan = body.plan();
+    Device& device = *frame.plan->device;
     for (size_t i = 0; i < n; ++i) inner.input(first + i) = now[i];
     for (size_t i = 0; i < inputs.size(); ++i)
       inner.input(first + n + i) = inputs[i].place.address(frame) + index * inputs[i].stride;
@@ -293,12 +300,16 @@ class LoopStep final : public Step {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (plan.outputs[n + i].kind == OutputKind::fresh) continue;
       char* to = outputs[i].place.address(frame) + index * outputs[i].stride;
-      std::memmove(to, inner.output(n + i), size_t(output_bytes[i]));
+      Status status = device.copy(to, inner.output(n + i), output_bytes[i]);
+      if (status != Status::ok) return status;
     }
     // Copies first, into blocks that nothing else uses; then the blocks are exchanged.
     std::vector<char*>& old = scratch(now);
-    for (size_t i = 0; i < n; ++i)
-      if (how[i] == Update::copy) std::memcpy(spare[i], inner.output(i), size_t(carry_bytes[i]));
+    for (size_t i = 0; i < n; ++i) {
+      if (how[i] != Update::copy) continue;
+      Status status = copy_on(device, spare[i], inner.output(i), carry_bytes[i]);
+      if (status != Status::ok) return status;
+    }
     for (size_t i = 0; i < n; ++i) {
       if (how[i] == Update::in_place) continue;
       if (how[i] == Update::move) {
@@ -349,7 +360,8 @@ class LoopStep final : public Step {
 
   // Copies the state to where the outer plan wants it; the blocks may have been permuted. A value whose destination
   // holds no other value is copied first; if only cycles are left, one value is moved aside.
-  bool settle(Frame& frame, std::vector<char*>& now) const {
+  Status settle(Frame& frame, std::vector<char*>& now) const {
+    Device& device = *frame.plan->device;
     size_t n = carry.size(), left = 0;
     std::vector<char*> homes(n);
     for (size_t i = 0; i < n; ++i) {
@@ -365,7 +377,7 @@ class LoopStep final : public Step {
         bool occupied = false;
         for (size_t j = 0; j < n; ++j) occupied = occupied || (j != i && carry_bytes[j] != 0 && now[j] == homes[i]);
         if (occupied) continue;
-        std::memcpy(homes[i], now[i], size_t(carry_bytes[i]));
+        if (Status status = copy_on(device, homes[i], now[i], carry_bytes[i]); status != Status::ok) return status;
         now[i] = homes[i];
         --left;
         moved = true;
@@ -373,11 +385,12 @@ class LoopStep final : public Step {
       if (moved) continue;
       size_t first = 0;
       while (now[first] == homes[first]) ++first;
-      if (!shelters[first].allocate(carry_bytes[first])) return false;
-      std::memcpy(shelters[first].at(0), now[first], size_t(carry_bytes[first]));
+      if (!shelters[first].allocate(device, carry_bytes[first])) return Status::no_memory;
+      Status status = copy_on(device, shelters[first].at(0), now[first], carry_bytes[first]);
+      if (status != Status::ok) return status;
       now[first] = shelters[first].at(0);
     }
-    return true;
+    return Status::ok;
   }
 };
 
@@ -385,7 +398,9 @@ class BranchStep final : public Step {
  public:
   Status run(Frame& frame) const override {
     int32_t index;
-    std::memcpy(&index, which.address(frame), sizeof index);
+    View asked(*frame.plan->device, which.address(frame), sizeof index);
+    if (asked.data() == nullptr) return Status::no_memory;
+    std::memcpy(&index, asked.data(), sizeof index);
     size_t last = branches.size() - 1;
     const Nested& nested = branches[index < 0 ? 0 : size_t(index) > last ? last : size_t(index)];
     try {
@@ -394,6 +409,7 @@ class BranchStep final : public Step {
       return Status::no_memory;
     }
   }
+  bool on_host() const override { return true; }
   double cost_ns() const override {
     double most = 0;
     for (const Nested& nested : branches) most = most < nested.plan().cost_ns ? nested.plan().cost_ns : most;
@@ -434,7 +450,7 @@ class BranchStep final : public Step {
     NestedFrame inner(nested);
     Workspace memory;
     if (nested.plan().arena_bytes > 0) {
-      if (!memory.allocate(nested.plan().arena_bytes)) return Status::no_memory;
+      if (!memory.allocate(*frame.plan->device, nested.plan().arena_bytes)) return Status::no_memory;
       inner.set_arena(memory.at(0));
     }
     for (size_t i = 0; i < operands.size(); ++i) inner.input(i) = operands[i].address(frame);
@@ -443,7 +459,9 @@ class BranchStep final : public Step {
     if (Status status = inner.run(frame); status != Status::ok) return status;
     for (size_t i = 0; i < results.size(); ++i) {
       char* to = results[i].address(frame);
-      if (inner.output(i) != to) std::memcpy(to, inner.output(i), size_t(result_bytes[i]));
+      if (inner.output(i) == to) continue;
+      Status status = copy_on(*frame.plan->device, to, inner.output(i), result_bytes[i]);
+      if (status != Status::ok) return status;
     }
     return Status::ok;
   }
@@ -454,20 +472,35 @@ bool wrong(const char* message) {
   return false;
 }
 
-bool read_nested(PyObject* object, Nested* out) {
+// Keeps the constant's memory, which is moved to the program's device if it is elsewhere.
+bool place_constant(Nested* nested, Array* array) {
+  Device& device = *nested->plan().device;
+  if (device.is_host()) {
+    if (array->remote != nullptr) return wrong("[executable] a constant of a nested program is an Array of the CPU");
+    if (buffer_wait(array->buffer) < 0) return false;
+    nested->placed.push_back(buffer_retain(array->buffer));
+    return true;
+  }
+  Remote* remote = remote_of_array(device.number, array);
+  if (remote == nullptr) return false;
+  nested->placed.push_back(buffer_retain(remote->memory));
+  remote_release(remote);
+  return true;
+}
+
+bool read_nested(PyObject* object, const PlaceReader& places, Nested* out) {
   PyObject *program, *consts;
   if (!PyTuple_Check(object) || !PyArg_ParseTuple(object, "O!O!", ExecutableType, &program, &PyTuple_Type, &consts))
     return wrong("[executable] a nested program is (Executable, constants)");
   out->program = reinterpret_cast<Executable*>(Py_NewRef(program));
-  if (out->program->plan->device_program != nullptr) return wrong("[executable] a nested program runs on the CPU");
+  if (out->program->plan->device_program != nullptr || out->program->plan->device != places.device())
+    return wrong("[executable] a nested program runs on the device of the program around it");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(consts); ++i) {
     PyObject* array = PyTuple_GET_ITEM(consts, i);
     if (!is_array(array)) return wrong("[executable] a constant of a nested program is an Array");
     out->consts.push_back(Py_NewRef(array));
-    if (reinterpret_cast<Array*>(array)->remote != nullptr)
-      return wrong("[executable] a constant of a nested program is an Array of the CPU");
-    if (executable_check_input(out->program, int32_t(i), reinterpret_cast<Array*>(array)) < 0) return false;
-    if (buffer_wait(reinterpret_cast<Array*>(array)->buffer) < 0) return false;
+    auto* constant = reinterpret_cast<Array*>(array);
+    if (executable_check_input(out->program, int32_t(i), constant) < 0 || !place_constant(out, constant)) return false;
   }
   return true;
 }
@@ -544,7 +577,8 @@ std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places
       inputs = fields.tuple("inputs"), outputs = fields.tuple("outputs");
   if (!fields.ok()) return nullptr;
   std::vector<int64_t> tested_bytes, captured_bytes, row_bytes;
-  if (!read_nested(body.get(), &step->body) || (cond.get() != Py_None && !read_nested(cond.get(), &step->cond)))
+  if (!read_nested(body.get(), places, &step->body) ||
+      (cond.get() != Py_None && !read_nested(cond.get(), places, &step->cond)))
     return nullptr;
   if (!step->has_cond() && step->trips < 0) return wrong("[executable] a loop without a condition has a count"), nullptr;
   int64_t rows = step->has_cond() ? 0 : step->trips;
@@ -573,7 +607,7 @@ std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& plac
   step->branches = std::vector<Nested>(size_t(PyTuple_GET_SIZE(branches.get())));
   for (size_t b = 0; b < step->branches.size(); ++b) {
     Nested& nested = step->branches[b];
-    if (!read_nested(PyTuple_GET_ITEM(branches.get(), Py_ssize_t(b)), &nested)) return nullptr;
+    if (!read_nested(PyTuple_GET_ITEM(branches.get(), Py_ssize_t(b)), places, &nested)) return nullptr;
     if (size_t(nested.plan().n_inputs) != nested.consts.size() + bytes.size() ||
         nested.plan().outputs.size() != step->result_bytes.size())
       return wrong("[executable] a branch takes or gives another number of values"), nullptr;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cold_functions.h"
+#include "device.h"
 #include "figures.h"
 #include "module.h"
 #include "pjrt.h"
@@ -35,11 +36,11 @@ bool donation_possible(const Plan& plan, const Operand* operands, const bool* do
 Buffer* make_output(const Plan& plan, const Operand* operands, const bool* donated, Buffer* const* outputs,
                     const OutputPlan& output) {
   switch (output.kind) {
-    case OutputKind::fresh: return buffer_allocate(output.nbytes);
+    case OutputKind::fresh: return allocate_on(*plan.device, output.nbytes);
     case OutputKind::output: return buffer_retain(outputs[output.source]);
     case OutputKind::donated:
       if (donation_possible(plan, operands, donated, output)) return buffer_retain(operands[output.source].buffer);
-      return buffer_allocate(output.nbytes);
+      return allocate_on(*plan.device, output.nbytes);
     case OutputKind::input: {
       const Operand& operand = operands[output.source];
       if (operand.buffer != nullptr) return buffer_retain(operand.buffer);
@@ -69,7 +70,7 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
       status = profile_steps(plan, frame, *times);
     } else {
       for (const auto& step : plan.steps) {
-        status = step->run(frame);
+        status = run_step(*step, frame);
         if (status != Status::ok) break;
       }
     }
@@ -86,11 +87,19 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
   return -1;
 }
 
+// MemoryError for what a plan needs on a device other than the host.
+void set_device_memory_error(const Plan& plan, const std::string& what, int64_t nbytes) {
+  set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: [" + plan.name + "] " + what + ": " +
+                         std::to_string(nbytes) + " bytes requested on " + plan.device->name)
+                            .c_str());
+}
+
 // MemoryError for output i: its number, its type.
 void set_output_error(const Plan& plan, size_t i) {
   const OutputPlan& output = plan.outputs[i];
   std::string what = "result " + std::to_string(i);
-  if (output.aval != nullptr) set_array_memory_error(output.aval, plan.name.c_str(), what);
+  if (!plan.device->is_host()) set_device_memory_error(plan, what, output.nbytes);
+  else if (output.aval != nullptr) set_array_memory_error(output.aval, plan.name.c_str(), what);
   else set_memory_error(output.nbytes, plan.name.c_str(), what.c_str());
 }
 
@@ -126,12 +135,13 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
       owners[slot] = outputs[i];
     }
     if (place_temporaries(plan, &arena, slots.data(), owners.data())) {
-      Frame frame{slots.data(), owners.data(), dynamic.data()};
+      Frame frame{slots.data(), owners.data(), dynamic.data(), &plan};
       frame.number = stream_running();
       frame.in_callback = frame.number != 0;
       status = run_steps<timed>(plan, frame, keep);
     } else {
-      set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");
+      if (plan.device->is_host()) set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");
+      else set_device_memory_error(plan, "temporaries", plan.arena_bytes);
       status = kNotStarted;
     }
   }
@@ -214,9 +224,9 @@ Buffer* guarded_temporaries(const Plan& plan, char** slots, Buffer** owners) {
 bool place_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners) {
   *arena = nullptr;
 #ifdef WEFT_GUARD_BUFFERS
-  if (plan.arena_bytes > 0) return (*arena = guarded_temporaries(plan, slots, owners)) != nullptr;
+  if (plan.arena_bytes > 0 && plan.device->is_host()) return (*arena = guarded_temporaries(plan, slots, owners)) != nullptr;
 #endif
-  if (plan.arena_bytes > 0 && (*arena = buffer_allocate(plan.arena_bytes)) == nullptr) return false;
+  if (plan.arena_bytes > 0 && (*arena = allocate_on(*plan.device, plan.arena_bytes)) == nullptr) return false;
   size_t slot = size_t(plan.n_slots()) - plan.temps.size();
   for (const auto& temp : plan.temps) {
     slots[slot] = *arena == nullptr ? nullptr : (*arena)->data + temp.first;
@@ -244,6 +254,22 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
   return run_held(executable, operands, donated, outputs, on_stream);
 }
 
+int executable_run_on_device(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs) {
+  const Plan& plan = *executable->plan;
+  ++executable->runs;
+  int status = run_with_buffers<true>(plan, operands, donated, outputs, false);
+  if (status < 0) return status;
+  Event* event = plan.device->record();
+  for (size_t i = 0; i < plan.outputs.size() && event != nullptr; ++i) {
+    const OutputKind kind = plan.outputs[i].kind;
+    if (kind != OutputKind::fresh && kind != OutputKind::donated) continue;
+    event->retain();
+    if (Event* before = std::exchange(outputs[i]->pending, event)) before->release();
+  }
+  if (event != nullptr) event->release();
+  return 0;
+}
+
 int executable_check_input(const Executable* executable, int32_t i, const Array* array) {
   const Plan& plan = *executable->plan;
   if (array_is_deleted(array)) {
@@ -267,15 +293,18 @@ namespace {
 
 PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"n_inputs",     "outputs", "temps",    "arena_bytes",
-                                "instructions", "name",    "in_avals", nullptr};
+                                "instructions", "name",    "in_avals", "device",      nullptr};
+  unsigned int number = 0;
   Py_ssize_t n_inputs, arena_bytes;
   PyObject *outputs, *temps, *instructions, *name, *in_avals = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nOOnOU|O", const_cast<char**>(names), &n_inputs, &outputs, &temps,
-                                   &arena_bytes, &instructions, &name, &in_avals))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nOOnOU|OI", const_cast<char**>(names), &n_inputs, &outputs, &temps,
+                                   &arena_bytes, &instructions, &name, &in_avals, &number))
     return nullptr;
   Ref none = steal(PyTuple_New(0));
+  Device* device = number == 0 ? &host_device() : native_device(number);
+  if (device == nullptr) return PyErr_Format(PyExc_ValueError, "[executable] %u is no device that runs plans", number);
   if (!none) return nullptr;
-  std::unique_ptr<Plan> plan = plan_from_python(n_inputs, outputs, temps, arena_bytes, instructions,
+  std::unique_ptr<Plan> plan = plan_from_python(device, n_inputs, outputs, temps, arena_bytes, instructions,
                                                 in_avals == nullptr ? none.get() : in_avals);
   if (!plan) return nullptr;
   if (const char* text = PyUnicode_AsUTF8(name)) plan->name = text;
@@ -305,6 +334,7 @@ void executable_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Executable* executable = reinterpret_cast<Executable*>(self);
   if (executable->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
+  if (executable->plan != nullptr) executable->plan->device->drain();  // its steps may be waiting there
   delete executable->plan;
   Py_XDECREF(executable->name);
   PyTypeObject* type = Py_TYPE(self);
@@ -421,7 +451,7 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!read_donated(donated, plan.n_inputs, &flags)) return nullptr;
   std::vector<uint32_t> places;
   if (asked != nullptr && !read_places(asked, plan.outputs.size(), &places)) return nullptr;
-  if (plan.device_program != nullptr)
+  if (plan.number != 0)
     return run_on_device(executable, inputs.get(), flags.get(), places.empty() ? -1 : int(places[0]));
   if (places.empty()) places.push_back(0);
   Small<Operand, kStackSlots> operands(plan.n_inputs);
@@ -489,7 +519,8 @@ PyGetSetDef kGetSet[] = {
 };
 PyType_Slot kSlots[] = {
     {Py_tp_doc,
-     const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=()): one aval per input")},
+     const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=(), device=0): one aval per input; "
+                       "the number of the device that runs it")},
     {Py_tp_new, reinterpret_cast<void*>(entry_point<executable_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},

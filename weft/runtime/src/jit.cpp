@@ -82,7 +82,7 @@ PyObject* call_cached(Entry* entry, Signature& signature, bool* handled) {
     ~Held() { entry_release(entry); }
   } held{entry};
   ++entry->references;
-  if (plan.device_program != nullptr) return call_on_device(entry, signature, handled);
+  if (plan.number != 0) return call_on_device(entry, signature, handled);
   Operands operands(uint32_t(plan.n_inputs));
   int status = operands.gather(entry, signature);
   if (status <= 0) {

@@ -46,6 +46,7 @@ int register_views(PyObject* module);       // small arrays copied and filled
 int register_plan(PyObject* module);     // install_instructions
 int register_record(PyObject* module);   // record, equation, atoms
 int register_replay(PyObject* module);   // call_key, user_position
+int register_devices(PyObject* module);  // make_fake_devices, drain_devices
 int register_figures(PyObject* module);  // set_figures, cpu_maker
 int register_gemm_choice(PyObject* module);  // bfloat16_products
 int register_llvm_switches(PyObject* module);  // llvm_emit

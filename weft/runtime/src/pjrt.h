@@ -1,4 +1,5 @@
-// Devices of other hardware, reached through plugins: what the files pjrt_*.cpp and Array share.
+// Devices whose memory is not the host's: what the files pjrt_*.cpp and Array share. Plugins run whole programs on theirs;
+// others are a Device (device.h), which runs the steps of a plan.
 //
 // A plugin, its client and its devices exist until the process ends. A device has a number, from 1; 0 is the CPU. The
 // `place` of an Array is twice that number, plus 1 if the Array is committed to its device.
@@ -57,6 +58,7 @@ struct PluginDevice {
   std::string name;  // "cpu_plugin:0"
   int32_t memory_type;  // of its memory as DLPack numbers them; 0: DLPack has no number for it
   int32_t memory_id;
+  class Device* native = nullptr;  // if it is no plugin's: then the first three are nullptr
 };
 constexpr int32_t kHostMemory = 1;
 
@@ -78,7 +80,8 @@ struct Remote {
   uint32_t number;  // of the device
   bool ready = false;
   bool lent = false;               // its memory is somebody else's: never donated
-  pjrt::DeviceBuffer* handle;      // owned
+  Buffer* memory = nullptr;        // owned: of a Device; else nullptr, and the memory is a plugin's
+  pjrt::DeviceBuffer* handle;      // owned; nullptr if it is not
   Buffer* host = nullptr;          // owned: a copy of the elements, or nullptr
   pjrt::Event* copying = nullptr;  // owned: the copy to `host` is under way
 };
@@ -93,7 +96,10 @@ inline Remote* remote_retain(Remote* remote) {
   return remote;
 }
 
-// Owned Remote for a device's buffer (stolen).
+// Owned Remote for a Device's buffer (stolen).
+Remote* remote_new_native(uint32_t number, Buffer* memory);
+
+// Owned Remote for a plugin's buffer (stolen).
 Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle);
 
 // Owned Array of which this process has a part, or nullptr with an error set. Borrows aval, steals block.
@@ -123,7 +129,7 @@ Remote* remote_on_memory(uint32_t number, ShapedArray* aval, Buffer* owner);
 int remote_block(Remote* remote);  // until it is computed; 0, or -1 with an error set
 int remote_is_ready(Remote* remote);  // 1, 0, or -1 with an error set
 
-// A program that was compiled for a device; a Python object.
+// A program that a plugin compiled for a device; a Python object.
 struct DeviceProgram {
   PyObject_HEAD
   PluginDevice* device;          // borrowed: exists until the process ends
@@ -132,9 +138,9 @@ struct DeviceProgram {
   uint32_t n_outputs;
 };
 
-// Runs a plan of a device on its own inputs. `inputs`: n_inputs of them, retained by the caller. donated: flags or
+// Runs a program of a device on its own inputs. `inputs`: n_inputs of them, retained by the caller. donated: flags or
 // nullptr. outputs receives owned Remotes. 0, or -1 with an error set.
-int device_run(const Plan& plan, Remote* const* inputs, const bool* donated, Remote** outputs);
+int device_run(Executable* executable, Remote* const* inputs, const bool* donated, Remote** outputs);
 
 // A call of a jitted function by a program on a device: as call_cached of jit.cpp.
 PyObject* call_on_device(struct Entry* entry, class Signature& signature, bool* handled);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device.h"
 #include "module.h"
 #include "numpy_api.h"
 #include "pjrt.h"
@@ -76,11 +77,29 @@ PyObject* set_elsewhere_error(ShapedArray* aval) {
   return nullptr;
 }
 
-// Starts the copy to the host, unless there is one; 0, or -1 with an error set.
+// Copies the memory of a Device to the host; 0, or -1 with an error set.
+int fetch_native(Remote* remote, ShapedArray* aval) {
+  Buffer* memory = buffer_retain(remote->memory);  // the array may be deleted meanwhile
+  Buffer* host = buffer_wait(memory) < 0 ? nullptr : buffer_allocate(aval->nbytes);
+  Status status = Status::no_memory;
+  if (host != nullptr) {
+    PyThreadState* state = PyEval_SaveThread();
+    status = device_of(remote).native->fetch(host->data, memory->data, aval->nbytes);
+    in_python<PyEval_RestoreThread>(state);
+  }
+  buffer_release(memory);
+  if (status == Status::ok && remote->host == nullptr) return remote->host = host, 0;
+  if (host != nullptr) buffer_release(host);
+  if (status != Status::ok && !PyErr_Occurred()) set_array_memory_error(aval, "device", "a copy on the host");
+  return status == Status::ok ? 0 : -1;
+}
+
+// Starts the copy to the host, unless there is one; 0, or -1 with an error set. A Device's is made at once.
 int start_copy(Remote* remote, ShapedArray* aval) {
   if (remote->block != nullptr) return set_elsewhere_error(aval), -1;
   if (remote->host != nullptr) return 0;
   if (refuse_after_fork()) return -1;
+  if (remote->memory != nullptr) return fetch_native(remote, aval);
   const PluginDevice& device = device_of(remote);
   Buffer* host = buffer_allocate(aval->nbytes);
   if (host == nullptr) {
@@ -143,7 +162,7 @@ Buffer* host_copy(Remote* remote, ShapedArray* aval) {
 Remote* copy_within_client(uint32_t number, Remote* from) {
   PluginDevice* to = device_of_place(number << 1);
   const PluginDevice& device = device_of(from);
-  if (to == nullptr || to->client != device.client || !device.plugin->has(Function::buffer_to_device)) return nullptr;
+  if (to == nullptr || from->memory != nullptr || to->client != device.client || !device.plugin->has(Function::buffer_to_device)) return nullptr;
   pjrt::BufferToDeviceArgs args{};
   args.buffer = from->handle;
   args.device = to->device;
@@ -227,8 +246,9 @@ PyObject* array_is_part(PyObject*, PyObject* object) {
 PyObject* copy_to_host_async(PyObject*, PyObject* object) {
   Array* array;
   if (!read_array(object, &array)) return nullptr;
-  if (array->remote != nullptr && array->remote->block == nullptr && start_copy(array->remote, array->aval) < 0)
-    return nullptr;
+  Remote* remote = array->remote;  // a Device copies when the copy is asked for
+  if (remote == nullptr || remote->block != nullptr || remote->memory != nullptr) Py_RETURN_NONE;
+  if (start_copy(remote, array->aval) < 0) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -302,6 +322,13 @@ int element_type(const ShapedArray* aval) {
   return pjrt::kInvalid;
 }
 
+Remote* remote_new_native(uint32_t number, Buffer* memory) {
+  auto* remote = new Remote;
+  remote->number = number;
+  remote->memory = memory;
+  return remote;
+}
+
 Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle) {
   auto* remote = new Remote;
   remote->number = number;
@@ -313,6 +340,12 @@ void remote_release(Remote* remote) {
   if (--remote->references > 0) return;
   if (remote->block != nullptr) {
     buffer_release(remote->block);
+    delete remote;
+    return;
+  }
+  if (remote->memory != nullptr) {
+    if (remote->host != nullptr) buffer_release(remote->host);
+    buffer_release(remote->memory);
     delete remote;
     return;
   }
@@ -357,6 +390,14 @@ PyObject* remote_result_new(ShapedArray* aval, Remote* remote, uint32_t place) {
 Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, Buffer* owner) {
   PluginDevice* device = device_of_place(number << 1);
   if (device == nullptr) return nullptr;
+  if (device->native != nullptr) {
+    Buffer* memory = device->native->allocate(aval->nbytes);
+    if (memory != nullptr && device->native->place(memory->data, data, aval->nbytes) == Status::ok)
+      return remote_new_native(number, memory);
+    if (memory != nullptr) buffer_release(memory);
+    set_array_memory_error(aval, device->name.c_str(), "a copy of host memory");
+    return nullptr;
+  }
   pjrt::BufferFromHostArgs args{};
   args.type = element_type(aval);
   if (args.type == pjrt::kInvalid || aval->nbytes < 0) {
@@ -413,6 +454,7 @@ Buffer* array_absent_buffer(Array* array) {
 
 int remote_is_ready(Remote* remote) {
   if (remote->block != nullptr) return buffer_is_ready(remote->block);
+  if (remote->memory != nullptr) return buffer_is_ready(remote->memory);
   if (remote->ready) return 1;
   if (refuse_after_fork()) return -1;
   pjrt::Event* event = ready_event(remote);
@@ -427,8 +469,8 @@ int remote_is_ready(Remote* remote) {
 }
 
 int remote_block(Remote* remote) {
-  if (remote->block != nullptr) {
-    Buffer* block = buffer_retain(remote->block);  // the array may be deleted meanwhile
+  if (Buffer* own = remote->block != nullptr ? remote->block : remote->memory) {
+    Buffer* block = buffer_retain(own);  // the array may be deleted meanwhile
     int status = buffer_wait(block);
     buffer_release(block);
     return status;

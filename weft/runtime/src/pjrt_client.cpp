@@ -1,6 +1,7 @@
 // Clients: the devices that a plugin found, their facts, and the programs it compiles for them.
 #include <cstring>
 
+#include "device.h"
 #include "module.h"
 #include "pjrt.h"
 
@@ -231,6 +232,11 @@ PluginDevice* device_of_place(uint32_t place) {
     return nullptr;
   }
   return refuse_after_fork() ? nullptr : devices[number].get();
+}
+
+Device* native_device(uint32_t number) {
+  auto& devices = plugin_devices();
+  return number > 0 && number < devices.size() ? devices[number]->native : nullptr;
 }
 
 PyObject* client_new(const Plugin* plugin, pjrt::Client* client, const char* name) {

@@ -58,6 +58,7 @@ void give_back(void* address, void* owner) {
 
 Buffer* remote_memory(Remote* remote, ShapedArray* aval) {
   if (refuse_after_fork()) return nullptr;
+  if (remote->memory != nullptr) return nullptr;
   const Plugin& plugin = *device_of(remote).plugin;
   for (Function entry :
        {Function::buffer_layout, Function::buffer_hold, Function::buffer_let_go, Function::buffer_address})
@@ -80,7 +81,7 @@ Buffer* remote_memory(Remote* remote, ShapedArray* aval) {
 Remote* remote_on_memory(uint32_t number, ShapedArray* aval, Buffer* owner) {
   PluginDevice* device = device_of_place(number << 1);
   if (device == nullptr) return nullptr;
-  if (!device->plugin->has(Function::view_of_memory)) return nullptr;
+  if (device->native != nullptr || !device->plugin->has(Function::view_of_memory)) return nullptr;
   pjrt::ViewOfMemoryArgs args{};
   args.client = device->client;
   args.address = owner->data;

@@ -1,6 +1,7 @@
 // Programs on devices of plugins: how they are kept, and a call's arguments and results.
 #include <cstring>
 
+#include "device.h"
 #include "module.h"
 #include "operands.h"
 #include "pjrt.h"
@@ -109,16 +110,38 @@ PyObject* device_program_new(uint32_t number, pjrt::Executable* executable) {
   return made.release();
 }
 
-int device_run(const Plan& plan, Remote* const* inputs, const bool* donated, Remote** outputs) {
-  const DeviceProgram* program = plan.device_program;
+namespace {
+
+// The caller and the Array hold a reference each; whoever else holds one keeps the memory.
+bool may_take(const Remote* remote) { return remote->references <= 2 && !remote->lent; }
+
+int run_native(Executable* executable, Remote* const* inputs, const bool* donated, Remote** outputs) {
+  const Plan& plan = *executable->plan;
+  Small<Operand, kStackRemotes> operands(plan.n_inputs);
+  Small<bool, kStackRemotes> taken(plan.n_inputs);
+  for (int32_t i = 0; i < plan.n_inputs; ++i) {
+    operands[i] = {inputs[i]->memory->data, inputs[i]->memory};
+    taken[i] = donated != nullptr && donated[i] && may_take(inputs[i]);
+  }
+  Small<Buffer*, kStackRemotes> results(int32_t(plan.outputs.size()));
+  if (executable_run_on_device(executable, operands.data(), taken.data(), results.data()) < 0) return -1;
+  for (size_t i = 0; i < plan.outputs.size(); ++i) outputs[i] = remote_new_native(plan.number, results[int32_t(i)]);
+  return 0;
+}
+
+}  // namespace
+
+int device_run(Executable* executable, Remote* const* inputs, const bool* donated, Remote** outputs) {
   if (refuse_after_fork()) return -1;
+  const Plan& plan = *executable->plan;
+  const DeviceProgram* program = plan.device_program;
+  if (program == nullptr) return run_native(executable, inputs, donated, outputs);
   Small<pjrt::DeviceBuffer*, kStackRemotes> arguments(plan.n_inputs);
   Small<int64_t, kStackRemotes> kept(plan.n_inputs);
   int32_t n_kept = 0;
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
     arguments[i] = inputs[i]->handle;
-    // The caller and the Array hold a reference each; whoever else holds one keeps the memory.
-    if (donated == nullptr || !donated[i] || inputs[i]->references > 2 || inputs[i]->lent) kept[n_kept++] = i;
+    if (donated == nullptr || !donated[i] || !may_take(inputs[i])) kept[n_kept++] = i;
   }
   int32_t n_outputs = int32_t(plan.outputs.size());
   Small<pjrt::DeviceBuffer*, kStackRemotes> results(n_outputs);
@@ -149,7 +172,6 @@ int device_run(const Plan& plan, Remote* const* inputs, const bool* donated, Rem
 PyObject* call_on_device(Entry* entry, Signature& signature, bool* handled) {
   const CacheEntry* cached = entry->cached;
   const Plan& plan = *cached->executable->plan;
-  const DeviceProgram* program = plan.device_program;
   const auto& leaves = signature.leaves();
   int32_t n_consts = int32_t(cached->consts->size());
   signature.retain();  // other threads run meanwhile
@@ -164,7 +186,7 @@ PyObject* call_on_device(Entry* entry, Signature& signature, bool* handled) {
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
     Array* array = array_of(i);
     if (array != nullptr) {
-      if (!inputs.add(remote_of_array(program->number, array))) return nullptr;
+      if (!inputs.add(remote_of_array(plan.number, array))) return nullptr;
       donated[size_t(i)] = i >= n_consts && (*cached->donated)[size_t(i - n_consts)] != 0;
       continue;
     }
@@ -173,18 +195,18 @@ PyObject* call_on_device(Entry* entry, Signature& signature, bool* handled) {
     if (leaf.kind < LeafKind::ndarray) {
       ScalarBytes scalar;
       if (!put_scalar(leaf, aval, &scalar)) return *handled = false, nullptr;
-      if (!inputs.add(remote_from_host(program->number, aval, scalar.bytes, nullptr))) return nullptr;
+      if (!inputs.add(remote_from_host(plan.number, aval, scalar.bytes, nullptr))) return nullptr;
       continue;
     }
     Buffer* copy = copy_numpy(leaf, aval, plan.name.c_str());
     if (copy == nullptr) return *handled = PyErr_Occurred() != nullptr, nullptr;
-    Remote* remote = remote_from_host(program->number, aval, copy->data, copy);
+    Remote* remote = remote_from_host(plan.number, aval, copy->data, copy);
     buffer_release(copy);
     if (!inputs.add(remote)) return nullptr;
   }
   if (cached->any_donated && !donate(plan, donated.get(), array_of)) return nullptr;
   Small<Remote*, kStackRemotes> outputs(int32_t(plan.outputs.size()));
-  if (device_run(plan, inputs.data(), donated.get(), outputs.data()) < 0) return nullptr;
+  if (device_run(cached->executable, inputs.data(), donated.get(), outputs.data()) < 0) return nullptr;
   for (int32_t i = 0; i < plan.n_inputs; ++i)
     if (donated[size_t(i)]) array_drop_buffer(array_of(i));
   return remote_results(cached, outputs.data());
@@ -192,7 +214,7 @@ PyObject* call_on_device(Entry* entry, Signature& signature, bool* handled) {
 
 PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* donated, int place) {
   const Plan& plan = *executable->plan;
-  const uint32_t number = plan.device_program->number;
+  const uint32_t number = plan.number;
   Inputs held(plan.n_inputs);
   bool committed = place > 0 && (place & 1) != 0;
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
@@ -214,7 +236,7 @@ PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* do
   if (donated != nullptr && !donate(plan, donated, array_of)) return nullptr;
   Small<Remote*, kStackRemotes> outputs(int32_t(plan.outputs.size()));
   Ref alive = borrow(reinterpret_cast<PyObject*>(executable));
-  if (device_run(plan, held.data(), donated, outputs.data()) < 0) return nullptr;
+  if (device_run(executable, held.data(), donated, outputs.data()) < 0) return nullptr;
   for (int32_t i = 0; donated != nullptr && i < plan.n_inputs; ++i)
     if (donated[i]) array_drop_buffer(array_of(i));
   Py_ssize_t count = Py_ssize_t(plan.outputs.size());
@@ -245,7 +267,8 @@ PyObject* device_executable(PyObject*, PyObject* args) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(avals); ++i)
       if (!is_shaped_array(PyTuple_GET_ITEM(avals, i)))
         return PyErr_Format(PyExc_TypeError, "[pjrt] expected avals, got %R", PyTuple_GET_ITEM(avals, i));
-  auto plan = std::make_unique<Plan>();
+  auto plan = std::make_unique<Plan>(&host_device());
+  plan->number = as_program(program)->number;
   plan->n_inputs = int32_t(PyTuple_GET_SIZE(in_avals));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in_avals); ++i)
     plan->in_avals.push_back(reinterpret_cast<ShapedArray*>(Py_NewRef(PyTuple_GET_ITEM(in_avals, i))));

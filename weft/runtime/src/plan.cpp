@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "device.h"
 #include "fields.h"
 #include "module.h"
 #include "profile.h"
@@ -75,7 +76,13 @@ bool read_temps(PyObject* temps, Plan* plan) {
 }
 
 std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
-  switch (index_of(g_instructions, kOpcodes, instruction)) {
+  const int opcode = index_of(g_instructions, kOpcodes, instruction);
+  if ((opcode == kExchange || opcode == kDone) && !places.device()->is_host()) {
+    PyErr_Format(PyExc_NotImplementedError, "[executable] programs on %s exchange nothing with other processes",
+                 places.device()->name.c_str());
+    return nullptr;
+  }
+  switch (opcode) {
     case kKernel: return make_kernel_step(instruction, places);
     case kOffset: return make_offset_step(instruction, places);
     case kProduct: return make_gemm_step(instruction, places);
@@ -223,9 +230,10 @@ void PlaceReader::note_dynamic(int32_t id, int64_t largest) {
   if (largest > known) known = largest;
 }
 
-std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps, Py_ssize_t arena_bytes,
-                                       PyObject* instructions, PyObject* in_avals) {
-  auto plan = std::make_unique<Plan>();
+std::unique_ptr<Plan> plan_from_python(Device* device, Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps,
+                                       Py_ssize_t arena_bytes, PyObject* instructions, PyObject* in_avals) {
+  auto plan = std::make_unique<Plan>(device);
+  plan->number = device->number;
   if (n_inputs < 0 || n_inputs > 10'000'000 || arena_bytes < 0) {
     plan_error("[executable] n_inputs and arena_bytes must not be negative");
     return nullptr;
@@ -258,6 +266,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
     plan->has_python = plan->has_python || step->is_python();
     plan->has_callbacks = plan->has_callbacks || step->has_callbacks();
     plan->unbounded = plan->unbounded || step->is_unbounded();
+    if (!device->is_host() && !step->on_host()) step->device = device;
     if (!plan->steps.empty() && plan->steps.back()->absorb(*step)) continue;
     plan->steps.push_back(std::move(step));
     plan->first_instruction.push_back(int32_t(i));

@@ -18,11 +18,15 @@ namespace weft {
 
 enum class Status { ok, no_memory, cancelled, python_error };
 
+class Device;
+struct Plan;
+
 // Everything one run of a plan needs. On the stack of the caller, or part of a stream task.
 struct Frame {
   char** slots;                        // base address per slot
   Buffer** owners;  // buffer per slot, or nullptr (host scalars); borrowed during the run
   int64_t* dynamic;                    // byte offsets computed by offset steps
+  const Plan* plan;                    // whose slots these are
   PyThreadState* suspended = nullptr;  // the caller's thread state while it has released the GIL
   bool on_stream = false;              // no thread state: a stream thread runs this
   PyObject* error = nullptr;           // owned exception of a Python step that failed on a stream
@@ -55,6 +59,9 @@ class Step {
   // Kernels without outer dimensions: runs only indices part[0] to part[1] of the first dimension and part[2] to
   // part[3] of the vector dimension; -1 means to its end.
   virtual Status run_part(const Frame& frame, const int64_t (&part)[4]) const { return Status::ok; }
+  // Whether it decides something on the host, and gets what it looks at from the plan's device (device.h). Others work on
+  // memory, and are launched where that is.
+  virtual bool on_host() const { return false; }
   // Whether the following step, `next`, is this one with other operands and has become part of it.
   virtual bool absorb(const Step& next) { return false; }
   virtual bool is_python() const { return false; }
@@ -67,6 +74,8 @@ class Step {
   // For the cycle collector: the Python objects a step holds.
   virtual int traverse(visitproc visit, void* arg) const { return 0; }
   virtual void clear() {}
+
+  Device* device = nullptr;  // where it is launched; nullptr: the thread that runs the plan runs it
 };
 
 enum class OutputKind { fresh, donated, input, output };  // in the order of OUTPUTS in instructions.py
@@ -79,6 +88,8 @@ struct OutputPlan {
 };
 
 struct Plan {
+  Device* device;  // that its memory is on; of a plugin's program the host
+  uint32_t number = 0;  // of the device that runs it, also of a plugin's; 0: the CPU
   int32_t n_inputs = 0;
   int32_t n_dynamic = 0;
   std::vector<ShapedArray*> in_avals;  // owned; one per input
@@ -96,13 +107,14 @@ struct Plan {
   struct DeviceProgram* device_program = nullptr;  // owned: of a plugin, which runs it instead of steps
   mutable std::atomic<struct PlanTimes*> times{nullptr};  // owned: what profiles count (profile.h)
 
+  explicit Plan(Device* device) : device(device) {}
   int32_t n_slots() const { return n_inputs + int32_t(outputs.size()) + int32_t(temps.size()); }
   ~Plan();
 };
 
 // Owned plan, or nullptr with a Python error set. See Executable for the arguments.
-std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps, Py_ssize_t arena_bytes,
-                                       PyObject* instructions, PyObject* in_avals);
+std::unique_ptr<Plan> plan_from_python(Device* device, Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps,
+                                       Py_ssize_t arena_bytes, PyObject* instructions, PyObject* in_avals);
 
 // The index of the iteration that a loop is in, and the loop around it on this thread.
 struct Iteration {
@@ -132,6 +144,7 @@ class PlaceReader {
   bool check(const Place& place, int64_t nbytes) const;
   void note_dynamic(int32_t id, int64_t largest);
   int32_t n_dynamic() const { return int32_t(largest_.size()); }
+  Device* device() const { return plan_.device; }
 
  private:
   const Plan& plan_;

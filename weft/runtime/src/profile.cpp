@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cold_functions.h"
+#include "device.h"
 #include "figures.h"
 #include "module.h"
 #include "stream.h"
@@ -177,7 +178,7 @@ Status profile_steps(const Plan& plan, Frame& frame, PlanTimes& times) {
   Status status = Status::ok;
   for (size_t i = 0; i < plan.steps.size() && status == Status::ok; ++i) {
     t_label = label_of(times.program, i);
-    status = stream_cancelled(frame.number) ? Status::cancelled : plan.steps[i]->run(frame);
+    status = stream_cancelled(frame.number) ? Status::cancelled : run_step(*plan.steps[i], frame);
     int64_t end = profile_now();
     times.steps[i].add(end - begin);
     note(times.program, int32_t(i), begin, end);

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "cold_functions.h"
+#include "device.h"
 #include "fields.h"
 #include "figures.h"
 #include "plan.h"
@@ -237,17 +238,30 @@ class OffsetStep final : public Step {
   struct Term {
     Place place;
     char dtype;
-    int64_t largest, stride;
+    int64_t nbytes, largest, stride;
   };
 
   Status run(Frame& frame) const override {
     int64_t sum = 0;
     bool moved = false;
-    for (const Term& term : terms) sum += clamped(term, term.place.address(frame), &moved) * term.stride;
-    if (moved && word.slot >= 0) *word.address(frame) = 1;
+    Device& device = *frame.plan->device;
+    const bool here = device.is_host();  // a warm call need not make views
+    for (const Term& term : terms) {
+      const char* address = term.place.address(frame);
+      if (here) {
+        sum += clamped(term, address, &moved) * term.stride;
+        continue;
+      }
+      View index(device, address, term.nbytes);
+      if (index.data() == nullptr) return Status::no_memory;
+      sum += clamped(term, index.data(), &moved) * term.stride;
+    }
     frame.dynamic[id] = sum;
-    return Status::ok;
+    if (!moved || word.slot < 0) return Status::ok;
+    constexpr char one = 1;
+    return device.place(word.address(frame), &one, 1);
   }
+  bool on_host() const override { return true; }
 
   int32_t id = 0;
   std::vector<Term> terms;
@@ -425,7 +439,8 @@ std::unique_ptr<Step> make_offset_step(PyObject* record, PlaceReader& places) {
       invalid("[executable] an offset term has a wrong dtype or bound");
       return nullptr;
     }
-    if (!places.check(term.place, sizes[kind - kinds])) return nullptr;
+    term.nbytes = sizes[kind - kinds];
+    if (!places.check(term.place, term.nbytes)) return nullptr;
     step->terms.push_back(term);
   }
   places.note_dynamic(step->id, largest);

@@ -94,7 +94,7 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
     return failed(Status::no_memory, memory_error_text(plan->arena_bytes, name.c_str(), "temporaries"));
   if (arena != nullptr) held.push_back(arena);
   std::vector<int64_t> dynamic(size_t(plan->n_dynamic));
-  Frame frame{slots.data(), owners.data(), dynamic.data()};
+  Frame frame{slots.data(), owners.data(), dynamic.data(), plan};
   frame.on_stream = on_stream;
   frame.number = number;
   PlanTimes* times = profile_times(*plan);
