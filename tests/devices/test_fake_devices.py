@@ -215,6 +215,15 @@ def test_donated_memory_is_used_again(device: Any) -> None:
     np.testing.assert_array_equal(state, wanted)
 
 
+def test_a_program_that_fails_has_taken_what_was_donated(device: Any) -> None:
+    """It may have written there: the array is gone, as on the CPU."""
+    run = weft.jit(lambda x: jnp.log(x), donate_argnums=0, checks="nan")
+    given = weft.device_put(np.array([1, -2], np.float32), device)
+    with pytest.raises(FloatingPointError):
+        run(given)
+    assert given.is_deleted()
+
+
 def test_many_calls_in_flight_keep_their_order(device: Any) -> None:
     """Memory that is free for the host is still used by what was asked for before."""
     f = weft.jit(lambda x, i: jnp.sort(x * 1.5 + i)[::-1])

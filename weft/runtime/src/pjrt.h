@@ -139,7 +139,7 @@ struct DeviceProgram {
 };
 
 // Runs a program of a device on its own inputs. `inputs`: n_inputs of them, retained by the caller. donated: flags or
-// nullptr. outputs receives owned Remotes. 0, or -1 with an error set.
+// nullptr. outputs receives owned Remotes. 0, or -1 or kNotStarted with an error set.
 int device_run(Executable* executable, Remote* const* inputs, const bool* donated, Remote** outputs);
 
 // A call of a jitted function by a program on a device: as call_cached of jit.cpp.

@@ -124,7 +124,8 @@ int run_native(Executable* executable, Remote* const* inputs, const bool* donate
     taken[i] = donated != nullptr && donated[i] && may_take(inputs[i]);
   }
   Small<Buffer*, kStackRemotes> results(int32_t(plan.outputs.size()));
-  if (executable_run_on_device(executable, operands.data(), taken.data(), results.data()) < 0) return -1;
+  int status = executable_run_on_device(executable, operands.data(), taken.data(), results.data());
+  if (status < 0) return status;
   for (size_t i = 0; i < plan.outputs.size(); ++i) outputs[i] = remote_new_native(plan.number, results[int32_t(i)]);
   return 0;
 }
@@ -132,7 +133,7 @@ int run_native(Executable* executable, Remote* const* inputs, const bool* donate
 }  // namespace
 
 int device_run(Executable* executable, Remote* const* inputs, const bool* donated, Remote** outputs) {
-  if (refuse_after_fork()) return -1;
+  if (refuse_after_fork()) return kNotStarted;
   const Plan& plan = *executable->plan;
   const DeviceProgram* program = plan.device_program;
   if (program == nullptr) return run_native(executable, inputs, donated, outputs);
@@ -163,7 +164,7 @@ int device_run(Executable* executable, Remote* const* inputs, const bool* donate
   in_python<PyEval_RestoreThread>(state);
   if (error != nullptr) {
     set_pjrt_error(*program->device->plugin, error, plan.name.c_str());
-    return -1;
+    return kNotStarted;
   }
   for (int32_t i = 0; i < n_outputs; ++i) outputs[i] = remote_new(program->number, results[i]);
   return 0;
@@ -206,9 +207,10 @@ PyObject* call_on_device(Entry* entry, Signature& signature, bool* handled) {
   }
   if (cached->any_donated && !donate(plan, donated.get(), array_of)) return nullptr;
   Small<Remote*, kStackRemotes> outputs(int32_t(plan.outputs.size()));
-  if (device_run(cached->executable, inputs.data(), donated.get(), outputs.data()) < 0) return nullptr;
-  for (int32_t i = 0; i < plan.n_inputs; ++i)
+  int status = device_run(cached->executable, inputs.data(), donated.get(), outputs.data());
+  for (int32_t i = 0; status != kNotStarted && i < plan.n_inputs; ++i)
     if (donated[size_t(i)]) array_drop_buffer(array_of(i));
+  if (status < 0) return nullptr;
   return remote_results(cached, outputs.data());
 }
 
@@ -236,9 +238,10 @@ PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* do
   if (donated != nullptr && !donate(plan, donated, array_of)) return nullptr;
   Small<Remote*, kStackRemotes> outputs(int32_t(plan.outputs.size()));
   Ref alive = borrow(reinterpret_cast<PyObject*>(executable));
-  if (device_run(executable, held.data(), donated, outputs.data()) < 0) return nullptr;
-  for (int32_t i = 0; donated != nullptr && i < plan.n_inputs; ++i)
+  int status = device_run(executable, held.data(), donated, outputs.data());
+  for (int32_t i = 0; donated != nullptr && status != kNotStarted && i < plan.n_inputs; ++i)
     if (donated[i]) array_drop_buffer(array_of(i));
+  if (status < 0) return nullptr;
   Py_ssize_t count = Py_ssize_t(plan.outputs.size());
   Ref list = steal(PyList_New(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
