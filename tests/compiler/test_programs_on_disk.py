@@ -736,7 +736,7 @@ def test_numbers_out_of_range_are_refused(folder: Path) -> None:
     key, of_version = bytes.fromhex(path.stem), version.compiler_version()
     assert of_version is not None
     data = stored.marshal.loads(disk.unpack(path.read_bytes(), key).bytes)
-    avals, kernels, (program, consts, out_avals) = data
+    avals, kernels, program, consts, out_avals = data
     n_inputs, outputs, temps, arena, made, name, in_avals = program
     wrong = [
         (n_inputs + 1, outputs, temps, arena, made, name, in_avals),
@@ -746,8 +746,8 @@ def test_numbers_out_of_range_are_refused(folder: Path) -> None:
         (n_inputs, outputs, temps, arena, [(99, 1)], name, in_avals),
         (n_inputs, outputs, temps, arena, [(*made[0][:2], ((77, 0, -1),), *made[0][3:])], name, in_avals),
     ]
-    contents = [(avals, kernels, (bad, consts, out_avals)) for bad in wrong]
-    contents += [(avals, kernels, (program, consts, wrong)) for wrong in ([9], [-9])]
+    contents = [(avals, kernels, bad, consts, out_avals) for bad in wrong]
+    contents += [(avals, kernels, program, consts, wrong) for wrong in ([9], [-9])]
     for content in contents:
         path.write_bytes(disk.pack(of_version, key, "program", stored.marshal.dumps(content)))
         check(1)

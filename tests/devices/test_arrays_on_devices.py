@@ -18,6 +18,7 @@ import weft.numpy as wnp
 from tests.runtime.held_memory import native_bytes
 from weft import lax, runtime
 from weft.compiler import disk
+from weft.dispatch import devices
 from weft.dispatch.programs import device_programs
 from weft.runtime import _native
 
@@ -381,3 +382,22 @@ def test_a_constant_is_not_put_elsewhere_within_a_program(device: Any) -> None:
         weft.jit(lambda: weft.device_put(ones, device) + 1)()
     assert weft.jit(lambda x: x + weft.device_put(ones, cpu))(ones).tolist() == [2, 2, 2]
     assert weft.vmap(lambda x: x + weft.device_put(1.0, cpu))(ones).tolist() == [2, 2, 2]
+
+
+def test_both_backends_move_and_compile(device: Any) -> None:
+    """What ``devices.Backend`` promises, of the CPU and of a plugin's device."""
+    here = wnp.asarray(X)
+    there = put(X, device)
+    closed = weft.make_jaxpr(lambda x: x * 2)(X)
+    for place, backend, own in ((0, devices.OWN, here), (there.place, device.backend, there)):
+        assert devices.backend_at(place) is backend
+        for array in (here, there):
+            placed = backend.place(array)
+            assert placed.place >> 1 == own.place >> 1
+            assert backend.fetch(placed).place >> 1 == 0
+            np.testing.assert_array_equal(backend.fetch(placed), X)
+        (result,) = backend.compile(closed, name="twice").run([own])
+        assert result.place >> 1 == own.place >> 1
+        np.testing.assert_array_equal(result, X * 2)
+    assert devices.OWN.key != device.backend.key and devices.OWN.lend(here, 0) is None
+    assert devices.backend_at((there.place, there.place)) is devices.backend_at(-1) is devices.OWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import pickle
@@ -12,7 +13,8 @@ import pytest
 
 import weft
 import weft.numpy as wnp
-from weft import lax
+from weft import config, lax, runtime
+from weft.dispatch.calls import policies
 
 
 class Counter:
@@ -524,3 +526,52 @@ def test_equations_inside_wefts_functions_have_the_position_of_the_users_call():
     }
     assert {source.name_stack for source in inner} == {()}
     assert call.source_info.name_stack == ("outside",)
+
+
+# -- who answers a call (dispatch.calls.policies) ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, "recorded with_refs compiled"),
+        ({"disable_jit": True}, "without_jit recorded with_refs compiled"),
+        ({"debug_nans": True}, "recorded with_refs checking_numbers compiled"),
+        ({"transfer_guard": "disallow"}, "guarding_transfers recorded with_refs compiled"),
+        (
+            {"no_execution": True, "debug_key_reuse": True},
+            "recorded forbidding_execution with_refs tracking_keys compiled",
+        ),
+    ],
+)
+def test_options_choose_who_may_answer_a_call(options: dict[str, object], names: str) -> None:
+    with contextlib.ExitStack() as stack:
+        for name, value in options.items():
+            stack.enter_context(config.context(name, value))
+        chosen = policies.chosen(runtime.get_config_token())
+    assert [policy.__name__ for policy in chosen.policies] == names.split()
+    sized = [] if options else ["from_other_sizes"]  # such an answer is given without a look at the arguments
+    assert [policy.__name__ for policy in chosen.of_sizes] == sized + names.split()
+
+
+def test_the_first_policy_with_an_answer_gives_it() -> None:
+    ref = weft.new_ref(np.float32(1))
+    double = weft.jit(lambda x: x + x)
+
+    @weft.jit
+    def count(x):
+        ref[...] += x
+
+    with config.context("no_execution", True):
+        for call in (double, count):
+            with pytest.raises(RuntimeError, match="no_execution"):
+                call(np.float32(2))
+        with config.context("disable_jit", True):
+            assert double(np.float32(2)) == 4  # by NumPy: nothing of ours is executed
+    assert float(ref[...]) == 1
+    with config.context("transfer_guard", "disallow"):
+        for _ in range(2):  # no entry answers the second call
+            with pytest.raises(weft.errors.JaxRuntimeError, match="Disallowed host-to-device transfer"):
+                double(np.float32(2))
+    count(np.float32(2))
+    assert float(ref[...]) == 3 and float(double(np.float32(2))) == 4

@@ -5,13 +5,11 @@ The machine code of a kernel is what the cache on disk has of it, or is made ane
 
 from __future__ import annotations
 
-import marshal
 import os
 from typing import Any
 
 from weft import codegen, dtypes
 from weft.compiler import cache, disk, pipeline, saved, stored
-from weft.core import plain_values
 from weft.core.plain_values import NotPlainError
 from weft.dispatch import devices
 from weft.dispatch.programs import executables
@@ -73,17 +71,12 @@ def to_bytes(compiled: Compiled) -> bytes:
             [writer.aval(aval) for aval in arguments.trace.out_avals], bound.kept, arguments.donated, bound.donated,
             arguments.paths(), *_device(bound), bound.place & 1,
         )  # fmt: skip
-        types = list(map(plain_values.aval, writer.avals))
         for aval in writer.avals:
             if dtypes.is_extended(aval.dtype) and saved.key_dtype(aval.dtype.name) != aval.dtype:
                 raise NotPlainError(f"{saved.OTHER_KEYS} ({aval.dtype.name})")
-        content = types, list(writer.kernels), program, consts, facts
-        body = plain_values.text(content)
+        return saved.pack(writer.content(program, consts, facts))
     except NotPlainError as reason:
         raise NotImplementedError(f"[save] {arguments.trace.name} cannot be saved: {reason}") from None
-    if marshal.loads(body) != content:
-        raise NotImplementedError(f"[save] {arguments.trace.name} cannot be saved: it holds values of other types")
-    return saved.pack(body)
 
 
 def _device(bound: executables.Compiled) -> tuple[str, int]:

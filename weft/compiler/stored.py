@@ -177,13 +177,9 @@ def _write(wanted: Request, program: Program) -> None:
     writer = ProgramWriter()
     try:
         made, consts = writer.program(program), writer.consts(program.consts)
-        content = made, consts, [writer.aval(aval) for aval in program.out_avals]
-        data = plain_values.text((list(map(plain_values.aval, writer.avals)), list(writer.kernels), content))
+        data = writer.content(made, consts, [writer.aval(aval) for aval in program.out_avals])
     except NotPlainError as reason:
         _log.debug("kernel cache: the program %s is not kept: %s", program.name, reason)
-        return
-    if marshal.loads(data)[2] != content:
-        _log.debug("kernel cache: the program %s is not kept: it has values of other types", program.name)
         return
     wanted.store.store(wanted.key, "program", data, disk.PROGRAM)
 
@@ -195,6 +191,14 @@ class ProgramWriter:
         self.avals: dict[Any, int] = {}
         self.kernels: dict[Any, int] = {}
         self.most_constant_bytes: float = _MOST_CONSTANT_BYTES
+
+    def content(self, program: Any, consts: Any, facts: Any) -> bytes:
+        """What a file has of a program: the types and kernels of its numbers, then itself and facts about it."""
+        content = list(map(plain_values.aval, self.avals)), list(self.kernels), program, consts, facts
+        data = plain_values.text(content)
+        if marshal.loads(data) != content:
+            raise NotPlainError("it has values of other types")
+        return data
 
     def aval(self, aval: Any) -> int:
         return self.avals.setdefault(aval, len(self.avals))
@@ -255,7 +259,7 @@ def find(wanted: Request, closed: ClosedJaxpr) -> tuple[Loaded, tuple[Any, ...]]
         return None
     extended = {v.aval.dtype.name: v.aval.dtype for v in closed.jaxpr.invars if dtypes.is_extended(v.aval.dtype)}
     try:
-        avals, kernels, (program, consts, out_avals) = marshal.loads(entry.bytes)
+        avals, kernels, program, consts, out_avals = marshal.loads(entry.bytes)
         reader = _Reader(wanted, [_aval(extended, *described) for described in avals], kernels)
         reused = len(kernels) - reader.loaded
         loaded = Loaded(reader.program(*program), reader.consts(consts), reader.loaded, reused, len(entry.bytes))

@@ -15,7 +15,6 @@ import numpy as np
 
 from weft import config, runtime
 from weft._base import lazy
-from weft._base.record import NamedTuple
 from weft.core import process_grids
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.shardings import NamedSharding, PartitionSpec, Sharding
@@ -132,14 +131,6 @@ def check_leaf(leaf: Any, sharding: Sharding, word: str) -> None:
 
 
 # -- operations outside of jit ----------------------------------------------------------------------------------------
-
-
-class _Typed(NamedTuple):
-    """What ``run`` needs of a trace."""
-
-    closed: Any
-    out_tree: Any
-    out_avals: tuple[Any, ...]
 
 
 def is_across(args: Sequence[Any]) -> bool:

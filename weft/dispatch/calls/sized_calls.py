@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft import dtypes, runtime
+from weft._base.record import NamedTuple
 from weft.core.store import PROGRAMS, TRACES, Entry
 from weft.dispatch import devices
 from weft.dispatch.programs import executables
@@ -39,13 +40,13 @@ class SizedCall(Entry):
         return self.family.uses()
 
 
-class Classified:
+class Classified(NamedTuple):
     """A call: its leaves, the key of its class, its sizes, and where it runs."""
 
-    __slots__ = ("key", "leaves", "place", "sizes")
-
-    def __init__(self, leaves: tuple[Any, ...], key: Any, sizes: tuple[int, ...], place: int) -> None:
-        self.leaves, self.key, self.sizes, self.place = leaves, key, sizes, place
+    leaves: tuple[Any, ...]
+    key: Any
+    sizes: tuple[int, ...]
+    place: int
 
 
 def from_other_sizes(call: Call) -> Any:
