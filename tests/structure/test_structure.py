@@ -8,8 +8,9 @@ are reached through ``weft._base.lazy`` only.
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -131,8 +132,35 @@ def imported_modules(path: Path, tree: ast.AST) -> Iterator[tuple[str, ast.stmt]
                 yield full if is_module else prefix, node
 
 
+@functools.lru_cache(maxsize=1)  # all checks of a file follow each other
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
+
+
+Check = Callable[[Path], None]
+CHECKS: list[tuple[Check, frozenset[Path]]] = []
+
+
+def over(paths: Sequence[Path]) -> Callable[[Check], Check]:
+    """A check that every one of these files passes; ``test_every_file`` runs all of them, file by file."""
+
+    def listed(check: Check) -> Check:
+        CHECKS.append((check, frozenset(paths)))
+        return check
+
+    return listed
+
+
+def test_every_file() -> None:
+    wrong = []
+    for path in sorted(set().union(*[paths for _, paths in CHECKS])):
+        for check, paths in CHECKS:
+            if path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:
+                    wrong.append(f"{path.relative_to(ROOT)}: {check.__name__}: {str(error).splitlines()[0]}")
+    assert not wrong, "\n".join(wrong)
 
 
 def is_type_checking(test: ast.expr) -> bool:
@@ -150,8 +178,8 @@ def typing_only_lines(tree: ast.Module) -> set[int]:
     return lines
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_name)
-def test_imports_follow_the_ladders(path: Path) -> None:
+@over(SOURCES)
+def imports_follow_the_ladders(path: Path) -> None:
     module, tree = module_name(path), parse(path)
     owner = package_of(module)
     for target, node in imported_modules(path, tree):
@@ -167,8 +195,8 @@ def test_imports_follow_the_ladders(path: Path) -> None:
             assert other == owner or RUNGS[other] <= RUNGS[owner], f"{where}: an arrow up the ladder"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_name)
-def test_imports_stand_at_the_top(path: Path) -> None:
+@over(SOURCES)
+def imports_stand_at_the_top(path: Path) -> None:
     tree = parse(path)
     if module_name(path) in {"weft", "weft._base.lazy"}:
         return  # the two places that import on demand
@@ -182,8 +210,8 @@ def test_imports_stand_at_the_top(path: Path) -> None:
             assert id(node) in top, f"{path.relative_to(ROOT)}:{node.lineno}: an import hidden in a block"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_name)
-def test_slow_libraries_are_reached_through_lazy(path: Path) -> None:
+@over(SOURCES)
+def slow_libraries_are_reached_through_lazy(path: Path) -> None:
     module, tree = module_name(path), parse(path)
     typing_only = typing_only_lines(tree)
     for target, node in imported_modules(path, tree):
@@ -199,8 +227,8 @@ def test_slow_libraries_are_reached_through_lazy(path: Path) -> None:
 PRIVATE_PYTHON = re.compile(r"""\b_Py[A-Z]\w*|#\s*include\s*[<"](?:internal/|pycore_)|\bPy_BUILD_CORE\w*""")
 
 
-@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
-def test_native_sources_use_the_public_interface_of_python(path: Path) -> None:
+@over(NATIVE)
+def native_sources_use_the_public_interface_of_python(path: Path) -> None:
     text = "\n".join(line.partition("//")[0] for line in path.read_text().splitlines())
     assert not PRIVATE_PYTHON.findall(text)
 
@@ -215,8 +243,8 @@ def test_private_names_of_python_are_found() -> None:
 PRIVATE_LIBRARY = re.compile(r"\bpythonapi\b|\b_tuplegetter\b|\._cfn\b|\bSetAsyncExc\b|\bgc\.(?:un)?freeze\b")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_name)
-def test_python_sources_use_public_libraries(path: Path) -> None:
+@over(SOURCES)
+def python_sources_use_public_libraries(path: Path) -> None:
     assert not PRIVATE_LIBRARY.findall(path.read_text())
 
 
@@ -228,21 +256,21 @@ RUNS_PYTHON = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
-def test_native_sources_wait_for_the_gil_in_one_place(path: Path) -> None:
+@over(NATIVE)
+def native_sources_wait_for_the_gil_in_one_place(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         found = RUNS_PYTHON.findall(line.partition("//")[0])
         assert not found, f"{path.name}:{number} calls {found} outside in_python"
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *NATIVE], ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_file_size(path: Path) -> None:
+@over([*SOURCES, *NATIVE])
+def file_size(path: Path) -> None:
     lines = path.read_text().count("\n")
     assert lines <= MAX_FILE_LINES, f"{lines} lines; a file has one subject and at most {MAX_FILE_LINES} lines"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_name)
-def test_function_size(path: Path) -> None:
+@over(SOURCES)
+def function_size(path: Path) -> None:
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
@@ -253,8 +281,8 @@ def test_function_size(path: Path) -> None:
 OTHER_RECORDS = re.compile(r"^\s*(?:import dataclasses|from dataclasses import|.*\bnamedtuple\b)", re.M)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_name)
-def test_small_records_are_made_in_one_way(path: Path) -> None:
+@over(SOURCES)
+def small_records_are_made_in_one_way(path: Path) -> None:
     text, tree = path.read_text(), parse(path)
     assert not OTHER_RECORDS.search(text), f"{path.relative_to(ROOT)}: use weft._base.record"
     for node in ast.walk(tree):
@@ -266,8 +294,8 @@ def test_small_records_are_made_in_one_way(path: Path) -> None:
 BY_CLASS = ("core/kinds.py", "core/loop_forms.py", "loops/ir.py", "loops/routine.py")
 
 
-@pytest.mark.parametrize("path", [PACKAGE / name for name in BY_CLASS], ids=module_name)
-def test_values_told_apart_by_class_are_no_tuples(path: Path) -> None:
+@over([PACKAGE / name for name in BY_CLASS])
+def values_told_apart_by_class_are_no_tuples(path: Path) -> None:
     for node in parse(path).body:
         if isinstance(node, ast.ClassDef):
             assert "NamedTuple" not in map(ast.unparse, node.bases), (
@@ -275,8 +303,8 @@ def test_values_told_apart_by_class_are_no_tuples(path: Path) -> None:
             )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_name)
-def test_names_and_docstrings(path: Path) -> None:
+@over(SOURCES)
+def names_and_docstrings(path: Path) -> None:
     assert path.stem not in FORBIDDEN_NAMES, f"{path.relative_to(ROOT)}: the name says nothing of the subject"
     assert ast.get_docstring(parse(path)), f"{path.relative_to(ROOT)} opens without a docstring"
 
@@ -293,8 +321,8 @@ def test_every_file_has_its_sentence() -> None:
             assert named in known, f"docs/ARCHITECTURE.md describes {named}, which does not exist"
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))], ids=str)
-def test_every_exception_to_a_rule_has_its_reason(path: Path) -> None:
+@over([*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))])
+def every_exception_to_a_rule_has_its_reason(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         _, mark, rest = line.partition("# no" + "qa")
         assert not mark or re.match(r": [A-Z]+\d+(, [A-Z]+\d+)* - \w", rest), f"{path}:{number}: give rule and reason"
@@ -333,8 +361,8 @@ def _asks_for_a_primitive(node: ast.AST) -> bool:
     return isinstance(node, ast.Dict) and any(_is_primitive(key) for key in node.keys if key is not None)
 
 
-@pytest.mark.parametrize("path", COMPILING, ids=module_name)
-def test_the_compiler_asks_for_no_primitive(path: Path) -> None:
+@over(COMPILING)
+def the_compiler_asks_for_no_primitive(path: Path) -> None:
     for node in ast.walk(parse(path)):
         found = _asks_for_a_primitive(node) and module_name(path) not in RELATIONS
         line = getattr(node, "lineno", 0)
@@ -368,8 +396,8 @@ def _dispatches_on_a_name(node: ast.AST) -> bool:
     return False
 
 
-@pytest.mark.parametrize("path", COMPILING, ids=module_name)
-def test_the_compiler_names_no_primitive(path: Path) -> None:
+@over(COMPILING)
+def the_compiler_names_no_primitive(path: Path) -> None:
     if module_name(path) == SPEAKS_OPERATIONS:
         return
     tree, where = parse(path), path.relative_to(ROOT)
