@@ -206,7 +206,10 @@ def _reduce_expand(*operands: Any, computation: Any, jaxpr: Any, dimensions: tup
     starts = [shape.broadcast_in_dim(init, kept, ()) for init in inits]
     if any(full[axis] == 0 for axis in dimensions):
         return starts
-    folded = fold_p.bind(*arrays, jaxpr=jaxpr, dimensions=dimensions)
+    if count == 1 and _is_monoid(computation):  # a traced start may be the identity: the same bits as where it is known
+        folded = [_as_monoid(arrays[0], computation, dimensions)]
+    else:
+        folded = fold_p.bind(*arrays, jaxpr=jaxpr, dimensions=dimensions)
     outs = combined(jaxpr, starts, folded)
     return [out if shape.shape_of(out) == kept else shape.broadcast_in_dim(out, kept, ()) for out in outs]
 
@@ -242,6 +245,10 @@ def identity_matches(init: Any, dtype: np.dtype, identity: Callable[[np.dtype], 
         is_exact = bool(meant.astype(value.dtype) == value)
     same = is_exact and meant == np.asarray(identity(dtype)).astype(dtype)
     return bool(same or value == np.asarray(identity(value.dtype)).astype(value.dtype))
+
+
+def _is_monoid(computation: Any) -> bool:
+    return callable(computation) and computation in MONOIDS
 
 
 def _as_monoid(x: Any, computation: Any, dimensions: tuple[int, ...]) -> Array:
@@ -329,14 +336,12 @@ def reduce(
         raise TypeError("[reduce] needs at least one operand")
     dims = integers(dimensions, "reduce", "dimensions")
     inits = of_operands_types(inits, arrays)
-    is_monoid = len(arrays) == 1 and callable(computation) and computation in MONOIDS
+    is_monoid = len(arrays) == 1 and _is_monoid(computation)
     if is_monoid and identity_matches(inits[0], core.get_aval(arrays[0]).dtype, MONOIDS[computation][1]):
         return runtime.tree_unflatten(treedef, [_as_monoid(arrays[0], computation, dims)])
     init_avals = [core.get_aval(init) for init in inits]
     array_avals = [core.get_aval(x) for x in arrays]
     _reduce_typing(*array_avals, *init_avals, computation=None, jaxpr=None, dimensions=dims)
-    if is_monoid:  # a traced initial value may be the identity too: the bits must not depend on whether it is known
-        return runtime.tree_unflatten(treedef, [computation(inits[0], _as_monoid(arrays[0], computation, dims))])
     closed = traced_computation(computation, init_avals, treedef)
     outs = reduce_p.bind(*arrays, *inits, computation=computation, jaxpr=closed, dimensions=dims)
     return runtime.tree_unflatten(treedef, outs)
