@@ -13,7 +13,7 @@ NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcar
 	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py)
 AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
 
-.PHONY: demo test check unit unit-v3 bench sanitize test-aarch64 array-api tpu docs wheel check-wheel clean help
+.PHONY: demo test test-all check unit unit-v3 bench sanitize test-aarch64 array-api tpu docs wheel check-wheel clean help
 
 help:  ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -22,6 +22,9 @@ demo: $(VENV)/built  ## set up everything and run the tour
 	$(PY) -m weft tour
 
 test: check docs unit unit-v3  ## set up everything and run what CI runs
+
+test-all:  ## the same with every case of the large tables (an hour)
+	WEFT_TESTS=all $(MAKE) test
 
 check: $(VENV)/tested  ## lint, format, types
 	$(PY) -m ruff check .

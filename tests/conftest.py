@@ -5,8 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import zlib
+from collections import Counter
 
 import pytest
+
+FIRST_CASES, ONE_IN = 4, 8  # of the cases of a test in a run of the whole suite
 
 os.environ.setdefault("WEFT_CHECK", "1")  # before weft is imported: each stage is checked against the one before
 os.environ.setdefault("WEFT_CACHE", "off")  # tests count kernels built; those of the disk cache turn it on
@@ -16,6 +20,27 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the backgro
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the texts of tests/golden anew")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Large tables of cases are thinned out where the whole suite runs, the same way every time.
+
+    Of a test's cases the first four run, and one in eight of the others; all of them where a file or a folder is named,
+    with ``WEFT_TESTS=all`` (``make test-all``), and of tests marked ``every_case``.
+    """
+    if os.environ.get("WEFT_TESTS") == "all" or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    seen: Counter[str] = Counter()
+    kept = []
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        seen[name] += 1
+        is_first = seen[name] <= FIRST_CASES or item.get_closest_marker("every_case") is not None
+        if is_first or zlib.crc32(item.nodeid.encode()) % ONE_IN == 0:
+            kept.append(item)
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

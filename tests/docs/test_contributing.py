@@ -22,6 +22,7 @@ def test_every_kind_of_operation_has_its_program() -> None:
     assert all(word in titles for word in ("elementwise", "view", "reduction", "library", "see what the compiler did"))
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(("title", "program"), PROGRAMS, ids=[title for title, _ in PROGRAMS])
 def test_program_runs(title: str, program: str) -> None:
     """In a process of its own: what it declares is no operation of weft."""
@@ -30,6 +31,7 @@ def test_program_runs(title: str, program: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("guide", GUIDES)
 def test_named_files_exist(guide: str) -> None:
     text = (ROOT / guide).read_text()

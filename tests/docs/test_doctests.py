@@ -56,6 +56,7 @@ def callable_found(found: list[doctest.DocTest], name: str) -> bool:
     return any(t.name.rpartition(".")[2] == name for t in found)
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("name", modules_of_weft())
 def test_examples(name: str) -> None:
     for test in examples_of(name):

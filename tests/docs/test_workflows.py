@@ -12,6 +12,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_steps_are_make_targets(path: Path) -> None:
     commands = re.findall(r"^\s*- run: (.*)$", re.sub(r"\$\{\{.*?\}\}", "X", path.read_text()), re.M)

@@ -68,6 +68,7 @@ def results(*command: str) -> dict[str, np.ndarray]:
     return {name: np.asarray(value, float) for name, value in json.loads(line.removeprefix("RESULTS ")).items()}
 
 
+@pytest.mark.every_case
 @pytest.mark.oracle
 @pytest.mark.parametrize("program", LIBRARIES)
 def test_a_library_computes_on_weft_what_it_computes_on_jax(program: str) -> None:
