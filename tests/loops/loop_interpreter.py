@@ -158,17 +158,17 @@ def _store(run: _Run, operand: int, value: Any) -> None:
     run.buffers[operand][np.broadcast_to(positions, shape)] = np.broadcast_to(value, shape)
 
 
-def applied(s: Any, args: Sequence[Any], dtype: np.dtype) -> np.ndarray:
+def applied(s: ir.Apply, args: Sequence[Any]) -> np.ndarray:
     """The value of an elementwise statement of these arguments."""
     operands = np.broadcast_arrays(*args) if args else []
     with np.errstate(all="ignore"):
         result = np.asarray(s.kind.reference(*operands, **dict(s.params)))
-    assert result.dtype == dtype, f"{s.name} gave {result.dtype}, not {dtype}"
+    assert result.dtype == s.dtype, f"{s.name} gave {result.dtype}, not {s.dtype}"
     return result
 
 
 def _apply(s: ir.Apply, values: dict[int, Any]) -> None:
-    values[s.out] = applied(s, [values[arg] for arg in s.args], s.dtype)
+    values[s.out] = applied(s, [values[arg] for arg in s.args])
 
 
 def _update(run: _Run, s: ir.Update) -> None:

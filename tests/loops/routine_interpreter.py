@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.compiler import exact_products
 from tests.loops import loop_interpreter
-from weft.loops import reduction_tree, routine
+from weft.loops import ir, reduction_tree, routine
 from weft.loops.small import Lowered
 
 
@@ -57,26 +57,26 @@ def _statement(run: _Run, s: Any) -> None:
     match s:
         case routine.Constant(out, bits):
             _define(run, out, np.frombuffer(bits, types[out].dtype).reshape(1, -1))
-        case routine.Param(out, index):
+        case ir.Param(out, index):
             _define(run, out, np.asarray(run.low.scalars[index], types[out].dtype).reshape(1, 1))
         case routine.Pick(out, sources):
             columns = np.broadcast_arrays(*[values[value][:, element] for value, element in sources])
             _define(run, out, np.stack(columns, 1))
         case routine.Spread(out, value):
             _define(run, out, values[value])
-        case routine.Map():
-            _define(run, s.out, loop_interpreter.applied(s, [values[n] for n in s.args], types[s.out].dtype))
+        case ir.Apply():
+            _define(run, s.out, loop_interpreter.applied(s, [values[n] for n in s.args]))
         case routine.Fold():
             _fold(run, s)
         case routine.Running():
             _running(run, s)
         case routine.Product():
             _define(run, s.out, _product(s, values[s.lhs], values[s.rhs]))
-        case routine.Read(out, operand, _):
-            places = _places(run, operand, types[out].size, s.row)
+        case ir.Load(out, operand):
+            places = _places(run, operand, types[out].size)
             _define(run, out, run.buffers[operand][places])
-        case routine.Write(operand, value, _):
-            run.buffers[operand][_places(run, operand, types[value].size, s.row)] = values[value]
+        case ir.Store(operand, value):
+            run.buffers[operand][_places(run, operand, types[value].size)] = values[value]
         case routine.Slice():
             source = values[s.value] if s.value is not None else run.buffers[s.operand or 0][None]
             starts = s.starts if s.value is not None else _sized(run, s.starts)
@@ -89,8 +89,8 @@ def _statement(run: _Run, s: Any) -> None:
             updated = values[s.value].copy()
             updated[:, np.asarray(s.offsets, np.int64) + _offset(run, s.starts, s.guarded)] = values[s.update]
             _define(run, s.out, updated)
-        case routine.Guard(value):
-            _guard(run, values[value])
+        case ir.Guard(operand, value):
+            _guard(run, operand, values[value])
         case routine.Repeat():
             _repeat(run, s)
         case routine.Choose():
@@ -106,10 +106,11 @@ def _one(run: _Run, n: int) -> int:
     return int(value)
 
 
-def _places(run: _Run, operand: int, size: int, row: bool) -> np.ndarray:
+def _places(run: _Run, operand: int, size: int) -> np.ndarray:
     """The positions of an operand, or of its row: (lanes, size)."""
-    lanes = run.lanes if run.program.operands[operand].lanes else 1
-    first = run.row * lanes if row else 0
+    info = run.program.operands[operand]
+    lanes = run.lanes if info.lanes else 1
+    first = run.row * lanes if info.size else 0
     return (first + np.arange(lanes)[:, None]) * size + np.arange(size)
 
 
@@ -126,13 +127,13 @@ def _offset(run: _Run, starts: Sequence[tuple[int, int, int | None]], guarded: b
         clamped = min(max(start, 0), most)
         total += clamped * (1 if stride is None else stride)
         if guarded:
-            _guard(run, np.asarray(clamped != start))
+            _guard(run, -1, np.asarray(clamped != start))
     return total
 
 
-def _guard(run: _Run, found: np.ndarray) -> None:
+def _guard(run: _Run, operand: int, found: np.ndarray) -> None:
     if found.any():
-        run.buffers[-1][0] = 1
+        run.buffers[operand][0] = 1
 
 
 def _fold(run: _Run, s: routine.Fold) -> None:
@@ -170,7 +171,9 @@ def _repeat(run: _Run, s: routine.Repeat) -> None:
             _arguments(run, s.cond, state)
             (goes_on,) = _block(run, s.cond)
             assert s.by_element or goes_on.size == 1
-        if count == trips or (s.cond is not None and not goes_on.any()):
+            if not goes_on.any():
+                break
+        elif count == trips:
             break
         run.row = trips - 1 - count if s.reverse and trips is not None else count
         _arguments(run, s.body, state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from weft._base.record import Record, field
@@ -42,12 +44,14 @@ def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
     return emit.settle(emit.convert(Value(elements.INT64, (wide,)), dtype))
 
 
+def applied(statement: ir.Apply, emit: Emitter, args: Sequence[Value]) -> Value:
+    """The value of a primitive of these arguments, rounded once to its dtype."""
+    emit.any_nan = any(a.dtype != statement.dtype and elements.of(a.dtype).kind in "fhc" for a in args)
+    return typed(emit, statement.kind.scalar(emit, *args, **dict(statement.params)), statement.dtype)
+
+
 def apply(statement: ir.Apply, copy: Instance) -> Value:
-    """The value of a primitive, rounded once to its dtype."""
-    args = [copy.values[n] for n in statement.args]
-    copy.emit.any_nan = any(a.dtype != statement.dtype and elements.of(a.dtype).kind in "fhc" for a in args)
-    result = statement.kind.scalar(copy.emit, *args, **dict(statement.params))
-    return typed(copy.emit, result, statement.dtype)
+    return applied(statement, copy.emit, [copy.values[n] for n in statement.args])
 
 
 def typed(emit: Emitter, value: Value, dtype: np.dtype) -> Value:
@@ -56,19 +60,22 @@ def typed(emit: Emitter, value: Value, dtype: np.dtype) -> Value:
     return value if value.dtype == dtype else emit.settle(emit.convert(value, dtype))
 
 
+def advanced(
+    statement: ir.Scan, emit: Emitter, state: tuple[Value, ...], args: Iterable[Value]
+) -> tuple[tuple[Value, ...], list[Value]]:
+    """One step of a running combination: the state after these elements, and the results."""
+    params = dict(statement.params)
+    wide = tuple(emit.convert(x, np.dtype(dtype)) for x, (dtype, _) in zip(args, statement.accumulators, strict=True))
+    state = tuple(emit.settle(v) for v in statement.kind.combine(emit, state, wide, **params))
+    finished = statement.kind.finish(emit, state, **params)
+    return state, [typed(emit, value, dtype) for value, dtype in zip(finished, statement.dtypes, strict=True)]
+
+
 def scan(statement: ir.Scan, copy: Instance) -> None:
     """One step of a running combination; the state is carried by the enclosing loop."""
-    emit, params = copy.emit, dict(statement.params)
-    state = copy.states[statement.outs[0]]
-    args = tuple(
-        emit.convert(copy.values[n], np.dtype(dtype))
-        for n, (dtype, _) in zip(statement.args, statement.accumulators, strict=True)
-    )
-    state = tuple(emit.settle(v) for v in statement.kind.combine(emit, state, args, **params))
-    copy.states[statement.outs[0]] = state
-    finished = statement.kind.finish(emit, state, **params)
-    for out, value, dtype in zip(statement.outs, finished, statement.dtypes, strict=True):
-        copy.values[out] = typed(emit, value, dtype)
+    state, args = copy.states[statement.outs[0]], [copy.values[n] for n in statement.args]
+    copy.states[statement.outs[0]], results = advanced(statement, copy.emit, state, args)
+    copy.values.update(zip(statement.outs, results, strict=True))
 
 
 def fresh(

@@ -21,7 +21,7 @@ from weft.codegen.memory import Mask, Memory, first_lanes, whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.routines import POLL_MASK, RoutineWriter
 from weft.codegen.writer import Writer
-from weft.loops import elements, lane_tiles, routine
+from weft.loops import elements, ir, lane_tiles, routine
 from weft.loops.lane_tiles import AHEAD, FAR_BYTES
 
 
@@ -50,20 +50,17 @@ class LaneScope(Scope):
     def splat(self, array: Array, width: int) -> Value:
         return array.pieces[0]
 
-    def mapped(self, function: Callable[..., Sequence[Value]], args: Sequence[Array], size: int) -> list[list[Value]]:
+    def mapped(self, function: Callable[..., Value], args: Sequence[Array], size: int) -> list[Value]:
         if not self.apart or self.width <= self.target.lanes:
             return super().mapped(function, args, size)
-        columns: list[list[Value]] = []
+        pieces = []
         for k in range(size):
             values = [arg.pieces[k if arg.size == size else 0] for arg in args]
-            parts = []
-            for first in range(0, self.width, self.target.lanes):
-                parts.append(function(self.narrow, *[self.part(value, first) for value in values]))
-            for place, pieces in enumerate(zip(*parts, strict=True)):
-                if k == 0:
-                    columns.append([])
-                columns[place].append(self.joined(pieces))
-        return columns
+            firsts = range(0, self.width, self.target.lanes)
+            pieces.append(
+                self.joined([function(self.narrow, *[self.part(value, first) for value in values]) for first in firsts])
+            )
+        return pieces
 
     def part(self, value: Value, first: int) -> Value:
         """The lanes that form one vector."""
@@ -133,25 +130,25 @@ class LaneWriter(RoutineWriter):
 
     def statement(self, s: Any) -> None:
         """Write a statement; uniform values are computed once."""
-        if isinstance(s, routine.Read | routine.Write):
-            lanes = self.program.operands[s.operand].lanes
-        elif isinstance(s, routine.Guard):
-            lanes = self.type(s.value).lanes
-        else:
-            lanes = isinstance(s, routine.Repeat | routine.Choose) or self.type(_outs(s)[0]).lanes
-        if lanes:
-            super().statement(s)
-            return
         scope = self.scope
         assert isinstance(scope, LaneScope)
-        self.scope = scope.single
-        super().statement(s)
-        self.scope = scope
+        if isinstance(s, routine.Spread):
+            self.spread(s)
+        elif self.in_lanes(s):
+            scope.apart = isinstance(s, ir.Apply) and s.kind.cost > lane_tiles.LONG
+            super().statement(s)
+        else:
+            self.scope = scope.single
+            super().statement(s)
+            self.scope = scope
 
-    def map(self, s: routine.Map) -> None:
-        if isinstance(self.scope, LaneScope):
-            self.scope.apart = s.kind.cost > lane_tiles.LONG
-        super().map(s)
+    def in_lanes(self, s: Any) -> bool:
+        """Whether what a statement works on differs between lanes."""
+        if isinstance(s, ir.Load | ir.Store):
+            return self.program.operands[s.operand].lanes
+        if isinstance(s, ir.Guard):
+            return self.type(s.value).lanes
+        return isinstance(s, routine.Repeat | routine.Choose) or self.type(routine.outs(s)[0]).lanes
 
     def spread(self, s: routine.Spread) -> None:
         value = self.values[s.value]
@@ -160,22 +157,22 @@ class LaneWriter(RoutineWriter):
 
     # memory
 
-    def place(self, operand: int, size: int, row: bool) -> str:
+    def place(self, operand: int, size: int) -> str:
         """A pointer to the first element of the tile's first lane."""
         writer, lane = self.writer, self.first
-        if row:
+        if self.program.operands[operand].size:
             assert self.row is not None
             lane = writer.index("add", writer.index("mul", self.row, self.extents[0]), lane)
         type_ = whole(self.program.operands[operand].dtype)
         return writer.element(type_, self.pointers[operand], writer.index("mul", lane, str(size)))
 
-    def read(self, s: routine.Read) -> None:
+    def load(self, s: ir.Load) -> None:
         kind = self.type(s.out)
         if not self.program.operands[s.operand].lanes:
-            super().read(s)
+            super().load(s)
             return
         lanes = self.scope.emit(1).lanes
-        memory, base = Memory(lanes, self.target), self.place(s.operand, kind.size, s.row)
+        memory, base = Memory(lanes, self.target), self.place(s.operand, kind.size)
         self.fetch(s, base, kind)
         pieces = []
         for k in range(kind.size):
@@ -193,17 +190,18 @@ class LaneWriter(RoutineWriter):
             pieces.append(loaded)
         self.values[s.out] = Array(kind.dtype, kind.size, tuple(pieces))
 
-    def write(self, s: routine.Write) -> None:
+    def store(self, s: ir.Store) -> None:
         value = self.values[s.value]
         if not self.program.operands[s.operand].lanes:
-            super().write(s)
+            super().store(s)
             return
         lanes = self.scope.emit(1).lanes
-        memory, base = Memory(lanes, self.target), self.place(s.operand, value.size, s.row)
+        memory, base = Memory(lanes, self.target), self.place(s.operand, value.size)
         self.fetch(s, base, self.type(s.value))
+        in_parts = value.size == 1 and self.program.operands[s.operand].size > 0 and not self.writer.avx512
         for k, piece in enumerate(value.pieces):
             pointer = self.writer.element(whole(value.dtype), base, str(k))
-            if value.size == 1 and s.row and self.mask is not None and not self.writer.avx512:
+            if in_parts and self.mask is not None:
                 memory.put_parts(piece, pointer, self.mask)
             elif value.size == 1:
                 memory.store(piece, pointer, self.mask)
@@ -211,9 +209,9 @@ class LaneWriter(RoutineWriter):
                 offsets = lanes.iota("i32") * value.size
                 memory.store_strided(piece, pointer, str(value.size), offsets, self.mask)
 
-    def fetch(self, s: routine.Read | routine.Write, base: str, kind: routine.Type) -> None:
+    def fetch(self, s: ir.Load | ir.Store, base: str, kind: routine.Type) -> None:
         """Prefetch the tile's cache lines of a later row: rows are too far apart for the hardware prefetcher."""
-        if not s.row:
+        if not self.program.operands[s.operand].size:
             return
         writer, word = self.writer, whole(kind.dtype)
         element = elements.of(kind.dtype)
@@ -249,7 +247,3 @@ class LaneWriter(RoutineWriter):
                 parts.append(V(half, "i32", half.shuffle(wide.text, "poison", "i32", picks, width)))
             wide, width = parts[0] | parts[1], width // 2
         return wide.lanes.any(wide.ne(0))
-
-
-def _outs(s: Any) -> tuple[int, ...]:
-    return s.outs if hasattr(s, "outs") else (s.out,)

@@ -150,17 +150,13 @@ class Scope:
         value = array.pieces[0]
         return value if width == 1 else Memory(self.emit(width).lanes, self.target).splat(value)
 
-    def mapped(self, function: Callable[..., Sequence[Value]], args: Sequence[Array], size: int) -> list[list[Value]]:
-        """``function(emit, *values)`` piece by piece: for each result its pieces. Arrays of one element are splat."""
-        columns: list[list[Value]] = []
+    def mapped(self, function: Callable[..., Value], args: Sequence[Array], size: int) -> list[Value]:
+        """``function(emit, *values)`` piece by piece. Arrays of one element are splat."""
+        pieces = []
         for number, width in enumerate(self.widths(size)):
             values = [arg.pieces[number] if arg.size == size else self.splat(arg, width) for arg in args]
-            results = function(self.emit(width), *values)
-            for place, result in enumerate(results):
-                if number == 0:
-                    columns.append([])
-                columns[place].append(result)
-        return columns
+            pieces.append(function(self.emit(width), *values))
+        return pieces
 
     # memory
 

@@ -78,9 +78,12 @@ def appended(reduction: ir.Reduce, emit: Emitter, accs: Accumulators, one: Accum
 def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
     """The value that one element contributes to each accumulator."""
     args = tuple(values[n] for n in reduction.args)
-    index = None if reduction.index is None else values[reduction.index]
-    prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
-    return tuple([emit.settle(v) for v in prepared])
+    return prepared_of(reduction, emit, args, None if reduction.index is None else values[reduction.index])
+
+
+def prepared_of(reduction: ir.Reduce, emit: Emitter, args: Accumulators, index: Value | None) -> Accumulators:
+    """``prepared`` of these arguments, at this position if the reduction needs it."""
+    return tuple([emit.settle(v) for v in reduction.kind.prepare(emit, args, index, **dict(reduction.params))])
 
 
 def step(
@@ -90,12 +93,15 @@ def step(
     new = appended(reduction, emit, accs, prepared(reduction, emit, values))
     if mask is None:
         return new
-    return tuple(_where(mask, n, old) for n, old in zip(new, accs, strict=True))
+    return where(mask.lanes, new, accs)
 
 
-def _where(mask: Mask, new: Value, old: Value) -> Value:
-    lanes = mask.lanes.lanes
-    return Value(new.dtype, tuple(lanes.select(mask.lanes, n, o) for n, o in zip(new.parts, old.parts, strict=True)))
+def where(mask: V, new: Accumulators, old: Accumulators) -> Accumulators:
+    """``new`` in the lanes of a mask."""
+    return tuple(
+        Value(n.dtype, tuple(mask.lanes.select(mask, a, b) for a, b in zip(n.parts, o.parts, strict=True)))
+        for n, o in zip(new, old, strict=True)
+    )
 
 
 def finish(reduction: ir.Reduce, emit: Emitter, accs: Accumulators) -> tuple[Value, ...]:

@@ -22,6 +22,7 @@ from weft.control import while_loop
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.loops import lane_routine, small
+from weft.loops.small_values import TooLarge
 
 
 def loops_in_registers(closed: ClosedJaxpr, simplified: small.Flatten) -> ClosedJaxpr:
@@ -59,7 +60,7 @@ def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatt
     lowered = lane_routine.lower_loop(parts, atoms, flat, equation.primitive.name, by_element, mask)
     try:
         lowered = lowered or small.lower_loop(parts, atoms, flat, equation.primitive.name)
-    except small.TooLarge:
+    except TooLarge:
         return equation
     literals = [np.asarray(atom.val).astype(atom.aval.dtype) if isinstance(atom, Literal) else None for atom in atoms]
     params = {

@@ -52,7 +52,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.programs.runnable import Runnable
-from weft.loops import costs, lane_tiles, lower, nests, printer, routine, routine_printer, schedule_printer
+from weft.loops import costs, lower, nests, printer, schedule_printer
 from weft.loops.body import Body
 from weft.loops.nests import Lowered
 
@@ -353,8 +353,6 @@ def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
 
 def loops_text(nest: Any, on: Target) -> str:
     """The loops of a nest, chain or routine, with what is decided for a target."""
-    if isinstance(nest, routine.Routine):
-        return routine_printer.text(nest, lane_tiles.text(nest, on) if nest.lanes else "")
     return printer.text(nest, schedule_printer.text(nest, on))
 
 

@@ -18,9 +18,9 @@ from weft.core import check_scopes, kinds
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
 from weft.core.rewrite import Makers
-from weft.loops import small
+from weft.loops import small_values
 
-LARGEST = small.LARGEST_IN_PLACE  # elements of the array; larger ones have no form in routines
+LARGEST = small_values.LARGEST_IN_PLACE  # elements of the array; larger ones have no form in routines
 
 
 def single_windows(closed: ClosedJaxpr) -> ClosedJaxpr:

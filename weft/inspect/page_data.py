@@ -26,7 +26,6 @@ from weft.dispatch.programs import history
 from weft.inspect import account, boundaries, machine_limits
 from weft.inspect.profiling import Profile
 from weft.loops import printer as loops_printer
-from weft.loops import routine, routine_printer
 
 Data = dict[str, Any]
 _NEAR = 6  # lines between two shown lines that are shown too
@@ -124,10 +123,9 @@ class _Texts:
 
 
 def _forms(nest: Any, machine: Target) -> Data:
-    loops = routine_printer.text(nest) if isinstance(nest, routine.Routine) else loops_printer.text(nest)
     compiled = codegen.compile_nest(nest, machine)
     return {
-        "loops": loops,
+        "loops": loops_printer.text(nest),
         "llvm": _pack(codegen.text_of(nest, machine)),
         "asm": _pack(codegen.assembly(compiled, machine)),
     }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,18 +14,9 @@ from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn
 from weft.loops import indexed
 from weft.loops.indexed import INT32
+from weft.loops.small_values import Values
 
 MOST = 32  # elements of a gather in registers
-
-
-class Lowering(Protocol):
-    """What writes statements."""
-
-    def constant(self, array: np.ndarray) -> int: ...
-
-    def pick(self, dtype: Any, sources: Sequence[tuple[int, int]]) -> int: ...
-
-    def apply(self, name: str, kind: kinds.Elementwise, args: Sequence[int], dtype: Any, params: Any = ()) -> int: ...
 
 
 def _windows(equation: JaxprEqn) -> kinds.Windows:
@@ -44,7 +34,7 @@ def is_small(equation: JaxprEqn) -> bool:
     return min(_windows(equation).most, default=0) >= 0 and 0 < equation.invars[0].aval.size < indexed.FEW
 
 
-def places(low: Lowering, equation: JaxprEqn, index: int) -> tuple[int, int | None]:
+def places(low: Values, equation: JaxprEqn, index: int) -> tuple[int, int | None]:
     """The places of a gather's elements, and whether their windows are inside (None: always)."""
     array, indices = [atom.aval for atom in equation.invars[:2]]
     windows = _windows(equation)

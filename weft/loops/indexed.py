@@ -18,7 +18,7 @@ import numpy as np
 from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, Literal
-from weft.loops import ir
+from weft.loops import ir, shared_rules
 from weft.loops.index_math import Sizes
 from weft.loops.resize import OfSizes
 
@@ -150,9 +150,7 @@ class Writer:
             elif isinstance(kind, kinds.Identity):
                 outs = operands
             else:
-                out = self.number()
-                params, dtype = tuple(eqn.params.items()), np.dtype(eqn.outvars[0].aval.dtype)
-                steps.append(ir.Apply(out, eqn.primitive.name, kind, params, tuple(operands), dtype))
-                outs = [out]
+                outs = [self.number()]
+                steps.append(shared_rules.applied(eqn, outs[0], operands))
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(atom) for atom in jaxpr.outvars]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.loops import routine
+from weft.loops import ir, routine
 
 
 def known_places(statements: Sequence[Any], scalars: Sequence[Any], first: int) -> tuple[list[Any], list[Any]]:
@@ -15,11 +15,11 @@ def known_places(statements: Sequence[Any], scalars: Sequence[Any], first: int) 
         return list(statements), list(scalars)
     written, left = list[Any](), list[Any]()
     for s in statements:
-        if not isinstance(s, routine.Param):
+        if not isinstance(s, ir.Param):
             written.append(s)
         elif s.index >= first and scalars[s.index].dtype.kind in "iu":
             written.append(routine.Constant(s.out, scalars[s.index].tobytes()))
         else:
-            written.append(routine.Param(s.out, len(left)))
+            written.append(s.replace(index=len(left)))
             left.append(scalars[s.index])
     return written, left

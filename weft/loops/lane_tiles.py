@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weft._base.target import Target
 from weft._base.target_model import PAIRED
-from weft.loops import elements, routine
+from weft.loops import elements, ir, routine
 
 WORK_OF_A_TILE = 400  # estimated instructions: longer programs fill the processor with smaller tiles
 STATE_OF_A_TILE = 16  # registers for the state
@@ -43,12 +43,12 @@ def whole_first(program: routine.Routine, target: Target) -> bool:
 
 
 def _calls(program: routine.Routine) -> bool:
-    return any(isinstance(s, routine.Map) and s.kind.cost >= LONG for s in routine.statements(program.block))
+    return any(isinstance(s, ir.Apply) and s.kind.cost >= LONG for s in routine.statements(program.block))
 
 
 def text(program: routine.Routine, target: Target) -> str:
     """The schedule as a line."""
-    fetched = any(isinstance(s, routine.Read | routine.Write) and s.row for s in routine.statements(program.block))
+    fetched = any(operand.size for operand in program.operands)
     rows = f"; rows {FAR_BYTES} bytes apart fetched {AHEAD} ahead" if fetched else ""
     tiles = widths(program, target)
     whole = " if there are as many" if len(tiles) > 2 and whole_first(program, target) else ""

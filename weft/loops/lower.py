@@ -16,7 +16,7 @@ import numpy as np
 from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
-from weft.loops import assembled, guards, indexed, ir, kernel
+from weft.loops import assembled, guards, indexed, ir, kernel, shared_rules
 from weft.loops.body import Body, Operand, Scatter
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, added, scaled
@@ -25,7 +25,6 @@ from weft.loops.kernel import Access, Kernel, Node
 GATHER_COST = 4.0  # cost of a load at a computed address, per component of the index vector
 KEEP_COST = 8.0  # body values below this cost are recomputed in a later phase; others get a row buffer
 _NO_NODES: list[Node] = []
-_NEUTRAL = {"weak_type": False, "sharding": None, "out_sharding": None, "axes": (0,), "axis": 0, "dimensions": (0,)}
 
 
 def _position(emit: Any, index: Any, start: Any, step: Any, dtype: np.dtype) -> Any:
@@ -42,11 +41,6 @@ def lower(source: Kernel, sizes: Sizes, guarded: guards.Guarded | None = None) -
     made = _Lowering(source, sizes, guarded).body()
     make_canonical(made)
     return made
-
-
-def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """The parameters on which machine code depends, in the form in which a nest holds them."""
-    return tuple([(name, _NEUTRAL.get(name, value)) for name, value in params.items()])
 
 
 def _empty(source: Kernel) -> Body:
@@ -277,13 +271,13 @@ class _Lowering:
         if isinstance(kind, kinds.Reduction):
             self._emit_reduction(equation, kind, node)
         elif isinstance(kind, kinds.Elementwise):
-            self._emit_elementwise(equation, kind, node)
+            self._emit_elementwise(equation, node)
         elif isinstance(kind, kinds.Gather):
             self._emit_gather(equation, kind, node)
         elif isinstance(kind, kinds.Generate):
             self._each_phase(node, lambda phase: self._emit_index(equation, kind, node, phase))
         elif isinstance(kind, kinds.Cumulative):
-            self._emit_scan(equation, kind, node)
+            self._emit_scan(equation, node)
         elif len(self.kernel.nodes[node]) > 1:
             self._emit_assembled(equation, kind, node)
         else:  # a view or an identity: its value is its operand's
@@ -298,19 +292,18 @@ class _Lowering:
         for phase in sorted(self.wanted.get(node, ())) if self.reduced else (0,):
             self.values[node, phase] = emit(phase)
 
-    def _emit_elementwise(self, equation: JaxprEqn, kind: kinds.Elementwise, node: Node) -> None:
+    def _emit_elementwise(self, equation: JaxprEqn, node: Node) -> None:
         operands = self.kernel.nodes[node]
         dtype = np.dtype(equation.outvars[0].aval.dtype)
 
         def apply(phase: int) -> int:
             args = tuple([self._value(operand, phase) for operand in operands])
             out = self._number()
-            params = nest_params(equation.params)
             bucket = self._bucket(node, phase)
-            bucket.append(ir.Apply(out, equation.primitive.name, kind, params, args, dtype))
+            bucket.append(made := shared_rules.applied(equation, out, args))
             test = None if self.guards is None else guards.wraps_at(equation)
             if self.guards is not None and test is not None and check_scopes.wants_integers(equation):
-                self.guards.add(bucket, self.guards.apply(bucket, "wraps", test, args, params))
+                self.guards.add(bucket, self.guards.apply(bucket, "wraps", test, args, made.params))
             return out
 
         self._once_or_kept(node, dtype, apply)
@@ -410,7 +403,6 @@ class _Lowering:
         phase = self.available[node] - 1
         nodes = self.kernel.nodes[node]
         args = tuple([self._value(operand, phase) for operand in nodes])
-        avals = [atom.aval for atom in equation.invars]
         index = None
         if kind.needs_index:
             use = Affine(self.kernel.reduced[-1])
@@ -418,13 +410,8 @@ class _Lowering:
         outs = tuple([self._number() for _ in equation.outvars])
         for out, variable in zip(outs, equation.outvars, strict=True):
             self.values[Node(variable, node.access), -1] = out
-        accumulators = tuple([(np.dtype(dtype), one) for dtype, one in kind.accumulators(avals, equation.params)])
-        dtypes = tuple([np.dtype(variable.aval.dtype) for variable in equation.outvars])
         tree = "lanes" if self.kernel.tree == "lanes" else "rows"
-        name, params = equation.primitive.name, nest_params(equation.params)
-        self.result.phases[phase][2].append(
-            ir.Reduce(outs, name, kind, params, args, index, accumulators, dtypes, tree)
-        )
+        self.result.phases[phase][2].append(shared_rules.reduced(equation, outs, args, index, tree))
         if self.guards is not None and guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
             self._guard_sum(self.result.phases[phase][2][-1], phase)
 
@@ -443,17 +430,12 @@ class _Lowering:
         params = (("dtype", exact.dtypes[0]),)
         self.guards.add(block, self.guards.apply(block, "leaves", guards.LEAVES, (total,), params))
 
-    def _emit_scan(self, equation: JaxprEqn, kind: kinds.Cumulative, node: Node) -> None:
+    def _emit_scan(self, equation: JaxprEqn, node: Node) -> None:
         args = tuple([self._value(operand, 0) for operand in self.kernel.nodes[node]])
-        avals = [atom.aval for atom in equation.invars]
         outs = tuple([self._number() for _ in equation.outvars])
         for out, variable in zip(outs, equation.outvars, strict=True):
             self.values[Node(variable, node.access), 0] = out
-        accumulators = tuple([(np.dtype(dtype), one) for dtype, one in kind.accumulators(avals, equation.params)])
-        dtypes = tuple([np.dtype(variable.aval.dtype) for variable in equation.outvars])
-        params = tuple([(key, value) for key, value in nest_params(equation.params) if key != "reverse"])
-        name = equation.primitive.name
-        self.result.phases[0][1].append(ir.Scan(outs, name, kind, params, args, accumulators, dtypes))
+        self.result.phases[0][1].append(shared_rules.scanned(equation, outs, args))
 
     def _emit_assembled(self, equation: JaxprEqn, kind: kinds.Assemble, node: Node) -> None:
         out = equation.outvars[0].aval

@@ -5,14 +5,15 @@ in row-major order, and moving its elements costs a shuffle at most. Loops and b
 
     routine    operands (memory), a block
     block      arguments, statements, results
-    statement  Constant | Param | Pick | Spread | Map | Fold | Running | Product | Read | Write | Slice | Take |
-               Update | Repeat | Choose | Guard
+    statement  Param | Apply | Load | Store | Guard of nests (``loops.ir``), element for element;
+               Constant | Pick | Spread | Fold | Running | Product | Slice | Take | Update | Repeat | Choose
 
 Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its block
-or an enclosing one. Semantics are those of the primitives: integers wrap, half precisions are rounded after every
-statement, reductions use the order of docs/NUMERICS.md. Only products add their terms in another order than elsewhere.
-The sizes of values are part of a routine, since they decide how many registers it uses. Numbers of iterations, sizes
-of arrays in memory, and scalar literals are parameters.
+or an enclosing one. ``Apply`` broadcasts arguments of one element; ``Load`` and ``Store`` move a whole operand, or that
+one of its rows which belongs to the enclosing loop's iteration. Semantics are those of the primitives: integers wrap,
+half precisions are rounded after every statement, reductions use the order of docs/NUMERICS.md. Only products add their
+terms in another order than elsewhere. The sizes of values are part of a routine, since they decide how many registers
+it uses. Numbers of iterations, sizes of arrays in memory, and scalar literals are parameters.
 
 A routine in lanes is the program of one lane, run for many elements at once. For a value that differs between lanes,
 each of its elements is a vector of lanes. Lanes are independent, and adjacent in memory, also within rows.
@@ -27,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import kinds
+from weft.loops import ir
 
 
 class Type(Record):
@@ -39,7 +40,7 @@ class Type(Record):
 
 
 class Operand(Record):
-    """An array in memory. Iteration i of a loop may read or write its row i, of ``size`` elements."""
+    """An array in memory; with a ``size`` one that has a row of so many elements for each iteration of a loop."""
 
     dtype: np.dtype
     role: Literal["in", "out"]
@@ -60,13 +61,6 @@ class Constant(Record):
     bits: bytes
 
 
-class Param(Record):
-    """out = scalar parameter number ``index``."""
-
-    out: int
-    index: int
-
-
 class Pick(Record):
     """Element k of out is element ``sources[k][1]`` of value ``sources[k][0]``."""
 
@@ -81,26 +75,9 @@ class Spread(Record):
     value: int
 
 
-class Map(Record):
-    """out = kind.scalar(emit, *args, **params), element for element; an argument of one element is broadcast."""
-
-    out: int
-    name: str
-    kind: kinds.Elementwise
-    params: tuple[tuple[str, Any], ...]
-    args: tuple[int, ...]
-
-
-class Fold(Record):
+class Fold(ir.Reduce):
     """outs = the reduction of ``args``, whose elements are in the order (kept, outer, run), or lie at ``places``."""
 
-    outs: tuple[int, ...]
-    name: str
-    kind: kinds.Reduction
-    params: tuple[tuple[str, Any], ...]
-    args: tuple[int, ...]
-    accumulators: tuple[tuple[np.dtype, Any], ...]
-    tree: Literal["lanes", "rows"]
     kept: int
     outer: int
     run: int
@@ -112,15 +89,9 @@ class Fold(Record):
         return index if self.places is None else self.places[index]
 
 
-class Running(Record):
+class Running(ir.Scan):
     """outs = the running combination of ``args``, whose elements are in the order (run, rest)."""
 
-    outs: tuple[int, ...]
-    name: str
-    kind: kinds.Cumulative
-    params: tuple[tuple[str, Any], ...]
-    args: tuple[int, ...]
-    accumulators: tuple[tuple[np.dtype, Any], ...]
     run: int
 
 
@@ -131,20 +102,6 @@ class Product(Record):
     lhs: int
     rhs: int
     extents: tuple[int, int, int, int]  # batch, m, n, k
-
-
-class Read(Record):
-    """out = the operand, or its row for the current iteration of the enclosing loop."""
-
-    out: int
-    operand: int
-    row: bool
-
-
-class Write(Record):
-    operand: int
-    value: int
-    row: bool
 
 
 class Slice(Record):
@@ -179,12 +136,6 @@ class Update(Record):
     offsets: tuple[int, ...]
     starts: tuple[tuple[int, int, int], ...]
     guarded: bool = False
-
-
-class Guard(Record):
-    """Sets the byte of the last operand if any element of ``value``, booleans, is true."""
-
-    value: int
 
 
 class Repeat(Record):
@@ -231,6 +182,11 @@ class Routine(
     def size(self) -> int:
         """The number of statements, inner blocks included."""
         return len(statements(self.block))
+
+
+def outs(statement: Any) -> tuple[int, ...]:
+    """The values that a statement of a nest or a routine defines."""
+    return getattr(statement, "outs", None) or ((statement.out,) if hasattr(statement, "out") else ())
 
 
 def statements(block: Block) -> list[Any]:

@@ -7,12 +7,14 @@ schedule: lanes i1 x16; loops 2 | 1 | masked in flight; next row of in0 fetched
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.loops import decisions, ir, known_rows, sides
+from weft.loops import decisions, ir, known_rows, lane_tiles, routine, sides
 from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule
 
 
-def text(nest: ir.Nest, target: Target) -> str:
-    """How the nest is run on a target."""
+def text(nest: ir.Nest | routine.Routine, target: Target) -> str:
+    """How the nest or routine is run on a target; nothing is decided for routines that are not in lanes."""
+    if isinstance(nest, routine.Routine):
+        return lane_tiles.text(nest, target) if nest.lanes else ""
     schedule = decisions.of(nest, target)
     if nest.vector is None:
         return "schedule: " + ("runs of equal places in a register" if schedule.form == "runs" else "one by one")
