@@ -18,7 +18,7 @@ import numpy as np
 from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, Literal
-from weft.loops import ir, shared_rules
+from weft.loops import ir
 from weft.loops.index_math import Sizes
 from weft.loops.resize import OfSizes
 
@@ -151,6 +151,6 @@ class Writer:
                 outs = operands
             else:
                 outs = [self.number()]
-                steps.append(shared_rules.applied(eqn, outs[0], operands))
+                steps.append(ir.applied(eqn, outs[0], operands))
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(atom) for atom in jaxpr.outvars]

@@ -28,16 +28,18 @@ Parameter block (``const int64_t* params``), 8-byte slots in this order:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from weft._base.record import Record
 from weft.core import kinds
+from weft.core.jaxpr import JaxprEqn
 
 RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous), REVERSED and RUNTIME
 REVERSED = -1  # contiguous, from the last element to the first
+_NEUTRAL = {"weak_type": False, "sharding": None, "out_sharding": None, "axes": (0,), "axis": 0, "dimensions": (0,)}
 COLLAPSED = 64  # elements of the short dimensions that are collapsed into one with the dimension before them
 
 
@@ -220,6 +222,46 @@ class Reduce(Record):
     accumulators: tuple[tuple[np.dtype, Any], ...]
     dtypes: tuple[np.dtype, ...]
     tree: Literal["lanes", "rows"]
+
+
+# the statements of equations: one rule for each kind, for nests and routines
+
+
+def params_of(equation: JaxprEqn) -> tuple[tuple[str, Any], ...]:
+    """The parameters on which machine code depends, in the form in which statements hold them."""
+    return tuple([(name, _NEUTRAL.get(name, value)) for name, value in equation.params.items()])
+
+
+def applied(equation: JaxprEqn, out: int, args: Sequence[int]) -> Apply:
+    primitive, dtype = equation.primitive, np.dtype(equation.outvars[0].aval.dtype)
+    return Apply(out, primitive.name, primitive.kind, params_of(equation), tuple(args), dtype)
+
+
+def _accumulated(equation: JaxprEqn) -> tuple[tuple[tuple[np.dtype, Any], ...], tuple[np.dtype, ...]]:
+    """The accumulators of a reduction or a running combination, and the dtypes of its results."""
+    found = equation.primitive.kind.accumulators([atom.aval for atom in equation.invars], equation.params)
+    return (
+        tuple([(np.dtype(dtype), one) for dtype, one in found]),
+        tuple([np.dtype(v.aval.dtype) for v in equation.outvars]),
+    )
+
+
+def reduced(
+    equation: JaxprEqn, outs: Sequence[int], args: Sequence[int], index: int | None, tree: Any,
+    make: Callable[..., Reduce] = Reduce, *more: Any,
+) -> Any:  # fmt: skip
+    """``make``: the class of the statement, ``more`` its own fields."""
+    name, kind, params = equation.primitive.name, equation.primitive.kind, params_of(equation)
+    return make(tuple(outs), name, kind, params, tuple(args), index, *_accumulated(equation), tree, *more)
+
+
+def scanned(
+    equation: JaxprEqn, outs: Sequence[int], args: Sequence[int], make: Callable[..., Scan] = Scan, *more: Any
+) -> Any:
+    """The direction is no part of the statement: whoever runs it gives the elements in order."""
+    params = tuple([(key, value) for key, value in params_of(equation) if key != "reverse"])
+    name, kind = equation.primitive.name, equation.primitive.kind
+    return make(tuple(outs), name, kind, params, tuple(args), *_accumulated(equation), *more)
 
 
 class Phase(Record):

@@ -16,7 +16,7 @@ import numpy as np
 from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
-from weft.loops import assembled, guards, indexed, ir, kernel, shared_rules
+from weft.loops import assembled, guards, indexed, ir, kernel
 from weft.loops.body import Body, Operand, Scatter
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, added, scaled
@@ -300,7 +300,7 @@ class _Lowering:
             args = tuple([self._value(operand, phase) for operand in operands])
             out = self._number()
             bucket = self._bucket(node, phase)
-            bucket.append(made := shared_rules.applied(equation, out, args))
+            bucket.append(made := ir.applied(equation, out, args))
             test = None if self.guards is None else guards.wraps_at(equation)
             if self.guards is not None and test is not None and check_scopes.wants_integers(equation):
                 self.guards.add(bucket, self.guards.apply(bucket, "wraps", test, args, made.params))
@@ -411,7 +411,7 @@ class _Lowering:
         for out, variable in zip(outs, equation.outvars, strict=True):
             self.values[Node(variable, node.access), -1] = out
         tree = "lanes" if self.kernel.tree == "lanes" else "rows"
-        self.result.phases[phase][2].append(shared_rules.reduced(equation, outs, args, index, tree))
+        self.result.phases[phase][2].append(ir.reduced(equation, outs, args, index, tree))
         if self.guards is not None and guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
             self._guard_sum(self.result.phases[phase][2][-1], phase)
 
@@ -435,7 +435,7 @@ class _Lowering:
         outs = tuple([self._number() for _ in equation.outvars])
         for out, variable in zip(outs, equation.outvars, strict=True):
             self.values[Node(variable, node.access), 0] = out
-        self.result.phases[0][1].append(shared_rules.scanned(equation, outs, args))
+        self.result.phases[0][1].append(ir.scanned(equation, outs, args))
 
     def _emit_assembled(self, equation: JaxprEqn, kind: kinds.Assemble, node: Node) -> None:
         out = equation.outvars[0].aval

@@ -14,7 +14,7 @@ import numpy as np
 from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, IndexMap, Region
 from weft.core.jaxpr import JaxprEqn
-from weft.loops import gathered, guards, indexed, routine, shared_rules
+from weft.loops import gathered, guards, indexed, ir, routine
 from weft.loops.small_values import LARGEST, LARGEST_IN_PLACE, VECTOR, Memory, TooLarge, Values
 
 MOST_GENERATED = 1 << 16  # elements of a generated array that are inspected
@@ -41,7 +41,7 @@ def _elementwise(low: Values, equation: JaxprEqn, kind: kinds.Elementwise, args:
     if any(low.types[arg].lanes for arg in stretched):
         stretched = [low.spread(arg) for arg in stretched]
     size = math.prod(shape)
-    made = low.apply(equation.primitive.name, kind, stretched, out.dtype, shared_rules.params_of(equation), size)
+    made = low.apply(equation.primitive.name, kind, stretched, out.dtype, ir.params_of(equation), size)
     low.guard(equation, stretched, size)
     low.for_all += 0.0 if at is not None else kind.cost * size
     return [made]
@@ -165,7 +165,7 @@ def _reduction(low: Values, equation: JaxprEqn, kind: kinds.Reduction, args: lis
     extents = [math.prod([shape[axis] for axis in group]) for group in (kept, axes[:first], axes[first:])]
     outs = [low.value(v.aval.dtype, extents[0], depth) for v in equation.outvars]
     tree = "lanes" if along[-1] == len(whole) - 1 else "rows"
-    low.append(shared_rules.reduced(equation, outs, args, None, tree, routine.Fold, *extents, places), depth)
+    low.append(ir.reduced(equation, outs, args, None, tree, routine.Fold, *extents, places), depth)
     low.work += 2.0 * len(args) * low.pieces(extents[0]) * math.prod(extents[1:]) / (1 if extents[0] > 1 else VECTOR)
     return outs
 
@@ -178,7 +178,7 @@ def _cumulative(low: Values, equation: JaxprEqn, kind: kinds.Cumulative, args: l
     ordered = [low.reordered(arg, order) for arg in args]
     depth = low.depth_of(ordered)
     outs = [low.value(v.aval.dtype, v.aval.size, depth) for v in equation.outvars]
-    low.append(shared_rules.scanned(equation, outs, ordered, routine.Running, shape[axis]), depth)
+    low.append(ir.scanned(equation, outs, ordered, routine.Running, shape[axis]), depth)
     low.work += 4.0 * len(args) * shape[axis]
     back = np.empty(order.size, np.int64)
     back[order.ravel()] = np.arange(order.size)

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.core import check_scopes, kinds
 from weft.core.jaxpr import JaxprEqn, Literal
-from weft.loops import guards, ir, routine, shared_rules
+from weft.loops import guards, ir, routine
 from weft.loops.routine import Type
 
 LARGEST = 256  # elements of one value
@@ -197,7 +197,7 @@ class Values:
         test = guards.wraps_at(equation)
         if test is None or not check_scopes.wants_integers(equation):
             return
-        depth, params = self.depth_of(args), shared_rules.params_of(equation)
+        depth, params = self.depth_of(args), ir.params_of(equation)
         made = self.value(np.bool_, size, depth)
         self.append(ir.Apply(made, "wraps", test, params, tuple(args), guards.BOOL), depth)
         self.append(ir.Guard(self.word, made), depth)
