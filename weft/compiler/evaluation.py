@@ -19,7 +19,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.devices import Backend, placement
-from weft.dispatch.programs.runnable import Runnable
+from weft.dispatch.programs.executables import Runnable
 from weft.effects import key_reuse, number_checks, user_primitives
 
 # their parameters name no extents: see ``other_sizes``

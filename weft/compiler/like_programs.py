@@ -24,7 +24,7 @@ from weft.core import fingerprint, kinds
 from weft.core.index_maps import CONSTANT
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from weft.core.store import PROGRAMS
-from weft.dispatch.programs.runnable import Runnable
+from weft.dispatch.programs.executables import Runnable
 
 # Not among them: counts, of which the compiler knows that they are below an extent.
 _ALLOWED = (

@@ -51,7 +51,7 @@ from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
-from weft.dispatch.programs.runnable import Runnable
+from weft.dispatch.programs.executables import Runnable
 from weft.loops import costs, lower, nests, printer, schedule_printer
 from weft.loops.body import Body
 from weft.loops.nests import Lowered

@@ -30,7 +30,6 @@ from weft.compiler.read_program import ProgramReader
 from weft.core import plain_values
 from weft.dispatch import devices
 from weft.dispatch.programs import ahead_of_time, executables, trace_cache
-from weft.dispatch.programs.runnable import Runnable
 
 FIRST_LINE = b"weft saved program 1\n"
 _BEGINS = b"weft saved program "
@@ -155,7 +154,7 @@ def from_bytes(content: bytes, name: str, in_tree: Any = None, out_tree: Any = N
     try:
         avals, kernels, program, consts, facts = marshal.loads(body)
         reader = ProgramReader([_aval(*described) for described in avals], [runtime.load_kernel(*k) for k in kernels])
-        made = Runnable(_executable(reader, program), reader.consts(consts), len(content))
+        made = executables.Runnable(_executable(reader, program), reader.consts(consts), len(content))
         return _compiled(made, reader.avals, facts, in_tree, out_tree)
     except (EOFError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"[load] {name} cannot be run: {error}") from error
@@ -196,7 +195,9 @@ def _device(platform: str, device_id: int) -> Any:
     return next((device for device in found if device.id == device_id), found[0])
 
 
-def _compiled(made: Runnable, avals: Any, facts: Any, in_tree: Any, out_tree: Any) -> ahead_of_time.Compiled:
+def _compiled(
+    made: executables.Runnable, avals: Any, facts: Any, in_tree: Any, out_tree: Any
+) -> ahead_of_time.Compiled:
     name, trees, in_avals, out_avals, kept, donated, kept_donated, paths, platform, device_id, committed = facts
     if in_tree is None:
         if trees is None:

@@ -22,7 +22,6 @@ from weft.core.store import PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.calls import sharded_calls
 from weft.dispatch.programs import constants, executables
-from weft.dispatch.programs.runnable import Runnable
 
 Places = int | tuple[int, ...]
 
@@ -160,7 +159,7 @@ def evaluate(
         ins = [0] * (len(closed.jaxpr.invars) - len(args)) + list(places)
         local = _of_blocks(closed, ins, outs, name)
         program = devices.OWN.compile(local, name=name)
-        found = Runnable(program.executable, program.consts)
+        found = executables.Runnable(program.executable, program.consts)
         found.places = outs
         if key is not None:
             PROGRAMS.add(key, found)

@@ -15,7 +15,6 @@ from weft._base.record import NamedTuple
 from weft.core.store import PROGRAMS, TRACES, Entry
 from weft.dispatch import devices
 from weft.dispatch.programs import executables
-from weft.dispatch.programs.runnable import Runnable
 
 if TYPE_CHECKING:
     from weft.dispatch.calls.jit_calls import JitState
@@ -118,7 +117,7 @@ def entry(call: Classified) -> Any:
     executable, out_avals = answer
     donated = (False,) * len(in_avals)
     found = runtime.CacheEntry(executable, known.kept, (), known.out_tree, out_avals, donated, call.place)
-    made = Runnable(executable)
+    made = executables.Runnable(executable)
     made.entry = found
     PROGRAMS.add((known, call.sizes), made)
     return found

@@ -22,7 +22,7 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.core.store import PROGRAMS
 from weft.dispatch.calls import signature
 from weft.dispatch.programs import constants
-from weft.dispatch.programs.runnable import Runnable
+from weft.dispatch.programs.executables import Runnable
 
 _PROGRAM_BYTES, _EQUATION_BYTES = 20_000, 1_000  # a guess: the plugin does not say
 
