@@ -22,6 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the texts of tests/golden anew")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """With ``WEFT_TEST_PLATFORM`` weft's programs run there, unless a test says otherwise; the oracle's on the CPU."""
+    if platform := os.environ.get("WEFT_TEST_PLATFORM"):
+        importlib.import_module("weft").config.update("platforms", platform)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Large tables of cases are thinned out where the whole suite runs, the same way every time.
 
