@@ -51,7 +51,7 @@ def python_headers() -> str:
 
 def build(compiler: str, to: Path) -> Path:
     """The harness for the compiler's processor, as a static program."""
-    sources = [Path(__file__).with_name("harness.cpp"), SOURCES / "loader.cpp", SOURCES / "cold_functions.cpp"]
+    sources = [Path(__file__).with_name("harness.cpp"), SOURCES / "loader.cpp"]
     command = [compiler, *FLAGS, f"-I{SOURCES}", f"-I{python_headers()}", *map(str, sources), "-o", str(to)]
     subprocess.run(command, check=True, timeout=300)
     return to

@@ -40,8 +40,7 @@ def load(nest: ir.Nest, on: target.Target = HOST):
     memory = mmap.mmap(-1, len(image) + 64, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     memory.write(image)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + entry
-    function = ctypes.CFUNCTYPE(None, P, P, P, P, P)(address)
-    table = runtime.helper_table_address
+    function = ctypes.CFUNCTYPE(None, P, P, P, P)(address)
     _kept.append(memory)
 
     def call(arrays, params, limits, scratch=0):
@@ -50,7 +49,7 @@ def load(nest: ir.Nest, on: target.Target = HOST):
         bounds = np.array([*limits, GO_ON.ctypes.data], np.int64)
         space = np.zeros(max(scratch, 64) + 64, np.uint8)
         base = (space.ctypes.data + 63) & ~63
-        function(ctypes.addressof(pointers), block.ctypes.data, table, bounds.ctypes.data, base)
+        function(ctypes.addressof(pointers), block.ctypes.data, bounds.ctypes.data, base)
 
     return call, compiled
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import platform
+
 import ml_dtypes
 import mpmath
 import numpy as np
@@ -10,6 +13,8 @@ import scipy.special
 
 from tests.codegen.running import HOST, elementwise, run_map
 from weft._base import target
+from weft.codegen.lanes import Value
+from weft.codegen.vector_math import library_log
 from weft.core.primitive import registry
 from weft.operations import special as special_operations
 
@@ -330,3 +335,51 @@ def test_every_value_of_the_half_precisions(on):
             bad = differ | (error > (0.5 + 2.0**-10) * least + np.where(both, slack, 0))
             where = np.flatnonzero(bad)
             assert not where.size, (name, dtype, where.size, [(x[i], got[i], reference[i]) for i in where[:5]])
+
+
+@pytest.mark.parametrize("width", [1, HOST.lanes])
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_angles_of_any_size(dtype: type, name: str, width: int) -> None:
+    """Also those nearest to multiples of pi / 2, whose remainders lose most bits, and beside ordinary ones."""
+    r, info = np.random.default_rng(6), np.finfo(dtype)
+    least = 17 if dtype == np.float32 else 28
+    sizes = np.ldexp(r.uniform(1, 2, 400), r.integers(least, info.maxexp - 1, 400))
+    nearest = [16367173 * 2.0**72, 6381956970095103 * 2.0**797, 2.0**28, 2.0**40, 71476.0, 1e22, float(info.max)]
+    with np.errstate(over="ignore"):
+        x = np.concatenate([sizes, nearest, np.arange(1e6, 1.0001e6) * HALF_PI, r.uniform(-9, 9, 100)]).astype(dtype)
+    x = np.concatenate([x, -x])[r.permutation(2 * len(x))]
+    got = run_map(elementwise(lambda emit, v: emit.function(name, v), cost=30.0), [x], dtype, width)
+    bound = BOUNDS[name][0 if dtype == np.float32 else 1] * float(info.eps)
+    with mpmath.workprec(2400):
+        for value, found in zip(x.tolist(), got.tolist(), strict=True):
+            if not np.isfinite(value):
+                assert np.isnan(found)
+                continue
+            exact = getattr(mpmath, name)(mpmath.mpf(value))
+            assert abs(found - exact) <= bound * abs(exact), (value, found)
+
+
+@pytest.mark.parametrize("width", [1, HOST.lanes])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_remainders_of_any_numbers_are_exact(dtype: type, width: int) -> None:
+    r, info = np.random.default_rng(7), np.finfo(dtype)
+    x = r.integers(0, 256, 20_000 * info.dtype.itemsize, dtype=np.uint8).view(dtype)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, info.max, info.smallest_subnormal, -info.tiny, 1, 3], dtype)
+    a, b = (v.ravel() for v in np.meshgrid(special, special))
+    x, y = np.concatenate([x, a]), np.concatenate([r.permutation(x), b])
+    with np.errstate(invalid="ignore"):
+        expected = np.fmod(x, y)
+    got = run_map(elementwise(lambda emit, a, b: emit.rem(a, b), cost=30.0), [x, y], dtype, width)
+    np.testing.assert_array_equal(got, expected)
+    assert (np.signbit(got) == np.signbit(expected))[~np.isnan(expected)].all()
+
+
+def test_the_logarithm_of_random_values_is_that_of_the_c_library() -> None:
+    """glibc's, which it repeats; another library's may be rounded otherwise in one of 50 values."""
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("the C library is not glibc")
+    r = np.random.default_rng(8)
+    x = np.concatenate([r.uniform(2.0**-53, 0.586, 20_000), 2.0 ** -r.uniform(0.8, 53, 20_000)])
+    kind = elementwise(lambda emit, v: Value(v.dtype, (library_log.log_f64(v.part),)), cost=30.0)
+    assert run_map(kind, [x], np.float64, 1).tolist() == [math.log(v) for v in x.tolist()]

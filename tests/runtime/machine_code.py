@@ -19,7 +19,7 @@ from weft.compiler.instructions import Kernel, NewOutput
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 
-SIGNATURE = "define void @kernel(ptr %ops, ptr %params, ptr %table, ptr %range, ptr %scratch)"
+SIGNATURE = "define void @kernel(ptr %ops, ptr %params, ptr %range, ptr %scratch)"
 
 UNARY = (
     SIGNATURE

@@ -24,7 +24,7 @@ define internal double @scale(double %x) noinline {
   ret double %y
 }
 
-define void @choose(ptr %ops, ptr %params, ptr %table_, ptr %range, ptr %scratch) {
+define void @choose(ptr %ops, ptr %params, ptr %range, ptr %scratch) {
 entry:
   %n = load i64, ptr %params
   %out = load ptr, ptr %ops

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-
-from weft import config, runtime
+from weft import config
 from weft._base import lazy
 from weft._base.record import Record
 from weft._base.target import Target
@@ -23,20 +21,14 @@ class Object(Record):
     llvm_text: str
 
 
-@functools.cache
-def helper_names() -> tuple[str, ...]:
-    """The names of the runtime's helper functions, in the order of its table."""
-    return tuple(runtime.helper_names())
-
-
 def text_of(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> str:
     """LLVM text of a nest, a chain of them or a routine."""
     if isinstance(nest, ir.Chain):
-        return kernel_chains.text_of(nest, target, helper_names(), SYMBOL)
+        return kernel_chains.text_of(nest, target, SYMBOL)
     if isinstance(nest, routine.Routine):
         writer = lane_routines.LaneWriter if nest.lanes else routines.RoutineWriter
-        return writer(nest, target, helper_names()).text(SYMBOL)
-    return nest_writer.NestWriter(decisions.of(nest, target), target, helper_names()).text(SYMBOL)
+        return writer(nest, target).text(SYMBOL)
+    return nest_writer.NestWriter(decisions.of(nest, target), target).text(SYMBOL)
 
 
 def compile_nest(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> Object:

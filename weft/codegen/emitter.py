@@ -15,7 +15,6 @@ import numpy as np
 
 from weft.codegen import complex_math, convert, extrema, floats, integers, vector_math
 from weft.codegen.lanes import Lanes, V, Value
-from weft.codegen.writer import Writer
 from weft.core.emit import integer_power
 from weft.loops import elements
 
@@ -25,12 +24,8 @@ FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "o
 class Emitter:
     """Implements ``core.emit.Emit``."""
 
-    def __init__(
-        self, lanes: Lanes, table: str = "%table", helpers: Sequence[str] = (), is_second: bool = False
-    ) -> None:
+    def __init__(self, lanes: Lanes, is_second: bool = False) -> None:
         self.lanes = lanes
-        self.table = table
-        self.helpers = helpers
         self.is_second = is_second  # the second of instances.SHARING vectors, computed without the unit for roots
         self.memo: dict[Any, Any] = {}
         self.numbers = False  # True where no operand of an extremum is NaN
@@ -347,50 +342,3 @@ class Emitter:
         if name.startswith("_") or name not in vector_math.NAMES:
             raise AttributeError(name)
         return lambda *args: self.function(name, *args)
-
-    # runtime helpers
-
-    def apart(
-        self, name: str, body: Callable[..., Sequence[V]], arguments: Sequence[V], elements: Sequence[str]
-    ) -> Sequence[V]:
-        """``body(emit, *arguments)``; a separate cold function where calls share their rare parts."""
-        lanes = self.lanes
-        if not lanes.writer.shares:
-            return body(self, *arguments)
-
-        def write(writer: Writer, texts: list[str]) -> list[str]:
-            inner = Emitter(Lanes(writer, lanes.width), texts[0], self.helpers)
-            given = [V(inner.lanes, a.element, text) for a, text in zip(arguments, texts[1:], strict=True)]
-            return [v.text for v in body(inner, *given)]
-
-        given = [("ptr", self.table), *[(lanes.type(a.element), a.text) for a in arguments]]
-        name = name if lanes.width == 1 else f"{name}_v{lanes.width}"
-        texts = lanes.writer.apart(name, given, [lanes.type(element) for element in elements], write)
-        return [V(lanes, element, text) for element, text in zip(elements, texts, strict=True)]
-
-    def helper(self, name: str, arguments: Sequence[V], outputs: Sequence[tuple[str, int]]) -> Sequence[V]:
-        """Call a table function on whole vectors; ``outputs`` are (element, how many vectors of it)."""
-        found = [element for element, count in outputs for _ in range(count)]
-        return self.apart(name, lambda emit, *xs: emit.call(name, xs, outputs), arguments, found)
-
-    def call(self, name: str, arguments: Sequence[V], outputs: Sequence[tuple[str, int]]) -> list[V]:
-        """``helper``, written at this point."""
-        writer, lanes = self.lanes.writer, self.lanes
-        index = self.helpers.index(name)
-        pointers = []
-        for argument in arguments:
-            pointers.append(writer.alloca(lanes.type(argument.element)))
-            writer.line(f"store {lanes.type(argument.element)} {argument.text}, ptr {pointers[-1]}, align 64")
-        pointers += ["null"] * (2 - len(arguments))
-        boxes = [writer.alloca(f"[{count} x {lanes.type(element)}]") for element, count in outputs]
-        slot = writer.element("ptr", self.table, str(index))
-        function = writer.op(f"load ptr, ptr {slot}, align 8")
-        texts = ", ".join(f"ptr {p}" for p in (*pointers, *boxes, *["null"] * (2 - len(boxes))))
-        writer.line(f"call void {function}({texts}, i64 {lanes.width})")
-        results = []
-        for box, (element, count) in zip(boxes, outputs, strict=True):
-            for k in range(count):
-                p = writer.element(element, box, str(k * lanes.width))
-                align = "64" if k == 0 else str(4 if element in ("float", "i32") else 8)
-                results.append(V(lanes, element, writer.op(f"load {lanes.type(element)}, ptr {p}, align {align}")))
-        return results

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 
@@ -38,13 +37,3 @@ class Sharing(Protocol):
 
     memo: dict[Any, Any]  # values that several functions of one operand need: sin and cos reduce it once
     is_second: bool  # whether the unit for roots is busy with another vector
-
-    def apart(
-        self, name: str, body: Callable[..., Sequence[Any]], arguments: Sequence[Any], elements: Sequence[str]
-    ) -> Sequence[Any]:
-        """``body(self, *arguments)``, perhaps as a cold function; its results have these elements."""
-        ...
-
-    def helper(self, name: str, arguments: Sequence[Any], outputs: Sequence[tuple[str, int]]) -> Sequence[Any]:
-        """A function of the runtime on whole vectors; ``outputs`` are (element, how many vectors of it)."""
-        ...

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.codegen import byte_floats
+from weft.codegen import byte_floats, cold
 from weft.codegen.features import Sharing
-from weft.codegen.lanes import FLOAT_BITS, V
+from weft.codegen.lanes import FLOAT_BITS, SUFFIX, V
 from weft.loops import elements
 
 MANTISSA = {"float": 23, "double": 52}
 EXPONENT = {"float": 8, "double": 11}
-# For remainders: the helper, bounds of the quotient and of the divisor, the factor by which an inverse is too large.
+# For remainders: bounds of the quotient and of the divisor, the factor by which an inverse is too large.
 REMAINDERS = {
-    "float": ("fmod_f32", 2.0**22, 2.0**-100, 2.0**126, 2.0**-22),
-    "double": ("fmod_f64", 2.0**51, 2.0**-900, 2.0**1022, 2.0**-51),
+    "float": (2.0**22, 2.0**-100, 2.0**126, 2.0**-22),
+    "double": (2.0**51, 2.0**-900, 2.0**1022, 2.0**-51),
 }
 LEAST_DIVIDED = 2.0**-900  # for smaller dividends the remainder may be subnormal
 
@@ -152,7 +152,7 @@ def remainder(emit: Sharing, x: V, y: V) -> V:
     """
     lanes, one = x.lanes, x.lanes.one_of(y)
     a, b = x.abs(), y.abs()
-    name, limit, least, most, excess = REMAINDERS[x.element]
+    limit, least, most, excess = REMAINDERS[x.element]
 
     def prepare() -> list[str]:
         assert one is not None
@@ -173,4 +173,38 @@ def remainder(emit: Sharing, x: V, y: V) -> V:
     if one is None:
         rest = lanes.select(rest >= b, rest - b, rest)
     slow = ~(quotient < below)  # huge quotients, tiny and huge divisors, zero, infinities and NaN
-    return lanes.cold(slow, lambda: emit.helper(name, (x, y), ((x.element, 1),)), rest.copysign(x))[0]
+    name = f"far_remainder_{SUFFIX[x.element]}"
+    return cold.mend_lanes(emit, name, slow, _far_remainder, (x, y), (rest.copysign(x),))[0]
+
+
+def _far_remainder(x: V, y: V) -> list[V]:
+    """The remainder of any two numbers, in one lane: the digits of a long division, 11 bits each."""
+    if x.element == "float":
+        return [v.f32() for v in _far_remainder(x.f64(), y.f64())]
+    lanes, writer = x.lanes, x.lanes.writer
+    inf, hidden = 0x7FF << 52, 1 << 52
+    a, b = x.bits() & ~_sign("double"), y.bits() & ~_sign("double")
+    # a = m 2**(exponent - 1075) with a whole m, also where a is subnormal
+    a_exponent, b_exponent = (v.lshr(52).intrinsic("smax", 1) for v in (a, b))
+    m, n = a - ((a_exponent << 52) - hidden), b - ((b_exponent << 52) - hidden)
+    n, places = n.intrinsic("umax", 1), a_exponent - b_exponent
+
+    def digit(values: list[str]) -> tuple[list[str], str]:
+        rest, left = (V(lanes, "i64", text) for text in values)
+        shift = left.intrinsic("smin", 11)
+        rest, left = (rest << shift).binary("urem", n), left - shift
+        return [rest.text, left.text], (left > 0).text
+
+    def divided() -> list[str]:
+        started = [("i64", m.binary("urem", n).text), ("i64", places.text)]
+        return writer.rounds((places > 0).text, 2046 // 11 + 1, started, digit)[:1]
+
+    (rest,) = writer.when((places >= 0).text, divided, ["i64"], [m.text], rare=False)
+    # rest 2**(b_exponent - 1075), by two products that are exact since the result is a float
+    half = (b_exponent - 1).lshr(1)
+    found = V(lanes, "i64", rest).as_float()
+    for power in (half, b_exponent - 1 - half):
+        found = found * ((power + 1023) << 52).as_float()
+    found = lanes.select(places < 0, x, found.copysign(x))
+    ordinary = (a < inf) & (b - 1).compare("ult", inf)
+    return [lanes.select(ordinary, found, (x * y) / (x * y))]

@@ -83,5 +83,5 @@ def fresh(
 ) -> Instance:
     """A copy with an emitter of its own, as each loop body needs: memoised values must dominate their uses."""
     lanes = base.emit.lanes
-    emit = Emitter(lanes, base.emit.table, base.emit.helpers, is_second=slot // lanes.width % column_tiles.SHARING == 1)
+    emit = Emitter(lanes, is_second=slot // lanes.width % column_tiles.SHARING == 1)
     return Instance(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

@@ -22,10 +22,10 @@ def walked(nest: ir.Nest) -> int | None:
     return VECTOR_LOW if nest.vector == 0 else LOW
 
 
-def text_of(chain: ir.Chain, target: Target, helpers: Sequence[str], symbol: str) -> str:
+def text_of(chain: ir.Chain, target: Target, symbol: str) -> str:
     """The LLVM text of a chain."""
     schedules = [decisions.of(nest, target).replace(streamed=None) for nest in chain.nests]  # the next nest reads it
-    writers = [NestWriter(schedule, target, helpers) for schedule in schedules]
+    writers = [NestWriter(schedule, target) for schedule in schedules]
     parts = {f"{symbol}{k}": writer.written() for k, writer in enumerate(writers)}
     return _ChainWriter(chain, list(parts), target).written().text(symbol, PARAMETERS, parts)
 
@@ -71,7 +71,7 @@ class _ChainWriter:
         for at, value in enumerate(values):
             self._store(value, at)
         operands, block = writer.element("ptr", "%operands", str(operand)), writer.element("i64", "%params", params)
-        arguments = f"ptr {operands}, ptr {block}, ptr %table, ptr {self.own}, ptr %scratch"
+        arguments = f"ptr {operands}, ptr {block}, ptr {self.own}, ptr %scratch"
         for mode in ("0", "1") if nest.split else ("0",):
             self._store(mode, MODE)
             writer.line(f"call void @{self.names[k]}({arguments})")

@@ -28,21 +28,21 @@ from weft.loops.lane_tiles import AHEAD, FAR_BYTES
 class LaneScope(Scope):
     """A basic block whose elements are vectors of ``width`` lanes; ``single`` writes uniform values."""
 
-    def __init__(self, writer: Writer, target: Target, helpers: Sequence[str], width: int) -> None:
-        super().__init__(writer, target, helpers, 1)
+    def __init__(self, writer: Writer, target: Target, width: int) -> None:
+        super().__init__(writer, target, 1)
         self.width = width
-        self.single = Scope(writer, target, helpers, 1)
-        self.narrow = Emitter(Lanes(writer, target.lanes), "%table", helpers)
+        self.single = Scope(writer, target, 1)
+        self.narrow = Emitter(Lanes(writer, target.lanes))
         self.apart = False
 
     def emit(self, width: int) -> Emitter:
         found = self._emitters.get(1)
         if found is None:
-            found = self._emitters[1] = Emitter(Lanes(self.writer, self.width), "%table", self.helpers)
+            found = self._emitters[1] = Emitter(Lanes(self.writer, self.width))
         return found
 
     def inner(self) -> LaneScope:
-        return LaneScope(self.writer, self.target, self.helpers, self.width)
+        return LaneScope(self.writer, self.target, self.width)
 
     def gathered(self, dtype: np.dtype, places: Sequence[tuple[Value, int]], width: int) -> Value:
         return places[0][0]
@@ -94,8 +94,8 @@ class LaneScope(Scope):
 class LaneWriter(RoutineWriter):
     """Writes one function. ``text()`` gives the module."""
 
-    def __init__(self, program: routine.Routine, target: Target, helpers: Sequence[str]) -> None:
-        super().__init__(program, target, helpers)
+    def __init__(self, program: routine.Routine, target: Target) -> None:
+        super().__init__(program, target)
         self.writer = Writer.of(target)
         self.first = ""  # lane of the tile
         self.mask: Mask | None = None  # of the tile; none for a whole one
@@ -118,7 +118,7 @@ class LaneWriter(RoutineWriter):
     def tile(self, width: int, is_whole: bool, first: str, carried: Sequence[str]) -> tuple[str, str]:
         """Write the lanes from ``first``; gives the next lane, and the steps since the last check for an interrupt."""
         writer = self.writer
-        self.scope = LaneScope(writer, self.target, self.helpers, width)
+        self.scope = LaneScope(writer, self.target, width)
         self.first = first
         remaining = writer.index("sub", self.extents[0], first)
         self.mask = None if is_whole else first_lanes(self.scope.emit(1).lanes, remaining)

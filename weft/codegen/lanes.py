@@ -48,13 +48,10 @@ class V:
         self.element = element
         self.text = text
 
-    def _other(self, y: V | float | int) -> str:
-        return y.text if isinstance(y, V) else self.lanes.every(literal(y, self.element), self.element)
-
     def binary(self, op: str, y: V | float | int) -> V:
         lanes = self.lanes
-        text = f"{op} {lanes.type(self.element)} {self.text}, {self._other(y)}"
-        return V(lanes, self.element, lanes.writer.op(text))
+        other = y.text if isinstance(y, V) else lanes.every(literal(y, self.element), self.element)
+        return V(lanes, self.element, lanes.writer.op(f"{op} {lanes.type(self.element)} {self.text}, {other}"))
 
     def __add__(self, y: V | float | int) -> V:
         return self.binary("fadd" if self.element in FLOAT_BITS else "add", y)
@@ -115,9 +112,9 @@ class V:
     def compare(self, predicate: str, y: V | float | int) -> V:
         lanes = self.lanes
         op = "fcmp" if self.element in FLOAT_BITS else "icmp"
-        return V(
-            lanes, "i1", lanes.writer.op(f"{op} {predicate} {lanes.type(self.element)} {self.text}, {self._other(y)}")
-        )
+        other = y.text if isinstance(y, V) else lanes.every(literal(y, self.element), self.element)
+        text = f"{op} {predicate} {lanes.type(self.element)} {self.text}, {other}"
+        return V(lanes, "i1", lanes.writer.op(text))
 
     def _ordered(self, name: str, y: V | float | int) -> V:
         return self.compare(("o" if self.element in FLOAT_BITS else "s") + name, y)
@@ -168,7 +165,10 @@ class V:
         """``llvm.<name>`` on values of this type."""
         lanes = self.lanes
         type_ = lanes.type(self.element)
-        arguments = [(type_, self.text), *[(type_, self._other(y)) for y in others]]
+        arguments = [(type_, self.text)]
+        for y in others:
+            text = y.text if isinstance(y, V) else lanes.every(literal(y, self.element), self.element)
+            arguments.append((type_, text))
         return V(lanes, self.element, lanes.writer.call(f"llvm.{name}.{lanes.suffix(self.element)}", type_, arguments))
 
     def fma(self, y: V | float, z: V | float) -> V:
@@ -259,7 +259,8 @@ class Lanes:
         return name if self.width == 1 else f"v{self.width}{name}"
 
     def constant_text(self, value: Any, element: str) -> str:
-        return self.every(literal(value, element), element)
+        text = literal(value, element)
+        return text if self.width == 1 else self.every(text, element)
 
     def every(self, text: str, element: str) -> str:
         """One literal in every lane."""
@@ -299,6 +300,13 @@ class Lanes:
         """The scalar in every lane of ``x`` if ``splat`` made it, else None."""
         scalar = self.writer.splats.get(x.text)
         return None if scalar is None else V(Lanes(self.writer, 1), x.element, scalar)
+
+    def looked_up(self, name: str, words: Sequence[int], place: V, element: str, start: int = 0) -> V:
+        """What lies ``place`` bytes after the byte ``start`` of the module's constant words, for a single lane."""
+        given = ", ".join([f"i64 {word}" for word in words])
+        self.writer.declarations[name] = f"@{name} = private constant [{len(words)} x i64] [{given}]"
+        base = f"getelementptr (i8, ptr @{name}, i64 {start})" if start else f"@{name}"
+        return V(self, element, self.writer.load(element, self.writer.element("i8", base, place.text), 1))
 
     def select(self, condition: V, yes: V | float | int, no: V | float | int) -> V:
         element = yes.element if isinstance(yes, V) else no.element  # type: ignore[union-attr]

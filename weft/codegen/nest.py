@@ -1,6 +1,6 @@
 """Compiles a ``loops.ir.Nest`` to the LLVM text of one function.
 
-    void k(void* const* operands, const int64_t* params, const void* const* table, const int64_t* range, void* scratch)
+    void k(void* const* operands, const int64_t* params, const int64_t* range, void* scratch)
 
 Parallel dimensions become serial loops over the given range. If the vector dimension is parallel, tiles of vectors run
 through all phases together (``columns``). If it is reduced, every phase is a vector loop along it, and statements that
@@ -38,8 +38,7 @@ from weft.loops import costs, elements, ir, sides, uniform
 from weft.loops.decisions import Schedule
 
 PARAMETERS = (
-    "ptr noalias readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"
-    " ptr noalias readonly %range, ptr noalias %scratch"
+    "ptr noalias readonly %operands, ptr noalias readonly %params, ptr noalias readonly %range, ptr noalias %scratch"
 )
 STRETCH = 1 << 14  # iterations between checks for an interrupt, in a loop without blocks
 STOP = "stop"
@@ -48,11 +47,10 @@ STOP = "stop"
 class NestWriter:
     """Writes one function. ``text()`` gives the module."""
 
-    def __init__(self, schedule: Schedule, target: Target, helpers: Sequence[str] = ()) -> None:
+    def __init__(self, schedule: Schedule, target: Target) -> None:
         self.schedule, self.nest = schedule, schedule.nest
         nest = self.nest
         self.target, self.model = target, target.model
-        self.helpers = helpers
         self.writer = Writer.of(target)
         self.width = schedule.lanes
         self.scalar = Lanes(self.writer, 1)
@@ -185,7 +183,7 @@ class NestWriter:
             self.streams = nontemporal_stores.Streams(self, place, self.schedule.streamed)
 
     def copy(self, lanes: Lanes, values: dict[int, Value]) -> Instance:
-        return Instance(Emitter(lanes, "%table", self.helpers), Memory(lanes, self.target), values)
+        return Instance(Emitter(lanes), Memory(lanes, self.target), values)
 
     def enter(self, place: Position, dim: int, index: str, operands: Iterable[int]) -> Position:
         """The place inside the loop over ``dim``."""

@@ -37,20 +37,20 @@ def widths(size: int, lanes: int) -> list[int]:
 class Scope:
     """The emitters of one basic block, one for each width; the values they memoise dominate what follows."""
 
-    def __init__(self, writer: Writer, target: Target, helpers: Sequence[str], lanes: int) -> None:
-        self.writer, self.target, self.helpers = writer, target, helpers
+    def __init__(self, writer: Writer, target: Target, lanes: int) -> None:
+        self.writer, self.target = writer, target
         self.lanes = lanes  # of a whole piece
         self._emitters: dict[int, Emitter] = {}
 
     def emit(self, width: int) -> Emitter:
         found = self._emitters.get(width)
         if found is None:
-            found = self._emitters[width] = Emitter(Lanes(self.writer, width), "%table", self.helpers)
+            found = self._emitters[width] = Emitter(Lanes(self.writer, width))
         return found
 
     def inner(self) -> Scope:
         """A scope for a block that may not run."""
-        return Scope(self.writer, self.target, self.helpers, self.lanes)
+        return Scope(self.writer, self.target, self.lanes)
 
     def widths(self, size: int) -> list[int]:
         return widths(size, self.lanes)

@@ -122,7 +122,7 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
         narrow = lanes if lanes.width <= NARROWEST else Lanes(lanes.writer, distance)
         left = accs if narrow is lanes else tuple([_rotated(v, narrow, 0) for v in accs])
         right = tuple([_rotated(v, narrow, distance) for v in accs])
-        inner = Emitter(narrow, emit.table, emit.helpers)
+        inner = Emitter(narrow)
         inner.numbers = lost is not None
         accs = combine(reduction, inner, left, right)
         lanes, distance = narrow, distance // 2

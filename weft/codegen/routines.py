@@ -21,10 +21,7 @@ from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer
 from weft.loops import ir, routine
 
-PARAMETERS = (
-    "ptr readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"
-    " ptr noalias readonly %range, ptr noalias %scratch"
-)
+PARAMETERS = "ptr readonly %operands, ptr noalias readonly %params, ptr noalias readonly %range, ptr noalias %scratch"
 ABORT = "abort"
 POLL_MASK = (1 << 15) - 1  # iterations between checks for an interrupt
 
@@ -32,13 +29,11 @@ POLL_MASK = (1 << 15) - 1  # iterations between checks for an interrupt
 class RoutineWriter:
     """Writes one function. ``text()`` gives the module."""
 
-    def __init__(self, program: routine.Routine, target: Target, helpers: Sequence[str]) -> None:
+    def __init__(self, program: routine.Routine, target: Target) -> None:
         self.program, self.target = program, target
         scalar = program.scalar or all(kind.size == 1 for kind in program.types)
         self.writer = Writer.of(target, scalar)
-        self.writer.shares = True
-        self.helpers = helpers
-        self.scope = Scope(self.writer, target, helpers, 1 if scalar else target.lanes)
+        self.scope = Scope(self.writer, target, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}
         self.pointers: list[str] = []
         self.trips: list[str] = []
@@ -206,8 +201,9 @@ class RoutineWriter:
         look, stay = writer.fresh_label(), writer.fresh_label()
         writer.branch_if(due, look, stay, cold=True)
         writer.label(look)
-        (stop,) = Emitter(Lanes(writer, 1), "%table", self.helpers).call("poll", [], [("i32", 1)])
-        writer.branch_if(writer.op(f"icmp ne i32 {stop.text}, 0"), ABORT, stay, cold=True)
+        poll = writer.load("ptr", writer.element("i64", "%range", "6"))
+        stop = writer.op(f"call i32 {poll}()")
+        writer.branch_if(writer.op(f"icmp ne i32 {stop}, 0"), ABORT, stay, cold=True)
         writer.label(stay)
         self.stops = True
 

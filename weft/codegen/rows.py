@@ -196,7 +196,7 @@ class RowWriter:
     ) -> list[Accumulators]:
         """Totals after one more block; the block is skipped if it cannot change them."""
         phase, first = run.phase, run.first
-        emit, values = Emitter(self.parent.scalar, "%table", self.parent.helpers), reduce_tree.flat_accs(totals)
+        emit, values = Emitter(self.parent.scalar), reduce_tree.flat_accs(totals)
         absorbed = argmax_two_pass.is_absorbed(phase, emit, totals)
 
         def after() -> list[Accumulators]:
@@ -226,7 +226,7 @@ class RowWriter:
 
     def _flag(self, phase: ir.Phase, base: Instance, place: Position, start: str) -> tuple[Value, Value]:
         """The extremum of a block of bools and its first position, in one pass that ends at the first such value."""
-        emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
+        emit = Emitter(self.parent.scalar)
         (reduction,) = phase.reductions
         self.parent.poll()
         better, worse = (
@@ -269,7 +269,7 @@ class RowWriter:
         return self.writer.minimum_index(stop, self.parent.extents[self.vector])
 
     def _combine(self, phase: ir.Phase, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
-        emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
+        emit = Emitter(self.parent.scalar)
         return [reduce_tree.combine(r, emit, a, b) for r, a, b in zip(phase.reductions, left, right, strict=True)]
 
     def _block(self, run: RowPhase, base: Instance, place: Position, start: str) -> list[Accumulators]:

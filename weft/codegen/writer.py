@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from weft._base.record import Record
@@ -38,8 +39,8 @@ class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
     __slots__ = (
-        "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "literals",
-        "mends_extrema", "open_loops", "prepared", "scalar", "shares", "short_tables", "spills", "splats", "streams",
+        "_count", "aside", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines",
+        "literals", "mends_extrema", "open_loops", "prepared", "scalar", "short_tables", "spills", "splats", "streams",
     )  # fmt: skip
 
     keeps_sums = True  # (x + c) - c is x rounded, and not simplified
@@ -51,8 +52,8 @@ class Writer:
         self.mends_extrema = mends_extrema  # whether maxima lose NaN and the order of zeros (``extrema``)
         self.short_tables = short_tables  # how lanes are looked up in tables of 8 float32, if they can be
         self.scalar = scalar  # whether there are no vectors in the function
-        self.shares = scalar  # whether rare parts of functions are functions of their own, for all calls
         self.lines: list[str] = []
+        self.aside: list[str] = []  # rare blocks, after the others
         self.block = "entry"
         self.declarations: dict[str, str] = {}
         self.functions: dict[str, str] = {}  # separate cold functions
@@ -143,9 +144,9 @@ class Writer:
     def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic, declaring it on first use."""
         if name not in self.declarations:
-            types = ", ".join([t for t, _ in arguments])
+            types = ", ".join(map(itemgetter(0), arguments))
             self.declarations[name] = f"declare {result} @{name}({types})"
-        text = f"call {result} @{name}({', '.join([f'{t} {v}' for t, v in arguments])})"
+        text = f"call {result} @{name}({', '.join(map(' '.join, arguments))})"
         if result == "void":
             self.lines.append(text)
             return ""
@@ -163,7 +164,7 @@ class Writer:
 
     def phi(self, type_: str, *incoming: tuple[str, str]) -> str:
         """Incoming values as (value, label)."""
-        return self.op(f"phi {type_} " + ", ".join([f"[ {v}, %{b} ]" for v, b in incoming]))
+        return self.op(f"phi {type_} " + ", ".join(map("[ %s, %%%s ]".__mod__, incoming)))
 
     # 64-bit index arithmetic; literal operands fold
 
@@ -189,6 +190,10 @@ class Writer:
 
     def maximum_index(self, x: str, y: str) -> str:
         return self.choose_index(self.compare_index("sgt", x, y), x, y)
+
+    def load(self, type_: str, pointer: str, align: int = 0) -> str:
+        """A load of one element; with ``align`` for less than its own alignment."""
+        return self.op(f"load {type_}, ptr {pointer}" + (f", align {align}" if align else ""))
 
     def element(self, type_: str, pointer: str, index: str) -> str:
         """Pointer to element ``index``."""
@@ -304,47 +309,24 @@ class Writer:
         types: Sequence[str],
         otherwise: Sequence[str],
         rare: bool = True,
+        aside: bool = False,
     ) -> list[str]:
-        """Values of ``cold()`` if the (rare) condition holds, else ``otherwise``."""
+        """Values of ``cold()`` if the (rare) condition holds, else ``otherwise``; ``aside``: at the function's end."""
         slow, join = self.fresh_label(), self.fresh_label()
         fast, self.spills = self.block, self.spills or rare
         self.branch_if(condition, slow, join, cold=rare)
+        at = len(self.lines)
         self.label(slow)
         self.open_loops.append(None)
         values = cold()
         self.open_loops.pop()
         end = self.block
         self.branch(join)
+        if aside:
+            self.aside += self.lines[at:]
+            del self.lines[at:]
         self.label(join)
         return [self.phi(t, (no, fast), (yes, end)) for t, yes, no in zip(types, values, otherwise, strict=True)]
-
-    def apart(
-        self, name: str, arguments: Carried, results: Sequence[str], body: Callable[[Writer, list[str]], Sequence[str]]
-    ) -> list[str]:
-        """Call a separate cold function with (type, value) pairs; gives its results, of the types ``results``.
-
-        ``body`` writes the function from its parameters when it is first called. In functions without vectors its
-        calling convention preserves registers, so that callers need not save them; of vectors it preserves only parts.
-        """
-        convention = "preserve_allcc " if self.scalar else ""
-        type_ = f"{{ {', '.join(results)} }}"
-        if name not in self.functions:
-            inner = Writer(self.avx512, mends_extrema=self.mends_extrema, short_tables=self.short_tables)
-            parameters = [f"%a{k}" for k in range(len(arguments))]
-            value = "poison"
-            for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):
-                value = inner.op(f"insertvalue {type_} {value}, {result} {text}, {k}")
-            given = ", ".join(f"{t} {p}" for (t, _), p in zip(arguments, parameters, strict=True))
-            table, loads, lines = inner._constants(name)
-            self.functions[name] = "\n".join([
-                *table, f"define internal {convention}{type_} @{name}({given}) noinline cold nounwind {{",
-                "entry:", *loads, lines, f"ret {type_} {value}", "}",
-            ])  # fmt: skip
-            self.declarations |= inner.declarations
-            self.cold_branches = self.cold_branches or inner.cold_branches
-        texts = ", ".join(f"{t} {v}" for t, v in arguments)
-        found = self.op(f"call {convention}{type_} @{name}({texts})")
-        return [self.op(f"extractvalue {type_} {found}, {k}") for k in range(len(results))]
 
     def text(
         self, symbol: str, parameters: str, parts: Mapping[str, Writer] | None = None, simple: bool = False
@@ -357,8 +339,8 @@ class Writer:
         lines, beside = [], {}
         for name, writer in writers.items():
             head = f"define {'' if writer is self else 'internal '}void @{name}({parameters}) nounwind {{"
-            table, loads, body = writer._constants(name)
-            lines += [*table, head, "entry:", *loads, body, "ret void", "}"]
+            table, loads, body = writer.constants(name, "ret void")
+            lines += [*table, head, "entry:", *loads, body, "}"]
             beside |= writer.functions
         for writer in writers.values():
             beside |= writer.declarations
@@ -376,9 +358,9 @@ class Writer:
         """Whether all constants are kept in registers throughout."""
         return not self.spills and len(self.held) <= HELD
 
-    def _constants(self, name: str) -> tuple[list[str], list[str], str]:
+    def constants(self, name: str, end: str) -> tuple[list[str], list[str], str]:
         """(table of the held constants, their loads, body); constants that are not held are written into the body."""
-        body = "\n".join([*self.entry, *self.lines])
+        body = "\n".join([*self.entry, *self.lines, end, *self.aside])
         if not self.held or not self._holds:
             written = {name: constant for (_, constant), name in self.held.items()}
             parts = _HELD_NAMES.split(body) if written else [body]

@@ -15,7 +15,7 @@ from importlib import util
 import ml_dtypes
 import numpy as np
 
-from weft import codegen, core, runtime
+from weft import core, runtime
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = ("llvmlite-", "opt_einsum-")  # as the names of the folders of their metadata begin
@@ -35,7 +35,6 @@ def compiler_version() -> bytes | None:
         digest.update(f"native {status.st_size} {status.st_mtime_ns}\n".encode())
     except (OSError, KeyError):
         return None
-    digest.update(" ".join(codegen.helper_names()).encode())
     digest.update(f"\nweft {getattr(sys.modules['weft._base.api'], 'VERSION', '')} Python {sys.version}\n".encode())
     digest.update(f"numpy {np.__version__} ml_dtypes {ml_dtypes.__version__}\n".encode())
     digest.update(_library_versions().encode())

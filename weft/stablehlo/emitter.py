@@ -251,12 +251,6 @@ class TensorEmit:
         lanes = TensorLanes(self.text, self.shape, name not in LOOSE, self.narrow)
         return vector_math.function(self, name, *[T(lanes, a) for a in args]).value  # type: ignore[arg-type]
 
-    def helper(self, name: str, arguments: Sequence[T], outputs: Any) -> list[T]:
-        """The C library's logarithm, which the inverse of erf for random values takes."""
-        if name != "log_f64":
-            raise NotImplementedError(f"[stablehlo] the function {name} of the runtime")
-        return [T(x.lanes, self.function("log", x.value)) for x in arguments]
-
     is_second = False  # vector math asks whether it writes the second of two vectors at once
 
     def __getattr__(self, name: str) -> Any:

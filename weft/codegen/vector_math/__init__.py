@@ -1,7 +1,7 @@
 """Vector math: each function is one branch-free expression over ``lanes.V``, with cold blocks for rare lanes.
 
-Bounds are stated in docs/NUMERICS.md and tested over all magnitudes. A function takes the emitter (for runtime
-helpers and shared work) and its operands, float32 or float64 vectors.
+Bounds are stated in docs/NUMERICS.md and tested over all magnitudes. A function takes the emitter (for shared
+work) and its operands, float32 or float64 vectors.
 """
 
 from __future__ import annotations

@@ -2,16 +2,17 @@
 
 ``erf_inv`` is more accurate (0.6 ulp; this one loses up to 65, in float64 15,000, near 1, where 1 - x**2 cancels). But
 random normal values are promised bit for bit, so they use this one: Giles' polynomials in w = -log1p(-x**2), the
-logarithm by Cephes' forms or the C library, every product followed by a sum contracted.
+logarithm by Cephes' forms or that of the C library, every product followed by a sum contracted.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 
+from weft.codegen import cold
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
+from weft.codegen.vector_math import library_log
 
 # Cephes' log1p: x - x**2 / 2 + x**3 P(x) / Q(x), for 1 + x in [sqrt 1/2, sqrt 2]
 LOG1P_P = (4.5270000862e-5, 0.49854102823, 6.5787325942, 29.911919328, 60.949667981, 57.112963591, 20.039553499)
@@ -94,9 +95,15 @@ def _log1p(x: V) -> V:
 
 def _log1p_f64(emit: Sharing, x: V) -> V:
     near = _log1p_near(x, LOG1P_P_F64, LOG1P_Q_F64)
-    far = ~(x.abs() < LOG1P_RANGE)
-    library = functools.partial(emit.helper, "log_f64", (x + 1.0,), (("double", 1),))
-    return x.lanes.cold(far, library, near)[0]
+    return cold.mend_lanes(emit, "log1p_beyond", _is_beyond(x), _log1p_beyond, (x,), (near,), _is_beyond)[0]
+
+
+def _log1p_beyond(x: V) -> list[V]:
+    return [library_log.log_f64(x + 1.0)]
+
+
+def _is_beyond(x: V) -> V:
+    return ~(x.abs() < LOG1P_RANGE)
 
 
 def erf_inv_drawn(emit: Sharing, x: V) -> V:

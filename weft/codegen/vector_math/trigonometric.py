@@ -1,7 +1,7 @@
 """sin, cos, tan and their inverses.
 
 Reduction modulo pi / 2 by three exact products while |x| is ordinary; a vector with a larger lane enters a cold
-block that calls the runtime's Payne-Hanek reduction, whose result is used only in the lanes that need it.
+block that calls ``far_angles``, whose results are used only in the lanes that need them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import math
 
+from weft.codegen import cold
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
-from weft.codegen.vector_math import pairs, piecewise
+from weft.codegen.vector_math import far_angles, pairs, piecewise
 from weft.codegen.vector_math.coefficients import (
     ASIN_F64,
     ASIN_LITE,
@@ -21,11 +22,11 @@ from weft.codegen.vector_math.coefficients import (
     SIN_F64,
     SIN_LITE,
 )
+from weft.codegen.vector_math.far_angles import PI_HALF_HIGH, PI_HALF_LOW
 from weft.codegen.vector_math.piecewise_tables_f64 import ATAN as ATAN_PIECES
 
 ATAN_STEP = 0.0626
 TWO_OVER_PI = 0.6366197723675814
-PI_HALF_HIGH, PI_HALF_LOW = 1.5707963267948966, 6.123233995736766e-17
 LIMIT_F32 = 71476.0  # three float32 parts of pi / 2 are exact up to here (found by search)
 LIMIT_F64 = 2.0**28
 LIMIT_MIXED = 2.0**40
@@ -62,7 +63,8 @@ def _reduce_f32(emit: Sharing, x: V) -> tuple[V, V]:
         if x.lanes.features.scalar:
             emit.memo[key] = _reduce_scalar_f32(emit, x, q, j.bits())
         else:
-            emit.memo[key] = _reduce_vector_f32(emit, x, _remainder_f32(x, q), j.bits())
+            r, quadrant = _mended_f32(emit, x, _remainder_f32(x, q), j.bits())
+            emit.memo[key] = r, quadrant
     return emit.memo[key]
 
 
@@ -75,54 +77,48 @@ def _reduce_scalar_f32(emit: Sharing, x: V, q: V, quadrant: V) -> tuple[V, V]:
     lanes = x.lanes
 
     def turned() -> list[str]:
-        slow = functools.partial(emit.apart, "reduce_far_f32", _reduce_far_f32, (x,), ("float", "i32"))
-        return [v.text for v in lanes.cold(~(x.abs() <= LIMIT_F32), slow, _remainder_f32(x, q), quadrant)]
+        return [v.text for v in _mended_f32(emit, x, _remainder_f32(x, q), quadrant)]
 
     r, n = lanes.writer.when(q.ne(0.0).text, turned, ["float", "i32"], [x.text, quadrant.text], rare=False)
     return V(lanes, "float", r), V(lanes, "i32", n)
 
 
-def _reduce_vector_f32(emit: Sharing, x: V, r: V, quadrant: V) -> tuple[V, V]:
-    """Redo the reduction for vectors with large lanes: in float64, or by a call for lanes too large for that."""
-    lanes, size = x.lanes, x.abs()
-    large = ~(size <= LIMIT_F32)
-    if lanes.writer.shares:
-        slow = functools.partial(emit.apart, "reduce_far_f32", _reduce_far_f32, (x,), ("float", "i32"))
-        found = lanes.cold(large, slow, r, quadrant)
-        return found[0], found[1]
-
-    def further() -> list[str]:
-        in_large = [lanes.select(large, s, f).text for s, f in zip(_reduce_large_f32(x), (r, quadrant), strict=True)]
-        return [*in_large, lanes.any(~(size <= LIMIT_MIXED))]
-
-    # one block after the other, not nested: the call in the last spills registers in its own block only
-    types = [lanes.type("float"), lanes.type("i32"), "i1"]
-    *found, is_huge = lanes.writer.when(lanes.any(large), further, types, [r.text, quadrant.text, "false"], rare=False)
-
-    def furthest() -> list[str]:
-        return [v.text for v in _reduce_huge_f32(emit, x, size, V(lanes, "float", found[0]), V(lanes, "i32", found[1]))]
-
-    texts = lanes.writer.when(is_huge, furthest, types[:2], found)
-    return V(lanes, "float", texts[0]), V(lanes, "i32", texts[1])
+def _exceeds(x: V, limit: float) -> V:
+    """Also true of NaN."""
+    return x.abs().compare("ugt", limit)
 
 
-def _reduce_far_f32(emit: Sharing, x: V) -> list[V]:
-    return _reduce_huge_f32(emit, x, x.abs(), *_reduce_large_f32(x))
+def _mended_f32(emit: Sharing, x: V, r: V, quadrant: V) -> list[V]:
+    return cold.mend(emit, "reduce_far_f32", _exceeds(x, LIMIT_F32), _reduce_far_f32, (x,), (r, quadrant))
 
 
-def _reduce_huge_f32(emit: Sharing, x: V, size: V, r: V, quadrant: V) -> list[V]:
-    slow = functools.partial(emit.helper, "trig_reduce_f32", (x,), (("float", 1), ("i32", 1)))
-    return x.lanes.cold(~(size <= LIMIT_MIXED), slow, r, quadrant)
+def _reduce_far_f32(emit: Sharing, x: V, *usual: V) -> list[V]:
+    """For a vector with large lanes: in float64, and for lanes too large for that by ``far_angles``."""
+    lanes, d = x.lanes, x.f64()
+    r, quadrant = _narrow(*_reduce_large_f32(d))
+    if usual:
+        far = _exceeds(x, LIMIT_F32)
+        r, quadrant = lanes.select(far, r, usual[0]), lanes.select(far, quadrant, usual[1])
+    huge = _exceeds(x, LIMIT_MIXED)
+    s, n = _narrow(*far_angles.reduce_f32(d, huge))
+    return [lanes.select(huge, s, r), lanes.select(huge, n, quadrant)]
 
 
-def _reduce_large_f32(x: V) -> list[V]:
-    """In float64, up to 2**40."""
-    d = x.f64()
+def _reduce_huge(emit: Sharing, d: V, *usual: V) -> list[V]:
+    huge = _exceeds(d, LIMIT_MIXED)
+    found = far_angles.reduce_f32(d, huge)
+    return [d.lanes.select(huge, new, old) for new, old in zip(found, usual, strict=True)] if usual else found
+
+
+def _narrow(r: V, quadrant: V) -> tuple[V, V]:
+    return r.f32(), quadrant.cast("trunc", "i32")
+
+
+def _reduce_large_f32(d: V) -> tuple[V, V]:
+    """By two products in float64, up to 2**40."""
     j = d.fma(TWO_OVER_PI, ROUNDER_F64)
     q = j - ROUNDER_F64
-    r = q.fma(-PI_HALF_HIGH, d)
-    r = q.fma(-PI_HALF_LOW, r)
-    return [r.f32(), j.bits().cast("trunc", "i32")]
+    return q.fma(-PI_HALF_LOW, q.fma(-PI_HALF_HIGH, d)), j.bits()
 
 
 def _quadrant(x: V, sine: V, cosine: V, quadrant: V) -> V:
@@ -152,18 +148,9 @@ def cos_f32(emit: Sharing, x: V) -> V:
 
 def tan_f32(emit: Sharing, x: V) -> V:
     """Reduction and quotient in float64, one rounding."""
-    lanes, d = x.lanes, x.f64()
-    j = d.fma(TWO_OVER_PI, ROUNDER_F64)
-    q, quadrant = j - ROUNDER_F64, j.bits()
-    r = q.fma(-PI_HALF_HIGH, d)
-    r = q.fma(-PI_HALF_LOW, r)
-    large = ~(d.abs() <= LIMIT_MIXED)
-
-    def slow() -> tuple[V, V]:
-        high, _, n = emit.helper("trig_reduce_f64", (d,), (("double", 2), ("i64", 1)))
-        return high, n
-
-    r, quadrant = lanes.cold(large, slow, r, quadrant)
+    lanes = x.lanes
+    d = x.f64()
+    r, quadrant = cold.mend(emit, "reduce_huge_f32", _exceeds(d, LIMIT_MIXED), _reduce_huge, (d,), _reduce_large_f32(d))
     z = r * r
     sine, cosine = r * z.polynomial(SIN_LITE), z.polynomial(COS_LITE)
     odd = (quadrant & 1).ne(0)
@@ -185,9 +172,9 @@ def _reduce_f64(emit: Sharing, x: V) -> tuple[V, V, V]:
         low = q.fma(-PIO2[2], low)
         low = q.fma(-PIO2[3], low)
         head, tail = pairs.two_sum(r, low)
-        large = ~(x.abs() <= LIMIT_F64)
-        slow = functools.partial(emit.helper, "trig_reduce_f64", (x,), (("double", 2), ("i64", 1)))
-        emit.memo[key] = tuple(x.lanes.cold(large, slow, head, tail, q.cast("fptosi", "i64")))
+        usual = head, tail, q.cast("fptosi", "i64")
+        far = functools.partial(_exceeds, limit=LIMIT_F64)
+        emit.memo[key] = tuple(cold.mend_lanes(emit, "reduce_far_f64", far(x), far_angles.reduce_f64, (x,), usual, far))
     return emit.memo[key]
 
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "array.h"
-#include "cold_functions.h"
 #include "device.h"
 #include "exec.h"
 #include "fields.h"

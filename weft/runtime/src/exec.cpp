@@ -5,7 +5,6 @@
 #include <new>
 #include <vector>
 
-#include "cold_functions.h"
 #include "device.h"
 #include "figures.h"
 #include "module.h"
@@ -538,7 +537,7 @@ int register_exec(PyObject* module) {
   ExecutableType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
   if (ExecutableType == nullptr) return -1;
   if (PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(ExecutableType)) < 0) return -1;
-  if (register_kernel(module) < 0 || register_helpers(module) < 0 || register_pool(module) < 0) return -1;
+  if (register_kernel(module) < 0 || register_pool(module) < 0) return -1;
   if (register_profile(module) < 0) return -1;
   return register_stream(module);
 }

@@ -16,7 +16,6 @@
 #include <new>
 #include <vector>
 
-#include "cold_functions.h"
 #include "device.h"
 #include "figures.h"
 #include "module.h"

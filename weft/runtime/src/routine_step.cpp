@@ -2,7 +2,6 @@
 #include <utility>
 #include <vector>
 
-#include "cold_functions.h"
 #include "fields.h"
 #include "plan.h"
 #include "stream.h"
@@ -17,6 +16,23 @@ struct Polled {
 };
 thread_local Polled t_polled;
 
+// What a routine calls now and then: whether it should stop.
+int32_t poll_interrupt() {
+  Frame* frame = t_polled.frame;
+  Status status = Status::ok;
+  if (frame != nullptr && stream_cancelled(frame->number)) {
+    status = Status::cancelled;
+  } else if (frame != nullptr && !frame->on_stream && frame->number == 0) {
+    // The caller's own thread: handle signals here, and let other threads have the GIL.
+    PyThreadState* suspended = std::exchange(frame->suspended, nullptr);
+    in_python<PyEval_RestoreThread>(suspended != nullptr ? suspended : PyEval_SaveThread());
+    if (in_python<PyErr_CheckSignals>() != 0) status = Status::python_error;
+    else if (suspended != nullptr) frame->suspended = PyEval_SaveThread();
+  }
+  t_polled.status = status;
+  return status != Status::ok;
+}
+
 class RoutineStep final : public Step {
  public:
   ~RoutineStep() override { Py_XDECREF(kernel); }
@@ -30,9 +46,10 @@ class RoutineStep final : public Step {
       bases = heap.data();
     }
     for (size_t i = 0; i < operands.size(); ++i) bases[i] = operands[i].address(frame);
-    int64_t range[6] = {};
+    int64_t range[7] = {};
+    range[6] = reinterpret_cast<int64_t>(poll_interrupt);
     Polled before = std::exchange(t_polled, Polled{&frame, Status::ok});  // a signal handler may run another routine
-    kernel->function(bases, params.data(), helper_table(), range, nullptr);
+    kernel->function(bases, params.data(), range, nullptr);
     return std::exchange(t_polled, before).status;
   }
   double cost_ns() const override { return cost; }
@@ -45,23 +62,6 @@ class RoutineStep final : public Step {
 };
 
 }  // namespace
-
-void poll_interrupt(const void*, const void*, void* out0, void*, int64_t) {
-  Frame* frame = t_polled.frame;
-  Status status = Status::ok;
-  if (frame != nullptr && stream_cancelled(frame->number)) {
-    status = Status::cancelled;
-  } else if (frame != nullptr && !frame->on_stream && frame->number == 0) {
-    // The caller's own thread: handle signals here, and let other threads have the GIL.
-    PyThreadState* suspended = std::exchange(frame->suspended, nullptr);
-    in_python<PyEval_RestoreThread>(suspended != nullptr ? suspended : PyEval_SaveThread());
-    if (in_python<PyErr_CheckSignals>() != 0) status = Status::python_error;
-    else if (suspended != nullptr) frame->suspended = PyEval_SaveThread();
-  }
-  t_polled.status = status;
-  int32_t stop = status != Status::ok;
-  std::memcpy(out0, &stop, sizeof stop);
-}
 
 std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places) {
   Fields fields(record);

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <new>
 
-#include "cold_functions.h"
 #include "device.h"
 #include "fields.h"
 #include "figures.h"
@@ -80,7 +79,7 @@ class KernelStep final : public Step {
     if (!scratch(&memory)) return Status::no_memory;
     int64_t range[7] = {part[0], part[1] < 0 ? full_first : part[1], part[2], part[3] < 0 ? full_vector : part[3]};
     range[6] = reinterpret_cast<int64_t>(stream_stop_word(frame.number));
-    function(bases, params.data(), helper_table(), range, memory);
+    function(bases, params.data(), range, memory);
     return Status::ok;
   }
 
@@ -122,7 +121,7 @@ class KernelStep final : public Step {
       for (; low < high && !stream_cancelled(number); low = range[3]) {
         range[2] = low;
         range[3] = std::min(high, low + kStretch);
-        function(bases, params.data(), helper_table(), range, memory);
+        function(bases, params.data(), range, memory);
       }
       return;
     }
@@ -133,7 +132,7 @@ class KernelStep final : public Step {
       range[2] = low;
       range[3] = high;
     }
-    function(bases, params.data(), helper_table(), range, memory);
+    function(bases, params.data(), range, memory);
   }
 
   static void run_chunk(void* context, int64_t low, int64_t high) {
