@@ -13,9 +13,8 @@ import numpy as np
 
 from weft._base.target import Target
 from weft.codegen import guards, small_arrays
-from weft.codegen.emitter import Emitter
 from weft.codegen.homes import Homes
-from weft.codegen.lanes import Lanes, V
+from weft.codegen.lanes import V
 from weft.codegen.memory import whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer

@@ -1,8 +1,7 @@
-"""Reduction modulo pi / 2 of angles of any size (M. Payne, R. Hanek, "Radian reduction for trigonometric functions",
-1983): of the product with 2 / pi only the bits that matter modulo 4 are computed, in integers.
+"""Reduction modulo pi / 2 of angles of any size: of the product with 2 / pi only what matters modulo 4 is computed.
 
-For single lanes, so that each of a vector's lanes is reduced in turn, in a cold function that all calls of a module
-share. Results are exact to 2**-100, or 2**-64 for the nearest multiples of pi / 2. Infinities and NaN give NaN and 0.
+After M. Payne and R. Hanek, "Radian reduction for trigonometric functions", 1983: in floats for float32, in integers
+for float64, whose lanes are reduced one by one. Both give NaN for infinities and NaN.
 """
 
 from __future__ import annotations
@@ -15,25 +14,20 @@ from weft.codegen.lanes import Lanes, V
 
 PI_HALF_HIGH, PI_HALF_LOW = 1.5707963267948966, 6.123233995736766e-17
 BITS = 1155  # of 2 / pi, of which the last ones are for the largest float64
-TWO_OVER_PI = (
-    int(
-        "28be60db9391054a7f09d5f47d4d377036d8a5664f10e4107f9458eaf7aef1586dc91b8e909374b801924bba827464873f877ac72c4a69cfba20"
-        "8d7d4baed1213a671c09ad17df904e64758e60d4ce7d272117e2ef7e4a0ec7fe25fff7816603fbcbc462d6829b47db4d9fb3c9f2c26dd3d18fd9"
-        "a797fa8b5d49eeb1faf97c5ecf41ce7de294a4ba9afed7ec47e3574215",
-        16,
-    )
-    >> 3
+TWO_OVER_PI = int(
+    "517cc1b727220a94fe13abe8fa9a6ee06db14acc9e21c820ff28b1d5ef5de2b0db92371d2126e9700324977504e8c90e7f0ef58e5894d39f7441"
+    "1afa975da24274ce38135a2fbf209cc8eb1cc1a99cfa4e422fc5defc941d8ffc4bffef02cc07f79788c5ad05368fb69b3f6793e584dba7a31fb3"
+    "4f2ff516ba93dd63f5f2f8bd9e839cfbc529497535fdafd88fc6ae842",
+    16,
 )
 WORDS = tuple([TWO_OVER_PI >> k & (1 << 64) - 1 for k in range(0, BITS, 64)])
 ROUNDER = 6755399441055744.0  # 1.5 * 2**52: whole numbers are added to its low bits
-# 2 / pi / 4 for float32, in parts of 29 bits
-PARTS_F32 = tuple(
-    struct.unpack("<q", struct.pack("<d", float(TWO_OVER_PI >> BITS - 29 * k & (1 << 29) - 1) * 2.0 ** (-29 * k - 2)))[
-        0
-    ]
-    for k in range(1, 9)
-)
-HALF_TURN = 1 << 61  # half a quadrant, where the quadrant is in the two highest bits
+PART = 29  # bits of 2 / pi for float32, whose products with it are exact
+PARTS_F32 = tuple([  # as float64, of 2 / pi / 4
+    struct.unpack("<q", struct.pack("<d", math.ldexp(TWO_OVER_PI >> BITS - k & (1 << PART) - 1, -k - 2)))[0]
+    for k in range(PART, 9 * PART, PART)
+])  # fmt: skip
+HALF_QUADRANT = 1 << 61  # where the quadrant is in the two highest bits
 
 
 def _signed(quadrant: V, sign: V) -> V:
@@ -70,7 +64,7 @@ def reduce_f32(x: V, needed: V) -> list[V]:
 
 
 def reduce_f64(x: V) -> list[V]:
-    """r as head and tail, and the quadrant."""
+    """r as head and tail, and the quadrant, of one lane: to 2**-100, or 2**-64 beside a multiple of pi / 2."""
     lanes, bits = x.lanes, x.bits()
     exponent = bits.lshr(52) & 0x7FF
     mantissa = ((bits & ((1 << 52) - 1)) | 1 << 52) << (exponent & 7)
@@ -92,6 +86,6 @@ def reduce_f64(x: V) -> list[V]:
     product = head * PI_HALF_HIGH
     error = head.fma(PI_HALF_HIGH, -product) + (head * PI_HALF_LOW + rest * PI_HALF_HIGH)
     r = product + error
-    quadrant = _signed((high + HALF_TURN).lshr(62), bits >> 63)
+    quadrant = _signed((high + HALF_QUADRANT).lshr(62), bits >> 63)
     finite = exponent < 0x7FF
     return [lanes.select(finite, r, math.nan), error - (r - product), lanes.select(finite, quadrant, 0)]
