@@ -18,23 +18,20 @@ transposes a tenth, a transpose to rows of 9 to 63 elements with AVX2 a tenth or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft.codegen import columns, instances, windows
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, first_lanes, whole
 from weft.loops import elements, ir
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
-
 
 class CollapsedLoopWriter(columns.ColumnWriter):
     """Writes the loops of one nest."""
 
-    def __init__(self, parent: NestWriter) -> None:
+    def __init__(self, parent: Frame) -> None:
         super().__init__(parent)
         assert parent.digits is not None
         self.digits = parent.digits

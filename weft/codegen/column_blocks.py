@@ -9,18 +9,15 @@ equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from weft.codegen import reduce_tree
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance
 from weft.codegen.memory import whole
 from weft.codegen.reduce_tree import BLOCK_ROWS
 from weft.loops import ir
 from weft.loops.column_tiles import Passes
-
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
 
 PARTIAL_BYTES = 16  # reserved for an element of the partial buffer
 SHIFT = BLOCK_ROWS.bit_length() - 1
@@ -30,7 +27,7 @@ ALL_ROWS = 1 << 60  # more than there are
 class Blocks:
     """The arguments of one call: ranges of columns and rows, and the partial buffer."""
 
-    def __init__(self, parent: NestWriter) -> None:
+    def __init__(self, parent: Frame) -> None:
         self.parent = parent
         self.writer = writer = parent.writer
         assert parent.nest.vector is not None

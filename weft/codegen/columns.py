@@ -23,6 +23,7 @@ from weft.codegen import (
     transposed_tiles,
 )
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below
 from weft.codegen.stages import StageWriter
@@ -31,13 +32,12 @@ from weft.loops.decisions import SMALL_STRIDES
 
 if TYPE_CHECKING:
     from weft.codegen.lanes import Lanes
-    from weft.codegen.nest import NestWriter
 
 
 class ColumnWriter:
     """Writes the loops of one nest."""
 
-    def __init__(self, parent: NestWriter) -> None:
+    def __init__(self, parent: Frame) -> None:
         self.parent = parent
         self.nest, self.schedule = parent.nest, parent.schedule
         self.writer = parent.writer

@@ -12,17 +12,14 @@ a sixth, three columns of seven half.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft.codegen import instances, shuffles
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import whole
 from weft.loops import elements, ir
-
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
 
 QUARTER = 16  # bytes within which most of x86's shuffles move elements
 
@@ -40,7 +37,7 @@ def has_rows(nest: ir.Nest) -> bool:
 class Block:
     """As many rows as a vector has lanes: that many vectors as a row has elements."""
 
-    def __init__(self, parent: NestWriter, tile: Sequence[Instance], place: Position) -> None:
+    def __init__(self, parent: Frame, tile: Sequence[Instance], place: Position) -> None:
         assert parent.nest.interleaved is not None
         self.parent, self.nest, self.place, self.count = parent, parent.nest, place, parent.nest.interleaved
         self.first, self.writer, scalars = tile[0].index, parent.writer, tile[0].scalars

@@ -10,19 +10,16 @@ in the same way where there are mask registers, and tested at once where there a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance
 from weft.codegen.lanes import Lanes, V
 from weft.loops import ir
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
-
 SUMS = 4  # kept side by side, so that additions need not wait for each other
 
 
-def write(parent: NestWriter, s: ir.Guard, copies: list[Instance], word: str, at_once: bool = False) -> None:
+def write(parent: Frame, s: ir.Guard, copies: list[Instance], word: str, at_once: bool = False) -> None:
     """A guard for every vector of a tile; ``at_once`` in code that does not run in every iteration of its loop."""
     if at_once:
         parent.writer.open_loops.append(None)
@@ -41,7 +38,7 @@ def write(parent: NestWriter, s: ir.Guard, copies: list[Instance], word: str, at
             _sum(parent, s, part, number % SUMS, word)
 
 
-def _sum(parent: NestWriter, s: ir.Guard, part: V, number: int, word: str) -> None:
+def _sum(parent: Frame, s: ir.Guard, part: V, number: int, word: str) -> None:
     writer, lanes = parent.writer, part.lanes
     type_ = lanes.type(part.element)
     zero = "zeroinitializer" if lanes.width > 1 else "0.0"
@@ -66,7 +63,7 @@ def _is_nan(lanes: Lanes, element: str, text: str) -> V:
     return V(lanes, "i1", lanes.writer.op(f"fcmp uno {lanes.type(element)} {text}, {text}"))
 
 
-def _write_booleans(parent: NestWriter, s: ir.Guard, copies: list[Instance], word: str) -> None:
+def _write_booleans(parent: Frame, s: ir.Guard, copies: list[Instance], word: str) -> None:
     found: V | None = None
     for copy in copies:
         one = copy.values[s.value].part

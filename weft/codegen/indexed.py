@@ -6,20 +6,16 @@ the lanes, those lanes read its first element.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft.codegen import guards, instances
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, whole
 from weft.loops import ir
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
 
-
-def load_at(parent: NestWriter, s: ir.LoadAt, tile: list[Instance], place: Position) -> None:
+def load_at(parent: Frame, s: ir.LoadAt, tile: list[Instance], place: Position) -> None:
     """The statement for every copy of a tile."""
     tile = [copy for copy in tile if s.out not in copy.values]
     if not tile:
@@ -37,7 +33,7 @@ def load_at(parent: NestWriter, s: ir.LoadAt, tile: list[Instance], place: Posit
         copy.values[s.out] = _gather(parent, s, copy, place)
 
 
-def _load_inside(parent: NestWriter, s: ir.LoadAt, copy: Instance, place: Position) -> Value:
+def _load_inside(parent: Frame, s: ir.LoadAt, copy: Instance, place: Position) -> Value:
     """Load the lanes that are inside the operand."""
     operand, lanes, pointer = parent.nest.operands[s.operand], copy.memory.lanes, place.pointers[s.operand]
     assert s.inside is not None
@@ -55,7 +51,7 @@ def _load_inside(parent: NestWriter, s: ir.LoadAt, copy: Instance, place: Positi
     return copy.memory.load_inside(operand.dtype, pointer, lanes.splat("0", "i64"), inside)
 
 
-def uniform_offset(parent: NestWriter, number: int, copy: Instance) -> str | None:
+def uniform_offset(parent: Frame, number: int, copy: Instance) -> str | None:
     """An offset as one i64 name, or None if it differs from lane to lane."""
     if copy.memory.lanes.width > 1 and number in parent.moving and number not in copy.scalars:
         return None
@@ -63,7 +59,7 @@ def uniform_offset(parent: NestWriter, number: int, copy: Instance) -> str | Non
     return part.text if part.element == "i64" else parent.writer.op(f"sext {part.element} {part.text} to i64")
 
 
-def _uniform(parent: NestWriter, number: int, copy: Instance) -> V:
+def _uniform(parent: Frame, number: int, copy: Instance) -> V:
     """The value in one lane of a uniform value."""
     if copy.memory.lanes.width == 1:
         return copy.values[number].part
@@ -73,13 +69,13 @@ def _uniform(parent: NestWriter, number: int, copy: Instance) -> V:
     return V(parent.scalar, vector.element, vector.lanes.extract(vector, 0))
 
 
-def _moved(parent: NestWriter, operand: int, place: Position, offset: str) -> Position:
+def _moved(parent: Frame, operand: int, place: Position, offset: str) -> Position:
     """The place with one operand's pointer advanced by ``offset`` elements."""
     pointer = parent.writer.element(whole(parent.nest.operands[operand].dtype), place.pointers[operand], offset)
     return place.replace(pointers={**place.pointers, operand: pointer})
 
 
-def _gather(parent: NestWriter, s: ir.LoadAt, copy: Instance, place: Position) -> Value:
+def _gather(parent: Frame, s: ir.LoadAt, copy: Instance, place: Position) -> Value:
     """Load lanes at different offsets."""
     operand, lanes = parent.nest.operands[s.operand], copy.memory.lanes
     offsets = copy.values[s.offset].part
@@ -93,7 +89,7 @@ def _gather(parent: NestWriter, s: ir.LoadAt, copy: Instance, place: Position) -
     return copy.memory.load_at(operand.dtype, place.pointers[s.operand], offsets)
 
 
-def _steps(parent: NestWriter, operand: int, copy: Instance) -> V:
+def _steps(parent: Frame, operand: int, copy: Instance) -> V:
     """stride * (0, 1, ...) along the vector dimension."""
     assert parent.nest.vector is not None
     lanes, stride = copy.memory.lanes, parent.stride(operand, copy)
@@ -102,7 +98,7 @@ def _steps(parent: NestWriter, operand: int, copy: Instance) -> V:
     return lanes.iota("i64") if stride == 1 else -lanes.iota("i64")
 
 
-def update(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Position) -> None:
+def update(parent: Frame, s: ir.Update, tile: list[Instance], place: Position) -> None:
     """Read, combine, write; along the lanes every point has a different element."""
     moves = tile[0].index is None or parent.stride(s.operand, tile[0])
     if not moves or {s.offset, s.inside} & parent.moving:
@@ -119,7 +115,7 @@ def update(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Positi
     writer.label(done)
 
 
-def updated(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Position) -> None:
+def updated(parent: Frame, s: ir.Update, tile: list[Instance], place: Position) -> None:
     """``update`` for a window that is known to be inside."""
     offset = uniform_offset(parent, s.offset, tile[0])
     assert offset is not None

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft._base.target import Target
-from weft.codegen.nest import PARAMETERS, STOP, NestWriter
+from weft.codegen.frame import STOP
+from weft.codegen.nest import PARAMETERS, NestWriter
 from weft.codegen.writer import Writer
 from weft.loops import decisions, ir
 

@@ -6,22 +6,19 @@ for points of the dimensions before: every load of the row, every value, every s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft.codegen import columns, instances, shuffles
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import whole
 from weft.loops import ir, known_rows
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
-
 
 class KnownRowWriter(columns.ColumnWriter):
     """Writes the loops of one nest."""
 
-    def __init__(self, parent: NestWriter) -> None:
+    def __init__(self, parent: Frame) -> None:
         super().__init__(parent)
         extent = parent.nest.row
         assert extent is not None

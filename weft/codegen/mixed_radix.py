@@ -10,32 +10,21 @@ piece in stack buffers. The digits of the next vector follow by additions with c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame, distance
 from weft.codegen.instances import Instance, Position, fresh, index_value
 from weft.codegen.lanes import V
 from weft.codegen.memory import first_lanes, whole
 from weft.loops import elements, ir
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
-
-
-def distance(of: NestWriter | Digits, operand: int, dim: int, index: str) -> str:
-    """The distance, in elements, from an operand's first element to the one at ``index`` along a dimension."""
-    stride = of.nest.operands[operand].strides[dim]
-    if stride == ir.RUNTIME:
-        return of.writer.index("mul", index, of.strides[operand, dim])
-    return index if stride == 1 else of.writer.index("sub", "0", index)
-
 
 class Digits:
     """The digits of one nest's flattened dimension. Digits are lists of i64 names, outermost first."""
 
-    def __init__(self, parent: NestWriter) -> None:
+    def __init__(self, parent: Frame) -> None:
         self.nest, self.writer, self.lanes = parent.nest, parent.writer, parent.lanes  # not the parent, which has this
         self.extents, self.strides, self.offsets = parent.extents, parent.strides, parent.offsets
         self.dims = self.nest.digits

@@ -10,8 +10,7 @@ values.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft._base.target import Target
@@ -30,49 +29,25 @@ from weft.codegen import (
     short_rows,
 )
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.frame import STOP, Frame
 from weft.codegen.instances import Instance, Position, apply, index_value, scan
-from weft.codegen.lanes import Lanes, V
+from weft.codegen.lanes import V
 from weft.codegen.memory import Memory, whole
-from weft.codegen.writer import Carried, Writer
-from weft.loops import costs, elements, ir, sides, uniform
+from weft.codegen.writer import Writer
+from weft.loops import costs, elements, ir, sides
 from weft.loops.decisions import Schedule
 
 PARAMETERS = (
     "ptr noalias readonly %operands, ptr noalias readonly %params, ptr noalias readonly %range, ptr noalias %scratch"
 )
-STRETCH = 1 << 14  # iterations between checks for an interrupt, in a loop without blocks
-STOP = "stop"
 
 
-class NestWriter:
+class NestWriter(Frame):
     """Writes one function. ``text()`` gives the module."""
 
     def __init__(self, schedule: Schedule, target: Target) -> None:
-        self.schedule, self.nest = schedule, schedule.nest
-        nest = self.nest
-        self.target, self.model = target, target.model
-        self.writer = Writer.of(target)
-        self.width = schedule.lanes
-        self.scalar = Lanes(self.writer, 1)
-        self.lanes = Lanes(self.writer, self.width)
-        self.extents: list[str] = []
-        self.strides: dict[tuple[int, int], str] = {}
-        self.offsets: dict[tuple[int, int], V] = {}
-        self.row_bases: list[str] = []
-        self.stop_word = ""  # the address of the stop word, if the code polls it
-        self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
-        self.digits: mixed_radix.Digits | None = None
-        self.streams: nontemporal_stores.Streams | None = None
-        self.scalars = Instance(Emitter(self.scalar), Memory(self.scalar, target), {})  # with the values of the setup
-        self.inner = [
-            d
-            for d, dim in enumerate(nest.dims)
-            if dim.role == "parallel" and nest.vector is not None and d > nest.vector
-        ]
-        self._uses: Counter[int] | None = None  # once it was asked for
-        self.moving = uniform.moving(nest)
-        self.kept_guards = guards.kept(nest, self.reduced)
-        self.places = uniform.places(nest, self.inner)
+        super().__init__(schedule, target)
+        self.kept_guards = guards.kept(self.nest, self.reduced)
 
     def text(self, symbol: str = "k") -> str:
         simple = not self.columns or len(self.nest.dims) == 1
@@ -91,44 +66,7 @@ class NestWriter:
             self.streams.finish()
         return self.writer
 
-    # interrupts: the results of a kernel that was told to stop are discarded
-
-    def poll(self) -> None:
-        """Return from the kernel if the runtime asks for it: one load and a branch every few thousand elements."""
-        writer, stay = self.writer, self.writer.fresh_label()
-        if not self.stop_word:
-            place = writer.once("getelementptr i64, ptr %range, i64 6")
-            self.stop_word = writer.once(f"load ptr, ptr {place}, align 8")
-        told = writer.op(f"load atomic i32, ptr {self.stop_word} monotonic, align 4")
-        writer.branch_if(writer.op(f"icmp ne i32 {told}, 0"), STOP, stay, cold=True)
-        writer.label(stay)
-
-    def stretches(
-        self, low: str, high: str, step: int, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]
-    ) -> list[str]:
-        """``writer.loop`` with a check for an interrupt every ``STRETCH`` iterations, between whole steps.
-
-        A nest of one parallel dimension needs no checks: the runtime calls it for one stretch at a time.
-        """
-        writer, length = self.writer, STRETCH - STRETCH % step
-        if [dim.role for dim in self.nest.dims] == ["parallel"]:
-            return writer.loop(low, high, step, carried, body)
-
-        def stretch(start: str, values: list[str]) -> list[str]:
-            self.poll()
-            stop = writer.minimum_index(writer.index("add", start, str(length)), high)
-            begun = [(type_, value) for (type_, _), value in zip(carried, values, strict=True)]
-            return writer.loop(start, stop, step, begun, body)
-
-        return writer.loop(low, high, length, carried, stretch)
-
     # entry
-
-    def param(self, slot: int) -> str:
-        return self.writer.op(f"load i64, ptr {self.writer.element('i64', '%params', str(slot))}, align 8")
-
-    def range(self, slot: int) -> str:
-        return self.writer.op(f"load i64, ptr {self.writer.element('i64', '%range', str(slot))}, align 8")
 
     def _entry(self) -> Position:
         nest, writer = self.nest, self.writer
@@ -163,78 +101,18 @@ class NestWriter:
             size = writer.index("and", writer.index("add", size, "63"), "-64")
             base = writer.element("i8", base, size)
 
-    @property
-    def uses(self) -> Counter[int]:
-        """How often each value is used; needed only for nests with a select."""
-        if self._uses is None:
-            self._uses = sides.uses(self.nest)
-        return self._uses
-
-    @property
-    def columns(self) -> bool:
-        """Whether the vector dimension is parallel (or absent)."""
-        return self.nest.vector is None or self.nest.dims[self.nest.vector].role == "parallel"
-
     # places
+
+    def limits(self, place: Position, dim: int) -> tuple[str, str]:
+        low, high = (self.range(0), self.range(1)) if dim == 0 else ("0", self.extents[dim])
+        if self.nest.dims[dim].runs:
+            low, high = [runs.moved_on(self, place, limit) for limit in (low, high)]
+        return low, high
 
     def stream(self, place: Position) -> None:
         """From here on, use non-temporal stores where that pays."""
         if self.schedule.streamed is not None:
             self.streams = nontemporal_stores.Streams(self, place, self.schedule.streamed)
-
-    def copy(self, lanes: Lanes, values: dict[int, Value]) -> Instance:
-        return Instance(Emitter(lanes), Memory(lanes, self.target), values)
-
-    def enter(self, place: Position, dim: int, index: str, operands: Iterable[int]) -> Position:
-        """The place inside the loop over ``dim``."""
-        pointers = dict(place.pointers)
-        for k in operands:
-            stride = self.nest.operands[k].strides[dim]
-            if stride:
-                pointers[k] = self.writer.element(
-                    whole(self.nest.operands[k].dtype), pointers[k], self.distance(k, dim, index)
-                )
-        indices = {**place.indices, dim: index}
-        if self.digits is not None and self.columns and dim in self.reduced[-1:]:
-            at = self.digits.at(index)
-            pointers = self.digits.moved(pointers, at, operands)
-            indices.update(zip(self.nest.digits, at, strict=True))
-        row = place.row
-        if self.nest.rows and self.nest.dims[dim].role == "reduced":
-            row = self.writer.index("add", self.writer.index("mul", row, self.extents[dim]), index)
-        return Position(pointers, indices, row)
-
-    def enter_run(self, begin: Position, dim: int, index: str, operands: Iterable[int]) -> Position:
-        """The place ``index`` further on than ``begin``, where only the last digit of the flattened ``dim`` moves."""
-        last, pointers = self.nest.digits[-1], dict(begin.pointers)
-        for k in operands:
-            for moved in (dim, last):
-                if self.nest.operands[k].strides[moved]:
-                    element = whole(self.nest.operands[k].dtype)
-                    pointers[k] = self.writer.element(element, pointers[k], self.distance(k, moved, index))
-        indices = {**begin.indices, dim: self.writer.index("add", begin.indices[dim], index), last: index}
-        row = self.writer.index("add", begin.row, index) if self.nest.rows else begin.row
-        return Position(pointers, indices, row)
-
-    def distance(self, operand: int, dim: int, index: str) -> str:
-        """The distance, in elements, from an operand's first element to the one at ``index`` along a dimension."""
-        return mixed_radix.distance(self, operand, dim, index)
-
-    def parallel(self, place: Position, dims: Sequence[int], inner: Callable[[Position], None]) -> None:
-        """Serial loops over ``dims``, the first dimension of the nest within the given range."""
-        if not dims:
-            inner(place)
-            return
-        dim, operands = dims[0], range(len(self.nest.operands))
-        low, high = (self.range(0), self.range(1)) if dim == 0 else ("0", self.extents[dim])
-        if self.nest.dims[dim].runs:
-            low, high = [runs.moved_on(self, place, limit) for limit in (low, high)]
-
-        def body(index: str, _: list[str]) -> list[str]:
-            self.parallel(self.enter(place, dim, index, operands), dims[1:], inner)
-            return []
-
-        self.writer.loop(low, high, 1, [], body)
 
     # statements
 
@@ -269,37 +147,6 @@ class NestWriter:
             else:
                 for copy in copies:
                     scan(statement, copy)
-
-    def stride(self, operand: int, copy: Instance) -> int:
-        """Stride class of an operand along the copy's lanes."""
-        if copy.index is None or self.nest.vector is None:
-            return 0
-        return self.nest.operands[operand].strides[self.nest.vector]
-
-    def hoist(self, statements: Sequence[ir.Statement], copy: Instance, place: Position) -> dict[int, Value]:
-        """Scalars computed before the vector loop: loads that do not depend on it, and addresses computed from them."""
-        assert self.nest.vector is not None
-        hoisted = {}
-        for s in statements:
-            if not isinstance(s, ir.Load) or self.nest.uses_digits(s.operand):
-                continue
-            if any(self.nest.operands[s.operand].strides[d] for d in self.inner):
-                continue
-            if not self.nest.operands[s.operand].strides[self.nest.vector]:
-                hoisted[s.out] = copy.memory.load_scalar(self.nest.operands[s.operand].dtype, place.pointers[s.operand])
-        known = {**(copy.values if copy.memory.lanes.width == 1 else copy.scalars), **hoisted}
-        return {**hoisted, **self.uniform(statements, known, place)}
-
-    def uniform(self, statements: Sequence[ir.Statement], known: dict[int, Value], place: Position) -> dict[int, Value]:
-        """Scalar values of statements from which addresses are computed, if their operands are known here."""
-        if not self.places:
-            return {}
-        point = self.copy(self.scalar, dict(known))
-        for s in statements:
-            wanted = getattr(s, "out", None) in self.places and s.out not in point.values  # type: ignore[union-attr]
-            if wanted and all(n in point.values for n in ir.arguments(s)):
-                self.run([s], [point], place)
-        return {n: value for n, value in point.values.items() if n not in known}
 
     def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
         operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer

@@ -11,17 +11,14 @@ of store are generated for whole vectors, and selected by a test of the address:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft._base.record import Record
 from weft._base.target_model import LINE
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.writer import Writer
 from weft.loops import elements, ir
 from weft.loops.decisions import Streamed
-
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
 
 
 def bytes_of(nest: ir.Nest, operand: int) -> int:
@@ -48,7 +45,7 @@ class Shift(Record):
 class Streams:
     """The streamed operands of a nest."""
 
-    def __init__(self, parent: NestWriter, place: Position, chosen: Streamed) -> None:
+    def __init__(self, parent: Frame, place: Position, chosen: Streamed) -> None:
         self.nest, self.strides = parent.nest, parent.strides  # not the parent, which has this object
         self.writer, self.width = parent.writer, chosen.lanes
         self.limits = {k: self._limit(k, place, chosen.bytes, parent.extents) for k in chosen.operands}

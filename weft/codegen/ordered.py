@@ -7,25 +7,21 @@ Several updates may hit the same element, so that lanes cannot store at once. Co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from weft.codegen import indexed, instances
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below, whole
 from weft.loops import elements, ir
 from weft.loops.decisions import ORDERED_BLOCK as BLOCK
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
-
 
 class OrderedWriter:
     """Writes the innermost loop of a scatter whose lanes run along updates that may hit the same element."""
 
-    def __init__(self, parent: NestWriter, phase: ir.Phase) -> None:
+    def __init__(self, parent: Frame, phase: ir.Phase) -> None:
         self.parent, self.writer = parent, parent.writer
         (self.update,) = [s for s in phase.body if isinstance(s, ir.Update)]
         self.computed = [s for s in phase.body if s is not self.update]

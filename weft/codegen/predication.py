@@ -11,20 +11,17 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from weft.codegen import instances
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.loops import elements
 from weft.loops.sides import Side
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
 
-
-def compute(parent: NestWriter, side: Side, tile: Iterable[Instance], place: Position) -> None:
+def compute(parent: Frame, side: Side, tile: Iterable[Instance], place: Position) -> None:
     """Write a side for the vectors of a tile; its values are arbitrary if no lane takes it.
 
     One test decides for all vectors: over many lanes it nearly always falls out the same way, and is predicted.
@@ -42,7 +39,7 @@ def compute(parent: NestWriter, side: Side, tile: Iterable[Instance], place: Pos
         copy.values[last.out] = value
 
 
-def _computed(parent: NestWriter, side: Side, copies: list[Instance], place: Position) -> list[Value]:
+def _computed(parent: Frame, side: Side, copies: list[Instance], place: Position) -> list[Value]:
     inner = [instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot) for copy in copies]
     for new, copy in zip(inner, copies, strict=True):
         new.emit.memo = dict(copy.emit.memo)  # values memoised inside the block are not valid after it
@@ -50,9 +47,7 @@ def _computed(parent: NestWriter, side: Side, copies: list[Instance], place: Pos
     return [new.values[side.statements[-1].out] for new in inner]
 
 
-def _where_taken(
-    parent: NestWriter, side: Side, copies: list[Instance], which: list[V], place: Position
-) -> list[Value]:
+def _where_taken(parent: Frame, side: Side, copies: list[Instance], which: list[V], place: Position) -> list[Value]:
     last, lanes = side.statements[-1], copies[0].emit.lanes
     element = elements.of(last.dtype)
     parts = 2 if element.kind == "c" else 1

@@ -10,10 +10,10 @@ is written once, and the accumulators rotate: after a multiple of 32 elements th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from weft.codegen import argmax_two_pass, instances, ordered, reduce_tree
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below, whole
@@ -21,16 +21,13 @@ from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
 from weft.loops import elements, ir
 from weft.loops.decisions import SEARCHED, RowPhase
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
-
 PARTIAL_BYTES = 16  # a slot of the partial buffer
 
 
 class RowWriter:
     """Writes the loops of one nest."""
 
-    def __init__(self, parent: NestWriter) -> None:
+    def __init__(self, parent: Frame) -> None:
         assert parent.nest.vector is not None
         self.parent = parent
         self.nest, self.schedule = parent.nest, parent.schedule

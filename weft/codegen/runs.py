@@ -8,20 +8,16 @@ when the next one does. The order of operations, and so every bit, is that of up
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft.codegen import guards, instances
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import whole
 from weft.loops import ir
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
 
-
-def moved_on(parent: NestWriter, place: Position, limit: str) -> str:
+def moved_on(parent: Frame, place: Position, limit: str) -> str:
     """The end of the run that a limit of a range cuts, found by bisection: there the place differs from the one before.
 
     while lo < hi:  if place(middle) == place(limit - 1): lo = middle + 1;  else: hi = middle
@@ -61,7 +57,7 @@ def moved_on(parent: NestWriter, place: Position, limit: str) -> str:
     return writer.op(f"load i64, ptr {low}, align 8")
 
 
-def write(parent: NestWriter, place: Position) -> None:
+def write(parent: Frame, place: Position) -> None:
     """All updates of the given range; carried are the place of the last one (-1: none) and the element there."""
     writer = parent.writer
     low, high = [moved_on(parent, place, parent.range(slot)) for slot in (0, 1)]
@@ -76,7 +72,7 @@ def write(parent: NestWriter, place: Position) -> None:
 class _Run:
     """Writes the updates of single elements, one by one."""
 
-    def __init__(self, parent: NestWriter, place: Position) -> None:
+    def __init__(self, parent: Frame, place: Position) -> None:
         self.parent, self.writer, self.place = parent, parent.writer, place
         statements = [s for phase in parent.nest.phases for s in (*phase.before, *phase.body)]
         (self.last,) = [s for s in statements if isinstance(s, ir.Update)]

@@ -12,17 +12,14 @@ written once, in a loop that stores the accumulators in stack buffers.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from weft.codegen import columns, instances, reduce_tree, row_blocks
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import Memory, whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import ir
-
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
 
 Found = list[list[list[Accumulators]]]  # of each vector of a tile, for each reduction: what ``fold_few`` combines
 
@@ -30,7 +27,7 @@ Found = list[list[list[Accumulators]]]  # of each vector of a tile, for each red
 class ShortRowWriter(columns.ColumnWriter):
     """Writes the loops of one nest."""
 
-    def __init__(self, parent: NestWriter) -> None:
+    def __init__(self, parent: Frame) -> None:
         super().__init__(parent)
         nest = self.nest
         assert nest.short is not None and nest.vector is not None and self.schedule.short is not None

@@ -9,19 +9,15 @@ exclude the vector before the first and the one after the last.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft.codegen import instances, reduce_tree
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below
 from weft.loops.two_halves import Halves
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
 
-
-def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Instance, wide: dict, place: Position) -> None:
+def write(parent: Frame, cut: Halves, low: str, high: str, base: Instance, wide: dict, place: Position) -> None:
     """Write the loop from ``low`` to ``high``; ``wide`` are the values known before it."""
     writer, lanes, width = parent.writer, parent.lanes, parent.width
     initial = [base.emit.const(0, s.dtype) for s in cut.carried]

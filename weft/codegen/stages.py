@@ -7,22 +7,18 @@ Stages and blocks are decided by ``loops/stages.py``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft.codegen import instances
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below, whole
 from weft.loops import ir
 from weft.loops.stages import Stage, Stages
 
-if TYPE_CHECKING:
-    from weft.codegen.nest import NestWriter
-
 
 class StageWriter:
     """Writes the loops of one nest; ``buffers`` have the values of a block that later stages need."""
 
-    def __init__(self, parent: NestWriter, cut: Stages) -> None:
+    def __init__(self, parent: Frame, cut: Stages) -> None:
         self.parent, self.cut = parent, cut
         self.buffers = {s.out: parent.writer.alloca(f"[{cut.block} x {whole(s.dtype)}]") for s in cut.kept}
 

@@ -15,6 +15,7 @@ import numpy as np
 from weft._base.record import Record
 from weft.codegen import avx512
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.lanes import V
 from weft.loops import elements
 from weft.loops.thresholds import PERMUTED
@@ -22,7 +23,6 @@ from weft.loops.thresholds import PERMUTED
 if TYPE_CHECKING:
     from weft.codegen.memory import Memory
     from weft.codegen.mixed_radix import Digits
-    from weft.codegen.nest import NestWriter
 
 
 class Window(Record):
@@ -33,14 +33,14 @@ class Window(Record):
     last: str
 
 
-def possible(parent: NestWriter, dtype: np.dtype) -> bool:
+def possible(parent: Frame, dtype: np.dtype) -> bool:
     """Whether the target permutes words of this type by a vector of numbers."""
     one = elements.of(dtype)
     whole_registers = parent.width == (2 * PERMUTED if parent.writer.avx512 else PERMUTED)
     return whole_registers and one.parts == 1 and one.bytes == 4 and one.memory in ("float", "i32")
 
 
-def prepare(parent: NestWriter, digits: Digits, operand: int, table: str, entries: str, most: int) -> Window:
+def prepare(parent: Frame, digits: Digits, operand: int, table: str, entries: str, most: int) -> Window:
     """Look at the ``entries`` offsets of a table: ascending ones, any W of which fit in two vectors, are windows."""
     writer, width = parent.writer, parent.width
     short = writer.alloca(f"[{most} x i32]")
