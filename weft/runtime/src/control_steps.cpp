@@ -20,42 +20,13 @@
 #include "pool.h"
 #include "profile.h"
 #include "stream.h"
+#include "workspace.h"
 
 namespace weft {
 namespace {
 
 constexpr double kUnknownTrips = 1000;  // assumed number of iterations of a loop that ends by a condition
 constexpr int kSignalInterval = 256;  // iterations between two checks for signals
-
-// Memory for the length of one run.
-class Workspace {
- public:
-  Workspace() = default;
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  ~Workspace() {
-    if (buffer_ != nullptr) buffer_release(buffer_);
-  }
-  bool allocate(Device& device, int64_t bytes) {
-    buffer_ = allocate_on(device, bytes);
-    return buffer_ != nullptr;
-  }
-  char* at(int64_t offset) const { return buffer_->data + offset; }
-
- private:
-  Buffer* buffer_ = nullptr;
-};
-
-int64_t padded(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
-
-// Loads stall behind a store whose address differs by a multiple of the page size, as the rows of a large state do. So
-// the second block of a large part of the state starts at another offset in its page than the first.
-constexpr int64_t kApart = 1024, kLargePart = 4 * kPage;
-
-char* apart(char* block, const char* other) {
-  uintptr_t distance = reinterpret_cast<uintptr_t>(other) + kApart - reinterpret_cast<uintptr_t>(block);
-  return block + (distance & (kPage - 64));
-}
 
 // A program and the constants that are its first inputs.
 struct Nested {
