@@ -40,7 +40,7 @@ def test_import_loads_few_modules_of_numpy_and_the_standard_library() -> None:
     count = f"{before}; old = set(sys.modules); import weft.numpy; new = set(sys.modules) - old"
     others = in_fresh_process(f"{count}; print(*[name for name in new if name.split('.')[0] != 'weft'])").split()
     assert set(others) <= {"__future__", "atexit", "gc", "threading"}
-    assert int(in_fresh_process(f"{count}; print(len(new))")) <= 116  # each costs a quarter of a millisecond
+    assert int(in_fresh_process(f"{count}; print(len(new))")) <= 118  # each costs a quarter of a millisecond
 
 
 LAZY = {"weft": Path(weft.__file__), "weft.numpy": Path(jnp.__file__), "weft.operations": Path(operations.__file__)}

@@ -20,37 +20,34 @@ if TYPE_CHECKING:
 
 
 class Homes:
-    """Which values have their elements on the stack, and where."""
+    """Which values have their elements on the stack, and where. The writer that has it is given to each method."""
 
-    def __init__(self, parent: RoutineWriter) -> None:
-        self.parent = parent
+    def __init__(self) -> None:
         self.at: dict[int, str] = {}  # value -> the place where its elements are now
         self.written: frozenset[str] = frozenset()  # the places that belong to the innermost loop
 
-    def slice(self, s: routine.Slice) -> Array:
-        parent = self.parent
+    def slice(self, parent: RoutineWriter, s: routine.Slice) -> Array:
         kind, writer = parent.type(s.out), parent.writer
-        base = self.source(s)
+        base = self.source(parent, s)
         starts: Sequence[tuple[int, Any, Any]] = s.starts
         if s.value is None:
             sizes = parent.extents
             starts = [(start, sizes[most], 1 if stride is None else sizes[stride]) for start, most, stride in s.starts]
-        base = writer.element(whole(kind.dtype), base, self.offset(starts, s.guarded))
-        return self.loaded(kind, base, s.offsets)
+        base = writer.element(whole(kind.dtype), base, self.offset(parent, starts, s.guarded))
+        return self.loaded(parent, kind, base, s.offsets)
 
-    def source(self, s: routine.Slice | routine.Take) -> str:
+    def source(self, parent: RoutineWriter, s: routine.Slice | routine.Take) -> str:
         """A pointer to the elements of what is sliced."""
         value = s.value
         if value is None:
             assert s.operand is not None
-            return self.parent.pointers[s.operand]
+            return parent.pointers[s.operand]
         if value not in self.at:
-            self.at[value] = self.spilled(self.parent.values[value])
+            self.at[value] = self.spilled(parent, parent.values[value])
         return self.at[value]
 
-    def take(self, s: routine.Take) -> Array:
-        parent = self.parent
-        kind, base, pieces = parent.type(s.out), self.source(s), []
+    def take(self, parent: RoutineWriter, s: routine.Take) -> Array:
+        kind, base, pieces = parent.type(s.out), self.source(parent, s), []
         for width, place in zip(parent.scope.widths(kind.size), parent.values[s.place].pieces, strict=True):
             memory = Memory(parent.scope.emit(width).lanes, parent.target)
             if width == 1:
@@ -60,24 +57,22 @@ class Homes:
                 pieces.append(memory.load_at(kind.dtype, base, place.part))
         return Array(kind.dtype, kind.size, tuple(pieces))
 
-    def loaded(self, kind: routine.Type, base: str, offsets: tuple[int, ...]) -> Array:
+    def loaded(self, parent: RoutineWriter, kind: routine.Type, base: str, offsets: tuple[int, ...]) -> Array:
         """The elements at these offsets."""
-        parent = self.parent
         if offsets == tuple(range(kind.size)):
             return parent.scope.load(kind.dtype, kind.size, base)
         pointers = [parent.writer.element(whole(kind.dtype), base, str(offset)) for offset in offsets]
         return parent.scope.pick(kind.dtype, [(parent.scope.load(kind.dtype, 1, pointer), 0) for pointer in pointers])
 
-    def update(self, s: routine.Update) -> Array:
-        parent = self.parent
+    def update(self, parent: RoutineWriter, s: routine.Update) -> Array:
         kind, writer, update = parent.type(s.out), parent.writer, parent.values[s.update]
         buffer = self.at.get(s.value)
         if buffer in self.written:
             self.leave(buffer)
             self.at[s.out] = buffer
         else:
-            buffer = self.spilled(parent.values[s.value])
-        base = writer.element(whole(kind.dtype), buffer, self.offset(s.starts, s.guarded))
+            buffer = self.spilled(parent, parent.values[s.value])
+        base = writer.element(whole(kind.dtype), buffer, self.offset(parent, s.starts, s.guarded))
         if s.offsets == tuple(range(update.size)):
             parent.scope.store(update, base)
         else:
@@ -90,9 +85,8 @@ class Homes:
         """The values at this place are no longer there."""
         self.at = {n: place for n, place in self.at.items() if place != buffer}
 
-    def offset(self, starts: Sequence[tuple[int, Any, Any]], guarded: bool) -> str:
+    def offset(self, parent: RoutineWriter, starts: Sequence[tuple[int, Any, Any]], guarded: bool) -> str:
         """The sum of the clamped starts times their strides (numbers, or names of i64), as i64."""
-        parent = self.parent
         writer, total = parent.writer, "0"
         for value, most, stride in starts:
             unsigned = parent.type(value).dtype.kind == "u"
@@ -110,9 +104,8 @@ class Homes:
             total = writer.index("add", total, writer.index("mul", text, str(stride)))
         return total
 
-    def spilled(self, array: Array) -> str:
+    def spilled(self, parent: RoutineWriter, array: Array) -> str:
         """A pointer to the array's elements, stored on the stack."""
-        parent = self.parent
         element = elements.of(array.dtype)
         room = sum(parent.scope.widths(array.size)) * element.size
         buffer = parent.writer.alloca(f"[{room} x i8]")
@@ -121,14 +114,13 @@ class Homes:
 
     # control flow
 
-    def settled(self, s: routine.Repeat) -> dict[int, str]:
+    def settled(self, parent: RoutineWriter, s: routine.Repeat) -> dict[int, str]:
         """Store arrays that the loop slices or updates; the places of those of its state, by their number."""
-        parent = self.parent
         inner = [*routine.statements(s.body), *(routine.statements(s.cond) if s.cond is not None else ())]
         sources = [one.value for one in inner if isinstance(one, routine.Slice | routine.Take)]
         sliced = {n for n in sources if n is not None}
         for n in (sliced & parent.values.keys()) - self.at.keys():
-            self.at[n] = self.spilled(parent.values[n])
+            self.at[n] = self.spilled(parent, parent.values[n])
         kept = set(s.body.arguments)
         for one in s.body.statements:
             kept |= {one.out} if isinstance(one, routine.Update) else set()
@@ -137,13 +129,15 @@ class Homes:
         tested = s.cond.arguments if s.cond is not None else s.body.arguments
         rows = enumerate(zip(s.body.results, s.body.arguments, tested, strict=True))
         own = [k for k, (result, *row) in rows if result in kept and moving.intersection(row)]
-        return {k: self.spilled(parent.values[s.initial[k]]) for k in own if parent.type(s.initial[k]).size > 1}
+        return {k: self.spilled(parent, parent.values[s.initial[k]]) for k in own if parent.type(s.initial[k]).size > 1}
 
-    def put_back(self, s: routine.Repeat, places: dict[int, str], results: Sequence[Array]) -> None:
+    def put_back(
+        self, parent: RoutineWriter, s: routine.Repeat, places: dict[int, str], results: Sequence[Array]
+    ) -> None:
         """Store what the loop's next iteration finds at the places, unless it is there."""
         for k, place in places.items():
             if self.at.get(s.body.results[k]) != place:
-                self.parent.scope.store(results[k], place)
+                parent.scope.store(results[k], place)
 
     def common(self, s: routine.Choose, k: int, homes: Sequence[dict[int, str]]) -> str | None:
         """The place of result ``k`` if every block leaves it at the same one."""

@@ -41,7 +41,7 @@ class RoutineWriter:
         self.downwards = False  # whether that loop starts at the last row
         self.stops = False  # whether a loop may be left because of an interrupt
         self.steps = "0"  # the number of steps of the last loop written
-        self.homes = Homes(self)
+        self.homes = Homes()
 
     def text(self, symbol: str) -> str:
         self.load_parameters()
@@ -93,11 +93,11 @@ class RoutineWriter:
             case routine.Running(outs):
                 values.update(zip(outs, small_arrays.running(scope, s, [values[n] for n in s.args]), strict=True))
             case routine.Slice(out):
-                values[out] = self.homes.slice(s)
+                values[out] = self.homes.slice(self, s)
             case routine.Take(out):
-                values[out] = self.homes.take(s)
+                values[out] = self.homes.take(self, s)
             case routine.Update(out):
-                values[out] = self.homes.update(s)
+                values[out] = self.homes.update(self, s)
             case ir.Guard(operand, value):
                 for piece in values[value].pieces:
                     guards.tell(piece.part.lanes, piece.part, self.pointers[operand])
@@ -133,7 +133,7 @@ class RoutineWriter:
         writer, outer_scope, outer_row = self.writer, self.scope, (self.row, self.downwards)
         head, body, done = writer.fresh_label(), writer.fresh_label(), writer.fresh_label()
         homes = self.homes
-        places, outer_homes, outer_written = homes.settled(s), homes.at, homes.written
+        places, outer_homes, outer_written = homes.settled(self, s), homes.at, homes.written
         before = writer.block
         initial = outer_scope.flatten([self.values[n] for k, n in enumerate(s.initial) if k not in places])
         held = [_held(writer, type_) for type_, _ in initial]
@@ -171,7 +171,7 @@ class RoutineWriter:
         homes.at.update({s.body.arguments[k]: place for k, place in places.items()})
         homes.written = frozenset(places.values())
         results = self.run(s.body)
-        homes.put_back(s, places, results)
+        homes.put_back(self, s, places, results)
         following = [result for k, result in enumerate(results) if k not in places]
         following = _widened(writer, self.scope.flatten(following), held)
         counted = writer.op(f"add nsw i64 {count}, 1")

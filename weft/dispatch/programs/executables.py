@@ -9,7 +9,6 @@ for a signature. Equal programs share machine code in the compiler; constants of
 
 from __future__ import annotations
 
-import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -95,7 +94,8 @@ class Runnable(Entry):
         """The same program for these captured Arrays, which come before those of its own."""
         if not consts:
             return self
-        program = copy.copy(self)
+        program = type(self).__new__(type(self))
+        program.__dict__.update(self.__dict__)
         program.keys = {}
         program.consts = (*consts, *self.consts)
         return program
