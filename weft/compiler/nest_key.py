@@ -133,7 +133,10 @@ def _writer_of(kind: type) -> Callable[[Any], str]:
 
 def _structure(kind: type[Record]) -> Callable[[Any], str]:
     """Writes every field that counts for equality: the plain ones together, the others one by one."""
-    fields = {field: kind.__annotations__[field] for field in kind._fields if field not in kind._labels}
+    annotations: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):  # a statement may extend another one
+        annotations.update(vars(base).get("__annotations__", {}))
+    fields = {field: annotations[field] for field in kind._fields if field not in kind._labels}
     plain = [field for field, written in fields.items() if written in _PLAIN or written.startswith("Literal[")]
     plain_of = operator.attrgetter(*plain) if plain else lambda _: ()
     others = [operator.attrgetter(field) for field in fields if field not in plain]
