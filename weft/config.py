@@ -14,6 +14,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from weft import runtime
@@ -478,6 +479,7 @@ def overlaid(name: str, value: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _thread_with(**fields: Any) -> Iterator[None]:
+    """Set these values of the thread, and its token."""
     before = {name: getattr(_thread, name) for name in fields}
     vars(_thread).update(fields)
     try:
@@ -488,7 +490,7 @@ def _thread_with(**fields: Any) -> Iterator[None]:
         _install_token()
 
 
-def restored(token: int) -> Any:
+def restored(token: int) -> AbstractContextManager[None]:
     """Set, on this thread, what a token stands for."""
     values = _interned[token]
     named = (*zip(_KEY_NAMES, values.options, strict=True), *zip(_user_names, values.users))
@@ -501,12 +503,12 @@ def bound_axes() -> tuple[tuple[Any, int], ...]:
     return _thread.axes
 
 
-def axes_bound(axes: tuple[tuple[Any, int], ...]) -> Any:
+def axes_bound(axes: tuple[tuple[Any, int], ...]) -> AbstractContextManager[None]:
     """Bind more named axes on this thread: they count as options do, since programs may hold their extents."""
     return _thread_with(axes=(*_thread.axes, *axes)) if axes else contextlib.nullcontext()
 
 
-def sizes_open(number: int) -> Any:
+def sizes_open(number: int) -> AbstractContextManager[None]:
     """Trace for unknown sizes on this thread: nothing is shared with a trace of another number."""
     return _thread_with(sizes=number)
 

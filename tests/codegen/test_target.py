@@ -102,9 +102,9 @@ def test_the_native_runtime_takes_all_figures_or_none() -> None:
         runtime.set_figures({**figures, "lanes": 3})
     for wrong, error in ((-1.0, ValueError), (float("nan"), ValueError), ("much", TypeError)):
         with pytest.raises(error):
-            runtime.set_figures({**figures, "wake_ns": wrong})  # type: ignore[dict-item]
+            runtime.set_figures({**figures, "wake_ns": wrong})  # type: ignore[dict-item] - what it refuses
     with pytest.raises(TypeError, match="expected a dict"):
-        runtime.set_figures([*figures])  # type: ignore[arg-type]
+        runtime.set_figures([*figures])  # type: ignore[arg-type] - what it refuses
 
 
 def test_a_maker_has_figures_of_its_own() -> None:

@@ -252,3 +252,11 @@ def test_log_compiles(caplog: pytest.LogCaptureFixture) -> None:
     assert "Finished tracing <lambda> for jit in" in text
     assert "f32[3]" in text
     assert "ompil" in text
+
+
+def test_log_compiles_tells_of_functions_that_serve_other_sizes_too(caplog: pytest.LogCaptureFixture) -> None:
+    for n in (300, 301, 302):
+        wnp.mean(wnp.ones((n, 5)))
+    with caplog.at_level(logging.WARNING, logger="weft"), weft.log_compiles(True):
+        wnp.mean(wnp.ones((303, 5)))
+    assert any("Finished tracing _mean" in record.getMessage() for record in caplog.records)

@@ -31,8 +31,7 @@ def mend(emit: Sharing, name: str, mask: V, body: Body, arguments: Sequence[V], 
     def call() -> list[str]:
         return _call(lanes.writer, _named(name, lanes), [(lanes.type(v.element), v.text) for v in given], types, write)
 
-    texts = lanes.writer.when(lanes.any(mask), call, types, [v.text for v in usual], aside=True)
-    return [V(lanes, v.element, text) for v, text in zip(usual, texts, strict=True)]
+    return _where_any(mask, call, usual)
 
 
 def mend_lanes(
@@ -84,6 +83,12 @@ def mend_lanes(
         _call(writer, _named(name, lanes), [("ptr", box)], [], write)
         return [writer.load(lanes.type(v.element), place) for v, place in zip(usual, places[count:], strict=True)]
 
+    return _where_any(mask, call, usual)
+
+
+def _where_any(mask: V, call: Callable[[], list[str]], usual: Sequence[V]) -> list[V]:
+    """``usual``, or what ``call`` gives if any lane of the mask holds."""
+    lanes = mask.lanes
     types = [lanes.type(v.element) for v in usual]
     texts = lanes.writer.when(lanes.any(mask), call, types, [v.text for v in usual], aside=True)
     return [V(lanes, v.element, text) for v, text in zip(usual, texts, strict=True)]

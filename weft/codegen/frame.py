@@ -217,7 +217,7 @@ class Frame(ABC):
             return {}
         point = self.copy(self.scalar, dict(known))
         for s in statements:
-            wanted = getattr(s, "out", None) in self.places and s.out not in point.values  # type: ignore[union-attr]
-            if wanted and all(n in point.values for n in ir.arguments(s)):
+            out = getattr(s, "out", None)  # some statements have none
+            if out in self.places and out not in point.values and all(n in point.values for n in ir.arguments(s)):
                 self.run([s], [point], place)
         return {n: value for n, value in point.values.items() if n not in known}

@@ -1,6 +1,15 @@
 """Loops of axes: neighbouring axes become one loop where every operand allows it, at any size.
 
-exp over axes (64, 128), operands dense    ->    one loop over 8192 points
+    exp over axes (64, 128), operands dense    ->    one loop over 8192 points
+
+Last axes of one element are left out where there are many points, so that lanes lie along the axis before.
+
+    x[n, 16, 2, 1].sum(2)    ->    as x[n, 16, 2].sum(2):  parallel n * 16 x16, rows of 2 side by side
+
+A nest serves every size, and a last axis of one element is no special one to it. But lanes along it are empty but for
+one; so where there are many points (``thresholds``), the nest is that of the program without the axis. Not where the
+results lie apart in memory, as a column of a matrix does: lanes along it gain nothing, and the kernel of the rows may
+store it (``compiler.boundary_fusion``).
 """
 
 from __future__ import annotations

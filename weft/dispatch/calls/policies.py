@@ -70,7 +70,7 @@ def chosen(token: int) -> Chosen:
             with_refs, *_watched("tracking_keys", key_reuse.enabled()),
             *_watched("checking_numbers", number_checks.enabled()), compiled,
         )  # fmt: skip
-        is_plain = len(wanted) == 3 and not (config.read("log_compiles") or config.read("checks"))
+        is_plain = wanted == (recorded, with_refs, compiled) and not config.read("checks")
         of_sizes = (sized_calls.from_other_sizes, *wanted) if is_plain else wanted
         # a warning about ranks is due at every call
         replays = not disabled and config.read("numpy_rank_promotion") != "warn"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft import dtypes, runtime
+from weft import config, dtypes, runtime
 from weft._base.record import NamedTuple
 from weft.core.store import PROGRAMS, TRACES, Entry
 from weft.dispatch import devices
@@ -51,7 +51,7 @@ class Classified(NamedTuple):
 def from_other_sizes(call: Call) -> Any:
     """The policy of calls that may differ from an earlier one in sizes only: their entry, if their class is known."""
     state = call.state
-    if call.caller is None:
+    if call.caller is None or config.read("log_compiles"):  # which is no part of the configuration's token
         return None
     call.sized = classified(state, call.args, call.kwargs, call.token)
     found = None if call.sized is None else entry(call.sized)

@@ -307,7 +307,7 @@ def _made() -> list[Device]:
 
 def cpu_count() -> int:
     """How many this process has: the option, else JAX's environment variable, else what XLA_FLAGS says."""
-    if _cpus:
+    if _cpus:  # made: asked for by every compilation
         return sum([device.is_local for device in _cpus])
     count = config.read("num_cpu_devices")
     if count < 0:
