@@ -34,6 +34,7 @@ NATIVE_LOCKS = {
     "stream_tasks.h": "made anew in the child, by stream.cpp",
     "pjrt_plugin.cpp": "of one wait; a child has no plugins",
     "exchange_step.cpp": "a child takes part in no exchange",
+    "fake_device.cpp": "a child asks no device for anything",
     "mpi.cpp": "a child takes part in no exchange",
 }
 

@@ -39,6 +39,7 @@ class FakeEvent final : public Event {
   bool done() const noexcept override { return over_.load(std::memory_order_acquire); }
   int wait() override {
     while (!done()) {
+      if (refuse_after_fork()) return -1;
       PyThreadState* state = PyEval_SaveThread();
       {
         std::unique_lock<std::mutex> lock(mutex_);
@@ -151,8 +152,9 @@ class FakeDevice final : public Device {
     return event;
   }
   void drain() override {
+    if (is_forked_child()) return;
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [&, all = asked_] { return done_ >= all || is_forked_child(); });
+    changed_.wait(lock, [&, all = asked_] { return done_ >= all; });
   }
 
  private:
