@@ -54,9 +54,10 @@ class MemoryReport:
         copied: Container[int],
     ) -> None:
         self.kernels = kernels
-        self.planner = Planner(kernels, lowered, donated, out_avals, copied)
-        self.given = set(self.planner.donated)
-        self.planned = self.planner.run()
+        planner = Planner(kernels, lowered, donated, out_avals, copied)
+        self.memory = planner.memory
+        self.given = set(self.memory.donated)
+        self.planned = planner.run()
         self.taken = {
             entry.source: i for i, entry in enumerate(self.planned.outputs) if isinstance(entry, DonatedOutput)
         }
@@ -73,8 +74,8 @@ class MemoryReport:
 
     def entries(self) -> list[Entry]:
         """Every value in memory, every result that shares memory, every copy."""
-        inputs = [Entry(v, "input", self._input(v, i), v.aval.nbytes) for v, i in self.planner.inputs.items()]
-        buffers = [Entry(v, _kind(b), self._buffer(v, b), b.nbytes) for v, b in self.planner.buffers.items()]
+        inputs = [Entry(v, "input", self._input(v, i), v.aval.nbytes) for v, i in self.memory.inputs.items()]
+        buffers = [Entry(v, _kind(b), self._buffer(v, b), b.nbytes) for v, b in self.memory.buffers.items()]
         views = {view.variable for step in self.kernels.steps for view in step.views if view is not None}
         aliases = [
             Entry(
@@ -95,27 +96,27 @@ class MemoryReport:
 
     def residuals(self) -> list[str]:
         """What is stored for the backward pass."""
-        stored = {v: self._step(buffer.first) for v, buffer in self.planner.buffers.items()}
+        stored = {v: self._step(buffer.first) for v, buffer in self.memory.buffers.items()}
         return residuals.describe(self.kernels.jaxpr, stored, self._base, self.name)
 
     def _base(self, variable: Any) -> Any:
         """The value whose memory this one uses; itself if it is never stored."""
-        return self.planner.base(variable)
+        return self.memory.base(variable)
 
     def _head(self, variable: Any) -> str:
         return f"{self.name(variable)} {variable.aval.str_short()} {variable.aval.nbytes} bytes"
 
     def _place(self, variable: Any) -> str:
         """A value and the memory it is in."""
-        base = self.planner.base(variable)
-        where = f"input {self.planner.inputs[base]}" if base in self.planner.inputs else self._slot(base)
+        base = self.memory.base(variable)
+        where = f"input {self.memory.inputs[base]}" if base in self.memory.inputs else self._slot(base)
         return f"{self.name(variable)} ({where})"
 
     def _slot(self, base: Any) -> str:
-        root = self.planner.buffers[base].root()
+        root = self.memory.buffers[base].root()
         if root.output >= 0:
             return f"result {root.output}"
-        return f"temporary {root.slot - len(self.planner.inputs) - len(self.planner.out_avals)}"
+        return f"temporary {root.slot - len(self.memory.inputs) - len(self.memory.out_avals)}"
 
     def _step(self, number: int) -> str:
         step = self.kernels.steps[number]
@@ -133,14 +134,14 @@ class MemoryReport:
     def _why_not_donated(self, variable: Any, index: int) -> str:
         if any(isinstance(entry, InputOutput) and entry.source == index for entry in self.planned.outputs):
             return "it is returned as it is"
-        roots = [b for b in self.planner.buffers.values() if b.joined is None and b.output >= 0]
+        roots = [b for b in self.memory.buffers.values() if b.joined is None and b.output >= 0]
         fitting = [b for b in roots if b.nbytes == variable.aval.nbytes]
         if not fitting:
             return f"no result of {variable.aval.nbytes} bytes is made"
         free = [b for b in fitting if isinstance(self.planned.outputs[b.output], NewOutput)]
         if not free:
             return "another donated argument serves the results of its size"
-        last, first = self.planner.input_last[index], max(b.first for b in free)
+        last, first = self.memory.input_last[index], max(b.first for b in free)
         if last > first:
             return f"{self._step(last)} reads it after the result is written"
         if self.kernels.steps[last].kernel is None:
@@ -150,14 +151,14 @@ class MemoryReport:
     def _buffer(self, variable: Any, buffer: Any) -> str:
         root, head = buffer.root(), self._head(variable)
         if buffer.joined is not None:
-            source = next(v for v, b in self.planner.buffers.items() if b is buffer.joined)
+            source = next(v for v, b in self.memory.buffers.items() if b is buffer.joined)
             where = f"{self._slot(variable)}; reused from {self.name(source)}, which dies in"
             return f"{head}: {where} {self._step(buffer.first)}"
         if root.output >= 0:
             entry = self.planned.outputs[root.output]
             reused = f", reused from donated input {entry.source}" if isinstance(entry, DonatedOutput) else ", new"
             return f"{head}: result {root.output}{reused}"
-        offset = self.planned.temps[root.slot - len(self.planner.inputs) - len(self.planner.out_avals)][0]
+        offset = self.planned.temps[root.slot - len(self.memory.inputs) - len(self.memory.out_avals)][0]
         lifetime = f"from {self._step(root.first)} to {self._step(min(root.last, len(self.kernels.steps) - 1))}"
         return f"{head}: {self._slot(variable)}, at {offset} of the arena, {lifetime}"
 
@@ -171,7 +172,7 @@ class MemoryReport:
     def _copies(self, number: int, step: Any) -> list[Entry]:
         found = []
         for source, target in step.copies:
-            if self.planner.slot(source) != self.planner.slot(target) and target.aval.nbytes:
+            if self.memory.slot(source) != self.memory.slot(target) and target.aval.nbytes:
                 what = f"copy of {self._place(source)} to {self._place(target)} before {self._step(number)}"
                 text = f"{what}, {target.aval.nbytes} bytes: {self._why_copied(number, source, target)}"
                 found.append(Entry(source, "copy", text, target.aval.nbytes, number))
@@ -179,18 +180,18 @@ class MemoryReport:
 
     def _why_copied(self, number: int, source: Any, target: Any) -> str:
         """Why a step cannot write into the memory of ``source``."""
-        planner, base = self.planner, self.planner.base(source)
+        memory, base = self.memory, self.memory.base(source)
         name = self.name(source)
-        if base in planner.inputs:
-            index = planner.inputs[base]
+        if base in memory.inputs:
+            index = memory.inputs[base]
             if index not in self.given:
                 return f"{name} is an input that is not donated"
-            if self.taken.get(index, -1) == planner.buffers[planner.base(target)].root().output:
+            if self.taken.get(index, -1) == memory.buffers[memory.base(target)].root().output:
                 return f"only if others hold donated input {index}, which is written over otherwise"
             if index in self.taken:
                 return f"donated input {index} serves result {self.taken[index]}"
             return f"{name} is donated, but {self._why_not_donated(base, index)}"
-        root = planner.buffers[base].root()
+        root = memory.buffers[base].root()
         if root.output >= 0:
             return f"{name} stands in result {root.output}, which must stay"
         if root.last > number:

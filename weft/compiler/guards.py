@@ -25,8 +25,8 @@ from weft.core.source_info import SourceInfo
 from weft.loops.guards import Guarded
 
 if TYPE_CHECKING:
+    from weft.compiler.buffer_assignment import Assignment
     from weft.compiler.kernels import Kernels, Step
-    from weft.compiler.plan import Planner
 
 _EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 _SCANNED = (kinds.Contraction, kinds.StridedContraction, kinds.External, kinds.Routine)
@@ -100,22 +100,21 @@ class Region(NamedTuple):
 class PlannedGuards:
     """The guards of one plan."""
 
-    def __init__(self, planner: Planner) -> None:
-        self.planner = planner
-        self.words: Words = planner.kernels.guards
-        self.order = {id(equation): n for n, equation in enumerate(planner.jaxpr.eqns)}
-        self.makers = {out: equation for equation in planner.jaxpr.eqns for out in equation.outvars}
+    def __init__(self, words: Words, memory: Assignment) -> None:
+        self.words, self.memory = words, memory
+        self.order = {id(equation): n for n, equation in enumerate(memory.jaxpr.eqns)}
+        self.makers = {out: equation for equation in memory.jaxpr.eqns for out in equation.outvars}
         self._regions: dict[int, Region | None] = {}
 
     def clear(self) -> Fill:
         """Nothing has been found yet."""
         variable = self.words.variable
-        return Fill(self.planner.place(variable), variable.aval.nbytes, 0)
+        return Fill(self.memory.place(variable), variable.aval.nbytes, 0)
 
     def word(self, number: int) -> Place:
         """The byte of a step."""
         byte = self.words.numbers[number] if self.words.numbers else number
-        return self.planner.place(self.words.variable, byte)
+        return self.memory.place(self.words.variable, byte)
 
     def region(self, number: int) -> Region | None:
         """What the guard of a step looks at; None if it has none."""
@@ -124,18 +123,18 @@ class PlannedGuards:
         return self._regions[number]
 
     def _region(self, number: int) -> Region | None:
-        planner = self.planner
-        step = planner.kernels.steps[number]
+        memory = self.memory
+        step = memory.kernels.steps[number]
         if step.kernel is None:
             kind = step.equation.primitive.kind
             scanned = isinstance(kind, _SCANNED) and getattr(kind, "ordering", None) is None
-            equations = [step.equation] if scanned and number not in planner.epilogues else []
+            equations = [step.equation] if scanned and number not in memory.epilogues else []
         else:
             outputs = step.kernel.outputs
             moved = [o.places.equation if o.places else o.starts for o in outputs]
             equations = [*step.kernel.equations, *step.kernel.dynamic.values(), *[e for e in moved if e is not None]]
-            if number in planner.products:
-                equations.append(planner.kernels.steps[planner.products[number][0]].equation)
+            if number in memory.products:
+                equations.append(memory.kernels.steps[memory.products[number][0]].equation)
         if not any(_words(equation) for equation in equations):
             return None
         return self._closed(equations, step)
@@ -168,8 +167,8 @@ class PlannedGuards:
         return [o.places.equation.outvars[0] if o.places else o.node.atom for o in step.kernel.outputs]
 
     def _is_in_memory(self, variable: Any) -> bool:
-        base = self.planner.base(variable)
-        return base in self.planner.inputs or base in self.planner.stored
+        base = self.memory.base(variable)
+        return base in self.memory.inputs or base in self.memory.stored
 
     def reads(self, number: int) -> tuple[Var, ...]:
         """What the search of a step reads besides what the step does."""
@@ -178,15 +177,15 @@ class PlannedGuards:
 
     def after(self, number: int) -> list[Guard]:
         """The guard of a step, as instructions that follow it."""
-        region, planner = self.region(number), self.planner
+        region, memory = self.region(number), self.memory
         if region is None:
             return []
-        step = planner.kernels.steps[number]
+        step = memory.kernels.steps[number]
         stored = [v for v in region.written if self._is_in_memory(v)]
-        over = {slot for v in stored for slot in self._same_memory(self.planner.slot(v))}  # overwritten, in place
-        given = [v for v in region.read if self.planner.slot(v) not in over]
+        over = {slot for v in stored for slot in self._same_memory(self.memory.slot(v))}  # overwritten, in place
+        given = [v for v in region.read if self.memory.slot(v) not in over]
         read = [v for v in dict.fromkeys([*given, *stored]) if self._can_be_shown(v)]
-        operands = tuple([(*planner.place(v)[:2], v.aval) for v in read])
+        operands = tuple([(*memory.place(v)[:2], v.aval) for v in read])
         search = fault_search.Search(self.words.name, self.words.option, region.equations, tuple(read), region.written)
         if step.kernel is not None:
             return [Guard(search, operands, self.word(number), ())]
@@ -201,8 +200,8 @@ class PlannedGuards:
 
     def _same_memory(self, slot: int) -> list[int]:
         """The slots of the memory of one: that of a result may be that of a donated input."""
-        position = slot - len(self.planner.inputs)
-        found = self.planner.outputs[position] if 0 <= position < len(self.planner.outputs) else None
+        position = slot - len(self.memory.inputs)
+        found = self.memory.outputs[position] if 0 <= position < len(self.memory.outputs) else None
         return [slot, found.source] if isinstance(found, DonatedOutput) else [slot]
 
     def _can_be_shown(self, variable: Var) -> bool:
@@ -216,7 +215,7 @@ class PlannedGuards:
         if exponent is None or not words & {"nan", "overflow"} or not variable.aval.size:
             return None
         least = exponent if "overflow" in words else exponent + 1
-        return self.planner.place(variable), variable.aval.nbytes // part.itemsize, part.itemsize, least
+        return self.memory.place(variable), variable.aval.nbytes // part.itemsize, part.itemsize, least
 
 
 def _words(equation: JaxprEqn) -> frozenset[str]:

@@ -20,7 +20,7 @@ def check_donations(program: Any, names: Sequence[str]) -> None:
     """ValueError if a donated input is not written over, or is copied first; ``names``: of the inputs."""
     report = _report(program)
     for entry in report.entries():
-        index = report.planner.inputs.get(entry.variable, -1)
+        index = report.memory.inputs.get(entry.variable, -1)
         if index not in report.given:
             continue
         reason = ""

@@ -61,7 +61,7 @@ def parts(program: Program, runs: Mapping[int, int] | None = None) -> list[Part]
         count = len(entry.runs) if isinstance(entry, steps.Chain) else 1
         places = [place for _, place in zip(range(count), origins, strict=False)]
         if isinstance(entry, steps.FusedEpilogue):
-            places = [planner.products[places[0]][0], *places]
+            places = [planner.memory.products[places[0]][0], *places]
         inner = [next(nested) for _ in entry.programs()] if isinstance(entry, steps.Control) else []
         found.append(_part(program, number, entry, tuple(places), tuple(inner), runs))
     return found

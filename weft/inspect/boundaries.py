@@ -12,7 +12,8 @@ import re
 from typing import Any
 
 from weft._base.record import NamedTuple
-from weft.compiler import pipeline, plan
+from weft.compiler import pipeline
+from weft.compiler.buffer_assignment import Assignment
 from weft.core import kinds
 
 # Code -> (what the texts of fusion begin with, what a user can do).
@@ -103,26 +104,25 @@ class Boundary(NamedTuple):
 
 def boundaries(program: pipeline.Program) -> list[Boundary]:
     """All values between the steps of a program, in the order of their makers."""
-    planner = plan.Planner(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
-    planner.run()
+    memory = Assignment(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
     makers: dict[Any, int] = {}
     readers: dict[Any, list[int]] = {}
     names: dict[Any, Any] = {}  # base -> the variable that the step wrote
     for number, step in enumerate(program.kernels.steps):
-        reads, writes = planner._reads_and_writes(number, step)
+        reads, writes = memory.reads_and_writes(number, step)
         for variable in writes:
-            makers.setdefault(planner.base(variable), number)
-            names.setdefault(planner.base(variable), variable)
+            makers.setdefault(memory.base(variable), number)
+            names.setdefault(memory.base(variable), variable)
         for variable in reads:
-            base = planner.base(variable)
+            base = memory.base(variable)
             if base in makers and makers[base] != number and number not in readers.setdefault(base, []):
                 readers[base].append(number)
-    results = {planner.base(v) for v in program.jaxpr.outvars if hasattr(v, "aval") and not hasattr(v, "val")}
+    results = {memory.base(v) for v in program.jaxpr.outvars if hasattr(v, "aval") and not hasattr(v, "val")}
     found = []
     for base, maker in makers.items():
         nbytes = base.aval.nbytes
         for reader in readers.get(base, []):
-            code, text = _reason(program, names[base], base, maker, reader, readers[base], base in results, planner)
+            code, text = _reason(program, names[base], base, maker, reader, readers[base], base in results, memory)
             found.append(Boundary(names[base], maker, reader, code, text, 2 * nbytes))
         if base in results and not readers.get(base):
             found.append(Boundary(names[base], maker, -1, "result", "it is a result", nbytes))
@@ -131,10 +131,10 @@ def boundaries(program: pipeline.Program) -> list[Boundary]:
 
 def _reason(
     program: pipeline.Program, variable: Any, base: Any, maker: int, reader: int, readers: list[int], is_result: bool,
-    planner: plan.Planner,
+    memory: Assignment,
 ) -> tuple[str, str]:  # fmt: skip
     reads, makes = program.kernels.steps[reader], program.kernels.steps[maker]
-    if planner.epilogues.get(maker, (-1,))[0] == reader:
+    if memory.epilogues.get(maker, (-1,))[0] == reader:
         return "epilogue", "it is read part by part, as soon as the product has made it"
     if makes.kernel is None:
         kind = makes.equation.primitive.kind
@@ -147,10 +147,10 @@ def _reason(
         if isinstance(kind, (kinds.Loop, kinds.Branch, kinds.Routine)):
             return "loop or branch", f"{name} takes its operands in memory"
         return "whole array", f"{name} reads its whole operand in memory"
-    if any(planner.base(source) is base for source, _ in reads.copies) or makes.copies:
+    if any(memory.base(source) is base for source, _ in reads.copies) or makes.copies:
         return "update of an array", "an update of part of it writes into its memory"
     for equation, reason in reads.kernel.refusals:
-        if any(planner.base(v) is base for v in equation.outvars):
+        if any(memory.base(v) is base for v in equation.outvars):
             return code_of(reason), reason
     if is_result:
         return "result", "it is a result of the function too"
