@@ -1,7 +1,6 @@
 """Lowers a kernel to statements: each runs once, once per point, or at every reduced index of some phase.
 
-A value that depends on a reduction belongs to a later phase. A body value that several phases read is recomputed in
-each if that is cheap, and otherwise stored in a row buffer. ``cpu_space`` then makes loops of the axes.
+``phases`` says where; ``cpu_space`` then makes loops of the axes.
 
     softmax [b, n(lanes)]  ->  phase 0: max;  phase 1: exp kept in a row, sum;  phase 2: divide, store
 """
@@ -21,10 +20,7 @@ from weft.loops.body import Body, Operand, Scatter
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, added, scaled
 from weft.loops.kernel import Access, Kernel, Node
-
-GATHER_COST = 4.0  # cost of a load at a computed address, per component of the index vector
-KEEP_COST = 8.0  # body values below this cost are recomputed in a later phase; others get a row buffer
-_NO_NODES: list[Node] = []
+from weft.loops.phases import Phases
 
 
 def _position(emit: Any, index: Any, start: Any, step: Any, dtype: np.dtype) -> Any:
@@ -96,14 +92,9 @@ class _Lowering:
 
     def __init__(self, source: Kernel, sizes: Sizes, guarded: guards.Guarded | None = None) -> None:
         self.kernel, self.sizes = source, sizes
-        self.reduced = frozenset(source.reduced)
-        self.body_axes = self.reduced or frozenset([axis.key for axis in source.axes])
-        self.has_axes = bool(source.axes)
-        self.computed: dict[Node, Any] = {}  # node -> its equation
-        self.available: dict[Node, int] = {}  # node -> first phase that can use it at row level
-        self.wanted: dict[Node, set[int]] = {}  # body node -> phases
-        self.cost: dict[Node, float] = {}
-        self.kept: set[Node] = set()  # body nodes that are stored in row buffers
+        self.phases = Phases(source)
+        self.reduced, self.has_axes = self.phases.reduced, self.phases.has_axes
+        self.is_body = self.phases.is_body
         self.values: dict[tuple[Node, int], int] = {}  # (node, phase or -1) -> value number
         self.operand_index: dict[Any, int] = {}
         self.result = _empty(source)
@@ -115,11 +106,9 @@ class _Lowering:
         self.assembled = assembled.Reader(self.indexed, extents, self.result.indexed)
 
     def body(self) -> Body:
-        self._find_phases()
-        self._find_wanted()
-        self.result.phases = [([], [], []) for _ in range(self.n_phases)]
+        self.result.phases = [([], [], []) for _ in range(self.phases.count)]
         for equation in self.kernel.equations:
-            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
+            for node in self.phases.nodes(equation):
                 self._emit_equation(equation, node)
         for output in self.kernel.outputs:
             if output.places is None:
@@ -130,101 +119,19 @@ class _Lowering:
             self.guards.finish(self.result)
         return self.result
 
-    # where each statement runs
-
-    def _is_body(self, node: Node) -> bool:
-        if not self.has_axes:
-            return not self.reduced
-        inner = self.body_axes
-        for axis, _, _ in node.access:  # noqa: SIM110 - asked for everywhere: a generator takes three times as long
-            if axis in inner:
-                return True
-        return False
-
-    def _is_setup(self, node: Node) -> bool:
-        if self.available.get(node, 0):
-            return False
-        for axis, _, _ in node.access:  # noqa: SIM110 - as above
-            if axis != CONSTANT:
-                return False
-        return True
-
-    def _depth(self, node: Node) -> tuple[bool, bool, int]:
-        """Where a value is computed: once at the start, once for each row (in which phase), or in the body."""
-        return self._is_body(node), not self._is_setup(node), self.available.get(node, 0)
-
-    def _find_phases(self) -> None:
-        """Forward: a reduction runs in the phase of its operands; its consumers in later ones."""
-        self.by_variable: dict[Any, list[Node]] = {}
-        for node in self.kernel.nodes:
-            self.by_variable.setdefault(node.atom, []).append(node)
-        nodes, available, cost, reductions = self.kernel.nodes, self.available, self.cost, 0
-        for equation in self.kernel.equations:
-            kind = equation.primitive.kind
-            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
-                operands = nodes[node]
-                phase, spent = 0, 0.0
-                for operand in operands:
-                    before = available.get(operand, 0)
-                    phase = before if before > phase else phase
-                    spent += cost.get(operand, 0.5) if operand.access else 0.0
-                if isinstance(kind, kinds.Reduction):
-                    phase += 1
-                    reductions, spent = max(reductions, phase), 0.0
-                elif isinstance(kind, kinds.Elementwise):
-                    spent += kind.cost
-                elif isinstance(kind, kinds.Gather):  # a row at a computed address is as cheap to load again
-                    spent += GATHER_COST * sum(self._is_body(operand) for operand in operands)
-                for out in equation.outvars:
-                    twin = Node(out, node.access)
-                    available[twin], cost[twin] = phase, spent
-                    self.computed[twin] = equation
-        last = max((available.get(output.node, 0) for output in self.kernel.outputs), default=0)
-        self.n_phases = max(reductions, last + 1)
-
-    def _find_wanted(self) -> None:
-        """Backward: the phases that read each body value, and which values get a row buffer."""
-        wanted = self.wanted
-        if not self.reduced:
-            return
-        for output in self.kernel.outputs:
-            if self._is_body(output.node):
-                wanted.setdefault(output.node, set()).add(self.available.get(output.node, 0))
-            for node in output.places.components if output.places else ():
-                if self._is_body(node):
-                    wanted.setdefault(node, set()).add(0)
-        for equation in reversed(self.kernel.equations):
-            is_reduction = isinstance(equation.primitive.kind, kinds.Reduction)
-            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
-                phases: set[int] = set()
-                for out in equation.outvars:
-                    phases |= wanted.get(Node(out, node.access), set())
-                if is_reduction:
-                    phases = {self.available[node] - 1}
-                elif len(phases) > 1 and self._worth_keeping(equation, node):
-                    self.kept.add(node)
-                    phases = {min(phases)}
-                for operand in self.kernel.nodes[node]:
-                    if phases and self._is_body(operand):
-                        wanted.setdefault(operand, set()).update(phases)
-
-    def _worth_keeping(self, equation: JaxprEqn, node: Node) -> bool:
-        kept = (kinds.Elementwise, kinds.Gather)
-        return isinstance(equation.primitive.kind, kept) and self.cost[node] >= KEEP_COST
-
     # statements
 
     def _bucket(self, node: Node, phase: int) -> list[ir.Statement]:
         """The list that takes the statements of a node; for a body value ``phase`` is the phase that reads it."""
-        if self._is_body(node):
+        if self.is_body(node):
             return self.result.phases[phase][1]
-        if self._is_setup(node) and self.has_axes:
+        if self.phases.is_setup(node) and self.has_axes:
             return self.result.setup
-        return self.result.phases[self.available.get(node, 0)][0]
+        return self.result.phases[self.phases.available.get(node, 0)][0]
 
     def _value(self, node: Node, phase: int) -> int:
         """The number of a node's value as seen from a phase; values not computed by the kernel are loaded here."""
-        slot = (node, phase if self._is_body(node) else -1)
+        slot = (node, phase if self.is_body(node) else -1)
         found = self.values.get(slot)
         if found is not None:
             return found
@@ -286,10 +193,10 @@ class _Lowering:
 
     def _each_phase(self, node: Node, emit: Callable[[int], int]) -> None:
         """Emit a value in every phase that wants it (row level and setup: once)."""
-        if not self._is_body(node):
-            self.values[node, -1] = emit(self.available.get(node, 0))
+        if not self.is_body(node):
+            self.values[node, -1] = emit(self.phases.available.get(node, 0))
             return
-        for phase in sorted(self.wanted.get(node, ())) if self.reduced else (0,):
+        for phase in sorted(self.phases.wanted.get(node, ())) if self.reduced else (0,):
             self.values[node, phase] = emit(phase)
 
     def _emit_elementwise(self, equation: JaxprEqn, node: Node) -> None:
@@ -310,10 +217,10 @@ class _Lowering:
 
     def _once_or_kept(self, node: Node, dtype: np.dtype, emit: Callable[[int], int]) -> None:
         """Emit a value in every phase that reads it, or once in the first of them, which stores it in a row buffer."""
-        if node not in self.kept:
+        if node not in self.phases.kept:
             self._each_phase(node, emit)
             return
-        first, *later = sorted(self.wanted[node])
+        first, *later = sorted(self.phases.wanted[node])
         self.values[node, first] = emit(first)
         row = len(self.result.rows)
         self.result.rows.append(dtype)
@@ -335,7 +242,7 @@ class _Lowering:
 
         def place(phase: int) -> tuple[int, int | None]:
             values = [self._value(component, phase) for component in components]
-            bucket = self._bucket(max(components, key=self._depth, default=node), phase)
+            bucket = self._bucket(max(components, key=self.phases.depth, default=node), phase)
             offset = self.indexed.offset(bucket, places, values, dtypes)
             tested = self.guards is not None and self.guards.wants(equation, "index")
             if not components or (fill is None and not tested):
@@ -348,7 +255,7 @@ class _Lowering:
         found: dict[int, tuple[int, int | None]] = {}  # a row's address is computed once for all phases
 
         def load(phase: int) -> int:
-            slot = phase if any(self._is_body(component) for component in components) else -1
+            slot = phase if any(self.is_body(component) for component in components) else -1
             if slot not in found:
                 found[slot] = place(phase)
             offset, inside = found[slot]
@@ -400,7 +307,7 @@ class _Lowering:
         return position
 
     def _emit_reduction(self, equation: JaxprEqn, kind: kinds.Reduction, node: Node) -> None:
-        phase = self.available[node] - 1
+        phase = self.phases.available[node] - 1
         nodes = self.kernel.nodes[node]
         args = tuple([self._value(operand, phase) for operand in nodes])
         index = None
@@ -451,11 +358,11 @@ class _Lowering:
 
     def _emit_store(self, output: kernel.Output) -> None:
         node = output.node
-        phase = self.available.get(node, 0)
+        phase = self.phases.available.get(node, 0)
         value = self._value(node, phase)
         operand = self._operand(output.target, output.access, "out", output.starts)
         before, body, _ = self.result.phases[phase]
-        block = body if self._is_body(node) or not self.reduced else before
+        block = body if self.is_body(node) or not self.reduced else before
         block.append(ir.Store(operand, value))
         if self.guards is not None:
             self.guards.stored(block, value, node.atom.aval.dtype, self._words())

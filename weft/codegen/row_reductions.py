@@ -1,0 +1,287 @@
+"""Reductions of rows whose lanes run along the last reduced dimension: the accumulators of a phase.
+
+    for block of 8192: 32 lane accumulators over the block; fold; total = combine(total, block)
+
+The 32 accumulators are 32 / W vectors. A cheap body is written 32 / W times, for 32 elements a step. An expensive body
+is written once, and the accumulators rotate: after a multiple of 32 elements they are in their original order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft.codegen import argmax_two_pass, instances, reduce_tree
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.frame import Frame
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import V
+from weft.codegen.memory import Mask, lanes_below, whole
+from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
+from weft.loops import elements, ir
+from weft.loops.decisions import SEARCHED, RowPhase
+
+
+class RowReducer:
+    """Writes what reduces along the rows of one nest."""
+
+    def __init__(self, parent: Frame) -> None:
+        assert parent.nest.vector is not None
+        self.parent = parent
+        self.nest, self.schedule = parent.nest, parent.schedule
+        self.writer = parent.writer
+        self.vector = parent.nest.vector
+        self.outer_reduced = [d for d in parent.reduced if d != self.vector]
+        self.lanes = self.schedule.accumulators
+
+    # parts
+
+    def wide(self, phase: ir.Phase, point: Instance) -> Instance:
+        """A copy of W lanes that holds the scalars used in the body."""
+        base = self.parent.copy(self.parent.lanes, {})
+        wanted = ir.used(phase)
+        base.values = {n: base.memory.splat(v) for n, v in point.values.items() if n in wanted}
+        base.scalars = dict(point.values)
+        return base
+
+    def hoisted(self, phase: ir.Phase, base: Instance, place: Position) -> Instance:
+        hoisted = self.parent.hoist(phase.body, base, place)
+        values = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
+        return Instance(base.emit, base.memory, values, scalars={**base.scalars, **hoisted})
+
+    # digits of the position, carried through the vector loops
+
+    def digits(self, position: str) -> list[tuple[str, str]]:
+        digits = self.parent.digits
+        return [] if digits is None else [("i64", digit) for digit in digits.at(position)]
+
+    def fill(self, phase: ir.Phase, tile: list[Instance], place: Position, now: Sequence[str]) -> list[str]:
+        """Load the values that depend on digits, for a tile of vectors; gives the digits after the tile."""
+        digits = self.parent.digits
+        if digits is None:
+            return []
+        reads = digits.reads(phase.body)
+        for copy in tile:
+            if reads:
+                digits.fill(copy, place, reads, now)
+            now = digits.advanced(now, digits.step)
+        return list(now)
+
+    # a phase with reductions
+
+    def reduce(self, run: RowPhase, point: Instance, place: Position) -> list[Accumulators]:
+        base = self.wide(run.phase, point)
+        totals = [reduce_tree.identities(r, point.emit) for r in run.phase.reductions]
+        return self._totals(run, base, place, 0, totals)
+
+    def carry(
+        self,
+        phase: ir.Phase,
+        bounds: tuple[str, str, int],
+        totals: list[Accumulators],
+        body: Callable[[str, list[Accumulators]], list[Accumulators]],
+    ) -> list[Accumulators]:
+        """A loop that carries the accumulators of every reduction of the phase."""
+        values = reduce_tree.flat_accs(totals)
+
+        def inner(index: str, texts: list[str]) -> list[str]:
+            groups = reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, texts))
+            return [t for _, t in reduce_tree.flatten(reduce_tree.flat_accs(body(index, groups)))]
+
+        texts = self.writer.loop(*bounds, reduce_tree.flatten(values), inner)
+        return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, texts))
+
+    def _totals(
+        self, run: RowPhase, base: Instance, place: Position, depth: int, totals: list[Accumulators]
+    ) -> list[Accumulators]:
+        """Totals after the loops over reduced dimensions from number ``depth`` inwards."""
+        phase = run.phase
+        if depth < len(self.outer_reduced):
+            dim, operands = self.outer_reduced[depth], ir.operands(phase.body)
+
+            def outer(index: str, inner: list[Accumulators]) -> list[Accumulators]:
+                return self._totals(run, base, self.parent.enter(place, dim, index, operands), depth + 1, inner)
+
+            return self.carry(phase, ("0", self.parent.extents[dim], 1), totals, outer)
+        base = self.hoisted(phase, base, place)
+
+        def block(start: str, inner: list[Accumulators]) -> list[Accumulators]:
+            return self.further(run, base, place, start, inner)
+
+        return self.carry(phase, ("0", self.parent.extents[self.vector], BLOCK_LANES), totals, block)
+
+    def further(
+        self, run: RowPhase, base: Instance, place: Position, start: str, totals: list[Accumulators]
+    ) -> list[Accumulators]:
+        """Totals after one more block; the block is skipped if it cannot change them."""
+        phase, first = run.phase, run.first
+        emit, values = Emitter(self.parent.scalar), reduce_tree.flat_accs(totals)
+        absorbed = argmax_two_pass.is_absorbed(phase, emit, totals)
+
+        def after() -> list[Accumulators]:
+            if first is None:
+                return self.combine(phase, totals, self.block(run, base, place, start))
+            (before,), (reduction,) = totals, phase.reductions
+            if run.flags:
+                best, at = self._flag(first.phase, base, place, start)
+                return [argmax_two_pass.improved(reduction, emit, best, before, lambda: at)]
+            ((best,),) = self.block(first, base, place, start)
+
+            def at_best(led: ir.Phase = first.phase) -> Value:
+                return self._place(led, base, place, start, best)[0]
+
+            return [argmax_two_pass.improved(reduction, emit, best, before, at_best)]
+
+        if absorbed is None:
+            return after()
+        flat = reduce_tree.flatten(values)
+        going = self.writer.op(f"xor i1 {absorbed}, true")
+
+        def texts() -> list[str]:
+            return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(after()))]
+
+        found = self.writer.when(going, texts, [type_ for type_, _ in flat], [text for _, text in flat], rare=False)
+        return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, found))
+
+    def _flag(self, phase: ir.Phase, base: Instance, place: Position, start: str) -> tuple[Value, Value]:
+        """The extremum of a block of bools and its first position, in one pass that ends at the first such value."""
+        emit = Emitter(self.parent.scalar)
+        (reduction,) = phase.reductions
+        self.parent.poll()
+        better, worse = (
+            emit.const(v, reduction.accumulators[0][0])
+            for v in (argmax_two_pass.absorbing(reduction), reduction.accumulators[0][1])
+        )
+        at, found = self._place(phase, base, place, start, better)
+        begin = Value(elements.INT64, (V(self.parent.scalar, "i64", start),))
+        return emit.select(found, worse, better), emit.select(found, begin, at)
+
+    def _place(self, phase: ir.Phase, base: Instance, place: Position, start: str, best: Value) -> tuple[Value, Value]:
+        """The first index of a block where the value is ``best``, and whether there is one."""
+        parent, writer = self.parent, self.writer
+        stop, wanted, lanes = self._stop(start), base.memory.splat(best), parent.lanes
+        length = writer.index("sub", stop, start)
+        main = writer.index("add", start, writer.index("and", length, str(-SEARCHED * lanes.width)))
+
+        def holds(at: str, mask: Mask | None = None) -> V:
+            copy = instances.fresh(base, base.values, at, mask)
+            parent.run(phase.body, [copy], place)
+            (value,) = reduce_tree.prepared(phase.reductions[0], copy.emit, copy.values)
+            found = copy.emit.compare("eq", value, wanted).part
+            return found if mask is None else found & mask.lanes
+
+        def rest(at: str) -> V:
+            return holds(at, lanes_below(lanes, writer.index("sub", stop, at), False))
+
+        at, found = argmax_two_pass.first(lanes, start, main, SEARCHED, holds)
+        missed = writer.op(f"xor i1 {found}, true")
+        types = ["i64", "i1"]
+        at, found = writer.when(
+            missed, lambda: argmax_two_pass.first(lanes, main, stop, 1, rest), types, [at, found], rare=False
+        )
+        one = parent.scalar
+        return Value(elements.INT64, (V(one, "i64", at),)), Value(elements.BOOL, (V(one, "i1", found),))
+
+    def _stop(self, start: str) -> str:
+        """The end of the block that begins at ``start``."""
+        stop = self.writer.index("add", start, str(BLOCK_LANES))
+        return self.writer.minimum_index(stop, self.parent.extents[self.vector])
+
+    def combine(self, phase: ir.Phase, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
+        emit = Emitter(self.parent.scalar)
+        return [reduce_tree.combine(r, emit, a, b) for r, a, b in zip(phase.reductions, left, right, strict=True)]
+
+    def block(self, run: RowPhase, base: Instance, place: Position, start: str) -> list[Accumulators]:
+        """Folded accumulators of one block of at most 8192 elements."""
+        writer, width, phase = self.writer, self.parent.width, run.phase
+        self.parent.poll()
+        per_block, stop = self.lanes // width, self._stop(start)
+        vectors = [
+            [reduce_tree.seeds(r, instances.fresh(base, {}).emit, start, k * width) for r in phase.reductions]
+            for k in range(per_block)
+        ]
+        length = writer.index("sub", stop, start)
+        low = start
+        if run.whole:
+            low = writer.index("add", start, writer.index("and", length, str(-self.lanes)))
+            vectors = self._sweep(run, base, place, (start, low), vectors, run.vectors, None)
+        last, rounded = (
+            writer.index("add", start, writer.index("and", writer.index("add", length, str(n - 1)), str(-n)))
+            for n in (width, self.lanes)
+        )
+        vectors = self._sweep(run, base, place, (low, last), vectors, 1, stop)
+        if per_block > 1:
+            vectors = self._rotated(phase, vectors, (last, rounded))
+        emit = base.emit
+        return [reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)]
+
+    def _rotated(
+        self, phase: ir.Phase, vectors: list[list[Accumulators]], bounds: tuple[str, str]
+    ) -> list[list[Accumulators]]:
+        """The accumulators as ``_sweep`` leaves them after vectors without elements."""
+        flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
+        carried, per = reduce_tree.flatten(flat), len(flat) // len(vectors)
+        of_vector = len(carried) // len(vectors)
+
+        def body(_: str, texts: list[str]) -> list[str]:
+            return [*texts[of_vector:], *texts[:of_vector]]
+
+        values = reduce_tree.rebuild(flat, self.writer.loop(*bounds, self.parent.width, carried, body))
+        return [reduce_tree.group_accs(phase.reductions, values[k : k + per]) for k in range(0, len(values), per)]
+
+    def _sweep(
+        self,
+        run: RowPhase,
+        base: Instance,
+        place: Position,
+        bounds: tuple[str, str],
+        vectors: list[list[Accumulators]],
+        group: int,
+        stop: str | None,
+    ) -> list[list[Accumulators]]:
+        """``group`` vectors a step; lanes from ``stop`` on are masked. The accumulators move on by as many places."""
+        writer, width, phase, size = self.writer, self.parent.width, run.phase, len(run.phase.reductions)
+        flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
+
+        def split(values: list[Value]) -> list[list[Accumulators]]:
+            per = len(values) // len(vectors)
+            return [
+                reduce_tree.group_accs(phase.reductions, values[k * per : (k + 1) * per]) for k in range(len(vectors))
+            ]
+
+        carried, following_row = self.digits(bounds[0]), self._following_row(run, place)
+
+        def body(index: str, texts: list[str]) -> list[str]:
+            digits, texts = texts[: len(carried)], texts[len(carried) :]
+            now = split(reduce_tree.rebuild(flat, texts))
+            for word, row in following_row:
+                writer.prefetch(writer.element(word, row, index))
+            tile = []
+            for u in range(group):
+                at = writer.index("add", index, str(u * width))
+                mask = None
+                if stop is not None:
+                    mask = lanes_below(self.parent.lanes, writer.index("sub", stop, at), run.mostly_whole)
+                tile.append(instances.fresh(base, base.values, at, mask, u * width))
+            digits = self.fill(phase, tile, place, digits)
+            self.parent.run(phase.body, tile, place)
+            new = [
+                [reduce_tree.step(phase.reductions[k], c.emit, c.values, accs[k], c.mask) for k in range(size)]
+                for c, accs in zip(tile, now, strict=False)
+            ]
+            following = [*now[group:], *new]
+            texts = [t for groups in following for _, t in reduce_tree.flatten(reduce_tree.flat_accs(groups))]
+            return [*digits, *texts]
+
+        texts = writer.loop(*bounds, width * group, [*carried, *reduce_tree.flatten(flat)], body)
+        return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
+
+    def _following_row(self, run: RowPhase, place: Position) -> list[tuple[str, str]]:
+        """(word, pointer) of the rows to prefetch for the next point."""
+        writer, found = self.writer, []
+        for k in run.fetched:
+            dtype, word = self.nest.operands[k].dtype, whole(self.nest.operands[k].dtype)
+            most = self.parent.model.fetched_bytes // elements.of(dtype).size
+            near = writer.compare_index("sle", self.parent.extents[self.vector], str(most))
+            ahead = writer.op(f"select i1 {near}, i64 {self.parent.strides[k, self.vector - 1]}, i64 0")
+            found.append((word, writer.element(word, place.pointers[k], ahead)))
+        return found
