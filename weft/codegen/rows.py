@@ -1,6 +1,6 @@
 """Writes nests whose lanes run along the last reduced dimension: each phase is a vector loop.
 
-    for parallel dims: for phase: before (scalar); splat; for outer reduced dims: a map, or ``row_reductions``
+for parallel dims: for phase: before (scalar); splat; for outer reduced dims: a map, or ``row_reductions``
 """
 
 from __future__ import annotations
