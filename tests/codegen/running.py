@@ -35,7 +35,12 @@ def guarded(count: int, dtype: np.dtype | type, at_end: bool) -> np.ndarray:
 
 def load(nest: ir.Nest, on: target.Target = HOST):
     """A callable (operands, params, the six numbers of the range, scratch) and the compiled object."""
-    compiled = compiling.compile_nest(nest, on)
+    return load_text(compiling.text_of(nest, on), on)
+
+
+def load_text(text: str, on: target.Target = HOST):
+    """``load`` of a function that is written."""
+    compiled = compiling.compile_text(text, on)
     image, entry = runtime.link_kernel(compiled.bytes, compiled.symbol)
     memory = mmap.mmap(-1, len(image) + 64, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     memory.write(image)

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft._base.target import Target
 from weft._base.target_model import LINE
+from weft.codegen import accesses
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask, Memory, first_lanes, whole
@@ -181,7 +182,7 @@ class LaneWriter(RoutineWriter):
                 loaded = memory.load(kind.dtype, pointer, self.mask)
             else:
                 offsets = lanes.iota("i32") * kind.size
-                loaded = memory.load_strided(kind.dtype, pointer, str(kind.size), offsets, self.mask)
+                loaded = accesses.load_strided(memory, kind.dtype, pointer, str(kind.size), offsets, self.mask)
             if self.mask is not None:
                 first = memory.splat(memory.load_scalar(kind.dtype, pointer))
                 pairs = zip(loaded.parts, first.parts, strict=True)
@@ -207,7 +208,7 @@ class LaneWriter(RoutineWriter):
                 memory.store(piece, pointer, self.mask)
             else:
                 offsets = lanes.iota("i32") * value.size
-                memory.store_strided(piece, pointer, str(value.size), offsets, self.mask)
+                accesses.store_strided(memory, piece, pointer, str(value.size), offsets, self.mask)
 
     def fetch(self, s: ir.Load | ir.Store, base: str, kind: routine.Type) -> None:
         """Prefetch the tile's cache lines of a later row: rows are too far apart for the hardware prefetcher."""

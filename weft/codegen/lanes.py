@@ -283,6 +283,10 @@ class Lanes:
         whole = self.width * BYTES[element] == 64
         return V(self, element, self.writer.hold(self.type(element), lanes) if whole else lanes)
 
+    def flags(self, lanes: Sequence[bool]) -> V:
+        """A mask that is known when the code is written."""
+        return V(self, "i1", "<" + ", ".join([f"i1 {'true' if lane else 'false'}" for lane in lanes]) + ">")
+
     def splat(self, scalar: str, element: str) -> V:
         """One scalar in every lane."""
         if self.width == 1:

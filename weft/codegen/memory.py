@@ -6,14 +6,12 @@ one by one through a stack buffer: memory outside the operand is never accessed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
 from weft._base.target_model import PAIRED
-from weft.codegen import floats, integers, part_copies, strided
+from weft.codegen import floats, integers, part_copies
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
 from weft.loops import elements
@@ -164,14 +162,18 @@ class Memory:
             return lanes.type("i64"), self.writer.op(f"bitcast {type_} {text} to {lanes.type('i64')}")
         return type_, text
 
+    def word(self, dtype: np.dtype) -> tuple[str, int]:
+        """LLVM type of the words that vectors in memory are made of, and how many of them an element has."""
+        element = elements.of(dtype)
+        if element.parts == 1:
+            return element.memory, 1
+        return ("i64", 1) if element.register == "float" else ("double", 2)
+
     def _vector_type(self, dtype: np.dtype) -> tuple[str, str]:
         """(LLVM type, intrinsic suffix) of a whole vector in memory."""
-        element, width = elements.of(dtype), self.lanes.width
-        if element.parts == 1:
-            return self.lanes.type(element.memory), self.lanes.suffix(element.memory)
-        if element.register == "float":
-            return self.lanes.type("i64"), self.lanes.suffix("i64")
-        return f"<{2 * width} x double>", f"v{2 * width}f64"
+        word, count = self.word(dtype)
+        lanes = self.lanes if count == 1 else Lanes(self.writer, count * self.lanes.width)
+        return lanes.type(word), lanes.suffix(word)
 
     def _mask(self, dtype: np.dtype, mask: Mask) -> tuple[str, str]:
         """(LLVM type, text) of a mask as wide as the memory vector."""
@@ -369,19 +371,6 @@ class Memory:
 
     # strided
 
-    def load_strided(
-        self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None, near: Sequence[int] = ()
-    ) -> Value:
-        """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: likely strides."""
-        if self.lanes.width == 1:
-            return self.load_scalar(dtype, pointer)
-        if near and (mask is None or mask.mostly_whole) and dtype != elements.COMPLEX128:
-            return strided.load(self, dtype, pointer, stride, offsets, near, mask)
-        return self.load_far(dtype, pointer, stride, offsets, mask)
-
-    def _has_small_strides(self, dtype: np.dtype) -> bool:
-        return dtype != elements.COMPLEX128 and self.masks(dtype)
-
     def load_far(self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None) -> Value:
         """A gather, or one element after another."""
         element = elements.of(dtype)
@@ -462,16 +451,6 @@ class Memory:
             if lane + 1 < lanes.width:
                 p = writer.element(whole(dtype), p, stride)
         return Value(dtype, tuple(self.arrive(dtype, V(lanes, element.memory, t)) for t in texts))
-
-    def store_strided(
-        self, value: Value, pointer: str, stride: str, offsets: V, mask: Mask | None, near: Sequence[int] = ()
-    ) -> None:
-        if self.lanes.width == 1:
-            self.store_scalar(value, pointer)
-        elif near and (mask is None or mask.mostly_whole) and self._has_small_strides(value.dtype):
-            strided.store(self, value, pointer, stride, offsets, near, mask)
-        else:
-            self.store_far(value, pointer, stride, offsets, mask)
 
     def store_far(self, value: Value, pointer: str, stride: str, offsets: V, mask: Mask | None) -> None:
         """A scatter, or one element after another."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from weft.codegen import accesses
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame, distance
 from weft.codegen.instances import Instance, Position, fresh, index_value
@@ -143,7 +144,7 @@ class Digits:
             else:
                 offsets = self.offsets.get(key) or copy.memory.lanes.iota("i64")
                 strides = self.strides[key]
-                values.append(copy.memory.load_strided(operand.dtype, pointer, strides, offsets, copy.mask))
+                values.append(accesses.load_strided(copy.memory, operand.dtype, pointer, strides, offsets, copy.mask))
         return values
 
     def _piece_by_piece(

@@ -15,12 +15,12 @@ from typing import Any
 
 from weft._base.target import Target
 from weft.codegen import (
+    accesses,
+    blocks,
     collapsed_loops,
     columns,
     guards,
     indexed,
-    interleaved,
-    known_rows,
     mixed_radix,
     nontemporal_stores,
     predication,
@@ -173,8 +173,8 @@ class NestWriter(Frame):
             key = s.operand, self.nest.vector
             p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
             offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
-            copy.values[s.out] = copy.memory.load_strided(
-                operand.dtype, p, self.strides[key], offsets, copy.mask, self.schedule.near
+            copy.values[s.out] = accesses.load_strided(
+                copy.memory, operand.dtype, p, self.strides[key], offsets, copy.mask, self.schedule.near
             )
 
     def store(self, s: ir.Store, copies: list[Instance], place: Position) -> None:
@@ -195,7 +195,7 @@ class NestWriter(Frame):
                 key = s.operand, self.nest.vector
                 p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
                 offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
-                copy.memory.store_strided(value, p, self.strides[key], offsets, copy.mask, self.schedule.near)
+                accesses.store_strided(copy.memory, value, p, self.strides[key], offsets, copy.mask, self.schedule.near)
             else:
                 raise ValueError(f"[codegen] store to operand {s.operand} has no stride along the vector dimension")
 
@@ -249,7 +249,6 @@ class NestWriter(Frame):
 _LOOPS: dict[str, Callable[[NestWriter], Any]] = {
     "rows": rows.RowWriter,
     "collapsed": collapsed_loops.CollapsedLoopWriter,
-    "known rows": known_rows.KnownRowWriter,
-    "interleaved": interleaved.InterleavedWriter,
+    "blocks": blocks.BlockWriter,
     "short rows": short_rows.ShortRowWriter,
 }

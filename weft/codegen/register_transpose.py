@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.codegen.lanes import Lanes
+from weft.loops.blocks import QUARTER
 
 WIDEST = 8  # bytes of the largest word that vectors are made of
-QUARTER = 16  # bytes within which most of x86's shuffles move words
 
 
 def row_type(side: int, size: int) -> str:

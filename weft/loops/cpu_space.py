@@ -107,17 +107,14 @@ def _of_whole_rows(body: Body, parallel: list[Loop], whole: Sequence[Loop]) -> S
 
 def _of_elements(body: Body, loops: _Loops, found: Thresholds, lanes: int) -> Space:
     """Nothing is reduced: lanes along the last loop, or along the one before where the last is narrow."""
-    parallel = loops.parallel
-    if row_spaces.is_interleaved(body, parallel, found, lanes):
-        extents = [*[None for _ in parallel[:-1]], parallel[-1].extent]
-        return Space(loops.outer, parallel, (), (), extents, len(parallel) - 2, found.apart)
-    merged, digits, known = row_spaces.of_rows(body, parallel, found, lanes)
-    extents = [loop.extent if loop in known else None for loop in (*merged, *digits)]
-    last = len(merged) - 1 if merged else None
-    space = Space(loops.outer, merged, (), digits, extents, last, _nowhere(body))
-    if digits or known:
-        return space
-    return space.replace(vector=len(merged) - 2 if found.narrow else last, step=_step(body, merged))
+    merged, digits, known, across = row_spaces.of_rows(body, loops.parallel, found, lanes)
+    extents: list[int | None] = [None for _ in (*merged, *digits)]
+    if known:
+        extents[-1] = merged[-1].extent
+    vector = len(merged) - (2 if across else 1) if merged else None
+    apart = found.apart if known and across else _nowhere(body)
+    step = None if digits or known else _step(body, merged)
+    return Space(loops.outer, merged, (), digits, extents, vector, apart, step=step)
 
 
 def _of_runs(body: Body, loops: _Loops) -> Space:

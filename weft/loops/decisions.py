@@ -17,13 +17,11 @@ import numpy as np
 from weft._base.record import Record
 from weft._base.target import Target
 from weft._base.target_model import LINE
-from weft.loops import column_tiles, costs, elements, ir, lane_width, sides, stages, two_halves, words
+from weft.loops import blocks, column_tiles, costs, elements, ir, lane_width, sides, stages, two_halves, words
 from weft.loops.column_tiles import Passes
 from weft.loops.stages import Stages
 
-Form = Literal[
-    "rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "known rows", "interleaved"
-]
+Form = Literal["rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "blocks"]
 Line = tuple[int, int]  # an operand, and how many rows below its own
 
 REDUCED_LANES = 32  # accumulators of the tree "lanes" (docs/NUMERICS.md)
@@ -118,6 +116,7 @@ class Schedule(Record):
     ``tiles``: vectors in flight, larger tiles first; none if every vector has a mask. ``masked``: the last lanes are a
     vector with a mask, else single elements. ``padded``: so many vectors are in flight, and the last elements are
     computed on padded copies, by the same code. ``stages``: of a long body, padded or with a mask in every vector.
+    ``block``: points at known places, which are written together.
     """
 
     nest: ir.Nest
@@ -133,6 +132,7 @@ class Schedule(Record):
     halves: two_halves.Halves | None = None
     passes: Passes | None = None
     short: ShortRows | None = None
+    block: blocks.Block | None = None
     stencil: Stencil | None = None
     transposed: Transposed | None = None
     streamed: Streamed | None = None
@@ -173,7 +173,8 @@ class _Decider:
         cut = stages.stages(nest, self.model) if heavy and transposed is None and self.contiguous() else None
         if cut is not None and padded and not self.tests():
             padded = 1
-        tiles = () if heavy else self.tiles(form)
+        block = blocks.block(nest, self.lanes) if form == "blocks" else None
+        tiles = (block.rows // self.lanes,) if block else () if heavy else self.tiles(form)
         stencil = self.stencil() if form == "columns" and transposed is None and masked else None
         return Schedule(
             nest,
@@ -187,6 +188,7 @@ class _Decider:
             halves=two_halves.halves(nest, self.model, self.lanes) if heavy or stencil else None,
             passes=column_tiles.passes(nest, self.model, self.lanes, tiles) if nest.split else None,
             short=self.short_rows() if form == "short rows" else None,
+            block=block,
             stencil=stencil,
             transposed=transposed,
             streamed=self.streamed(tiles, masked, transposed) if form == "columns" else None,
@@ -197,11 +199,9 @@ class _Decider:
         if nest.short is not None:
             return "short rows"
         if nest.row is not None:
-            return "known rows"
+            return "blocks"
         if nest.digits and not self.reduced:
             return "collapsed"
-        if nest.interleaved is not None:
-            return "interleaved"
         return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"
 
     def tiles(self, form: Form) -> tuple[int, ...]:

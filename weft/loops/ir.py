@@ -47,7 +47,7 @@ class Dim(Record):
     """One loop. ``role``: parallel (independent points), reduced (iterated inside a phase, in tree order), or digit.
 
     ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled,
-    for the lanes' dimension if rows are short (``loops.known_rows``), and inside of it (``codegen.interleaved``).
+    and for the last parallel dimension if rows are short (``loops.blocks``).
     ``runs``: the updates of a sorted scatter. Points are independent where the place updated changes: a range that is
     cut elsewhere is moved on to the next change.
     """
@@ -68,7 +68,7 @@ class Operand(Record):
     operand reads at a point what that one reads ``rows`` steps later along the dimension before the lanes, and
     ``elements`` steps later along the lanes.
 
-    ``apart``: the strides along the last two dimensions, if they are compiled in (``codegen.flat_rows``).
+    ``apart``: the strides along the last two dimensions, if they are compiled in (``loops.blocks``).
     """
 
     dtype: np.dtype
@@ -332,16 +332,14 @@ class Nest(Record, labels=("name",)):
         return next((dim.extent for dim in self.dims if dim.extent is not None and dim.role == "reduced"), None)
 
     @property
-    def row(self) -> int | None:
-        """The extent of the rows along which the lanes lie, if it is known."""
-        if self.vector is None or self.dims[self.vector].role != "parallel":
-            return None
-        return self.dims[self.vector].extent
+    def last(self) -> int:
+        """The number of the innermost loop."""
+        return len(self.dims) - len(self.digits) - 1
 
     @property
-    def interleaved(self) -> int | None:
-        """The extent of a dimension inside of the lanes' one, if its elements are interleaved when they are stored."""
-        return self.dims[-1].extent if self.dims and self.dims[-1].role == "parallel" and self.row is None else None
+    def row(self) -> int | None:
+        """The extent of short rows, if it is known: of the last parallel dimension."""
+        return self.dims[self.last].extent if self.dims and self.dims[self.last].role == "parallel" else None
 
     @property
     def digits(self) -> list[int]:

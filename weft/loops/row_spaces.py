@@ -1,4 +1,4 @@
-"""Short rows on a CPU: when a row is compiled in, joined with others, interleaved, or walked by digits.
+"""Short rows on a CPU: when they are blocks of points at known places, joined with others, or walked by digits.
 
 Lanes along a short last axis would be empty for the most part. Which of these answers a body gets follows from its
 strides and from ``thresholds``.
@@ -9,14 +9,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from weft.loops import ir, known_rows
+from weft._base.record import NamedTuple
+from weft.loops import blocks, costs, ir, uniform
 from weft.loops.body import Body, reads_inside
 from weft.loops.collapse import Loop, collapses, stride_class
 from weft.loops.index_math import ZERO
-from weft.loops.thresholds import PERMUTED, Thresholds, is_narrow
+from weft.loops.thresholds import MANY, NARROW, PERMUTED, Thresholds, is_narrow
 
 WORDS = "fiI"  # of four bytes
+LIGHT = 40.0  # cost of the bodies of all vectors of a row
+SIMPLE = 2.0  # cost of an operation that takes as long for two lanes as for eight, and is done as soon
+COMPUTED = 1.25  # elements that are computed for each of a row, if operations take longer
+OF_ELEMENTS = range(6, 32)  # elements of rows of transposed operands that are put together from single elements
+MASKED = 8.0  # cost of what a vector with a mask takes longer
+SINGLE = 2.0  # cost of an access to one element, of narrow rows with lanes across them
+REPEATED = 4, 16  # least elements of a row of short rows, and most of each: a loop over few rows takes longer
+ROW_STATEMENTS = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.LoadAt)
 
 
 def whole_rows(body: Body, parallel: Sequence[Loop], lanes: int) -> list[Loop]:
@@ -24,22 +34,22 @@ def whole_rows(body: Body, parallel: Sequence[Loop], lanes: int) -> list[Loop]:
 
     An operand that repeats elements, so that they are no row of it, has its own side by side along one of them.
     """
-    if body.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent <= known_rows.REPEATED[-1]:
+    if body.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent <= REPEATED[-1]:
         return []
     first, extent = len(parallel) - 1, parallel[-1].extent
-    while first > 1 and extent * parallel[first - 1].extent <= known_rows.longest(lanes):
+    while first > 1 and extent * parallel[first - 1].extent <= blocks.longest(lanes):
         first -= 1
         extent *= parallel[first].extent
     loops = parallel[first:]
     if len(loops) < 2 or is_narrow([loop.extent for loop in parallel]):
         return []
-    if extent < known_rows.REPEATED[0] or math.prod([loop.extent for loop in parallel]) < known_rows.MANY:
+    if extent < REPEATED[0] or math.prod([loop.extent for loop in parallel]) < MANY:
         return []
     axes = joined(loops).axes
     keys = {axis.key for axis in axes}
     if any(isinstance(s, ir.LoadAt) for s in body.statements):
         return []  # places by an index have no digits
-    if not keys.isdisjoint(body.indexed) or not known_rows.fits(body, keys, extent, lanes, more=known_rows.LIGHT):
+    if not keys.isdisjoint(body.indexed) or not _fits(body, keys, extent, lanes, more=LIGHT):
         return []
     for operand in body.operands:
         row = all(collapses(operand, *pair) for pair in itertools.pairwise(axes))
@@ -56,49 +66,82 @@ def joined(loops: Sequence[Loop]) -> Loop:
     return Loop("parallel", [axis for loop in loops for axis in loop.axes])
 
 
-def of_rows(
-    body: Body, parallel: list[Loop], found: Thresholds, lanes: int
-) -> tuple[list[Loop], list[Loop], list[Loop]]:
-    """The loops of elements, the digits of the last one, and the loops whose extents are compiled in."""
-    row = _known_row(body, parallel, found, lanes)
+class Rows(NamedTuple):
+    """Loops over elements: ``digits`` of the last one, whether its extent is ``known``, and lanes lie ``across`` it."""
+
+    loops: list[Loop]
+    digits: Sequence[Loop] = ()
+    known: bool = False
+    across: bool = False
+
+
+def of_rows(body: Body, parallel: list[Loop], found: Thresholds, lanes: int) -> Rows:
+    """What becomes of short rows: blocks of points at known places, one loop with digits, or none of these."""
+    if _is_narrow_block(body, parallel, found, lanes):
+        return Rows(parallel, known=True, across=True)
+    row = _is_known_row(body, parallel, found, lanes)
     if not row or lanes > PERMUTED:
         merged, digits = _collapse_short(body, parallel, found, only_windows=row)
         if digits:
-            return merged, digits, []
-        row = row or (lanes <= PERMUTED and _known_row(body, parallel, found, lanes, more=known_rows.MASKED))
-    return parallel, [], parallel[-1:] if row else []
+            return Rows(merged, digits)
+        row = row or (lanes <= PERMUTED and _is_known_row(body, parallel, found, lanes, more=MASKED))
+    return Rows(parallel, known=row, across=bool(found.narrow) and not row)
 
 
-def _known_row(body: Body, parallel: Sequence[Loop], found: Thresholds, lanes: int, more: float = 0.0) -> bool:
-    """Whether the extent of the rows is compiled in: short ones whose elements lie side by side in the results.
+def _is_known_row(body: Body, parallel: Sequence[Loop], found: Thresholds, lanes: int, more: float = 0.0) -> bool:
+    """Whether lanes lie along short rows of a known extent, whose elements lie side by side in the results.
 
     ``more``: instructions that its vectors may take beyond those of vectors of which the last has a mask.
     """
-    if found.row is None:
-        return False
-    keys = {axis.key for axis in parallel[-1].axes}
-    if not known_rows.fits(body, keys, found.row, lanes, more):
+    if found.row is None or not _fits(body, {axis.key for axis in parallel[-1].axes}, found.row, lanes, more):
         return False
     for operand in body.operands:
         along = stride_class(parallel[-1].stride(operand))
         if along != 1 and operand.role == "out":
             return False
+        # longer rows of transposed operands are blocks transposed in registers; with few lanes those are seldom whole
         transposed = along == ir.RUNTIME and any(stride_class(loop.stride(operand)) == 1 for loop in parallel[:-1])
-        if transposed and not known_rows.of_single_elements(found.row, lanes):
-            return False  # it is transposed in registers
+        if transposed and not (lanes <= PERMUTED and found.row in OF_ELEMENTS):
+            return False
     return True
 
 
-def is_interleaved(body: Body, parallel: Sequence[Loop], found: Thresholds, lanes: int) -> bool:
-    """Whether results are interleaved vectors of elements, of operands whose own are side by side.
+def _fits(body: Body, row: Collection[int], extent: int, lanes: int, more: float = 0.0) -> bool:
+    """Whether the statements may be written for the vectors of a row, along the axes ``row``.
 
-    Or rows of an operand lie at distances that are compiled in (``codegen.flat_rows``). If all lie as the results do,
-    wide vectors are rather permuted by tables.
+    ``more``: instructions that they may take beyond those of the fewest vectors with as many elements.
     """
-    if not found.narrow or not body.is_plain:
+    statements: list[Any] = body.statements
+    if not all(isinstance(s, ROW_STATEMENTS) and not reads_inside(s) for s in statements):
         return False
+
+    def moves(s: ir.Load | ir.LoadAt | ir.IndexOf) -> bool:
+        if isinstance(s, ir.IndexOf):
+            return s.dim in row
+        strides = body.operands[s.operand].strides
+        return any(key in strides and strides[key].factor for key in row)
+
+    differ, count = uniform.differing(statements, moves), len(blocks.along(extent, lanes)[1])
+    computed = [s for s in statements if isinstance(s, ir.Apply) and s.out in differ]
+    if costs.instructions(statements) * count > LIGHT:
+        return False
+    simple = all(s.kind.cost <= SIMPLE and not s.kind.waits for s in computed)
+    if simple or lanes * count <= COMPUTED * extent:
+        return True
+    if more and costs.instructions(computed) * (count + extent // -lanes) <= more:
+        return True
+    moved = sum(isinstance(s, ir.Load | ir.LoadAt | ir.Store) for s in statements)
+    return extent <= NARROW and costs.instructions(computed) * (count - extent / lanes) <= SINGLE * extent * moved
+
+
+def _is_narrow_block(body: Body, parallel: Sequence[Loop], found: Thresholds, lanes: int) -> bool:
+    """Whether narrow rows are stored as whole vectors: of operands whose own rows or columns are side by side.
+
+    Or rows of an operand lie at distances that are compiled in. If all lie as the results do, wide vectors are rather
+    permuted by tables.
+    """
     statements = body.statements
-    if any(map(reads_inside, statements)):
+    if not found.narrow or not body.is_plain or any(map(reads_inside, statements)):
         return False
     beside, otherwise = False, lanes <= PERMUTED
     for operand, apart in zip(body.operands, found.apart, strict=True):

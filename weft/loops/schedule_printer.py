@@ -7,7 +7,7 @@ schedule: lanes i1 x16; loops 2 | 1 | masked in flight; next row of in0 fetched
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.loops import decisions, ir, known_rows, lane_tiles, routine, sides
+from weft.loops import decisions, ir, lane_tiles, routine, sides
 from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule
 
 
@@ -55,12 +55,10 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
     masked = "masked, stores tested" if target.model.tests_masks else "masked"
     last = "last masked" if schedule.masked else "last lanes one by one"
     stencil, transposed, halves = schedule.stencil, schedule.transposed, schedule.halves
-    if schedule.form == "interleaved":
-        return [f"elements of rows of {schedule.nest.interleaved} interleaved, {last}"]
-    if schedule.nest.row is not None:
-        width, starts = known_rows.vectors(schedule.nest.row, schedule.lanes)
-        vectors = "1 vector" if len(starts) == 1 else f"{len(starts)} vectors"
-        return [f"{vectors} of {width} for each row"]
+    if schedule.block is not None:
+        rows, vectors = schedule.block.rows, schedule.block.vectors
+        parts = [f"blocks of {rows} x {schedule.nest.row}", f"{len(vectors)} of {schedule.block.width} lanes"]
+        return [", ".join([*parts, last] if rows > 1 else parts)]
     if schedule.form == "collapsed":
         return [f"digits' values from tables, {schedule.tiles[0]} in flight, {last}"]
     if transposed is not None:

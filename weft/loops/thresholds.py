@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from weft._base.record import NamedTuple
-from weft.loops import ir, known_rows
+from weft.loops import blocks, ir
 
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
 # dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
@@ -19,6 +19,7 @@ FILLING = 16
 APART = 64  # elements between narrow rows, up to which the distance is compiled in where that pays
 LONG = 4096
 FEW = 256
+MANY = 16384  # elements of all short rows from which on their length is compiled in
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
 PERMUTED = 8  # lanes of registers whose words are permuted by a vector of numbers
 SHORT = 16  # rows up to this length are reduced or scanned with lanes across rows, if there are more than FEW
@@ -111,9 +112,9 @@ def are_many(outer: Sequence[int], parallel: Sequence[int]) -> bool:
 
 def _row(outer: Sequence[int], parallel: Sequence[int], lanes: int) -> int | None:
     """The extent of the last dimension if a few vectors hold it, and there are enough of them."""
-    if len(parallel) < 2 or not 1 < parallel[-1] <= known_rows.longest(lanes):
+    if len(parallel) < 2 or not 1 < parallel[-1] <= blocks.longest(lanes):
         return None
-    return parallel[-1] if math.prod(outer) * math.prod(parallel) >= known_rows.MANY else None
+    return parallel[-1] if math.prod(outer) * math.prod(parallel) >= MANY else None
 
 
 def _short(outer: Sequence[int], parallel: Sequence[int], rows: Sequence[int], longest: int) -> int | None:

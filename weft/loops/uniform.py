@@ -7,7 +7,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from weft.loops import ir
 
@@ -16,32 +16,41 @@ def moving(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
     """The values that may differ from lane to lane, or along the parallel dimensions ``inner``."""
     if nest.vector is None:
         return frozenset()
-    dims = [nest.vector, *inner, *nest.digits]
     across = nest.dims[nest.vector].role == "parallel"  # every lane has reductions of its own
-    found: set[int] = set()
+    dims, found = [nest.vector, *inner, *nest.digits], set[int]()
     for phase in nest.phases:
-        for s in (*phase.before, *phase.body):
-            found.update(_moved(s, nest, dims, found))
+        differing((*phase.before, *phase.body), lambda s: along(nest, dims, s), found)
         if across:
-            found.update(out for reduction in phase.reductions for out in reduction.outs)
+            found.update([out for reduction in phase.reductions for out in reduction.outs])
     return frozenset(found)
 
 
-def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int]) -> Iterable[int]:
-    match s:
-        case ir.Load(out, operand):
-            return (out,) if any(nest.operands[operand].strides[d] for d in dims) else ()
-        case ir.LoadAt(out, operand, offset, inside):
-            return (out,) if {offset, inside} & found or any(nest.operands[operand].strides[d] for d in dims) else ()
-        case ir.IndexOf(out, dim):
-            return (out,) if dim in dims else ()
-        case ir.Apply(out):
-            return (out,) if not found.isdisjoint(s.args) else ()
-        case ir.RowLoad(out):
-            return (out,)
-        case ir.Scan(outs):
-            return outs
-    return ()
+def along(nest: ir.Nest, dims: Collection[int], s: ir.Load | ir.LoadAt | ir.IndexOf) -> bool:
+    """Whether a statement accesses other elements at other indices along ``dims``."""
+    if isinstance(s, ir.IndexOf):
+        return s.dim in dims
+    return any(nest.operands[s.operand].strides[d] for d in dims)
+
+
+def differing(
+    statements: Iterable[ir.Statement],
+    moves: Callable[[ir.Load | ir.LoadAt | ir.IndexOf], bool],
+    found: set[int] | None = None,
+) -> set[int]:
+    """The values that differ where statements that ``moves`` names access other elements, added to ``found``."""
+    found = set() if found is None else found
+    for s in statements:
+        match s:
+            case ir.Load(out) | ir.LoadAt(out) | ir.IndexOf(out):
+                differs = moves(s) or not found.isdisjoint(ir.arguments(s))
+                found.update((out,) if differs else ())
+            case ir.Apply(out):
+                found.update((out,) if not found.isdisjoint(s.args) else ())
+            case ir.RowLoad(out):
+                found.add(out)
+            case ir.Scan(outs):
+                found.update(outs)
+    return found
 
 
 def places(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:

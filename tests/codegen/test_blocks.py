@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
-from weft.loops import known_rows
+from weft.loops import blocks, thresholds
 
 DTYPES = ["bool", "int8", "uint16", "int32", "bfloat16", "float32", "float64", "complex64", "complex128"]
 LENGTHS = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)
@@ -39,7 +40,7 @@ def test_rows_of_every_length(name: str) -> None:
     rng = np.random.default_rng(0)
     for number, length in enumerate(LENGTHS):
         dtype = DTYPES[(number + len(name)) % len(DTYPES)]
-        rows = known_rows.MANY // length + 1 + number
+        rows = thresholds.MANY // length + 1 + number
         x = rng.integers(0, 2, (rows, length)).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
         if x.dtype.kind in "fc":
             x[0, 0], x[-1, -1], x[1, 0] = np.nan, -0.0, np.inf
@@ -93,11 +94,11 @@ def test_repeats_along_two_axes_are_one_kernel() -> None:
 
 def test_vectors_of_a_row_end_with_it() -> None:
     for lanes in (4, 8, 16, 64):
-        for extent in range(2, known_rows.longest(lanes) + 1):
-            width, starts = known_rows.vectors(extent, lanes)
+        for extent in range(2, blocks.longest(lanes) + 1):
+            width, starts = blocks.along(extent, lanes)
             covered = {start + lane for start in starts for lane in range(width)}
             assert covered == set(range(extent))
-            assert len(starts) <= known_rows.VECTORS
+            assert len(starts) <= blocks.VECTORS
 
 
 def test_the_length_of_many_short_rows_is_compiled_in() -> None:
@@ -105,7 +106,7 @@ def test_the_length_of_many_short_rows_is_compiled_in() -> None:
     for shape, known in (((3000, 10), True), (((3, 10)), False), ((3000, 100), False)):
         x = np.zeros((shape[0], shape[1] + 1), np.float32)
         text = weft.jit(lambda x: x[:, 1:] * 2).lower(x).compile().as_text("loops")
-        assert (f"of {shape[1]}" in text) == known, text
+        assert (f"blocks of 1 x {shape[1]}" in text) == known, text
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
@@ -129,7 +130,7 @@ def test_elements_of_narrow_rows_take_turns(count: int) -> None:
 
 def test_repeats_are_stored_as_whole_vectors() -> None:
     text = weft.jit(lambda x: jnp.repeat(x, 3)).lower(np.zeros(9000, np.float32)).compile().as_text("loops")
-    assert "elements of rows of 3 interleaved" in text
+    assert re.search(r"blocks of \d+ x 3, 3 of \d+ lanes", text)
 
 
 BACKWARDS: dict[str, Callable[[Any, Any], Any]] = {
@@ -162,7 +163,7 @@ def test_narrow_rows_backwards(name: str) -> None:
 
 def test_narrow_rows_backwards_are_whole_vectors() -> None:
     text = weft.jit(lambda x: x[:, ::-1]).lower(np.zeros((3000, 3), np.uint8)).compile().as_text("loops")
-    assert "elements of rows of 3 interleaved" in text
+    assert re.search(r"blocks of \d+ x 3, 3 of \d+ lanes", text)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "complex64"])

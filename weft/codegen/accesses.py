@@ -1,0 +1,214 @@
+"""Where the lanes of a vector lie in memory: whole vectors and shuffles wherever offsets are known, else gathers.
+
+    offsets 0 1 2 3:   one load            3 2 1 0:   a load, reversed
+            2 2 2 2:   one element         0 3 6 9:   loads at 0, 4 and 6, and shuffles
+
+Memory outside of the elements that are asked for is not accessed: the last vector loaded ends with them, and stores
+between which others lie are masked. Words are shuffled as they are in memory, where small ones fill fewer registers.
+
+Strides that are known only at run time have a variant of the code for each likely stride (2, 3 and 4; the extent of
+short, contiguous rows), and a general one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from weft.codegen.emitter import Value
+from weft.codegen.lanes import Lanes, V
+from weft.codegen.memory import Mask, Memory, alignment, whole
+from weft.codegen.writer import Writer
+from weft.loops import elements
+
+Place = tuple[int, int]  # the number of a pointer, and an offset from there in elements
+
+
+# ---- offsets that are known when the code is written
+
+
+def load(memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Sequence[Sequence[Place]]) -> list[Value]:
+    """For each vector that is ``wanted`` the elements at the places of its lanes."""
+    around, made = _Around(memory, dtype, pointers, wanted), dict[tuple[Place, ...], Value]()
+    for lanes in dict.fromkeys(map(tuple, wanted)):
+        if len(set(lanes)) > 1:
+            made[lanes] = memory.join(dtype, around.words(lanes), memory.lanes.width)
+        else:
+            p = memory.writer.element(whole(dtype), pointers[lanes[0][0]], str(lanes[0][1]))
+            made[lanes] = memory.splat(memory.load_scalar(dtype, p))
+    return [made[tuple(lanes)] for lanes in wanted]
+
+
+class _Around:
+    """Vectors of the memory from the first to the last of the elements that are accessed from each pointer."""
+
+    def __init__(
+        self, memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Sequence[Sequence[Place]]
+    ) -> None:
+        self.writer, self.dtype, self.pointers = memory.writer, dtype, pointers
+        self.word, self.units = memory.word(dtype)
+        places = [place for lanes in wanted for place in lanes]
+        offsets = [[offset for n, offset in places if n == number] for number in range(len(pointers))]
+        self.ends = [(min(some), max(some)) for some in offsets]
+        self.width, span = memory.lanes.width, min([last - first + 1 for first, last in self.ends])
+        while self.width > span:
+            self.width //= 2
+        self.loaded: dict[Place, str] = {}  # the vectors that begin at these places
+
+    def words(self, lanes: Sequence[Place]) -> str:
+        """One vector, as words of memory."""
+        numbers = {number for number, _ in lanes}
+        starts = {n: self._starts(n, sorted({offset for number, offset in lanes if number == n})) for n in numbers}
+        picks = []
+        for number, offset in lanes:
+            start = next(start for start in starts[number] if offset - self.width < start <= offset)
+            text = self._vector(number, start)
+            picks += [(text, (offset - start) * self.units + unit) for unit in range(self.units)]
+        return _picked(self.writer, self.word, picks, self.width * self.units)
+
+    def _starts(self, number: int, offsets: Sequence[int]) -> list[int]:
+        """Where the vectors that hold these offsets begin, each as soon as it holds no fewer of them."""
+        (first, last), width, found = self.ends[number], self.width, list[int]()
+        for offset in offsets:
+            if found and offset < found[-1] + width:
+                continue
+            most = max([other for other in offsets if other < offset + width])
+            known = [start for n, start in self.loaded if n == number and most - width < start <= offset]
+            even = offset - (offset - first) % width
+            found.append(known[0] if known else min(even if most < even + width else offset, last - width + 1))
+        return found
+
+    def _vector(self, number: int, start: int) -> str:
+        if (number, start) not in self.loaded:
+            p = self.writer.element(whole(self.dtype), self.pointers[number], str(start))
+            type_ = Lanes(self.writer, self.width * self.units).type(self.word)
+            self.loaded[number, start] = self.writer.op(f"load {type_}, ptr {p}, align {alignment(self.dtype)}")
+        return self.loaded[number, start]
+
+
+def _picked(writer: Writer, word: str, picks: Sequence[tuple[str, int]], width: int) -> str:
+    """A vector of words: of each the text of a vector of ``width`` words, and its number there."""
+    lanes, found = Lanes(writer, len(picks)), ""
+    if width == 1:
+        for lane, (text, _) in enumerate(picks):
+            found = writer.op(f"insertelement {lanes.type(word)} {found or 'poison'}, {word} {text}, i64 {lane}")
+        return found
+    sources = list(dict.fromkeys([text for text, _ in picks]))
+    each = 1 if width == lanes.width else 2  # vectors that a shuffle joins to those before
+    for some in [sources[:2], *[sources[k : k + each] for k in range(2, len(sources), each)]]:
+        made, numbers = some[0], [number for _, number in picks]
+        if len(some) > 1 or width != lanes.width or not (found or numbers == list(range(width))):
+            numbers = [some.index(text) * width + number if text in some else 0 for text, number in picks]
+            made = lanes.shuffle(made, some[1] if len(some) > 1 else "poison", word, numbers, width)
+            numbers = list(range(lanes.width))
+        if found:
+            places = enumerate(zip(picks, numbers, strict=True))
+            numbers = [lanes.width + number if text in some else lane for lane, ((text, _), number) in places]
+            made = lanes.shuffle(found, made, word, numbers, lanes.width)
+        found = made
+    return found
+
+
+def store(memory: Memory, values: Sequence[Value], offsets: Sequence[Sequence[int]], pointer: str) -> None:
+    """Store the lanes of vectors at these offsets; elements between them stay as they are, by masks."""
+    dtype, width, writer = values[0].dtype, memory.lanes.width, memory.writer
+    if all(list(row) == list(range(row[0], row[0] + width)) for row in offsets):
+        for value, row in zip(values, offsets, strict=True):
+            memory.store(value, writer.element(whole(dtype), pointer, str(row[0])))
+        return
+    packed, (word, units) = [memory.pack(value) for value in values], memory.word(dtype)
+    owners = {offset: (n, lane) for n, row in enumerate(offsets) for lane, offset in enumerate(row)}
+    owner = owners[0]
+    for start in range(0, max(owners) + 1, width):
+        picks, there = [], [place in owners for place in range(start, start + width)]
+        for place in range(start, start + width):
+            owner = owners.get(place, owner)
+            picks += [(packed[owner[0]][1], owner[1] * units + unit) for unit in range(units)]
+        text = _picked(writer, word, picks, width * units)
+        mask = None if all(there) else Mask("0", memory.lanes.flags(there))
+        memory.put(dtype, (packed[0][0], text), writer.element(whole(dtype), pointer, str(start)), mask)
+
+
+# ---- strides that are known only at run time
+
+
+def load_strided(
+    memory: Memory,
+    dtype: np.dtype,
+    pointer: str,
+    stride: str,
+    offsets: V,
+    mask: Mask | None = None,
+    near: Sequence[int] = (),
+) -> Value:
+    """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: likely strides.
+
+    With a mask that is not whole, by the general code.
+    """
+    width, ends = memory.lanes.width, list[tuple[str, str]]()
+    if width == 1:
+        return memory.load_scalar(dtype, pointer)
+    if not near or dtype == elements.COMPLEX128 or (mask is not None and not mask.mostly_whole):
+        return memory.load_far(dtype, pointer, stride, offsets, mask)
+
+    def likely(step: int) -> None:
+        places = [(0, step * lane) for lane in range(width)]
+        ends.append((_Around(memory, dtype, [pointer], [places]).words(places), memory.writer.block))
+
+    def far() -> None:
+        value = memory.load_far(dtype, pointer, stride, offsets, mask)
+        ends.append((memory.pack(value)[1], memory.writer.block))
+
+    _by_stride(memory, stride, near, mask, likely, far)
+    return memory.join(dtype, memory.writer.phi(memory.lanes.type(memory.word(dtype)[0]), *ends), width)
+
+
+def store_strided(
+    memory: Memory,
+    value: Value,
+    pointer: str,
+    stride: str,
+    offsets: V,
+    mask: Mask | None = None,
+    near: Sequence[int] = (),
+) -> None:
+    """Store lanes to elements ``stride`` apart; with a mask that is not whole, by the general code."""
+    dtype, width = value.dtype, memory.lanes.width
+    if width == 1:
+        memory.store_scalar(value, pointer)
+    elif near and (mask is None or mask.mostly_whole) and dtype != elements.COMPLEX128 and memory.masks(dtype):
+        _by_stride(
+            memory,
+            stride,
+            near,
+            mask,
+            lambda step: store(memory, [value], [range(0, step * width, step)], pointer),
+            lambda: memory.store_far(value, pointer, stride, offsets, mask),
+        )
+    else:
+        memory.store_far(value, pointer, stride, offsets, mask)
+
+
+def _by_stride(
+    memory: Memory,
+    stride: str,
+    near: Sequence[int],
+    mask: Mask | None,
+    likely: Callable[[int], None],
+    far: Callable[[], None],
+) -> None:
+    writer, done = memory.writer, memory.writer.fresh_label()
+    if mask is not None:  # a partial vector uses the general code
+        whole_vector = writer.compare_index("eq", mask.count, str(memory.lanes.width))
+        stride = writer.choose_index(whole_vector, stride, "0")
+    for step in near:
+        chosen, other = writer.fresh_label(), writer.fresh_label()
+        writer.branch_if(writer.compare_index("eq", stride, str(step)), chosen, other)
+        writer.label(chosen)
+        likely(step)
+        writer.branch(done)
+        writer.label(other)
+    far()
+    writer.branch(done)
+    writer.label(done)
