@@ -25,7 +25,7 @@ from weft.stablehlo.shardy import quoted
 from weft.stablehlo.text import Tensor
 
 if TYPE_CHECKING:
-    from weft.stablehlo.module import FunctionWriter
+    from weft.stablehlo.function_writer import FunctionWriter
 
 CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
 UNSIGNED = np.dtype(np.uint32)

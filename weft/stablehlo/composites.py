@@ -13,7 +13,7 @@ from weft.stablehlo import types
 from weft.stablehlo.text import Tensor
 
 if TYPE_CHECKING:
-    from weft.stablehlo.module import FunctionWriter
+    from weft.stablehlo.function_writer import FunctionWriter
 
 
 def composite(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:

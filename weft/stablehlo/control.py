@@ -14,7 +14,7 @@ from weft.stablehlo import collectives, types
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
-    from weft.stablehlo.module import FunctionWriter
+    from weft.stablehlo.function_writer import FunctionWriter
 
 
 def call(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:

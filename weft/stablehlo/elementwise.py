@@ -13,7 +13,7 @@ from weft.stablehlo.emitter import INACCURATE, NATIVE, TensorEmit
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
-    from weft.stablehlo.module import FunctionWriter
+    from weft.stablehlo.function_writer import FunctionWriter
 
 # Where a scalar expression is one operation for float32, that operation is written for half precisions too: each reader
 # rounds its result once, as weft does.

@@ -21,7 +21,7 @@ from weft.stablehlo import decompositions, products, types
 from weft.stablehlo.text import Tensor, Text, Type
 
 if TYPE_CHECKING:
-    from weft.stablehlo.module import FunctionWriter
+    from weft.stablehlo.function_writer import FunctionWriter
 
 _LETTERS = {"f4": "s", "f8": "d", "c8": "c", "c16": "z"}  # of routines for a dtype
 
@@ -31,12 +31,15 @@ Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
 
 def find(eqn: JaxprEqn) -> Writer | None:
     """What writes an equation as calls of routines, if there are some for it and its dtype."""
+    routine = ROUTINES.get(eqn.primitive.name)
+    if routine is None:
+        return None
     dtype = eqn.invars[0].aval.dtype
     if f"{dtype.kind}{dtype.itemsize}" not in _LETTERS or any(0 in v.aval.shape for v in (*eqn.invars, *eqn.outvars)):
         return None
     if eqn.params.get("pivoting") or (eqn.primitive.name == "svd" and eqn.params["subset_by_index"] is not None):
         return None
-    return ROUTINES.get(eqn.primitive.name)
+    return routine
 
 
 def cholesky(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> list[Tensor]:

@@ -15,7 +15,7 @@ from weft.stablehlo.symbolic_dims import extremum
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
-    from weft.stablehlo.module import FunctionWriter
+    from weft.stablehlo.function_writer import FunctionWriter
 
 
 def view(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:

@@ -13,7 +13,7 @@ from weft.stablehlo import types
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
-    from weft.stablehlo.module import FunctionWriter
+    from weft.stablehlo.function_writer import FunctionWriter
 
 
 def _precision(precision: Any) -> str:
@@ -126,8 +126,6 @@ def triangular_solve(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tenso
     text, params, (a, b) = writer.text, eqn.params, operands
     if types.is_empty(b.shape):
         return [b]
-    if (call := writer.module.lapack(eqn)) is not None:
-        return call(writer, eqn, operands)
     turned = "NO_TRANSPOSE"
     if params["transpose_a"]:
         turned = "ADJOINT" if params["conjugate_a"] else "TRANSPOSE"

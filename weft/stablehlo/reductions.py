@@ -17,7 +17,7 @@ from weft.stablehlo.emitter import TensorEmit
 from weft.stablehlo.text import Tensor, Text, Type
 
 if TYPE_CHECKING:
-    from weft.stablehlo.module import FunctionWriter
+    from weft.stablehlo.function_writer import FunctionWriter
 
 
 def reduction(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:

@@ -147,7 +147,7 @@ def _is_required(donate: str, roles: signature.Roles) -> bool:
 
 
 def any_size(
-    fun: Callable[P, R], extents: tuple[str, ...] = (), **options: Unpack[JitOptions]
+    fun: Callable[P, R], extents: tuple[str, ...] = (), *, inline: bool = False, **options: Any
 ) -> runtime.JitFunction[P, R]:
     """``jit`` for a function of weft's own that asks of extents only which are 1, and which are equal.
 
@@ -156,8 +156,8 @@ def any_size(
     these.
     """
     if not options:  # most of them, of which there are hundreds
-        return _jitted(fun, PLAIN, extents)
-    jitted = jit(fun, **options)
+        return _jitted(fun, INLINED if inline else PLAIN, extents)
+    jitted = jit(fun, inline=inline, **options)
     jitted._state.extents = extents
     return jitted
 
