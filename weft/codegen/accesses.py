@@ -16,11 +16,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask, Memory, alignment, whole
 from weft.codegen.writer import Writer
-from weft.loops import elements
+from weft.loops import elements, ir
 
 Place = tuple[int, int]  # the number of a pointer, and an offset from there in elements
 
@@ -130,83 +131,123 @@ def store(memory: Memory, values: Sequence[Value], offsets: Sequence[Sequence[in
         memory.put(dtype, (packed[0][0], text), writer.element(whole(dtype), pointer, str(start)), mask)
 
 
+# ---- neighbouring lanes at equal distances
+
+
+class Step(Record):
+    """The distance of neighbouring lanes: a class of strides (``loops.ir``), and what is known of one at run time."""
+
+    kind: int
+    stride: str = ""
+    offsets: V | None = None  # stride * (0, 1, ...)
+    near: Sequence[int] = ()  # likely strides
+
+    def times(self, lanes: Lanes) -> V:
+        """The offsets of the lanes from the first one."""
+        if self.kind == ir.RUNTIME:
+            assert self.offsets is not None
+            return self.offsets
+        return lanes.iota("i64") if self.kind == 1 else -lanes.iota("i64")
+
+
+def load_along(memory: Memory, dtype: np.dtype, pointer: str, step: Step, mask: Mask | None = None) -> Value:
+    """Lanes of which the first is at ``pointer``."""
+    if not step.kind:
+        return memory.splat(memory.load_scalar(dtype, pointer))
+    if step.kind == 1 or memory.lanes.width == 1:
+        return memory.load(dtype, pointer, mask)
+    load_apart = _load_reversed if step.kind == ir.REVERSED else _load_strided
+    return load_apart(memory, dtype, pointer, step, mask)
+
+
+def store_along(memory: Memory, value: Value, pointer: str, step: Step, mask: Mask | None = None) -> None:
+    """Store lanes, the first at ``pointer``."""
+    if step.kind == 1 or memory.lanes.width == 1:
+        memory.store(value, pointer, mask)
+    else:
+        store_apart = _store_reversed if step.kind == ir.REVERSED else _store_strided
+        store_apart(memory, value, pointer, step, mask)
+
+
+def _load_reversed(memory: Memory, dtype: np.dtype, pointer: str, _: Step, mask: Mask | None) -> Value:
+    if mask is not None and not memory.masks(dtype):
+        return memory.load_through_buffer(dtype, pointer, "-1", mask)
+    last = memory.writer.element(whole(dtype), pointer, str(1 - memory.lanes.width))
+    text = _reversed(memory, memory.load_words(dtype, last, _reversed_mask(memory, mask)), *memory.word(dtype))
+    return memory.join(dtype, text, memory.lanes.width)
+
+
+def _store_reversed(memory: Memory, value: Value, pointer: str, _: Step, mask: Mask | None) -> None:
+    if mask is not None and not memory.masks(value.dtype):
+        memory.store_through_buffer(value, pointer, "-1", mask)
+        return
+    last = memory.writer.element(whole(value.dtype), pointer, str(1 - memory.lanes.width))
+    type_, text = memory.pack(value)
+    text = _reversed(memory, text, *memory.word(value.dtype))
+    memory.put(value.dtype, (type_, text), last, _reversed_mask(memory, mask))
+
+
+def _reversed(memory: Memory, text: str, word: str, units: int = 1) -> str:
+    """The elements of a vector, from the last to the first."""
+    width = memory.lanes.width
+    picks = [(text, units * lane + unit) for lane in reversed(range(width)) for unit in range(units)]
+    return _picked(memory.writer, word, picks, width * units)
+
+
+def _reversed_mask(memory: Memory, mask: Mask | None) -> Mask | None:
+    if mask is None:
+        return None
+    return Mask(mask.remaining, V(memory.lanes, "i1", _reversed(memory, mask.lanes.text, "i1")))
+
+
 # ---- strides that are known only at run time
 
 
-def load_strided(
-    memory: Memory,
-    dtype: np.dtype,
-    pointer: str,
-    stride: str,
-    offsets: V,
-    mask: Mask | None = None,
-    near: Sequence[int] = (),
-) -> Value:
-    """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: likely strides.
+def _load_strided(memory: Memory, dtype: np.dtype, pointer: str, step: Step, mask: Mask | None) -> Value:
+    """Lanes apart; with a mask that is not whole, by the general code."""
+    width, ends, offsets = memory.lanes.width, list[tuple[str, str]](), step.times(memory.lanes)
+    if not step.near or dtype == elements.COMPLEX128 or (mask is not None and not mask.mostly_whole):
+        return memory.load_far(dtype, pointer, step.stride, offsets, mask)
 
-    With a mask that is not whole, by the general code.
-    """
-    width, ends = memory.lanes.width, list[tuple[str, str]]()
-    if width == 1:
-        return memory.load_scalar(dtype, pointer)
-    if not near or dtype == elements.COMPLEX128 or (mask is not None and not mask.mostly_whole):
-        return memory.load_far(dtype, pointer, stride, offsets, mask)
-
-    def likely(step: int) -> None:
-        places = [(0, step * lane) for lane in range(width)]
+    def likely(stride: int) -> None:
+        places = [(0, stride * lane) for lane in range(width)]
         ends.append((_Around(memory, dtype, [pointer], [places]).words(places), memory.writer.block))
 
     def far() -> None:
-        value = memory.load_far(dtype, pointer, stride, offsets, mask)
+        value = memory.load_far(dtype, pointer, step.stride, offsets, mask)
         ends.append((memory.pack(value)[1], memory.writer.block))
 
-    _by_stride(memory, stride, near, mask, likely, far)
+    _by_stride(memory, step, mask, likely, far)
     return memory.join(dtype, memory.writer.phi(memory.lanes.type(memory.word(dtype)[0]), *ends), width)
 
 
-def store_strided(
-    memory: Memory,
-    value: Value,
-    pointer: str,
-    stride: str,
-    offsets: V,
-    mask: Mask | None = None,
-    near: Sequence[int] = (),
-) -> None:
-    """Store lanes to elements ``stride`` apart; with a mask that is not whole, by the general code."""
-    dtype, width = value.dtype, memory.lanes.width
-    if width == 1:
-        memory.store_scalar(value, pointer)
-    elif near and (mask is None or mask.mostly_whole) and dtype != elements.COMPLEX128 and memory.masks(dtype):
-        _by_stride(
-            memory,
-            stride,
-            near,
-            mask,
-            lambda step: store(memory, [value], [range(0, step * width, step)], pointer),
-            lambda: memory.store_far(value, pointer, stride, offsets, mask),
-        )
+def _store_strided(memory: Memory, value: Value, pointer: str, step: Step, mask: Mask | None) -> None:
+    dtype, width, offsets = value.dtype, memory.lanes.width, step.times(memory.lanes)
+
+    def likely(stride: int) -> None:
+        store(memory, [value], [range(0, stride * width, stride)], pointer)
+
+    def far() -> None:
+        memory.store_far(value, pointer, step.stride, offsets, mask)
+
+    if step.near and (mask is None or mask.mostly_whole) and dtype != elements.COMPLEX128 and memory.masks(dtype):
+        _by_stride(memory, step, mask, likely, far)
     else:
-        memory.store_far(value, pointer, stride, offsets, mask)
+        far()
 
 
 def _by_stride(
-    memory: Memory,
-    stride: str,
-    near: Sequence[int],
-    mask: Mask | None,
-    likely: Callable[[int], None],
-    far: Callable[[], None],
+    memory: Memory, step: Step, mask: Mask | None, likely: Callable[[int], None], far: Callable[[], None]
 ) -> None:
-    writer, done = memory.writer, memory.writer.fresh_label()
+    writer, done, stride = memory.writer, memory.writer.fresh_label(), step.stride
     if mask is not None:  # a partial vector uses the general code
         whole_vector = writer.compare_index("eq", mask.count, str(memory.lanes.width))
         stride = writer.choose_index(whole_vector, stride, "0")
-    for step in near:
+    for near in step.near:
         chosen, other = writer.fresh_label(), writer.fresh_label()
-        writer.branch_if(writer.compare_index("eq", stride, str(step)), chosen, other)
+        writer.branch_if(writer.compare_index("eq", stride, str(near)), chosen, other)
         writer.label(chosen)
-        likely(step)
+        likely(near)
         writer.branch(done)
         writer.label(other)
     far()

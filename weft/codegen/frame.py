@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from weft._base.target import Target
+from weft.codegen.accesses import Step
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes, V
@@ -196,6 +197,15 @@ class Frame(ABC):
         if copy.index is None or self.nest.vector is None:
             return 0
         return self.nest.operands[operand].strides[self.nest.vector]
+
+    def step(self, operand: int, copy: Instance) -> Step:
+        """How far apart the lanes of a copy are in an operand."""
+        kind = self.stride(operand, copy)
+        if kind != ir.RUNTIME or self.nest.vector is None:
+            return Step(kind)
+        key = operand, self.nest.vector
+        offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
+        return Step(kind, self.strides[key], offsets, self.schedule.near)
 
     def hoist(self, statements: Sequence[ir.Statement], copy: Instance, place: Position) -> dict[int, Value]:
         """Scalars computed before the vector loop: loads that do not depend on it, and addresses computed from them."""

@@ -47,7 +47,7 @@ def _load_inside(parent: Frame, s: ir.LoadAt, copy: Instance, place: Position) -
         if lanes.width > 1 and parent.stride(s.operand, copy) == 1 and copy.memory.masks(operand.dtype):
             return copy.memory.load(operand.dtype, pointer, Mask("0", inside))
         if lanes.width > 1:
-            return copy.memory.load_inside(operand.dtype, pointer, _steps(parent, s.operand, copy), inside)
+            return copy.memory.load_inside(operand.dtype, pointer, parent.step(s.operand, copy).times(lanes), inside)
     return copy.memory.load_inside(operand.dtype, pointer, lanes.splat("0", "i64"), inside)
 
 
@@ -83,19 +83,10 @@ def _gather(parent: Frame, s: ir.LoadAt, copy: Instance, place: Position) -> Val
         assert copy.index is not None and parent.nest.vector is not None
         offsets = offsets if offsets.element == "i64" else offsets.cast("sext", "i64")
         first = parent.distance(s.operand, parent.nest.vector, copy.index)
-        offsets = offsets + lanes.splat(first, "i64") + _steps(parent, s.operand, copy)
+        offsets = offsets + lanes.splat(first, "i64") + parent.step(s.operand, copy).times(lanes)
         if copy.mask is not None:
             offsets = lanes.select(copy.mask.lanes, offsets, 0)
     return copy.memory.load_at(operand.dtype, place.pointers[s.operand], offsets)
-
-
-def _steps(parent: Frame, operand: int, copy: Instance) -> V:
-    """stride * (0, 1, ...) along the vector dimension."""
-    assert parent.nest.vector is not None
-    lanes, stride = copy.memory.lanes, parent.stride(operand, copy)
-    if stride == ir.RUNTIME:
-        return parent.offsets[operand, parent.nest.vector]
-    return lanes.iota("i64") if stride == 1 else -lanes.iota("i64")
 
 
 def update(parent: Frame, s: ir.Update, tile: list[Instance], place: Position) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from weft._base.target import Target
 from weft._base.target_model import LINE
 from weft.codegen import accesses
+from weft.codegen.accesses import Step
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask, Memory, first_lanes, whole
@@ -178,11 +179,7 @@ class LaneWriter(RoutineWriter):
         pieces = []
         for k in range(kind.size):
             pointer = self.writer.element(whole(kind.dtype), base, str(k))
-            if kind.size == 1:
-                loaded = memory.load(kind.dtype, pointer, self.mask)
-            else:
-                offsets = lanes.iota("i32") * kind.size
-                loaded = accesses.load_strided(memory, kind.dtype, pointer, str(kind.size), offsets, self.mask)
+            loaded = accesses.load_along(memory, kind.dtype, pointer, _step(lanes, kind.size), self.mask)
             if self.mask is not None:
                 first = memory.splat(memory.load_scalar(kind.dtype, pointer))
                 pairs = zip(loaded.parts, first.parts, strict=True)
@@ -204,11 +201,8 @@ class LaneWriter(RoutineWriter):
             pointer = self.writer.element(whole(value.dtype), base, str(k))
             if in_parts and self.mask is not None:
                 memory.put_parts(piece, pointer, self.mask)
-            elif value.size == 1:
-                memory.store(piece, pointer, self.mask)
             else:
-                offsets = lanes.iota("i32") * value.size
-                accesses.store_strided(memory, piece, pointer, str(value.size), offsets, self.mask)
+                accesses.store_along(memory, piece, pointer, _step(lanes, value.size), self.mask)
 
     def fetch(self, s: ir.Load | ir.Store, base: str, kind: routine.Type) -> None:
         """Prefetch the tile's cache lines of a later row: rows are too far apart for the hardware prefetcher."""
@@ -248,3 +242,8 @@ class LaneWriter(RoutineWriter):
                 parts.append(V(half, "i32", half.shuffle(wide.text, "poison", "i32", picks, width)))
             wide, width = parts[0] | parts[1], width // 2
         return wide.lanes.any(wide.ne(0))
+
+
+def _step(lanes: Lanes, size: int) -> Step:
+    """The distance of the arrays of neighbouring lanes."""
+    return Step(1) if size == 1 else Step(ir.RUNTIME, str(size), lanes.iota("i32") * size)

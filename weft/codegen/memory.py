@@ -6,6 +6,9 @@ one by one through a stack buffer: memory outside the operand is never accessed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
 import numpy as np
 
 from weft._base.record import Record
@@ -224,39 +227,41 @@ class Memory:
         if self.lanes.width == 1:
             return self.load_scalar(dtype, pointer)
         if mask is not None and not self.masks(dtype):
-            return self._load_through_buffer(dtype, pointer, "1", mask)
+            return self.load_through_buffer(dtype, pointer, "1", mask)
+        return self.join(dtype, self.load_words(dtype, pointer, mask), self.lanes.width)
+
+    def load_words(self, dtype: np.dtype, pointer: str, mask: Mask | None = None) -> str:
+        """A vector of words of memory; a mask only if the target ``masks`` such elements."""
         type_, suffix = self._vector_type(dtype)
         if mask is None:
-            text = self.writer.op(f"load {type_}, ptr {pointer}, align {alignment(dtype)}")
-        else:
-            arguments = [
-                (f"ptr align {alignment(dtype)}", pointer),
-                self._mask(dtype, mask),
-                (type_, "zeroinitializer"),
-            ]
-            text = self.writer.call(f"llvm.masked.load.{suffix}.p0", type_, arguments)
-        return self.join(dtype, text, self.lanes.width)
+            return self.writer.op(f"load {type_}, ptr {pointer}, align {alignment(dtype)}")
+        given = [(f"ptr align {alignment(dtype)}", pointer), self._mask(dtype, mask), (type_, "zeroinitializer")]
+        return self.writer.call(f"llvm.masked.load.{suffix}.p0", type_, given)
 
     def load_inside(self, dtype: np.dtype, pointer: str, offsets: V, inside: V) -> Value:
         """Those lanes at ``offsets`` that are ``inside``, one after another; for others zero is read from the stack."""
-        element, lanes, writer = elements.of(dtype), self.lanes, self.writer
-        zero, texts = writer.alloca(whole(dtype)), ["poison"] * element.parts
+        lanes, writer, zero = self.lanes, self.writer, self.writer.alloca(whole(dtype))
         writer.line(f"store {whole(dtype)} 0, ptr {zero}, align 64")
-        for lane in range(lanes.width):
-            at, taken = (v.text if lanes.width == 1 else lanes.extract(v, lane) for v in (offsets, inside))
-            p = writer.op(f"select i1 {taken}, ptr {writer.element(whole(dtype), pointer, at)}, ptr {zero}")
-            for k in range(element.parts):
-                word = writer.op(
-                    f"load {element.memory}, ptr {writer.element(element.memory, p, str(k))}, align {element.bytes}"
-                )
-                texts[k] = (
-                    word
-                    if lanes.width == 1
-                    else writer.op(
-                        f"insertelement {lanes.type(element.memory)} {texts[k]}, {element.memory} {word}, i64 {lane}"
-                    )
-                )
-        return Value(dtype, tuple(self.arrive(dtype, V(lanes, element.memory, t)) for t in texts))
+
+        def places() -> Iterator[str]:
+            for lane in range(lanes.width):
+                at, taken = (lanes.extract(v, lane) for v in (offsets, inside))
+                yield writer.op(f"select i1 {taken}, ptr {writer.element(whole(dtype), pointer, at)}, ptr {zero}")
+
+        return self._one_by_one(dtype, places())
+
+    def _one_by_one(self, dtype: np.dtype, places: Iterable[str]) -> Value:
+        """Lanes whose elements lie at these addresses."""
+        element, lanes, writer = elements.of(dtype), self.lanes, self.writer
+        texts, type_ = ["poison"] * element.parts, lanes.type(element.memory)
+        for lane, p in enumerate(places):
+            for k, text in enumerate(texts):
+                at = writer.element(element.memory, p, str(k))
+                word = writer.op(f"load {element.memory}, ptr {at}, align {element.bytes}")
+                if lanes.width > 1:
+                    word = writer.op(f"insertelement {type_} {text}, {element.memory} {word}, i64 {lane}")
+                texts[k] = word
+        return Value(dtype, tuple([self.arrive(dtype, V(lanes, element.memory, text)) for text in texts]))
 
     def store(self, value: Value, pointer: str, mask: Mask | None = None) -> None:
         if self.lanes.width == 1:
@@ -264,7 +269,7 @@ class Memory:
             return
         dtype = value.dtype
         if mask is not None and not self.masks(dtype):
-            self._store_through_buffer(value, pointer, "1", mask)
+            self.store_through_buffer(value, pointer, "1", mask)
             return
         self.put(dtype, self.pack(value), pointer, mask)
 
@@ -338,37 +343,6 @@ class Memory:
             writer.label(rest)
             half //= 2
 
-    # backwards
-
-    def _reversed(self, value: Value) -> Value:
-        order = range(self.lanes.width - 1, -1, -1)
-        parts = [self.lanes.shuffle(p.text, "poison", p.element, order, self.lanes.width) for p in value.parts]
-        return Value(value.dtype, tuple(V(self.lanes, p.element, t) for p, t in zip(value.parts, parts, strict=True)))
-
-    def _reversed_mask(self, mask: Mask | None) -> Mask | None:
-        if mask is None:
-            return None
-        lanes = self._reversed(Value(elements.BOOL, (mask.lanes,)))
-        return Mask(mask.remaining, lanes.part)
-
-    def load_reversed(self, dtype: np.dtype, pointer: str, mask: Mask | None = None) -> Value:
-        """Lanes at decreasing addresses from ``pointer``."""
-        if self.lanes.width == 1:
-            return self.load_scalar(dtype, pointer)
-        if mask is not None and not self.masks(dtype):
-            return self._load_through_buffer(dtype, pointer, "-1", mask)
-        last = self.writer.element(whole(dtype), pointer, str(1 - self.lanes.width))
-        return self._reversed(self.load(dtype, last, self._reversed_mask(mask)))
-
-    def store_reversed(self, value: Value, pointer: str, mask: Mask | None = None) -> None:
-        if self.lanes.width == 1:
-            self.store_scalar(value, pointer)
-        elif mask is not None and not self.masks(value.dtype):
-            self._store_through_buffer(value, pointer, "-1", mask)
-        else:
-            last = self.writer.element(whole(value.dtype), pointer, str(1 - self.lanes.width))
-            self.store(self._reversed(value), last, self._reversed_mask(mask))
-
     # strided
 
     def load_far(self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None) -> Value:
@@ -376,10 +350,13 @@ class Memory:
         element = elements.of(dtype)
         native = element.bytes * min(element.parts, 2) in (*self.target.gather_bytes, 16)
         if mask is not None and not (native and self.target.gather_bytes):
-            return self._load_through_buffer(dtype, pointer, stride, mask)
+            return self.load_through_buffer(dtype, pointer, stride, mask)
         if native and self.target.gather_bytes:
             return self._gather(dtype, pointer, offsets, mask)
-        return self._load_one_by_one(dtype, pointer, stride)
+        later = range(1, self.lanes.width)
+        return self._one_by_one(
+            dtype, accumulate(later, lambda p, _: self.writer.element(whole(dtype), p, stride), initial=pointer)
+        )
 
     def load_at(self, dtype: np.dtype, pointer: str, offsets: V) -> Value:
         """Lanes at ``offsets`` (i32 or i64), all of them inside the operand.
@@ -392,19 +369,15 @@ class Memory:
 
     def load_places(self, dtype: np.dtype, pointer: str, integer: str, places: str) -> Value:
         """``load_at`` with offsets that are integers in memory."""
-        element, lanes, writer = elements.of(dtype), self.lanes, self.writer
-        texts = ["poison"] * element.parts
-        for lane in range(lanes.width):
-            # volatile, or LLVM would extract the lanes from registers, with two instructions per lane
-            at = writer.op(f"load volatile {integer}, ptr {writer.element(integer, places, str(lane))}, align 4")
-            p = writer.op(f"getelementptr {whole(dtype)}, ptr {pointer}, {integer} {at}")
-            for k in range(element.parts):
-                q = writer.element(element.memory, p, str(k))
-                word = writer.op(f"load {element.memory}, ptr {q}, align {element.bytes}")
-                texts[k] = writer.op(
-                    f"insertelement {lanes.type(element.memory)} {texts[k]}, {element.memory} {word}, i64 {lane}"
-                )
-        return Value(dtype, tuple(self.arrive(dtype, V(lanes, element.memory, t)) for t in texts))
+        writer = self.writer
+
+        def addresses() -> Iterator[str]:
+            for lane in range(self.lanes.width):
+                # volatile, or LLVM would extract the lanes from registers, with two instructions per lane
+                at = writer.op(f"load volatile {integer}, ptr {writer.element(integer, places, str(lane))}, align 4")
+                yield writer.op(f"getelementptr {whole(dtype)}, ptr {pointer}, {integer} {at}")
+
+        return self._one_by_one(dtype, addresses())
 
     def _pointers(self, dtype: np.dtype, pointer: str, offsets: V) -> str:
         return self.writer.op(
@@ -438,20 +411,6 @@ class Memory:
         ]
         return self.writer.call(name, type_, arguments)
 
-    def _load_one_by_one(self, dtype: np.dtype, pointer: str, stride: str) -> Value:
-        element, lanes, writer = elements.of(dtype), self.lanes, self.writer
-        texts, p = ["poison"] * element.parts, pointer
-        for lane in range(lanes.width):
-            for k in range(element.parts):
-                q = writer.element(element.memory, p, str(k))
-                word = writer.op(f"load {element.memory}, ptr {q}, align {element.bytes}")
-                texts[k] = writer.op(
-                    f"insertelement {lanes.type(element.memory)} {texts[k]}, {element.memory} {word}, i64 {lane}"
-                )
-            if lane + 1 < lanes.width:
-                p = writer.element(whole(dtype), p, stride)
-        return Value(dtype, tuple(self.arrive(dtype, V(lanes, element.memory, t)) for t in texts))
-
     def store_far(self, value: Value, pointer: str, stride: str, offsets: V, mask: Mask | None) -> None:
         """A scatter, or one element after another."""
         dtype = value.dtype
@@ -459,7 +418,7 @@ class Memory:
         if element.parts == 1 and element.bytes in self.target.gather_bytes:
             self._scatter(value, pointer, offsets, mask)
         else:
-            self._store_through_buffer(value, pointer, stride, mask)
+            self.store_through_buffer(value, pointer, stride, mask)
 
     def _scatter(self, value: Value, pointer: str, offsets: V, mask: Mask | None) -> None:
         lanes, element = self.lanes, elements.of(value.dtype)
@@ -485,7 +444,7 @@ class Memory:
 
         writer.loop("0", count, 1, [], body)
 
-    def _load_through_buffer(self, dtype: np.dtype, pointer: str, stride: str, mask: Mask) -> Value:
+    def load_through_buffer(self, dtype: np.dtype, pointer: str, stride: str, mask: Mask) -> Value:
         type_, _ = self._vector_type(dtype)
         size = elements.of(dtype).size
         if stride == "1":
@@ -500,7 +459,7 @@ class Memory:
             self._copy(whole(dtype), pointer, stride, buffer, "1", mask.count, alignment(dtype))
         return self.load(dtype, buffer)
 
-    def _store_through_buffer(self, value: Value, pointer: str, stride: str, mask: Mask | None) -> None:
+    def store_through_buffer(self, value: Value, pointer: str, stride: str, mask: Mask | None) -> None:
         type_, text = self.pack(value)
         buffer = self.writer.alloca(type_)
         self.writer.line(f"store {type_} {text}, ptr {buffer}, align 64")

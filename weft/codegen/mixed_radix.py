@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from weft.codegen import accesses
+from weft.codegen.accesses import Step
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame, distance
 from weft.codegen.instances import Instance, Position, fresh, index_value
@@ -134,17 +135,10 @@ class Digits:
                 continue
             operand = self.nest.operands[s.operand]
             pointer, key = self.address(s.operand, place.pointers[s.operand], digits), (s.operand, self.dims[-1])
-            stride = operand.strides[self.dims[-1]]
-            if not stride:
-                values.append(copy.memory.splat(copy.memory.load_scalar(operand.dtype, pointer)))
-            elif stride == ir.REVERSED:
-                values.append(copy.memory.load_reversed(operand.dtype, pointer, copy.mask))
-            elif stride == 1:
-                values.append(copy.memory.load(operand.dtype, pointer, copy.mask))
-            else:
-                offsets = self.offsets.get(key) or copy.memory.lanes.iota("i64")
-                strides = self.strides[key]
-                values.append(accesses.load_strided(copy.memory, operand.dtype, pointer, strides, offsets, copy.mask))
+            step = Step(operand.strides[self.dims[-1]])
+            if step.kind == ir.RUNTIME:
+                step = Step(step.kind, self.strides[key], self.offsets.get(key) or copy.memory.lanes.iota("i64"))
+            values.append(accesses.load_along(copy.memory, operand.dtype, pointer, step, copy.mask))
         return values
 
     def _piece_by_piece(

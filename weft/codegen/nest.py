@@ -10,7 +10,7 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft._base.target import Target
@@ -149,65 +149,46 @@ class NestWriter(Frame):
                     scan(statement, copy)
 
     def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
-        operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
-        shared: Value | None = None
-        first = ""  # address of the tile's first vector; the others are at constant distances
-        for copy in copies:
-            stride = self.stride(s.operand, copy)
-            if s.out in copy.values:
-                continue
-            if not stride:
-                shared = shared or copy.memory.splat(copy.memory.load_scalar(operand.dtype, pointer))
+        copies, dtype = [copy for copy in copies if s.out not in copy.values], self.nest.operands[s.operand].dtype
+        if not copies:
+            return
+        step = self.step(s.operand, copies[0])
+        if not step.kind:
+            shared = accesses.load_along(copies[0].memory, dtype, place.pointers[s.operand], step)
+            for copy in copies:
                 copy.values[s.out] = shared
-                continue
-            assert copy.index is not None and self.nest.vector is not None
-            if stride == ir.REVERSED:
-                p = writer.element(whole(operand.dtype), pointer, writer.index("sub", "0", copy.index))
-                copy.values[s.out] = copy.memory.load_reversed(operand.dtype, p, copy.mask)
-                continue
-            if stride == 1:
-                first = first or writer.element(whole(operand.dtype), pointer, copies[0].index or "0")
-                p = writer.element(whole(operand.dtype), first, str(copy.slot - copies[0].slot))
-                copy.values[s.out] = copy.memory.load(operand.dtype, p, copy.mask)
-                continue
-            key = s.operand, self.nest.vector
-            p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
-            offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
-            copy.values[s.out] = accesses.load_strided(
-                copy.memory, operand.dtype, p, self.strides[key], offsets, copy.mask, self.schedule.near
-            )
+            return
+        for copy, pointer in zip(copies, self._pointers(s.operand, copies, place), strict=True):
+            copy.values[s.out] = accesses.load_along(copy.memory, dtype, pointer, step, copy.mask)
 
     def store(self, s: ir.Store, copies: list[Instance], place: Position) -> None:
-        operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
-        if self.stride(s.operand, copies[0]) == 1:
-            self._store_side_by_side(s, copies, pointer)
+        step = self.step(s.operand, copies[0])
+        if copies[0].index is None:
+            for copy in copies:
+                copy.memory.store_scalar(copy.values[s.value], place.pointers[s.operand])
             return
-        for copy in copies:
-            value = copy.values[s.value]
-            stride = self.stride(s.operand, copy)
-            if copy.index is None:
-                copy.memory.store_scalar(value, pointer)
-            elif stride == ir.REVERSED:
-                p = writer.element(whole(operand.dtype), pointer, writer.index("sub", "0", copy.index))
-                copy.memory.store_reversed(value, p, copy.mask)
-            elif stride == ir.RUNTIME:
-                assert self.nest.vector is not None
-                key = s.operand, self.nest.vector
-                p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
-                offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
-                accesses.store_strided(copy.memory, value, p, self.strides[key], offsets, copy.mask, self.schedule.near)
-            else:
-                raise ValueError(f"[codegen] store to operand {s.operand} has no stride along the vector dimension")
+        if not step.kind:
+            raise ValueError(f"[codegen] store to operand {s.operand} has no stride along the vector dimension")
+        pointers = self._pointers(s.operand, copies, place)
+        if step.kind == 1:
+            pointers = list(pointers)
+            if self.streams is not None and self.streams.take(s.operand, copies):
+                self.streams.store(s, copies, pointers)
+                return
+        for copy, pointer in zip(copies, pointers, strict=True):
+            accesses.store_along(copy.memory, copy.values[s.value], pointer, step, copy.mask)
 
-    def _store_side_by_side(self, s: ir.Store, copies: list[Instance], pointer: str) -> None:
-        word = whole(self.nest.operands[s.operand].dtype)
-        first = self.writer.element(word, pointer, copies[0].index or "0")
-        pointers = [self.writer.element(word, first, str(copy.slot - copies[0].slot)) for copy in copies]
-        if self.streams is not None and self.streams.take(s.operand, copies):
-            self.streams.store(s, copies, pointers)
-            return
-        for copy, p in zip(copies, pointers, strict=True):
-            copy.memory.store(copy.values[s.value], p, copy.mask)
+    def _pointers(self, number: int, copies: Sequence[Instance], place: Position) -> Iterator[str]:
+        """Where the first lanes lie; vectors side by side are at constant distances from the first of them."""
+        operand, pointer = self.nest.operands[number], place.pointers[number]
+        assert self.nest.vector is not None
+        if operand.strides[self.nest.vector] == 1:
+            pointer = self.writer.element(whole(operand.dtype), pointer, copies[0].index or "0")
+        for copy in copies:
+            distance = str(copy.slot - copies[0].slot)
+            if operand.strides[self.nest.vector] != 1:
+                distance = self.distance(number, self.nest.vector, copy.index or "0")
+            yield self.writer.element(whole(operand.dtype), pointer, distance)
 
     def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
         dtype, writer = self.nest.rows[s.row], self.writer

@@ -72,7 +72,7 @@ def cpu_space(body: Body, lanes: int, sized: bool) -> tuple[Body, Space]:
     if units and are_many((), [axis.extent for axis in body.free]):
         body = without_units(body, units)
     parallel = collapse(body.free, body, ones=bool(body.tree))
-    whole = row_spaces.whole_rows(body, parallel, lanes)
+    whole = row_spaces.whole_rows(body, parallel, lanes) if body.tree is None and len(parallel) > 2 else ()
     if whole:
         return body, _of_whole_rows(body, parallel, whole)
     loops = _loops(body, parallel)

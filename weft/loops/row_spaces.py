@@ -34,7 +34,7 @@ def whole_rows(body: Body, parallel: Sequence[Loop], lanes: int) -> list[Loop]:
 
     An operand that repeats elements, so that they are no row of it, has its own side by side along one of them.
     """
-    if body.tree is not None or len(parallel) < 3 or not 1 < parallel[-1].extent <= REPEATED[-1]:
+    if not 1 < parallel[-1].extent <= REPEATED[-1]:
         return []
     first, extent = len(parallel) - 1, parallel[-1].extent
     while first > 1 and extent * parallel[first - 1].extent <= blocks.longest(lanes):
