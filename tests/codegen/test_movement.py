@@ -99,7 +99,7 @@ def test_operands_read_across_their_rows(dtype: str) -> None:
 def test_tiles_of_every_word_are_turned_in_registers(dtype: str) -> None:
     """Not element by element: blocks of 16 by 16 bytes, 8 by 8 words of 16 bits; 16, 8, 4 of more (AVX2: half)."""
     size = jnp.dtype(dtype).itemsize
-    side = {1: 16, 2: 8, 4: 16, 8: 8, 16: 4}[size] // (1 if target.host().avx512 or size == 2 else 2)
+    side = {1: 16, 2: 8, 4: 16, 8: 8, 16: 4}[size] // (1 if target.host().model.masks or size == 2 else 2)
     with weft.enable_x64(True):
         text = weft.jit(lambda x: x.T).lower(jnp.zeros((300, 200), dtype)).compile().as_text("llvm")
     units = [unit for unit in (1, 2, 4, 8) if unit >= min(size, 8)]

@@ -13,6 +13,7 @@ import pytest
 from tests.codegen.running import HOST, elementwise, map_nest
 from weft import runtime
 from weft._base import target, target_model
+from weft.codegen.cpu.families import NATIVE
 from weft.loops import costs, ir
 
 
@@ -20,6 +21,7 @@ def test_names_and_keys():
     assert {t.name for t in target.TARGETS.values()} == set(target.TARGETS)
     assert len({t.key for t in target.TARGETS.values()}) == len(target.TARGETS)
     assert target.host() is target.host()
+    assert NATIVE.keys() == target.TARGETS.keys()
     with pytest.raises(target.UnsupportedTargetError, match=r"unknown target 'pdp11'; known: x86-64-v4"):
         target.named("pdp11")
 

@@ -144,7 +144,7 @@ def check(name, arrays, reference, dtype, on=HOST):
     got = run(name, *arrays, on=on)
     error, differ = errors_in_ulps(got, reference, dtype)
     worst = int(np.argmax(error))
-    bounds = {**BOUNDS, **WITH_TABLES} if on.avx512 else BOUNDS
+    bounds = {**BOUNDS, **WITH_TABLES} if on.model.masks else BOUNDS
     bound = bounds[name][0 if dtype == np.float32 else 1]
     assert error[worst] <= bound + 1e-6, (name, error[worst], [a[worst] for a in arrays], got[worst])
     where = np.flatnonzero(differ)[:5]

@@ -233,6 +233,22 @@ def native_sources_use_the_public_interface_of_python(path: Path) -> None:
     assert not PRIVATE_PYTHON.findall(text)
 
 
+# names of processors and of their instructions, which what writes code for them, the target model and the native
+# runtime know alone
+PROCESSORS = re.compile(r"avx|x86|aarch64|neon|\bsse", re.IGNORECASE)
+KNOW_PROCESSORS = [
+    PACKAGE / "codegen" / "cpu",
+    PACKAGE / "runtime",
+    PACKAGE / "_base" / "target.py",
+    PACKAGE / "_base" / "target_model.py",
+]
+
+
+@over([path for path in SOURCES if not any(path.is_relative_to(place) for place in KNOW_PROCESSORS)])
+def processors_are_named_where_code_is_written_for_them(path: Path) -> None:
+    assert not PROCESSORS.findall(path.read_text())
+
+
 def test_private_names_of_python_are_found() -> None:
     for line in ("_PyType_Lookup(type, name)", "#include <internal/pycore_dict.h>", '#include "pycore_frame.h"'):
         assert PRIVATE_PYTHON.search(line)

@@ -29,7 +29,6 @@ class Target(Record):
     masked_bytes: tuple[int, ...]  # element sizes with masked loads and stores
     gather_bytes: tuple[int, ...]  # element sizes with gathers
     model: Model  # figures of the machine
-    avx512: bool = False  # its F, BW, CD, DQ and VL
     row_by_row: bool = False  # neighbourhoods: in one stream, rather than by pairs of rows that share loads
 
     @property
@@ -46,7 +45,7 @@ TARGETS = {
     target.name: target
     for target in (
         # without -prefer-256-bit LLVM splits every 512-bit vector: 15 to 40 % slower
-        Target("x86-64-v4", _X86, "x86-64-v4", "-prefer-256-bit", 16, (1, 2, 4, 8), (4, 8), X86_V4, avx512=True),
+        Target("x86-64-v4", _X86, "x86-64-v4", "-prefer-256-bit", 16, (1, 2, 4, 8), (4, 8), X86_V4),
         Target("x86-64-v3", _X86, "x86-64-v3", "", 8, (4, 8), (), X86_V3),
         Target("aarch64", _ARM, "generic", "+neon", 4, (), (), AARCH64),
     )
@@ -78,7 +77,7 @@ def _host() -> Target:
         )
     found = named("x86-64-v4" if flags >= _V4 else "x86-64-v3")
     # no file says how a prefetcher works; by maker as measured (benchmarks/NOTES.md)
-    return _with_caches(found.replace(row_by_row=found.avx512 and maker == "GenuineIntel"))
+    return _with_caches(found.replace(row_by_row=found.model.masks and maker == "GenuineIntel"))
 
 
 def _with_caches(found: Target) -> Target:

@@ -12,6 +12,7 @@ from weft._base.record import Record
 
 LINE = 64  # bytes of a cache line
 PAGE = 4096  # bytes; hardware prefetchers stop at the end of a page
+QUARTER = 16  # bytes of a register, or of a part of a longer one, within which most shuffles move elements
 PAIRED = 32  # lanes of a vector of bfloat16 in two float32 registers: even positions in one, odd positions in the other
 LARGE_CACHES = {2: 1 << 20, 3: 32 << 20}  # bytes, by level: what is assumed of a larger cache, or of an unknown one
 
@@ -44,13 +45,14 @@ class Model(Record):
     masks: bool  # registers for masks, by which every instruction can be masked
     tile: int  # vectors of a reducing tile: each row touches 256 contiguous bytes
     # instructions
-    short_tables: str = ""  # the instruction that looks lanes up in tables of 8 float32 (codegen/short_tables.py)
-    mends_extrema: bool = False  # maximum and minimum lose NaN and the order of zeros
+    held: int = 0  # constant vectors that are kept in registers throughout; more would leave loops with too few
+    long_quotients: bool = False  # vectors of 64-bit integers are divided through floats, not one by one
+    past_caches: bool = False  # results that are too large for the caches are stored past them
     test: float = 2.0  # whether any lane is set, and a branch that is predicted
     masked_store: float = 1.0
     rounding: float = 6.0  # to a half precision
     access_apart: float = 2.0  # an access to lanes that are not side by side, for each element of a short row
-    waits: bool = False  # roots take so long that one in three is made of products meanwhile
+    waits: bool = False  # roots and quotients take so long that some are made of products meanwhile
     # compilation: LLVM's time grows with the code, by about 0.1 ms for 10 instructions
     unrolled: float = 10.0  # bodies up to this cost are written for several vectors
     twice: float = 16.0  # bodies below this cost are written twice, for whole vectors and for the last one
@@ -98,17 +100,18 @@ class Model(Record):
         return min(8 << 20, self.third_cache)
 
 
-X86_V4 = Model(registers=32, register_bytes=64, masks=True, tile=4, waits=True)
+X86_V4 = Model(
+    registers=32, register_bytes=64, masks=True, tile=4, waits=True, held=15, long_quotients=True, past_caches=True
+)
 X86_V3 = Model(
     registers=16,
     register_bytes=32,
     masks=False,
     tile=8,
     masked_store=40.0,  # microcoded on AMD: 26 ns on Zen 3
-    mends_extrema=True,
-    short_tables="permute",
+    past_caches=True,
 )
-AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4, short_tables="bytes")
+AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4)
 
 # What the native runtime decides by (runtime/src/figures.h): where and when something is computed, never what. They are
 # bytes, or, where a name ends with _ns, nanoseconds of one thread for one such thing. Each group names the script of

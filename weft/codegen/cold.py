@@ -113,7 +113,7 @@ def _call(
     convention = "preserve_allcc " if writer.scalar else ""
     type_ = f"{{ {', '.join(results)} }}"
     if name not in writer.functions:
-        inner = Writer(writer.avx512, mends_extrema=writer.mends_extrema, short_tables=writer.short_tables)
+        inner = writer.other()
         parameters = [f"%a{k}" for k in range(len(arguments))]
         value = "poison"
         for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):

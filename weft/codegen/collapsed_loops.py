@@ -12,7 +12,7 @@ Operands whose axes can be collapsed are loaded as whole vectors; where the W of
 are loaded and the lanes picked from them (``windows``).
 
 What these lines gain: rows of 5 elements plus a row take two thirds of the time, a batch of small matrices plus their
-transposes a tenth, a transpose to rows of 9 to 63 elements with AVX2 a tenth or less.
+transposes a tenth, a transpose to rows of 9 to 63 elements with vectors of 8 lanes a tenth or less.
 """
 
 from __future__ import annotations

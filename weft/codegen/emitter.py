@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.codegen import complex_math, convert, extrema, floats, integers, vector_math
+from weft.codegen import complex_math, convert, floats, integers, vector_math
 from weft.codegen.lanes import Lanes, V, Value
 from weft.core.emit import integer_power
 from weft.loops import elements
@@ -155,7 +155,7 @@ class Emitter:
         if element.kind == "b":
             return Value(x.dtype, (x.part | y.part if int_name == "max" else x.part & y.part,))
         if element.kind in "fh":
-            native = extrema.extremum(x.part, y.part, int_name == "max", self.numbers)
+            native = self.lanes.native.extremum(x.part, y.part, int_name == "max", self.numbers)
             picked = native or x.part.intrinsic(float_name, y.part)
             return Value(x.dtype, (picked,), x.loose or y.loose)
         return Value(x.dtype, (x.part.intrinsic(("s" if element.signed else "u") + int_name, y.part),))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft._base.target import Target
 from weft.codegen.accesses import Step
+from weft.codegen.cpu.families import NATIVE
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes, V
@@ -43,7 +44,7 @@ class Frame(ABC):
         self.schedule, self.nest = schedule, schedule.nest
         nest = self.nest
         self.target, self.model = target, target.model
-        self.writer = Writer.of(target)
+        self.writer = Writer(target.model, NATIVE[target.name])
         self.width = schedule.lanes
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)

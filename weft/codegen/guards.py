@@ -72,7 +72,7 @@ def _write_booleans(parent: Frame, s: ir.Guard, copies: list[Instance], word: st
     assert found is not None
     lanes, writer = found.lanes, parent.writer
     kept = None
-    if parent.target.avx512 or lanes.width == 1:
+    if parent.model.masks or lanes.width == 1:
         type_ = lanes.type("i1")
         none = lanes.constant_text(False, "i1")
         kept = writer.keep(

@@ -23,7 +23,8 @@ def _bits(x: V) -> int:
 
 def _by_instruction(x: V, y: V) -> bool:
     """Whether to use LLVM's division: for scalars, literal divisors, and 64 bits without conversion to floats."""
-    return x.lanes.width == 1 or y.text.startswith("splat") or (_bits(x) == 64 and not x.lanes.features.avx512)
+    by_floats = _bits(x) < 64 or x.lanes.writer.model.long_quotients
+    return x.lanes.width == 1 or y.text.startswith("splat") or not by_floats
 
 
 def quotient(x: V, y: V, signed: bool) -> V:
@@ -84,7 +85,7 @@ def natural_quotient(x: V, y: V) -> V:
 
 
 def _large_quotient(x: V, y: V) -> V:
-    return _long_quotient(x, y, False) if x.lanes.features.avx512 else x.binary("udiv", y)
+    return _long_quotient(x, y, False) if x.lanes.writer.model.long_quotients else x.binary("udiv", y)
 
 
 def _byte_quotient(x: V, y: V, one: V, signed: bool) -> V:

@@ -17,6 +17,7 @@ from weft._base.target import Target
 from weft._base.target_model import LINE
 from weft.codegen import accesses
 from weft.codegen.accesses import Step
+from weft.codegen.cpu.families import NATIVE
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask, Memory, first_lanes, whole
@@ -98,7 +99,7 @@ class LaneWriter(RoutineWriter):
 
     def __init__(self, program: routine.Routine, target: Target) -> None:
         super().__init__(program, target)
-        self.writer = Writer.of(target)
+        self.writer = Writer(target.model, NATIVE[target.name])
         self.first = ""  # lane of the tile
         self.mask: Mask | None = None  # of the tile; none for a whole one
 
@@ -196,7 +197,7 @@ class LaneWriter(RoutineWriter):
         lanes = self.scope.emit(1).lanes
         memory, base = Memory(lanes, self.target), self.place(s.operand, value.size)
         self.fetch(s, base, self.type(s.value))
-        in_parts = value.size == 1 and self.program.operands[s.operand].size > 0 and not self.writer.avx512
+        in_parts = value.size == 1 and self.program.operands[s.operand].size > 0 and not self.target.model.masks
         for k, piece in enumerate(value.pieces):
             pointer = self.writer.element(whole(value.dtype), base, str(k))
             if in_parts and self.mask is not None:
@@ -230,7 +231,7 @@ class LaneWriter(RoutineWriter):
             return part.text
         # lanes past the end go on as long as the tile's first lane, which they repeat
         lanes, narrow, writer = part.lanes, self.target.lanes, self.writer
-        if writer.avx512 or lanes.width <= narrow:
+        if writer.model.masks or lanes.width <= narrow:
             return lanes.any(part)
         # without registers for masks, whole vectors are joined first: LLVM would pack all lanes to bytes
         wide = part.cast("sext", "i32")

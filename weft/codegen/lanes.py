@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.codegen.features import Features
+from weft.codegen.features import Features, Native
 from weft.codegen.writer import Writer
 
 FLOAT_BITS = {"float": 32, "double": 64}
@@ -36,6 +36,11 @@ def literal(value: Any, element: str) -> str:
     if element == "i1":
         return "true" if value else "false"
     return str(int(value))
+
+
+def literals(values: Sequence[float], element: str) -> str:
+    """LLVM text of a constant vector."""
+    return "<" + ", ".join([f"{element} {literal(value, element)}" for value in values]) + ">"
 
 
 class V:
@@ -198,9 +203,10 @@ class V:
         return self.intrinsic("copysign", y)
 
     def with_sign_of(self, y: V) -> V:
-        """``copysign`` of a value whose own sign is clear: one instruction less without AVX-512."""
-        if self.lanes.features.avx512:
-            return self.copysign(y)
+        """``copysign`` of a value whose own sign is clear: by bits, one instruction less than LLVM's."""
+        native = self.lanes.native.with_sign_of(self, y)
+        if native is not None:
+            return native
         sign = y.bits() & (-1 << (FLOAT_BITS[self.element] - 1))
         return (self.bits() | sign).as_float()
 
@@ -246,11 +252,12 @@ _types = functools.cache(_Types)
 class Lanes:
     """``width`` lanes over a writer."""
 
-    __slots__ = ("features", "type", "width", "writer")
+    __slots__ = ("features", "native", "type", "width", "writer")
 
     def __init__(self, writer: Writer, width: int) -> None:
         self.writer = writer
         self.features: Features = writer
+        self.native: Native[V] = writer.native
         self.width = width
         self.type: Callable[[str], str] = _types(width).__getitem__  # the LLVM type of a vector of such elements
 
@@ -353,9 +360,9 @@ class Lanes:
     def _words(self, mask: V, element: str) -> V | None:
         """``mask`` as negative integers as wide as ``element``; None if it need not be.
 
-        LLVM takes a vector of i1 to another block in halves of registers, which AVX2 has to narrow and widen.
+        Where masks have no registers, LLVM takes a vector of i1 to another block in halves of others.
         """
-        if self.features.avx512 or self.width == 1 or element == "i1":
+        if self.writer.model.masks or self.width == 1 or element == "i1":
             return None
         return mask.cast("sext", f"i{8 * BYTES[element]}")
 

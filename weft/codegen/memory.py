@@ -23,8 +23,8 @@ from weft.loops import elements
 class Mask(Record):
     """The lanes below ``remaining`` (an i64 name; no lane if it is not positive), as a vector of i1.
 
-    ``mostly_whole``: in nearly every vector all lanes are set. ``words``: a vector of i32 that are negative there: LLVM
-    keeps a vector of i1 from one block to the next in halves of registers, which AVX2 has to widen for every access.
+    ``mostly_whole``: in nearly every vector all lanes are set. ``words``: a vector of i32 that are negative there. If
+    masks have no registers, LLVM keeps a vector of i1 from block to block in halves of others, and widens it each time.
     """
 
     remaining: str
@@ -65,12 +65,12 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     mask = first_lanes(lanes, remaining, few=True)
     type_, every, some = lanes.type("i1"), lanes.constant_text(True, "i1"), mask.lanes.text
     # LLVM's way to set a full mask has a false dependence on a mask register
-    by_bits = writer.avx512 and lanes.width >= 8
+    by_bits = writer.model.masks and lanes.width >= 8
     bits, word = f"i{lanes.width}", f"i{max(lanes.width, 32)}"  # a narrower move depends on the register's old value
     if by_bits:
         some = writer.op(f"bitcast {lanes.type('i1')} {some} to {bits}")
         type_, every, some = word, "-1", some if word == bits else writer.op(f"zext {bits} {some} to {word}")
-    by_words = not writer.avx512 and lanes.width in (4, 8)
+    by_words = not writer.model.masks and lanes.width in (4, 8)
     if by_words:
         some = writer.op(f"sext {type_} {some} to {lanes.type('i32')}")
         type_, every = lanes.type("i32"), lanes.constant_text(-1, "i32")

@@ -138,6 +138,6 @@ class Streams:
             least = writer.index("and", least, flag)
         writer.branch_if(writer.compare_index("eq", least, "0"), fence, done)
         writer.label(fence)
-        writer.call("llvm.x86.sse.sfence", "void", [])
+        writer.native.fence(writer)
         writer.branch(done)
         writer.label(done)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from weft.codegen import avx512, instances
+from weft.codegen import instances
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask
@@ -137,7 +137,7 @@ def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
     """Whether a lane is NaN, if one test before a fold pays; a test in every step would cost compile time."""
     part, is_float = accs[0].part, elements.of(accs[0].dtype).kind in "fh"
     lanes = part.lanes
-    if not (reduction.kind.nan_wins and is_float and avx512.whole_registers(part)):
+    if not (reduction.kind.nan_wins and is_float and part.lanes.native.whole_registers(part)):
         return None
     word = lanes.writer.op(f"bitcast {lanes.type('i1')} {part.isnan().text} to i{lanes.width}")
     return V(Lanes(lanes.writer, 1), "i1", lanes.writer.op(f"icmp ne i{lanes.width} {word}, 0"))

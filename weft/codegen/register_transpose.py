@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft._base.target_model import QUARTER
 from weft.codegen.lanes import Lanes
-from weft.loops.blocks import QUARTER
 
 WIDEST = 8  # bytes of the largest word that vectors are made of
 

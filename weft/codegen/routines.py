@@ -13,6 +13,7 @@ import numpy as np
 
 from weft._base.target import Target
 from weft.codegen import guards, small_arrays
+from weft.codegen.cpu.families import NATIVE
 from weft.codegen.homes import Homes
 from weft.codegen.lanes import V
 from weft.codegen.memory import whole
@@ -31,7 +32,7 @@ class RoutineWriter:
     def __init__(self, program: routine.Routine, target: Target) -> None:
         self.program, self.target = program, target
         scalar = program.scalar or all(kind.size == 1 for kind in program.types)
-        self.writer = Writer.of(target, scalar)
+        self.writer = Writer(target.model, NATIVE[target.name], scalar)
         self.scope = Scope(self.writer, target, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}
         self.pointers: list[str] = []
@@ -254,7 +255,7 @@ class RoutineWriter:
 
 def _held(writer: Writer, type_: str) -> str:
     """The type in which a loop holds a value: masks as numbers where there are no registers for masks."""
-    return type_.replace("x i1>", "x i32>") if not writer.avx512 else type_
+    return type_.replace("x i1>", "x i32>") if not writer.model.masks else type_
 
 
 def _widened(writer: Writer, values: Sequence[tuple[str, str]], held: Sequence[str]) -> list[str]:

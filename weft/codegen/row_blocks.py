@@ -13,13 +13,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft._base.target_model import QUARTER
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import Memory
 from weft.codegen.writer import Writer
 from weft.loops import elements
 
-SIDE = 4  # words of a quarter of 512 bits, within which most of x86's shuffles move words
+SIDE = QUARTER // 4  # words
 WORD = "i32"
 FOUR = f"<{SIDE} x {WORD}>"
 
@@ -105,7 +106,7 @@ def _loaded(writer: Writer, p: str, count: int) -> str:
     """Up to four words, as four."""
     if count == SIDE:
         return writer.op(f"load {FOUR}, ptr {p}, align 4")
-    if writer.avx512:
+    if writer.model.masks:
         given = [("ptr align 4", p), _mask(count), (FOUR, "zeroinitializer")]
         return writer.call("llvm.masked.load.v4i32.p0", FOUR, given)
     found = "poison"
@@ -126,7 +127,7 @@ def _store(writer: Writer, text: str, p: str, count: int) -> None:
     if count == SIDE:
         writer.line(f"store {FOUR} {text}, ptr {p}, align 4")
         return
-    if writer.avx512:
+    if writer.model.masks:
         writer.call("llvm.masked.store.v4i32.p0", "void", [(FOUR, text), ("ptr align 4", p), _mask(count)])
         return
     if count >= 2:

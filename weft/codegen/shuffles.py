@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from weft.codegen.lanes import Lanes, V
 
 
@@ -36,3 +38,12 @@ def joined(texts: list[str], lanes: Lanes, width: int, element: str) -> V:
         texts = [lanes.shuffle(a, b, element, order, width) for a, b in zip(texts[::2], texts[1::2], strict=True)]
         width *= 2
     return V(lanes, element, texts[0])
+
+
+def by_parts(vectors: Sequence[V], per: int, function: Callable[..., str], element: str) -> V:
+    """``function`` of the parts of ``per`` lanes of these vectors, one after another; shorter vectors are widened."""
+    lanes, narrow = vectors[0].lanes, Lanes(vectors[0].lanes.writer, per)
+    if lanes.width < per:
+        return narrowed(function(*[widened(x, narrow) for x in vectors]), lanes, narrow, element)
+    starts = range(0, lanes.width, per)
+    return joined([function(*[part(x, narrow, at) for x in vectors]) for at in starts], lanes, per, element)

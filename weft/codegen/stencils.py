@@ -5,7 +5,8 @@
 On processors that prefetch one long stream better than several short ones (``Target.row_by_row``), one row at a time.
 
 A line is a row of a buffer that several operands read, some elements apart. Loading each operand by itself would make
-nearly every vector cross a cache line, which takes two accesses. With AVX-512 they are shuffled out of whole vectors.
+nearly every vector cross a cache line, which takes two accesses. Where masks have registers they are
+shuffled out of whole vectors.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from weft._base.record import Record
+from weft._base.target_model import LINE
 from weft.codegen import instances, register_transpose
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
@@ -175,7 +176,7 @@ class Transposer:
         size = bytes_of(self.nest, operand)
         if size == 4 and self.width in (8, 16):
             return self.width
-        return min(self.width, (64 if self.writer.avx512 else 32) // size if size >= 8 else 16 // size)
+        return min(self.width, max(self.parent.model.register_bytes, LINE // 2) // size if size >= 8 else 16 // size)
 
     def _transpose_tile(
         self, operand: int, place: Position, at: tuple[str, str], size: tuple[str, str], full: str, column: str

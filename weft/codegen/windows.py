@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft._base.record import Record
-from weft.codegen import avx512
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.lanes import V
 from weft.loops import elements
-from weft.loops.thresholds import PERMUTED
 
 if TYPE_CHECKING:
     from weft.codegen.memory import Memory
@@ -36,7 +34,7 @@ class Window(Record):
 def possible(parent: Frame, dtype: np.dtype) -> bool:
     """Whether the target permutes words of this type by a vector of numbers."""
     one = elements.of(dtype)
-    whole_registers = parent.width == (2 * PERMUTED if parent.writer.avx512 else PERMUTED)
+    whole_registers = parent.width == parent.writer.native.permuted
     return whole_registers and one.parts == 1 and one.bytes == 4 and one.memory in ("float", "i32")
 
 
@@ -87,7 +85,7 @@ def read(
         V(lanes, "float", writer.op(f"load {lanes.type('float')}, ptr {p}, align 4"))
         for p in (first, writer.element("i32", first, str(lanes.width)))
     )
-    found = _picked(low, high, picks)
+    found = lanes.native.picked(low, high, picks)
     ends = [(found.text, writer.block)]
     writer.branch(done)
     writer.label(other)
@@ -102,16 +100,3 @@ def read(
     if kind != "float":
         text = writer.op(f"bitcast {lanes.type('float')} {text} to {lanes.type(kind)}")
     return memory.join(dtype, text, lanes.width)
-
-
-def _picked(low: V, high: V, picks: V) -> V:
-    """Lane ``picks`` of ``low`` and ``high``, one after the other."""
-    lanes, writer = low.lanes, low.lanes.writer
-    if writer.avx512:
-        return avx512.picked(low, high, picks)
-    type_, name = lanes.type("float"), "llvm.x86.avx2.permps"
-    parts = [
-        V(lanes, "float", writer.call(name, type_, [(type_, half.text), (lanes.type("i32"), picks.text)]))
-        for half in (low, high)
-    ]
-    return lanes.select(picks >= lanes.width, parts[1], parts[0])

@@ -3,7 +3,7 @@
 All LLVM IR is written through this module and ``lanes``. A writer knows types only as strings. Functions are declared
 when they are first called.
 
-    w = Writer(); w.loop("0", "%n", 4, [("float", "0.0")], body)
+    w.loop("0", "%n", 4, [("float", "0.0")], body)
     # br / phi / guarded do-while, returns the carried values after the loop
 """
 
@@ -15,14 +15,14 @@ from operator import itemgetter
 from typing import Any
 
 from weft._base.record import Record
-from weft._base.target import Target
+from weft._base.target_model import Model
+from weft.codegen.features import Native
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
 # Attributes of functions that LLVM need not optimise: they compile in two thirds of the time, to equally fast code,
-# since there is nothing to hoist and no address to shorten. Only with AVX-512, where constants are held in registers.
+# since there is nothing to hoist and no address to shorten. Only where constants are held in registers.
 AS_WRITTEN = "noinline optnone"
 _HELD_NAMES = re.compile(r"(%c\d+)")
-HELD = 15  # constants that are kept in registers throughout; more would leave loops with too few registers
 
 
 class Kept(Record, frozen=False):
@@ -39,18 +39,15 @@ class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
     __slots__ = (
-        "_count", "aside", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines",
-        "literals", "mends_extrema", "open_loops", "prepared", "scalar", "short_tables", "spills", "splats", "streams",
+        "_count", "aside", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines",
+        "literals", "model", "native", "open_loops", "prepared", "scalar", "spills", "splats", "streams",
     )  # fmt: skip
 
     keeps_sums = True  # (x + c) - c is x rounded, and not simplified
 
-    def __init__(
-        self, avx512: bool = False, scalar: bool = False, mends_extrema: bool = False, short_tables: str = ""
-    ) -> None:
-        self.avx512 = avx512
-        self.mends_extrema = mends_extrema  # whether maxima lose NaN and the order of zeros (``extrema``)
-        self.short_tables = short_tables  # how lanes are looked up in tables of 8 float32, if they can be
+    def __init__(self, model: Model, native: Native[Any], scalar: bool = False) -> None:
+        self.model = model
+        self.native = native
         self.scalar = scalar  # whether there are no vectors in the function
         self.lines: list[str] = []
         self.aside: list[str] = []  # rare blocks, after the others
@@ -68,10 +65,9 @@ class Writer:
         self._count = 0
         self.open_loops: list[dict[Any, Kept] | None] = []  # what each loop being written keeps, the innermost last
 
-    @classmethod
-    def of(cls, target: Target, scalar: bool = False) -> Writer:
-        """A writer for a target, with the instructions that its family has."""
-        return cls(target.avx512, scalar, target.model.mends_extrema, target.model.short_tables)
+    def other(self) -> Writer:
+        """A writer of another function, with vectors, for the same target."""
+        return Writer(self.model, self.native)
 
     def name(self) -> str:
         self._count += 1
@@ -120,7 +116,7 @@ class Writer:
         That saves compile time: LLVM takes 150,000 instructions for each use of a constant, 40,000 for a load at the
         start.
         """
-        return self.held.setdefault((type_, constant), f"%c{len(self.held)}") if self.avx512 else constant
+        return self.held.setdefault((type_, constant), f"%c{len(self.held)}") if self.model.held else constant
 
     def beside(self, value: str, purpose: str, write: Callable[[], list[str]]) -> list[str]:
         """The results of ``write``, whose instructions are placed right after the one that defines ``value``.
@@ -350,13 +346,13 @@ class Writer:
         if any(writer.streams for writer in writers.values()):
             lines.append("!1 = !{i32 1}")
         text = "\n".join([*lines, ""])
-        as_written = simple and self.avx512 and self._holds and not self.literals
+        as_written = simple and self.model.held and self._holds and not self.literals
         return text.replace(" nounwind {", f" nounwind {AS_WRITTEN} {{") if as_written else text
 
     @property
     def _holds(self) -> bool:
         """Whether all constants are kept in registers throughout."""
-        return not self.spills and len(self.held) <= HELD
+        return not self.spills and len(self.held) <= self.model.held
 
     def constants(self, name: str, end: str) -> tuple[list[str], list[str], str]:
         """(table of the held constants, their loads, body); constants that are not held are written into the body."""

@@ -28,7 +28,7 @@ from weft.operations.elementwise import BOOL, INTEGER, category
 FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product
 FEW_IN_BATCH = 16  # the same for matrices of a batch
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
-IN_PAIRS = (dtypes.bfloat16,)  # terms are added in adjacent pairs (AVX512_BF16): the sum must be over one dimension
+IN_PAIRS = (dtypes.bfloat16,)  # some processors add terms in adjacent pairs: the sum must be over one dimension
 SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L": "lL", "F": "F", "D": "D"}
 
 

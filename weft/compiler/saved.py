@@ -9,7 +9,7 @@ the file is refused with the reason. The checksum finds damage, not intent: a sa
 that somebody else could write is not to be loaded.
 
     weft saved program 1\\n
-    weft=0.1.0 python=cpython-311 numpy=2.4.0 ml_dtypes=0.5.4 processor=x86-64-v4:... runtime=9f3b...\\n
+    weft=0.1.0 python=cpython-311 numpy=2.4.0 ml_dtypes=0.5.4 processor=NAME:... runtime=9f3b...\\n
     checksum of all but itself (32 bytes), then plain values (marshal): types, kernels, program, constants, facts
 """
 

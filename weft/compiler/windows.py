@@ -22,7 +22,7 @@ from weft.loops.thresholds import LONG
 
 MOST_PIECES = 4  # of an array in short rows; each costs a load and a choice for every vector
 SHORT_ROW = 16  # elements of a row whose pieces are read at every point
-LEAST_BYTES = 4  # of an element; narrower ones have no masked loads without AVX-512
+LEAST_BYTES = 4  # of an element; not every processor has masked loads of narrower ones
 
 
 class Space(Record):

@@ -13,10 +13,10 @@ those are loaded as whole vectors.
 from __future__ import annotations
 
 from weft._base.record import Record
+from weft._base.target_model import QUARTER
 from weft.loops import elements, ir
 
 VECTORS, LONGEST = 4, 32  # along a row, and elements
-QUARTER = 16  # bytes within which most of x86's shuffles move elements
 
 Point = tuple[int, int]  # the number of a row, and of an element in it
 

@@ -401,7 +401,7 @@ class _Decider:
         """The operands that may be streamed: contiguous along the lanes, and written only by plain stores."""
         nest, lanes = self.nest, transposed.lanes if transposed else self.lanes
         assert nest.vector is not None
-        if lanes == 1 or nest.digits or not self.target.triple.startswith("x86_64"):
+        if lanes == 1 or nest.digits or not self.model.past_caches:
             return None
         if self.reduced and nest.dims[nest.vector].role == "parallel":
             return None

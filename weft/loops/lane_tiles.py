@@ -39,7 +39,7 @@ def whole_first(program: routine.Routine, target: Target) -> bool:
     Where no register masks lanes, masks of many vectors and what they choose between need more registers than there
     are. Where functions are called, lanes wait for each other's results, and a wide tile pays for lanes it lacks.
     """
-    return not target.avx512 and not _calls(program)
+    return not target.model.masks and not _calls(program)
 
 
 def _calls(program: routine.Routine) -> bool:

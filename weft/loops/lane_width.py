@@ -31,7 +31,7 @@ def lanes(nest: ir.Nest, target: Target, transposed: Sequence[int] = ()) -> int:
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.Guard) for s in statements)
     side_by_side = all(o.strides[nest.vector] != ir.RUNTIME for k, o in enumerate(nest.operands) if k not in transposed)
-    if not (target.avx512 and simple and side_by_side):
+    if not (1 in target.masked_bytes and simple and side_by_side):
         return nest.width
     dtypes = [s.dtype for s in statements if isinstance(s, ir.Param | ir.Apply)]
     dtypes += [operand.dtype for operand in nest.operands]
@@ -64,8 +64,9 @@ def _reducing(nest: ir.Nest, target: Target) -> int:
         return nest.width
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.Guard) for s in body)
     computed_in = [*[o.dtype for o in loads], *[s.dtype for s in body if isinstance(s, ir.Param | ir.Apply)]]
-    flags = not (target.avx512 or along) and all(_reduces_flags(phase, nest) for phase in phases if phase.reductions)
-    if not ((target.avx512 or flags) and simple) or nest.rows or nest.digits or nest.short is not None:
+    packed = 1 in target.masked_bytes
+    flags = not (packed or along) and all(_reduces_flags(phase, nest) for phase in phases if phase.reductions)
+    if not ((packed or flags) and simple) or nest.rows or nest.digits or nest.short is not None:
         return nest.width
     if any(operand.strides[nest.vector] == ir.RUNTIME for operand in loads):
         return nest.width

@@ -26,8 +26,6 @@ SPLIT = 134217729.0  # 2**27 + 1: halves of a float64 (Dekker 1971)
 class Processor:
     """The ``codegen.features.Features`` of a machine of which nothing is known."""
 
-    avx512 = False
-    short_tables = ""
     keeps_sums = False  # XLA makes x of (x + c) - c (seen in jaxlib 0.10.2)
     scalar = False
 
@@ -35,6 +33,7 @@ class Processor:
 class TensorLanes:
     """All elements of tensors of one shape; ``lanes.V``'s ``Lanes``."""
 
+    native: features.Native[T] = features.Native()  # no instruction but StableHLO's
     features: features.Features = Processor()
 
     def __init__(self, text: Text, shape: types.Shape, exact: bool = True, narrow: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Modified Bessel functions of orders 0 and 1 in float32, scaled by exp(-|x|).
 
 With w = 1 / (|x| + 1): sqrt w times a function of w that is smooth from 0 (|x| infinite) to 1, for order 1 also
-times |x| w. With AVX-512 it is one of 32 polynomials around the multiples of 1/31; else, in float64, w is
+times |x| w. With tables in registers it is one of 32 polynomials around the multiples of 1/31; else, in float64, w is
 1 / (|x| + 2) and the function one polynomial.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import avx512
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 
@@ -115,12 +114,12 @@ def _scaled(x: V, pieces: Sequence[Sequence[float]], whole: Sequence[float], ord
     """|x|**order w**(order + 1/2) times the smooth function of w."""
     lanes, a = x.lanes, x.abs()
     finite = lanes.select(a > LARGEST, LARGEST, a)
-    if lanes.features.avx512:
+    if lanes.native.holds(pieces[0], x.element):
         s = finite + 1.0
         w = 1.0 / s
         tail = (-w).fma(finite - (s - 1.0), (-w).fma(s, 1.0))  # w (1 + tail) is the inverse to twice the digits
         index = w.fma(31.0, 2.0**23).bits()
-        x0, constant, *rest = [avx512.lookup(row, index) for row in pieces]
+        x0, constant, *rest = lanes.native.lookups(pieces, index)
         r = w.fma(tail, w - x0)
         smooth = r.fma(r.polynomial(rest[::-1]), constant)
         smooth = smooth.fma(tail * (order + 0.5), smooth)

@@ -1,14 +1,13 @@
 """erf, erfc and the inverse of erf.
 
-With AVX-512 by tables (``piecewise``), float32 with AVX2 and NEON by shorter ones. Else erf is 1 - exp of a polynomial,
-erfc exp(-x**2) times a smooth function, and the inverse polynomials in log(1 - x**2); float32 in float64 but for erf.
+By tables in registers (``piecewise``), for float32 also by shorter ones. Else erf is 1 - exp of a polynomial, erfc
+exp(-x**2) times a smooth function, and the inverse polynomials in log(1 - x**2); float32 in float64 but for erf.
 """
 
 from __future__ import annotations
 
 import math
 
-from weft.codegen import avx512
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
@@ -85,9 +84,9 @@ def _erf_f32(emit: Sharing, x: V) -> V:
 
 
 def erfc_f32(emit: Sharing, x: V) -> V:
-    if not x.lanes.features.avx512:
-        return _erfc_short(x) if x.lanes.features.short_tables else _erfc_f32(x)
-    return x.lanes.cold(x > ERFC_NEAR, lambda: [_erfc_pieces(x)], _erfc_near(x))[0]
+    if x.lanes.native.holds(ERFC_PIECES[0], x.element):
+        return x.lanes.cold(x > ERFC_NEAR, lambda: [_erfc_pieces(x)], _erfc_near(x))[0]
+    return _erfc_short(x) if x.lanes.native.holds(ERFCX_SHORT[0], x.element) else _erfc_f32(x)
 
 
 def _erfc_near(x: V) -> V:
@@ -95,7 +94,7 @@ def _erfc_near(x: V) -> V:
     lanes, a = x.lanes, x.abs()
     a = lanes.select(a > ERFC_NEAR, ERFC_NEAR, a)  # beyond, 2 - erfc a is 2
     index = a.fma(a.fma(1.35, 2.7), 2.0**23).bits()
-    x0, constant, *rest = [avx512.lookup(row, index) for row in ERFC_PIECES]
+    x0, constant, *rest = lanes.native.lookups(ERFC_PIECES, index)
     r = a - x0
     value = r.fma(r.polynomial(rest[::-1]), constant)
     return lanes.select(x < 0.0, 2.0 - value, value)
@@ -151,7 +150,7 @@ def _erfc_f32(x: V) -> V:
 
 
 def erf_f64(emit: Sharing, x: V) -> V:
-    if not x.lanes.features.avx512:
+    if not x.lanes.native.holds(ERF_PIECES_F64[0], x.element):
         return _erf_f64(x)
     a, top = x.abs(), 15.99 * 0.371
     r, rest, constant = piecewise.by_steps(x.lanes.select(a > top, top, a), ERF_PIECES_F64, 0.371)
@@ -167,7 +166,7 @@ def _erf_f64(x: V) -> V:
 
 
 def erfc_f64(emit: Sharing, x: V) -> V:
-    return _erfc_pieces(x) if x.lanes.features.avx512 else _erfc_f64(x)
+    return _erfc_pieces(x) if x.lanes.native.holds(ERFCX_PIECES_F64[0], x.element) else _erfc_f64(x)
 
 
 def _erfc_f64(x: V) -> V:
@@ -194,19 +193,18 @@ def _erfc_f64(x: V) -> V:
 
 
 def erf_inv_f32(emit: Sharing, x: V) -> V:
-    features = x.lanes.features
-    return _erf_inv_pieces(emit, x) if features.avx512 or features.short_tables else _erf_inv_f32(x)
+    return _erf_inv_pieces(emit, x) if x.lanes.native.holds(ERF_INV_SHORT[0], x.element) else _erf_inv_f32(x)
 
 
 def _erf_inv_pieces(emit: Sharing, x: V) -> V:
     """x f(w), w = -log(1 - x**2), f(w) as head and tail."""
     single, a = x.element == "float", x.abs()
     w = -(log_f32 if single else log_f64)(emit, (-a).fma(a, 1.0))
-    if not x.lanes.features.avx512:
-        r, rest, constant = piecewise.by_halves(w, ERF_INV_SHORT, 1.5)
-    else:
-        tables, shift = (ERF_INV_PIECES, 0.5) if single else (ERF_INV_PIECES_F64, 2.5)
+    tables, shift = (ERF_INV_PIECES, 0.5) if single else (ERF_INV_PIECES_F64, 2.5)
+    if x.lanes.native.holds(tables[0], x.element):
         r, rest, constant = piecewise.by_quarters(w, tables, shift)
+    else:
+        r, rest, constant = piecewise.by_halves(w, ERF_INV_SHORT, 1.5)
     head = r.fma(rest, constant)
     y, error = pairs.two_product(a, head)
     y = y + a.fma(r.fma(rest, constant - head), error)
@@ -225,7 +223,7 @@ def _erf_inv_f32(x: V) -> V:
 
 
 def erf_inv_f64(emit: Sharing, x: V) -> V:
-    return _erf_inv_pieces(emit, x) if x.lanes.features.avx512 else _erf_inv_f64(emit, x)
+    return (_erf_inv_pieces if x.lanes.native.holds(ERF_INV_PIECES_F64[0], x.element) else _erf_inv_f64)(emit, x)
 
 
 def _erf_inv_f64(emit: Sharing, x: V) -> V:

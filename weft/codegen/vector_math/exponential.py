@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 
-from weft.codegen import avx512
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs
@@ -63,15 +62,9 @@ def whole_and_power(y: V, shift: int, times: float = 1.0) -> tuple[V, V]:
 
 def scale(x: V, k: V) -> V:
     """x * 2**k for whole k (a float), rounded once, for x in [0.25, 4): also where the result is subnormal."""
-    lanes = x.lanes
-    native = avx512.scale(x, k)
+    native = x.lanes.native.scale(x, k)
     if native is not None:
         return native
-    if lanes.features.avx512:
-        n = k.cast("fptosi", "i32")
-        name = f"llvm.ldexp.{lanes.suffix(x.element)}.{lanes.suffix('i32')}"
-        arguments = [(lanes.type(x.element), x.text), (lanes.type("i32"), n.text)]
-        return V(lanes, x.element, lanes.writer.call(name, lanes.type(x.element), arguments))
     half, power = whole_and_power(k * 0.5, 0)
     return x * power * power_of_two(k - half)
 
@@ -100,11 +93,11 @@ def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
 
 
 def exp_f32(emit: Sharing, x: V) -> V:
-    return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(_with_zeros(x, -104.0, 88.8, LN2))
+    return _exp_of_any(x) if x.lanes.native.whole_registers(x) else _exp_by_bits(_with_zeros(x, -104.0, 88.8, LN2))
 
 
 def exp_f64(emit: Sharing, x: V) -> V:
-    return _exp_of_any(x) if avx512.whole_registers(x) else _exp_by_bits(_with_zeros(x, -745.2, 709.9, LN2))
+    return _exp_of_any(x) if x.lanes.native.whole_registers(x) else _exp_by_bits(_with_zeros(x, -745.2, 709.9, LN2))
 
 
 def _with_zeros(x: V, low: float, high: float, step: float) -> V:
@@ -125,7 +118,7 @@ def _exp_by_bits(x: V) -> V:
 def _exp_of_any(x: V) -> V:
     """For a huge x, k is huge too and r arbitrary: the result follows from the scaling alone."""
     k = (x * LOG2_E).rint()
-    r = avx512.within(rest(x, k), 0.5)
+    r = x.lanes.native.within(rest(x, k), 0.5)
     assert r is not None
     return _gradually_scaled(expm1_reduced(r), k)
 
@@ -184,7 +177,7 @@ def exp2_f64(emit: Sharing, x: V) -> V:
 
 
 def _exp2(x: V, low: float, high: float) -> V:
-    if avx512.whole_registers(x):
+    if x.lanes.native.whole_registers(x):
         x = clamp(x, 2.0 * low, high)
         k, half = x.rint(), None
     else:
@@ -276,8 +269,8 @@ def _log_sum_f32(f: V, k: V, low: V | None = None) -> V:
 
 
 def split_any(x: V, top: float) -> tuple[V, V] | None:
-    """x = 2**k m of any x, m in [top / 2, top) (see ``avx512.mantissa_and_exponent``); None without AVX-512."""
-    parts = avx512.mantissa_and_exponent(x)
+    """x = 2**k m of any x, m in [top / 2, top) (see ``Native.mantissa_and_exponent``), or None."""
+    parts = x.lanes.native.mantissa_and_exponent(x)
     if parts is None:
         return None
     m, k = parts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from weft.codegen import avx512
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
@@ -94,14 +93,14 @@ TANH_STEP, TANH_TOP = 1.25, 19.1  # of the points; where the result is 1
 def tanh_f64(emit: Sharing, x: V) -> V:
     """tanh c + (1 - tanh c**2) / (tanh c + coth r) with |x| = c + r, c the nearest of 16 points."""
     lanes, a = x.lanes, x.abs()
-    if not lanes.features.avx512:
+    if not lanes.native.holds(TANH_POINTS, x.element):
         return _tanh(x, 19.1)
     a = lanes.select(a > TANH_TOP, TANH_TOP, a)
     index = a.fma(1.0 / TANH_STEP, 1.5 * 2.0**52).bits()  # rounded to whole steps, the last bits count them
-    r = a - avx512.lookup(TANH_POINTS, index)
-    at_point = avx512.lookup(TANH_AT_POINTS, index)
+    r = a - lanes.native.lookup(TANH_POINTS, index)
+    at_point = lanes.native.lookup(TANH_AT_POINTS, index)
     below = (r * r).polynomial((*R_COTH_F64, 1.0))
-    return (at_point + r * avx512.lookup(TANH_SLOPES, index) / at_point.fma(r, below)).copysign(x)
+    return (at_point + r * lanes.native.lookup(TANH_SLOPES, index) / at_point.fma(r, below)).copysign(x)
 
 
 def _tanh(x: V, top: float) -> V:

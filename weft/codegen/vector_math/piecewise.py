@@ -1,4 +1,4 @@
-"""Piecewise polynomials whose coefficients are looked up in registers, of AVX-512 or in tables of 8.
+"""Piecewise polynomials whose coefficients are looked up in registers: tables of 128 bytes, or of 8 float32.
 
 |x| picks one of 32 intervals by its exponent and two bits of its mantissa; the polynomial in r = |x| - x0 needs neither
 a division nor an exponential. The first interval is evaluated as |x| + r q(r), which keeps small results exact.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from weft.codegen import avx512, short_tables
 from weft.codegen.lanes import V
 
 BIAS = 127
@@ -18,7 +17,7 @@ BIAS = 127
 def _coefficients(a: V, tables: Sequence[Sequence[float]], exponent: int) -> tuple[V, list[V]]:
     """The interval of a >= 0, and x0 and the coefficients there."""
     index = ((a.bits() - ((BIAS + exponent) << 23)) >> 21).intrinsic("smax", 0)
-    return index, [avx512.lookup(row, index) for row in tables]
+    return index, a.lanes.native.lookups(tables, index)
 
 
 def parts(a: V, tables: Sequence[Sequence[float]], exponent: int) -> tuple[V, V]:
@@ -29,9 +28,9 @@ def parts(a: V, tables: Sequence[Sequence[float]], exponent: int) -> tuple[V, V]
 
 
 def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V | None:
-    """f(x) for an odd f with limit 1 that the tables give from 2**exponent to ``top``; None without AVX-512."""
+    """f(x) for an odd f with limit 1 that the tables give from 2**exponent to ``top``; None without such tables."""
     lanes = x.lanes
-    if not lanes.features.avx512:
+    if not lanes.native.holds(tables[0], x.element):
         return None
     a = x.abs()
     a = lanes.select(a > top, top, a)
@@ -44,12 +43,12 @@ def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V
 def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, near: float) -> V | None:
     """The same for 32 intervals around the multiples of ``step``, a power of 2. Below ``near`` they are evaluated as
     |x| + |x| q(|x|): their constant is 0, and every other constant exceeds ``near``."""
-    if not x.lanes.features.avx512:
+    if not x.lanes.native.holds(tables[0], x.element):
         return None
     a = x.abs()
     a = x.lanes.select(a > top, top, a)
     index = (a + step * 2.0**23).bits()  # the sum is rounded to whole steps, its last bits count them
-    x0, constant, *rest = [avx512.lookup(row, index) for row in tables]
+    x0, constant, *rest = x.lanes.native.lookups(tables, index)
     r = a - x0
     below = a.bits().intrinsic("smin", struct.unpack("<i", struct.pack("<f", near))[0])
     base = constant.bits().intrinsic("smax", below).as_float()
@@ -57,16 +56,16 @@ def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, 
 
 
 def odd_short(x: V, tables: Sequence[Sequence[float]], step: float, top: float) -> V | None:
-    """The same for 8 intervals around the multiples of ``step``, where lanes are looked up in 8 float32 (no AVX-512).
+    """The same for 8 intervals around the multiples of ``step``, in tables of 8 float32.
 
     The first point and its constant are 0; there f(x) - x is in the tables. All other constants exceed ``step`` / 2.
     """
-    if not x.lanes.features.short_tables:
+    if not x.lanes.native.holds(tables[0], x.element):
         return None
     a = x.abs()
     a = x.lanes.select(a > top, top, a)
     index = a.fma(1.0 / step, 1.5 * 2.0**23).bits()  # rounded to whole steps, the last bits count them
-    x0, constant, *rest = [short_tables.lookup(row, index) for row in tables]
+    x0, constant, *rest = x.lanes.native.lookups(tables, index)
     r = a - x0
     return r.fma(r.polynomial(rest[::-1]), x.lanes.select(r > constant, r, constant)).with_sign_of(x)
 
@@ -75,7 +74,7 @@ def by_halves(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V,
     """r, q(r) and the constant c of f(a) = c + r q(r) for a >= 0, by two of 8 intervals to each power of two of
     a + ``shift``."""
     index = (a + shift).bits().lshr(22)
-    x0, constant, *rest = [short_tables.lookup(row, index) for row in tables]
+    x0, constant, *rest = a.lanes.native.lookups(tables, index)
     r = a - x0
     return r, r.polynomial(rest[::-1]), constant
 
@@ -86,16 +85,17 @@ def by_halves(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V,
 def _lookup(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V, V]:
     """r, q(r) and the constant c of f(a) = c + r q(r); coefficients are looked up late, to need few registers."""
     x0, constant, *rest = tables
-    r = a - avx512.lookup(x0, index)
+    lookup = a.lanes.native.lookup
+    r = a - lookup(x0, index)
     square = r * r
 
     def horner(rows: Sequence[Sequence[float]]) -> V:
-        result = avx512.lookup(rows[-1], index)
+        result = lookup(rows[-1], index)
         for row in rows[-2::-1]:
-            result = result.fma(square, avx512.lookup(row, index))
+            result = result.fma(square, lookup(row, index))
         return result
 
-    return r, horner(rest[1::2]).fma(r, horner(rest[::2])), avx512.lookup(constant, index)
+    return r, horner(rest[1::2]).fma(r, horner(rest[::2])), lookup(constant, index)
 
 
 def by_quarters(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:

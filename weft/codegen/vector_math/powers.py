@@ -1,14 +1,13 @@
 """pow: 2**(y log2 x), with more bits of the logarithm than the result has, and the special cases of IEEE 754.
 
-float32: in float64. float64: log x as a head and a tail. With AVX-512 both look up c near 1 / m, so that the logarithm
-is -log c and a short series in r = m c - 1; else it is the atanh series of a quotient.
+float32: in float64. float64: log x as a head and a tail. If registers hold tables, both look up c near 1 / m, so that
+the logarithm is -log c and a short series in r = m c - 1; else it is the atanh series of a quotient.
 """
 
 from __future__ import annotations
 
 import math
 
-from weft.codegen import avx512
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs
@@ -45,7 +44,7 @@ THIRD = 1.0 / 3.0
 def pow_f32(emit: Sharing, x: V, y: V) -> V:
     """Through float64: exp2(y log2 x) with 34 bits after an exact reduction."""
     power = _log2_lite(x.abs()) * y.f64()
-    if not avx512.whole_registers(power):  # scale needs a small n there
+    if not power.lanes.native.whole_registers(power):  # scale needs a small n there
         power = clamp(power, -300.0, 300.0)
     n = power.rint()
     f = power - n
@@ -54,40 +53,41 @@ def pow_f32(emit: Sharing, x: V, y: V) -> V:
 
 def _log2_lite(a: V) -> V:
     """log2 of a float32 in float64, by table (see ``_log_by_table``) where there are any."""
-    found = avx512.mantissa_and_power(a)
+    native = a.lanes.native
+    found = native.mantissa_and_power(a)
     if found is None:
         m, k = split(a.f64(), SQRT_HALF_BITS["double"])
         s = (m - 1.0) / (m + 1.0)
         return s.fma((s * s).polynomial(LOG2_LITE), k)
     m, k = (part.f64() for part in found)
     index = (m + STEP).bits()
-    r = m.fma(avx512.lookup(POW_INVERSE, index), -1.0)
-    return r.fma(r.polynomial_of_halves(r * r, POW_LOG2_SERIES), k + avx512.lookup(POW_LOG2, index))
+    r = m.fma(native.lookup(POW_INVERSE, index), -1.0)
+    return r.fma(r.polynomial_of_halves(r * r, POW_LOG2_SERIES), k + native.lookup(POW_LOG2, index))
 
 
 def pow_f64(emit: Sharing, x: V, y: V) -> V:
     a = x.abs()
-    log = _log_by_table(a)
+    log, exp = _log_by_table(a), _exp_of_pair
     if log is None:
+        exp = _exp_of_long_pair
         b, shift = normal(a)
         m, k = split(b, SQRT_HALF_BITS["double"])
         log = _log_pair(m - 1.0, k + shift)
     bounded = clamp(y, -(2.0**75), 2.0**75)
     high, low = pairs.two_product(log[0], bounded)
     low = log[1].fma(bounded, low)
-    result = _exp_of_pair(high, low) if x.lanes.features.avx512 else _exp_of_long_pair(high, low)
-    return _pow_edges(x, y, result)
+    return _pow_edges(x, y, exp(high, low))
 
 
 def _exp_of_pair(high: V, low: V) -> V:
     """exp(high + low) to 0.6 ulp; where the result over- or underflows it follows from k alone."""
     lanes = high.lanes
-    if not avx512.whole_registers(high):  # scale needs a small k there
+    if not lanes.native.whole_registers(high):  # scale needs a small k there
         usable = high.abs() < 800.0
         high, low = clamp(high, -800.0, 800.0), lanes.select(usable, low, 0.0)
     k = (high * LOG2_E).rint()
     r, tail = pairs.fast_two_sum(k.fma(-LN2_HIGH, high), k.fma(-LN2_LOW, low))
-    bounded = avx512.within(r, 0.5)
+    bounded = lanes.native.within(r, 0.5)
     r = r if bounded is None else bounded
     head, rest = pairs.fast_two_sum(r.like(1.0), r)
     square = r * r
@@ -102,17 +102,18 @@ def _exp_of_long_pair(high: V, low: V) -> V:
 
 
 def _log_by_table(a: V) -> Pair | None:
-    """log a of any a >= 0 as an unevaluated sum, error about 2**-71 and 2**-65 of the result; None without AVX-512.
+    """log a of any a >= 0 as an unevaluated sum, error about 2**-71 and 2**-65 of the result; None without tables.
 
     a = 2**k m, m in [0.75, 1.5), c near 1 / m: k ln 2 - log c + r - r**2 / 2 + r**3 / 3 + r**4 q(r), r = m c - 1 as a
     head and a tail. The first three are exact, and c is 1 where the result may be small.
     """
-    found = avx512.mantissa_and_power(a)
+    native = a.lanes.native
+    found = native.mantissa_and_power(a)
     if found is None:
         return None
     m, k = found
     index = (m + STEP).bits()
-    c, log_high, log_low = (avx512.lookup(row, index) for row in (POW_INVERSE, POW_LOG_HIGH, POW_LOG_LOW))
+    c, log_high, log_low = native.lookups((POW_INVERSE, POW_LOG_HIGH, POW_LOG_LOW), index)
     product, tail = pairs.two_product(m, c)
     r = product - 1.0
     head, error = pairs.fast_two_sum(k.fma(LN2_HIGH, log_high), r)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from weft.codegen import avx512
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math.exponential import scale
@@ -15,7 +14,7 @@ INVERSE_START = 1420000000.0  # bits of a**(-1/3) are about this less a third of
 
 
 def sqrt_f32(emit: Sharing, x: V) -> V:
-    return _root_by_products(x) if emit.is_second and avx512.whole_registers(x) else x.sqrt()
+    return _root_by_products(x) if emit.is_second and x.lanes.native.whole_registers(x) else x.sqrt()
 
 
 def sqrt_f64(emit: Sharing, x: V) -> V:
@@ -40,7 +39,7 @@ def _root_by_products(x: V) -> V:
     """
     lanes = x.lanes
     zero = x.eq(0.0)
-    inverse = avx512.inverse_root(x)
+    inverse = lanes.native.inverse_root(x)
     g = x * inverse
     h = (inverse.bits() - (1 << 23)).as_float()  # half of it, without using the multiplication units
     step = (-g).fma(h, 0.5)
@@ -88,16 +87,16 @@ def _corrected(a: V, r: V, weight: V) -> V:
 def cbrt_f32(emit: Sharing, x: V) -> V:
     """The root of 2**rest m by a polynomial looked up by rest and three bits of m, times 2**third."""
     lanes, a = x.lanes, x.abs()
-    parts = avx512.mantissa_and_exponent(a)
+    parts = lanes.native.mantissa_and_exponent(a)
     if parts is None:
         return _cbrt_f32(x)
     m, k = parts
     third = k.fma(1.0 / 3.0, -1.0 / 3.0).rint()
     index = (third.fma(-3.0, k) + 1.5 * 2.0**20).bits() + (m.bits() >> 20)  # the sum counts eighths
-    x0, constant, *rest = [avx512.lookup(row, index) for row in CBRT]
+    x0, constant, *rest = lanes.native.lookups(CBRT, index)
     r = m - x0
     root = scale(r.fma(r.polynomial(rest[::-1]), constant), third)
-    if not avx512.whole_registers(x):  # scale needs an ordinary exponent there
+    if not lanes.native.whole_registers(x):  # scale needs an ordinary exponent there
         root = lanes.select((a + a).eq(a), a, root)
     return root.copysign(x)
 

@@ -246,7 +246,7 @@ def atan2_f32(emit: Sharing, y: V, x: V) -> V:
 def atan_f64(emit: Sharing, x: V) -> V:
     """By polynomials that are looked up; beyond 1 as pi / 2 - atan(1 / |x|); all with tails."""
     lanes, a = x.lanes, x.abs()
-    if not lanes.features.avx512:
+    if not lanes.native.holds(ATAN_PIECES[0], x.element):
         return atan2_f64(emit, x, x.like(1.0))
     far = a > 1.0
     inverse = 1.0 / a
