@@ -79,7 +79,7 @@ def findings(system: str, isa: str) -> list[str]:
     """What was seen of the instructions that a system uses in this process; nothing to see for ``host``."""
     if isa == "host":
         return []
-    check = {"weft": _weft, "jax": _jax, "numba": _numba}.get(system)
+    check = {"weft": _weft, "before": _weft, "jax": _jax, "numba": _numba}.get(system)
     lines = list(check() if check else _torch(system) if system.startswith("torch") else ())
     return [*lines, *_numpy()]
 

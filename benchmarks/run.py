@@ -4,6 +4,7 @@
     python benchmarks/run.py --only 'softmax|matmul' --rounds 5
     python benchmarks/run.py --isa v3                     # all held to AVX2 (isa.py)
     python benchmarks/run.py --python torch=/opt/torch/bin/python --python numba=/opt/torch/bin/python
+    python benchmarks/run.py --systems weft,before,jax --python before=/old/weft/.venv/bin/python   # another weft
 
 Each system has its own process for the whole run; a workload is prepared in all of them (first call, check
 against a float64 reference, second shape, stages apart), then timed in rounds A B C A B C. The figure is the
@@ -32,7 +33,7 @@ import workloads
 
 HERE = Path(__file__).resolve().parent
 SYSTEMS = ("weft", "jax", "torch", "torch.compile", "numba", "numpy")
-MODULE = {"torch.compile": "torch"}
+MODULE = {"torch.compile": "torch", "before": "weft"}
 
 
 class Worker:

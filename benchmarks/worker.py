@@ -1,6 +1,7 @@
 """One system's process: answers JSON lines on stdin about the workloads of ``workloads.py``.
 
-Started by ``run.py`` as ``python worker.py SYSTEM ISA``; SYSTEM is weft, jax, numpy, torch, torch.compile or numba.
+Started by ``run.py`` as ``python worker.py SYSTEM ISA``; SYSTEM is weft, before (another weft), jax, numpy, torch,
+torch.compile or numba.
 Requests: prepare (build, first call, stages, check, second shape), sample (time one round), quit.
 """
 
@@ -126,8 +127,8 @@ class Plain:
 
 
 def start_system(name: str) -> Any:
-    if name in ("weft", "jax"):
-        return Tracing(name)
+    if name in ("weft", "before", "jax"):
+        return Tracing("weft" if name == "before" else name)
     return Torch(name) if name.startswith("torch") else Plain(name)
 
 

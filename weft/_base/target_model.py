@@ -139,6 +139,7 @@ RUNTIME: dict[str, float] = {
     # 1 or 0, by benchmarks/products.py
     "in_parts": 1,  # columns that come from the third cache are added in parts
     "in_strips": 0,  # a matrix that caches hold is read in strips of lanes
+    "fast_pairs": 0,  # sums of pairs of bfloat16 (AVX512_BF16) are faster than float32: Zen 4 twice, an Intel half
     # what products take; benchmarks/products.py
     "near_byte_ns": 0.012,  # of an operand in caches
     "far_byte_ns": 0.05,  # of one in memory
@@ -179,7 +180,7 @@ RUNTIME: dict[str, float] = {
 
 # What other makers' processors have otherwise: measured on a Zen 4, where the figures above are an Intel's.
 BY_MAKER: dict[str, dict[str, float]] = {
-    "AuthenticAMD": {"most_held": 4.2, "in_parts": 0, "in_strips": 1},
+    "AuthenticAMD": {"most_held": 4.2, "in_parts": 0, "in_strips": 1, "fast_pairs": 1},
 }
 
 

@@ -18,7 +18,7 @@ namespace weft {
   X(int64_t, few_sums_bytes) X(int64_t, block_bytes) X(int64_t, held_bytes) X(int64_t, batch_bytes)          \
   X(int64_t, partial_bytes) X(int64_t, large_bytes) X(int64_t, shared_bytes)                                   \
   X(double, nearly_held) X(double, most_held) X(double, strips_held) X(double, complex_strips_held)            \
-  X(bool, in_parts) X(bool, in_strips)                                                                         \
+  X(bool, in_parts) X(bool, in_strips) X(bool, fast_pairs)                                                     \
   X(double, near_byte_ns) X(double, far_byte_ns) X(double, product_ns) X(double, tile_ns) X(double, term_ns)   \
   X(double, copy_byte_ns) X(double, fill_byte_ns) X(double, scan_byte_ns) X(double, python_byte_ns)            \
   X(double, exchange_ns) X(double, exchange_done_ns) X(double, exchange_byte_ns)                               \

@@ -10,18 +10,11 @@
 #include <unistd.h>
 #endif
 
+#include "figures.h"
 #include "gemm_kernels.h"
 #include "module.h"
 
 namespace weft {
-
-bool is_amd() {
-#if defined(__x86_64__)
-  return __builtin_cpu_is("amd");
-#else
-  return false;
-#endif
-}
 
 bool takes_v4() {
 #if defined(__x86_64__)
@@ -44,9 +37,6 @@ bool can_add_pairs() { return takes_v4() && __builtin_cpu_supports("avx512bf16")
 #else
 bool can_add_pairs() { return false; }
 #endif
-
-// vdpbf16ps beside vfmadd231ps, flops a cycle and core: AMD's Zen 4 64 and 32; an Intel (family 6, model 207) 32 and 64.
-bool pairs_are_fast() { return is_amd(); }
 
 #if defined(WEFT_AMX)
 constexpr long kSupported = 0x1021, kRequest = 0x1023, kTileData = 18;  // of arch_prctl: ARCH_GET_XCOMP_SUPP, _REQ_XCOMP_PERM
@@ -99,7 +89,7 @@ Choice bfloat16_choice() {
   static const Choice chosen = [] {
     if (asked() == Choice::tiles || asked() == Choice::pairs || asked() == Choice::float32) return asked();
     if (unit_is_on()) return Choice::tiles;
-    return can_add_pairs() && pairs_are_fast() ? Choice::pairs : Choice::float32;
+    return can_add_pairs() && figures.fast_pairs ? Choice::pairs : Choice::float32;
   }();
   return chosen;
 }

@@ -175,8 +175,6 @@ struct GemmKernels {
   int thin_terms;
 };
 
-// Of whom limits are that were measured on one processor of each maker.
-bool is_amd();
 // Whether kernels for x86-64-v4 are used: the processor runs them, and WEFT_TARGET does not name another target.
 bool takes_v4();
 
