@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 import weakref
 from collections.abc import Iterator
 
@@ -22,6 +24,7 @@ class Value(Entry):
     """Something to keep, which notes when it is found no longer."""
 
     weight = 100
+    users: int
 
     def __init__(self) -> None:
         self.keys = {}
@@ -49,6 +52,31 @@ def test_a_value_is_found_under_each_of_its_keys_and_counts_once() -> None:
     assert store.find("a") is None and store.find("b") is value and not value.retired
     store.remove("b")
     assert value.retired == 1 and not value.keys and not len(store)
+
+
+def test_values_released_by_many_threads_at_once_leave_no_error() -> None:
+    store, failures = Store(), []
+
+    def release() -> None:
+        try:
+            for _ in range(4000):
+                value = Value()
+                value.users = 0
+                store.release(value, most=0)
+        except BaseException as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=release) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not failures
 
 
 def test_a_value_that_is_replaced_is_retired_with_its_last_key() -> None:

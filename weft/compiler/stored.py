@@ -17,7 +17,6 @@ import contextlib
 import copy
 import logging
 import marshal
-import os
 import threading
 import time
 from collections import deque
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import config, dtypes, runtime
+from weft._base import forks
 from weft._base.record import NamedTuple
 from weft._base.target import Target
 from weft.compiler import cache, disk, link
@@ -49,18 +49,17 @@ _IDLE_ROUNDS = 20  # delays without work after which the thread sleeps; waking i
 _STAY_S = 30.0  # sleeping time after which the thread ends
 _waiting: deque[tuple[Request, Program]] = deque()
 _asleep: Any = None  # lock of the writing thread: held while the thread sleeps
-_lock = threading.RLock()
+_lock = forks.held("programs")
 
 
 def _in_child() -> None:
-    """In a child: it has no such thread, leaves waiting programs to its parent, and resets locks."""
+    """In a child: it has no such thread, and leaves waiting programs to its parent."""
     global _asleep
     _asleep = None
     _waiting.clear()
-    _lock.release()
 
 
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_in_child)
+forks.in_child(_in_child)
 
 
 class Loaded(NamedTuple):

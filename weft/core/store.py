@@ -7,6 +7,7 @@ from the store. The dispatch tables above these levels are native; ``levels`` co
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -51,7 +52,7 @@ class Store:
 
     def __init__(self) -> None:
         self.entries: dict[Any, Any] = {}
-        self._unused: dict[int, weakref.ref[Any]] = {}  # by id, those released last at the end
+        self._unused: OrderedDict[int, weakref.ref[Any]] = OrderedDict()  # by id, those released last at the end
         self.found = 0
         self.made = 0
         self.dropped = 0
@@ -113,7 +114,10 @@ class Store:
         unused.pop(number, None)
         unused[number] = reference(value)
         if len(unused) > most:
-            oldest = unused.pop(next(iter(unused)))()
+            try:
+                oldest = unused.popitem(last=False)[1]()
+            except KeyError:  # another thread has taken the last one
+                return
             if oldest is not None and not oldest.users:
                 self._remove(oldest)
 
