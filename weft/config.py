@@ -155,7 +155,6 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
     "default_matmul_precision": ((*_DOT_PRECISIONS[:7], "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
                                   "BF16_BF16_F32_X9", "F32_F32_F32"), _ONE_DTYPE),
     "legacy_prng_key": (("allow",), "raw keys are always accepted"),
-    "explicit_x64_dtypes": (("warn", "error"), "64-bit arrays need enable_x64, also for one block"),
     "check_static_indices": ((False,), "static indices are not checked"),
     "thread_guard": ((False,), "threads are not checked"),
     "array_garbage_collection_guard": ((None, "allow"), "garbage collection of arrays is not watched"),

@@ -136,9 +136,20 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     return found if config.x64_enabled() else _NARROW.get(found, found)
 
 
+def allowed_dtype(dtype: Any) -> Any:
+    """As ``canonicalize_dtype``, for a dtype that a user gave by name: 64 bits stay where the configuration says so."""
+    found = canonicalize_dtype(dtype, allow_extended_dtype=True)
+    return found if found is dtype or config.read("explicit_x64_dtypes") != "allow" else as_dtype(dtype)
+
+
 def narrows(dtype: np.dtype) -> bool:
     """Whether the dtype is not available in the current configuration."""
     return dtype in _NARROW and not config.x64_enabled()
+
+
+def differ_in_width(a: Any, b: Any) -> bool:
+    """Whether one of two dtypes is what the other is narrowed to."""
+    return a is not b and (_NARROW.get(a) is b or _NARROW.get(b) is a)
 
 
 def check_user_dtype(dtype: Any, fun_name: str) -> Any:
@@ -160,8 +171,10 @@ def check_user_dtype(dtype: Any, fun_name: str) -> Any:
         raise TypeError(f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in {fun_name}")
     if not narrows(found):
         return found
-    narrow = _NARROW[found]
-    if config.read("explicit_x64_dtypes") == "error":
+    narrow, wanted = _NARROW[found], config.read("explicit_x64_dtypes")
+    if wanted == "allow":
+        return found
+    if wanted == "error":
         raise ValueError(
             f"Explicitly requested dtype {found.name} requested in {fun_name} is not available. To enable more dtypes, "
             "set the jax_enable_x64 or jax_explicit_x64_dtypes configuration options."
@@ -414,6 +427,8 @@ def _dtype_and_weakness(value: Any) -> tuple[Any, bool]:
         return scalar_dtype(float), False
     if isinstance(value, (ExtendedDType, np.dtype, str, type)):
         dtype = as_dtype(value)
+        if dtype in _NARROW:
+            return allowed_dtype(dtype), False
     elif hasattr(value, "dtype"):
         weak = bool(getattr(value, "weak_type", False))
         dtype = value.dtype if isinstance(value.dtype, ExtendedDType) else as_dtype(value.dtype)
@@ -479,7 +494,7 @@ def _promote(args: tuple[Any, ...]) -> tuple[Any, bool]:
     nodes = frozenset(_node(dtype, weak) for dtype, weak in pairs)
     joined = next(iter(nodes)) if len(nodes) == 1 else _join(config.read("numpy_dtype_promotion"), nodes)
     dtype, weak = _dtype_of_node(joined)
-    return canonicalize_dtype(dtype), weak
+    return (canonicalize_dtype if weak or nodes.isdisjoint(_NARROW) else allowed_dtype)(dtype), weak
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:

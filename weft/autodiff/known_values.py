@@ -56,7 +56,7 @@ def _evaluated(closed: ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
     values: dict[Var, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *operands], strict=True))
 
     def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else values[atom]
+        return tracing.literal_value(atom) if isinstance(atom, Literal) else values[atom]
 
     for eqn in jaxpr.eqns:
         given = [read(atom) for atom in eqn.invars]

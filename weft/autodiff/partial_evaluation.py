@@ -166,7 +166,7 @@ def _known(
 
 
 def _read(values: dict[Var, Any], atom: Any) -> Any:
-    return atom.val if isinstance(atom, Literal) else values[atom]
+    return tracing.literal_value(atom) if isinstance(atom, Literal) else values[atom]
 
 
 def _run_again(eqn: JaxprEqn, values: dict[Var, Any], parts: _Inside | None = None, kept: Sequence[Any] = ()) -> None:

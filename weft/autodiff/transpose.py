@@ -57,7 +57,9 @@ def _forward(jaxpr: Jaxpr, values: dict[Var, Any], linear: set[Var]) -> list[Jax
             linear.update(rest.outvars)
             continue
         with source_info.replayed(eqn.source):
-            operands = [atom.val if isinstance(atom, Literal) else values[atom] for atom in eqn.invars]
+            operands = [
+                tracing.literal_value(atom) if isinstance(atom, Literal) else values[atom] for atom in eqn.invars
+            ]
             out = eqn.primitive.bind(*operands, **eqn.params)
         values.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else (out,), strict=True))
     return kept
@@ -66,7 +68,7 @@ def _forward(jaxpr: Jaxpr, values: dict[Var, Any], linear: set[Var]) -> list[Jax
 def _separated(eqn: JaxprEqn, moving: tuple[bool, ...], values: dict[Var, Any]) -> JaxprEqn:
     """The equation of the results that depend on linear operands; the others are computed."""
     operands = [
-        atom if has else atom.val if isinstance(atom, Literal) else values[atom]
+        atom if has else tracing.literal_value(atom) if isinstance(atom, Literal) else values[atom]
         for atom, has in zip(eqn.invars, moving, strict=True)
     ]
     with source_info.replayed(eqn.source):
@@ -110,7 +112,7 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
             "each operand that ad.is_undefined_primal, and None for the others",
         )
     operands = [
-        with_attributes(atom.val if isinstance(atom, Literal) else values[atom])
+        with_attributes(tracing.literal_value(atom) if isinstance(atom, Literal) else values[atom])
         if isinstance(atom, Literal) or atom not in linear
         else Undefined(atom.aval)
         for atom in eqn.invars

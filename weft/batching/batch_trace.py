@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft import config
 from weft._base import lazy
 from weft.core import avals, axis_names, kinds, leaks, provenance
@@ -87,9 +89,13 @@ class BatchTrace(Trace):
         values: list[Any] = []
         dims: list[Dim] = []
         for x in args:
-            mine = isinstance(x, BatchTracer) and x._trace is self
-            values.append(x.value if mine else x)
-            dims.append(x.dim if mine else None)
+            if isinstance(x, BatchTracer) and x._trace is self:
+                values.append(x.value)
+                dims.append(x.dim)
+                continue
+            is_host = isinstance(x, np.ndarray | np.generic)
+            values.append(tracing.wide(x) if is_host and avals.host_aval(x, args).dtype is x.dtype else x)
+            dims.append(None)
         return values, dims
 
     def join(self, value: Any, dim: Dim) -> Any:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 from contextlib import AbstractContextManager
 
-from weft import config
+from weft import config, dtypes
 from weft._base.record import NamedTuple
 from weft._base.target import Target
+from weft.core.jaxpr import Jaxpr, jaxprs_in_params
 from weft.dispatch import devices
 
 
@@ -77,3 +78,26 @@ def current(device: devices.Device = devices.CPU) -> Context:
 def verifies() -> bool:
     """Whether programs that follow from others are compiled all the same, to be compared."""
     return bool(config.read("check"))
+
+
+def is_too_narrow(jaxpr: Jaxpr) -> bool:
+    """Whether a program has values of 64 bits where the configuration has none: passes would narrow what they trace.
+
+    Such values come from outside, or the program makes them, which the configuration has to allow.
+    """
+    return not config.x64_enabled() and _has_64_bits(jaxpr, config.read("explicit_x64_dtypes") == "allow")
+
+
+def _has_64_bits(jaxpr: Jaxpr, may_make_them: bool) -> bool:
+    if any(dtypes.narrows(v.aval.dtype) for v in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)):
+        return True
+    return may_make_them and any(
+        any(dtypes.narrows(v.aval.dtype) for v in eqn.outvars)
+        or any(_has_64_bits(inner, True) for inner in jaxprs_in_params(eqn.params))
+        for eqn in jaxpr.eqns
+    )
+
+
+def of_64_bits() -> AbstractContextManager[None]:
+    """A block in which values of 64 bits keep them."""
+    return config.overlaid("enable_x64", True)

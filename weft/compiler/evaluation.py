@@ -42,7 +42,7 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
 
 def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of an operation by its compiled program."""
-    avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
+    avals = tuple([arg.aval if type(arg) is runtime.Array else core.host_aval(arg, args) for arg in args])
     if config.execution_watched and config.read("no_execution"):
         raise RuntimeError(f"tried to execute {primitive.name}, but the no_execution config option is set")
     use = None

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, operations
+from weft import core, dtypes, operations
 from weft.core import avals, check_scopes, kinds, source_info
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
@@ -61,7 +61,7 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     def read(atom: Any) -> Any:
         if not isinstance(atom, Literal):
             return env[atom]
-        return atom.val if atom.aval.dtype != dtypes.float0 else np.zeros((0,), np.bool_)
+        return core.literal_value(atom) if atom.aval.dtype != dtypes.float0 else np.zeros((0,), np.bool_)
 
     for eqn in jaxpr.eqns:
         own = isinstance(eqn.primitive.kind, kinds.Resolve)  # its expansion is of weft's own operations
@@ -83,8 +83,10 @@ def _called(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
 
 def _typed(value: Any, atom: Any) -> Any:
     """A literal with its own type, for tracing it again."""
-    if isinstance(atom, Literal) and not atom.aval.weak_type and not dtypes.is_words(atom.aval.dtype):
-        return atom.aval.dtype.type(value)
+    if not isinstance(atom, Literal) or hasattr(value, "aval"):
+        return value
+    if not atom.aval.weak_type and not dtypes.is_words(atom.aval.dtype):
+        return core.wide(atom.aval.dtype.type(value))
     return value
 
 

@@ -200,6 +200,12 @@ def compile_jaxpr(
     one leaves it there. ``device`` runs it. ``within``: the context of the compilation that this one is a part of.
     """
     closed = explicit.erased(closed)
+    if context.is_too_narrow(closed.jaxpr):
+        with context.of_64_bits():
+            return compile_jaxpr(
+                closed, name=name, donated=donated, shares=shares, anew=anew, in_family=in_family, on_disk=on_disk,
+                device=device,
+            )  # fmt: skip
     within = within or context.current(device)
     if check_scopes.asked(closed):
         closed, anew = check_scopes.spread(closed), True  # a program found by its content may have other lines

@@ -80,7 +80,7 @@ def ragged_dot_general(
         args = (lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset)
         return placed(lambda: ragged_dot_general(*args), out_sharding, "ragged_dot_general")
     if group_offset is not None:
-        raise NotImplementedError("[ragged_dot_general] group_offset is not implemented")
+        raise NotImplementedError("[ragged_dot_general] Unimplemented group_offset support: slice the groups instead")
     lhs, rhs, sizes = (x if hasattr(x, "ndim") else np.asarray(x) for x in (lhs, rhs, group_sizes))
     numbers = ragged_dot_dimension_numbers
     (lhs_in, rhs_in), (lhs_batch, rhs_batch) = (
@@ -95,8 +95,10 @@ def ragged_dot_general(
     (ragged,) = numbers.lhs_ragged_dimensions
     _check_in_range("lhs ragged dimension", "lhs", ragged, lhs)
     if not np.issubdtype(avals.get_aval(sizes).dtype, np.integer) or sizes.ndim < 1:
-        typed = f"{sizes.dtype}{sizes.shape}"
-        raise TypeError(f"[ragged_dot_general] group_sizes must be integers of shape (..., g), rank >=1, got {typed}")
+        raise TypeError(
+            "ragged_dot_general requires that group_sizes.dtype is subtype of np.integer, and group_sizes of shape "
+            f"(..., g), got {sizes.dtype}{sizes.shape}"
+        )
     check_dimension_numbers(avals.get_aval(lhs), avals.get_aval(rhs), numbers.dot_dimension_numbers)
     free = ragged not in (*lhs_in, *lhs_batch)
     _check_groups(rhs, sizes, groups, free, (*rhs_in, *rhs_batch))
@@ -167,9 +169,10 @@ def _flat(x: Any, lengths: Sequence[int]) -> Any:
 def _sizes(sizes: Any, outside: Sequence[int]) -> Any:
     """Sizes for each element of the dimensions outside of the ragged one, flat: i[n,g]."""
     count = sizes.shape[-1]
+    expected = f"({count},)" if not outside else f"{(*outside, count)} or ({count},)"
     if sizes.ndim > 1 and sizes.shape[:-1] != tuple(outside):
         raise TypeError(
-            f"[ragged_dot_general] expected group_sizes to have shape {(*outside, count)} or ({count},), got "
+            f"[ragged_dot_general] expected group_sizes to have shape {expected}, got "
             f"{sizes.shape}"
         )
     wide = lax.broadcast_in_dim(sizes, (*outside, count), tuple(range(len(outside) + 1 - sizes.ndim, len(outside) + 1)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft._base import lazy, unbuilt
 from weft.core import tangents
-from weft.core.avals import get_aval, is_masked, is_valid, typeof
+from weft.core.avals import get_aval, host_aval, is_masked, is_valid, typeof
 from weft.core.check import check_jaxpr
 from weft.core.effects import Effect, Effects, no_effects
 from weft.core.eval import eval_jaxpr, jaxpr_as_fun
@@ -33,8 +33,10 @@ from weft.core.trace import (
     eval_context,
     install_evaluate,
     is_tracing,
+    literal_value,
     set_current,
     trace_to_jaxpr,
+    wide,
 )
 from weft.core.tracer import Tracer, concrete_or_error, is_concrete
 from weft.errors import InconclusiveDimensionOperation, JaxprTypeError

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,16 @@ def _numpy_aval(value: np.ndarray | np.generic) -> ShapedArray:
             "Only arrays of numeric types are supported by JAX."
         )
     return ShapedArray(value.shape, dtypes.canonicalize_dtype(dtype))
+
+
+def host_aval(value: Any, operands: Sequence[Any]) -> Any:
+    """The aval of a host value among operands: of 64 bits, whatever the configuration, beside an array of its dtype."""
+    aval = get_aval(value)
+    own = getattr(value, "dtype", None)
+    if own is None or aval.dtype is own or not dtypes.narrows(own):
+        return aval
+    beside = any(getattr(getattr(x, "aval", None), "dtype", None) is own for x in operands)
+    return ShapedArray(value.shape, own) if beside else aval
 
 
 def numpy_scalar_aval(value: np.ndarray | np.generic) -> ShapedArray:

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.core import source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
+from weft.core.trace import literal_value
 
 
 def last_uses(jaxpr: Jaxpr) -> list[tuple[Var, ...]]:
@@ -34,7 +35,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
     env.update(zip(jaxpr.invars, args))
 
     def read(atom: Atom) -> Any:
-        return atom.val if isinstance(atom, Literal) else env[atom]
+        return literal_value(atom) if isinstance(atom, Literal) else env[atom]
 
     for eqn, released in zip(jaxpr.eqns, last_uses(jaxpr)):
         values = [read(atom) for atom in eqn.invars]

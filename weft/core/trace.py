@@ -105,13 +105,15 @@ EVAL = EvalTrace()
 
 
 class _State(threading.local):
-    """The current trace of each thread, the number of enclosing traces (suspended ones included), and, in a program of
-    shards whose types say along which mesh axes values differ, what makes operands agree (see ``core.varying``)."""
+    """The current trace of each thread, the number of enclosing traces (suspended ones included), in a program of
+    shards whose types say along which mesh axes values differ, what makes operands agree (see ``core.varying``), and
+    whether an operand that is being read was narrowed to 32 bits."""
 
     def __init__(self) -> None:
         self.trace: Trace = EVAL
         self.level = 0
         self.varying: Any = None
+        self.narrowed = False
 
 
 state = _State()
@@ -233,7 +235,10 @@ class DynamicJaxprTrace(Trace):
         if v is None:
             if isinstance(value, Tracer) and (not value._trace.valid or value._trace.level > self.level):
                 raise escaped_tracer(value)
-            v = self.named_constant(value, get_aval(value))
+            aval = get_aval(value)
+            if isinstance(value, np.ndarray) and value.dtype is not aval.dtype:
+                state.narrowed = True
+            v = self.named_constant(value, aval)
         return v
 
     def named_constant(self, value: Any, aval: Any) -> Var:
@@ -256,6 +261,8 @@ class DynamicJaxprTrace(Trace):
         except TypeError as error:
             _explain_operand(primitive, args, error)
             raise
+        if state.narrowed:
+            invars, in_avals = self._wide(args, invars)
         if explicit_types and config.mesh_state().relaxed:
             invars, in_avals = explicit_types[0](self, primitive, invars, in_avals)
         shortcut = primitive.shortcut
@@ -266,6 +273,18 @@ class DynamicJaxprTrace(Trace):
         out_aval, effects = primitive.typed(in_avals, params)
         source = source_info.capture(2)
         return runtime.record(self, self.eqns, invars, out_aval, primitive, params, effects, source)
+
+    def _wide(self, args: tuple[Any, ...], atoms: list[Atom]) -> tuple[list[Atom], tuple[Any, ...]]:
+        """Operands and their types, where host values of 64 bits beside a traced one of their dtype keep it."""
+        state.narrowed = False
+        for index, (value, atom) in enumerate(zip(args, atoms, strict=True)):
+            aval = avals_module.host_aval(value, args)
+            if aval is atom.aval or not isinstance(value, np.ndarray | np.generic):
+                continue
+            atoms[index] = (
+                self.constant(runtime.array_from_numpy(np.asarray(value), aval)) if aval.shape else Literal(value, aval)
+            )
+        return atoms, tuple([atom.aval for atom in atoms])
 
     def origin(self, atom: Atom) -> provenance.Origin | None:
         return None if type(atom) is Literal else provenance.describe(self, atom)
@@ -284,6 +303,29 @@ runtime.install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer)
 # What gives operands without shardings in their types; empty until there are such types (``core.explicit``).
 explicit_types: list[Callable[..., Any]] = []
 tracer_types: dict[type, type[DynamicJaxprTracer]] = {}  # of avals that are no arrays' (references)
+
+
+def wide(value: Any) -> Any:
+    """A host value of 64 bits as a value of the current program, which keeps them; any other value unchanged."""
+    if not isinstance(value, np.ndarray | np.generic) or not dtypes.narrows(value.dtype):
+        return value
+    aval, trace = runtime.ShapedArray(value.shape, value.dtype), recorder()
+    if trace is None or value.ndim:
+        return runtime.array_from_numpy(np.asarray(value), aval)
+    return DynamicJaxprTracer(trace, aval, Literal(value, aval), None)
+
+
+def literal_value(literal: Literal) -> Any:
+    """The value of a literal, as an operand of an operation: of the literal's own dtype."""
+    value, aval = literal.val, literal.aval
+    if isinstance(value, np.ndarray | np.generic):
+        return wide(value)
+    if not dtypes.differ_in_width(avals_module.scalar_aval(type(value)).dtype, aval.dtype):
+        return value
+    trace = recorder()  # the program was made where numbers had another width
+    if trace is None:
+        return runtime.array_from_numpy(np.asarray(value, aval.dtype), aval)
+    return DynamicJaxprTracer(trace, aval, literal, None)
 
 
 def _explain_operand(primitive: Any, args: tuple[Any, ...], error: TypeError) -> None:
@@ -309,7 +351,10 @@ def _numpy_literal(value: Any) -> Literal | None:
     if value.ndim != 0:
         return None
     aval = avals_module.numpy_scalar_aval(value)
-    return Literal(value if value.dtype is aval.dtype else np.asarray(value, dtype=aval.dtype), aval)
+    if value.dtype is aval.dtype:
+        return Literal(value, aval)
+    state.narrowed = True
+    return Literal(np.asarray(value, dtype=aval.dtype), aval)
 
 
 _LITERALS: dict[type, Callable[[Any], Literal | None]] = {

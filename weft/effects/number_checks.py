@@ -206,7 +206,7 @@ class _Search:
         env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(atom: Any) -> Value:
-            return (atom.val, None) if isinstance(atom, Literal) else env[atom]
+            return (tracing.literal_value(atom), None) if isinstance(atom, Literal) else env[atom]
 
         for eqn in jaxpr.eqns:
             if eqn.effects and not eqn.outvars:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, lax, runtime
+from weft import core, dtypes, lax, runtime
 from weft import numpy as jnp
 from weft.autodiff import checkpoint, custom_jvp, custom_vjp
 from weft.batching import batch_trace, batched_programs
@@ -245,7 +245,7 @@ def run(
 
 def _literal(atom: Literal) -> Any:
     """A literal in its own dtype, weakly typed where it is."""
-    return atom.val if atom.aval.weak_type else np.asarray(atom.val).astype(atom.aval.dtype)[()]
+    return atom.val if atom.aval.weak_type else core.wide(np.asarray(atom.val).astype(atom.aval.dtype)[()])
 
 
 def _may_fail(eqn: Any, enabled: Enabled) -> bool:

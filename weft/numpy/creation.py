@@ -154,9 +154,12 @@ def _convert_scalar(value: Any, dtype: Any) -> Any:
             raise OverflowError(f"Python int {value} too large to convert to {np.dtype(target).name}")
     if dtype is None:
         return promotion.as_array(value)
-    own = np.asarray(value) if isinstance(value, int) else np.asarray(value, dtypes.result_type(value))
+    exact = isinstance(value, int) or dtypes.narrows(dtype)
+    own = np.asarray(value) if exact else np.asarray(value, dtypes.result_type(value))
     converted = np.asarray(own.astype(dtype))
-    return lax.convert_element_type(converted, dtype) if core.is_tracing() else promotion.constant(converted)
+    if core.is_tracing():
+        return lax.convert_element_type(core.wide(converted), dtype)
+    return promotion.constant(converted, dtype=dtype)
 
 
 def _fits(value: int, dtype: Any) -> bool:
@@ -177,7 +180,9 @@ def _convert_host(value: Any, dtype: Any, original: Any) -> Any:
     value = np.asarray(value)
     if value.dtype != target:
         value = runtime.convert_numpy(value, target)
-    return promotion.constant(value) if value.ndim or not core.is_tracing() else lax.convert_element_type(value, target)
+    if value.ndim or not core.is_tracing():
+        return promotion.constant(value, dtype=target)
+    return lax.convert_element_type(core.wide(value), target)
 
 
 _FLOATS = {float}
@@ -424,7 +429,7 @@ def arange(
         _check_arange_argument(name, value)
     values = [_concrete_scalar(value, name) for name, value in given.items() if value is not None]
     target = dtypes.result_type(*[v for v in given.values() if v is not None]) if asked is None else asked
-    target = dtypes.canonicalize_dtype(target)
+    target = target if asked is not None else dtypes.canonicalize_dtype(target)
     if len(values) == 1:
         return small_copies.counted(_arange, size=max(0, math.ceil(values[0])), first=None, step=None, dtype=target)
     first = _concrete_scalar(start, "start")

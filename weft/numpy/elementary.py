@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime
+from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.autodiff import custom_jvp as custom
@@ -100,9 +100,9 @@ def log2(x: Any, /) -> Array:
     if dtypes.issubdtype(dtype, np.complexfloating):
         logarithm = lax.log(x)
         re, im = lax.real(logarithm), lax.imag(logarithm)
-        base = lax.log(np.asarray(2, promotion.dtype_of(re)))
+        base = lax.log(core.wide(np.asarray(2, promotion.dtype_of(re))))
         return lax.complex(lax.div(re, base), lax.div(im, base))
-    return lax.div(lax.log(x), lax.log(np.asarray(2.0, dtype)))
+    return lax.div(lax.log(x), lax.log(core.wide(np.asarray(2.0, dtype))))
 
 
 @inline

@@ -257,7 +257,7 @@ class _Walk:
 
     def _index_vectors(self) -> Any:
         if not self.parts:
-            return promotion.constant(np.zeros(0, self.dtype))
+            return promotion.constant(np.zeros(0, self.dtype), dtype=self.dtype)
         columns = [lax.broadcast_in_dim(value, (*self.block, 1), dims) for value, dims in self.parts]
         return columns[0] if len(columns) == 1 else lax.concatenate(columns, len(self.block))
 

@@ -143,13 +143,13 @@ def _masked(x: Any, whole: tuple[Any, ...]) -> Any:
     if len(masks) == 1 and masks[0].shape == values.shape[: masks[0].ndim]:
         rows = values.reshape((masks[0].size, *values.shape[masks[0].ndim :]))
         places = interruptible(masks[0].size, np.flatnonzero, masks[0])
-        return promotion.constant(interruptible(values.size, rows.take, places, axis=0), x.weak_type)
+        return promotion.constant(interruptible(values.size, rows.take, places, axis=0), x.weak_type, x.dtype)
     try:
         picked = interruptible(values.size, values.__getitem__, tuple(masks))
     except IndexError:
         index_items.items_of(whole, x.shape)  # says it in our words
         raise
-    return promotion.constant(picked, x.weak_type)
+    return promotion.constant(picked, x.weak_type, x.dtype)
 
 
 def _traced(x: Any, idx: Any) -> Any:

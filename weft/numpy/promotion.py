@@ -128,7 +128,7 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
         return _convert_python_scalar(x, dtype, weak_type)
     if isinstance(x, np.ndarray | np.generic):
         if x.ndim == 0 and not isinstance(dtype, dtypes.ExtendedDType):
-            return _PYTHON_KINDS[np.dtype(dtype).kind](x) if weak_type else np.asarray(x).astype(dtype)
+            return _PYTHON_KINDS[np.dtype(dtype).kind](x) if weak_type else core.wide(np.asarray(x).astype(dtype))
         if dtypes.canonicalize_dtype(x.dtype) == dtype:
             return x
     elif holds_array(x):
@@ -136,9 +136,9 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
     return _convert_array(x, dtype, weak_type)
 
 
-def constant(value: np.ndarray, weak_type: bool = False) -> Array:
-    """A host array as an Array of its canonical dtype; it is copied."""
-    dtype = dtypes.canonicalize_dtype(value.dtype)
+def constant(value: np.ndarray, weak_type: bool = False, dtype: Any = None) -> Array:
+    """A host array as an Array of a dtype (its canonical one); it is copied."""
+    dtype = dtypes.canonicalize_dtype(value.dtype) if dtype is None else dtype
     if value.dtype != dtype:
         value = runtime.convert_numpy(value, dtype)
     return runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, dtype, weak_type))
@@ -173,6 +173,8 @@ def _convert_python_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
     """A host scalar as a weak Python scalar or a strong 0-d array, by way of the scalar's default dtype."""
     if weak_type:
         return _PYTHON_KINDS[np.dtype(dtype).kind](x)
+    if dtypes.narrows(dtype):
+        return core.wide(np.asarray(x).astype(dtype))
     if (x == 0 and not isinstance(x, int)) or isinstance(x, complex):  # -0.0 is no key
         return _strong_scalar(type(x), x, dtype, dtypes.result_type(x))
     return _cached_scalar(type(x), x, dtype, dtypes.result_type(x))

@@ -88,7 +88,7 @@ def _comparable(x: Any) -> np.ndarray:
 
 
 def _host(value: np.ndarray, like: Any) -> Any:
-    return promotion.constant(np.asarray(value).astype(promotion.dtype_of(like)))
+    return promotion.constant(np.asarray(value), dtype=promotion.dtype_of(like))
 
 
 def _host_integers(value: np.ndarray) -> Any:

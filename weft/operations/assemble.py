@@ -145,7 +145,7 @@ def _pad_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, padding_
     zero = core.get_aval(x).dtype.type(0)
     padded = pad(x, zero, config)
     inside = pad(shape.broadcast(True, core.get_aval(x).shape), False, config)
-    fill = shape.broadcast_in_dim(value, core.get_aval(padded).shape, (0,))
+    fill = shape.broadcast_in_dim(core.wide(value), core.get_aval(padded).shape, (0,))
     return ops.select_n(inside, fill, padded), 0
 
 
@@ -467,6 +467,8 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
 
 def _filled(name: str, sizes: tuple[int, ...], value: ArrayLike, dtype: Any, weak_type: bool) -> Array:
     """``sizes`` filled with the value as ``dtype``; numbers are converted here, without a kernel."""
+    if dtypes.narrows(dtype) and isinstance(value, int | float | builtins.complex | np.generic):
+        return broadcast_in_dim(convert.of_64_bits(value, dtype), sizes, ())
     if not sizes and core.is_tracing() and not core.get_aval(value).shape:
         return convert.convert(value, dtype, weak_type)  # a literal, as in JAX
     if isinstance(value, int) and not weak_type and isinstance(dtype, np.dtype):
@@ -519,8 +521,7 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = Non
     if isinstance(dtype, core.Tracer):  # stands for its type, as in JAX
         dtype = dtype.dtype
     wanted = like.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
-    dtype = dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True)
-    return varying.like(_filled("full_like", sizes, fill_value, dtype, weak_type), x)
+    return varying.like(_filled("full_like", sizes, fill_value, wanted, weak_type), x)
 
 
 def _empty_typing(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None) -> Any:

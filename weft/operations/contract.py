@@ -246,7 +246,9 @@ def dot_general(
         (integers(left, "dot_general", "dimensions"), integers(right, "dot_general", "dimensions"))
         for left, right in ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
     )
-    preferred = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
+    preferred = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type)
+    if preferred is not None and preferred not in (core.get_aval(lhs).dtype, core.get_aval(rhs).dtype):
+        preferred = dtypes.allowed_dtype(preferred)
     return dot_general_p.bind(
         lhs,
         rhs,

@@ -147,7 +147,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
 def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) -> Array:
     """As ``convert_element_type``, with a choice of weak type; an operand of that type is returned unchanged."""
     aval = core.get_aval(operand)
-    new_dtype = aval.dtype if new_dtype is None else dtypes.canonicalize_dtype(new_dtype)
+    new_dtype = aval.dtype if new_dtype is None else dtypes.allowed_dtype(new_dtype)
     weak_type = bool(weak_type)
     same: Any = operand
     is_array = isinstance(operand, (runtime.Array, core.Tracer))
@@ -156,6 +156,11 @@ def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) 
     if category(aval.dtype) in COMPLEX and category(new_dtype) not in COMPLEX:
         errors.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
     return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=weak_type, sharding=None)
+
+
+def of_64_bits(value: Any, dtype: np.dtype) -> Array:
+    """A host value as one of a dtype that the configuration narrows."""
+    return core.wide(references.convert(np.asarray(value), dtype))
 
 
 def dtype(x: Any) -> Any:
@@ -222,7 +227,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
     """
     if new_dtype is None:
         raise ValueError("[bitcast_convert_type] dtype must be specified, got None")
-    new_dtype = dtypes.canonicalize_dtype(dtypes.check_user_dtype(new_dtype, "bitcast_convert_type"))
+    new_dtype = dtypes.check_user_dtype(new_dtype, "bitcast_convert_type")
     aval = core.get_aval(operand)
     bits = [dtypes.itemsize_bits(dtype) for dtype in (aval.dtype, new_dtype)]
     if min(bits) < 8 and bits[0] != bits[1]:

@@ -60,7 +60,7 @@ def _filled(aval: Any, value: int) -> Array:
     for scalar in (float(value), complex(value)):
         if aval.weak_type and aval is core.get_aval(scalar):  # weakly typed numbers are Python numbers
             return scalar
-    return np.asarray(value, aval.dtype)[()]
+    return core.wide(np.asarray(value, aval.dtype)[()])
 
 
 def instantiate(tangent: Any) -> Array:

@@ -522,7 +522,7 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
     >>> lax.argmax(np.float32([[1, 3], [5, 4]]), 1, np.int32).tolist()
     [1, 0]
     """
-    return argmax_p.bind(operand, axes=(integer(axis, "argmax"),), index_dtype=dtypes.canonicalize_dtype(index_dtype))
+    return argmax_p.bind(operand, axes=(integer(axis, "argmax"),), index_dtype=dtypes.allowed_dtype(index_dtype))
 
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
@@ -531,4 +531,4 @@ def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
     >>> lax.argmin(np.float32([[1, 3], [5, 4]]), 1, np.int32).tolist()
     [0, 1]
     """
-    return argmin_p.bind(operand, axes=(integer(axis, "argmin"),), index_dtype=dtypes.canonicalize_dtype(index_dtype))
+    return argmin_p.bind(operand, axes=(integer(axis, "argmin"),), index_dtype=dtypes.allowed_dtype(index_dtype))

@@ -148,7 +148,7 @@ class Fold:
         self.combine, self.empty, self.starts, self.neutral, self.reduce = combine, empty, starts, neutral, reduce
 
     def start(self, shape: tuple[int, ...]) -> list[Array]:
-        return [ops.broadcast_in_dim(value, shape, ()) for value in self.empty]
+        return [ops.broadcast_in_dim(core.wide(value), shape, ()) for value in self.empty]
 
 
 def fold(windows: WindowMap, arrays: Sequence[Any], how: Fold) -> list[Array]:
@@ -262,7 +262,7 @@ def blocks(
     for place, (_, along) in zip(places, cells, strict=True):
         if along.window < along.spacing:
             inside = ops.lt(place, np.int32(along.window))
-            out = ops.select(inside, out, ops.broadcast_in_dim(fill, tuple(shape), ()))
+            out = ops.select(inside, out, ops.broadcast_in_dim(core.wide(fill), tuple(shape), ()))
     extents = [n * along.spacing for along, n in zip(windows.along, arrays[0].shape, strict=True)]
     out = ops.reshape(out, tuple(extents))
     margins = [

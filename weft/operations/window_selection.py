@@ -167,7 +167,7 @@ def _in_blocks(where: WindowMap, back: WindowMap, taps: Any, source: Any, init: 
             scaled = place if number is None else ops.mul(number, np.int32(one.window))
             number = place if number is None else ops.add(scaled, place)
         hit = ops.eq(ops.convert_element_type(chosen, np.int32), number)
-        start = ops.broadcast_in_dim(init, value.shape, ())
+        start = ops.broadcast_in_dim(core.wide(init), value.shape, ())
         return ops.select(hit, scatter(start, value), start)
 
     return window_folds.blocks(back, [taps, source], init, body)

@@ -61,7 +61,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     typed = keys.single("bernoulli", key)
     if mode not in ("high", "low"):
         raise ValueError(f"got {mode=}, expected 'high' or 'low'")
-    dtype = dtypes.canonicalize_dtype(promotion.dtype_of(p))
+    dtype = promotion.dtype_of(p)
     if not dtypes.issubdtype(dtype, np.floating):
         raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {dtype}.")
     p = promotion.convert(p, dtype)

@@ -67,7 +67,7 @@ def run(jaxpr: Jaxpr, consts: Sequence[Any], values: Sequence[Any]) -> list[Any]
     env.update(zip(jaxpr.invars, values, strict=True))
 
     def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else env[atom]
+        return core.literal_value(atom) if isinstance(atom, Literal) else env[atom]
 
     for eqn in jaxpr.eqns:
         operands = [read(atom) for atom in eqn.invars]
