@@ -82,7 +82,7 @@ def test_bad_input() -> None:
     lhs, rhs = normal(20, 6), normal(5, 6, 3)
     with pytest.raises(NotImplementedError, match="Unimplemented group_offset support"):
         lax.ragged_dot(lhs, rhs, SIZES, group_offset=np.array([1]))
-    with pytest.raises(TypeError, match="np.integer"):
+    with pytest.raises(TypeError, match=r"np\.integer"):
         lax.ragged_dot(lhs, rhs, SIZES.astype(np.float32))
     with pytest.raises(TypeError, match="group dimension"):
         lax.ragged_dot(lhs, rhs, SIZES[:4])

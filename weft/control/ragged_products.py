@@ -171,10 +171,7 @@ def _sizes(sizes: Any, outside: Sequence[int]) -> Any:
     count = sizes.shape[-1]
     expected = f"({count},)" if not outside else f"{(*outside, count)} or ({count},)"
     if sizes.ndim > 1 and sizes.shape[:-1] != tuple(outside):
-        raise TypeError(
-            f"[ragged_dot_general] expected group_sizes to have shape {expected}, got "
-            f"{sizes.shape}"
-        )
+        raise TypeError(f"[ragged_dot_general] expected group_sizes to have shape {expected}, got {sizes.shape}")
     wide = lax.broadcast_in_dim(sizes, (*outside, count), tuple(range(len(outside) + 1 - sizes.ndim, len(outside) + 1)))
     return lax.reshape(wide, (math.prod(outside), count))
 
