@@ -21,7 +21,7 @@ PROGRAM = """
     import numpy as np
     from tests.codegen.running import guarded, load_text
     from weft._base import target
-    from weft.codegen import accesses
+    from weft.codegen import accesses, module_text
     from weft.codegen.cpu.families import NATIVE
     from weft.codegen.lanes import Lanes
     from weft.codegen.memory import Memory, whole
@@ -47,7 +47,7 @@ PROGRAM = """
         places = [writer.element("ptr", "%operands", str(k)) for k in range(len(arrays))]
         pointers = [writer.op(f"load ptr, ptr {place}, align 8") for place in places]
         write(Memory(Lanes(writer, width), on), pointers)
-        call, _ = load_text(writer.text("k", PARAMETERS), on)
+        call, _ = load_text(module_text.text(writer, "k", PARAMETERS), on)
         call(arrays, [], [0] * 6)
 
     def filled(count, dtype, end):

@@ -15,7 +15,7 @@ import weft
 from tests.codegen.running import HOST, elementwise, map_nest, run_map
 from weft import errors
 from weft.codegen import compile as compiling
-from weft.codegen import isolate, llvm, writer
+from weft.codegen import isolate, llvm, module_text
 
 ADD = elementwise(lambda emit, x: emit.add(x, x))
 F32 = np.dtype(np.float32)
@@ -44,17 +44,17 @@ def test_isolated_gives_the_same_object():
 @pytest.mark.parametrize("size", [1, 16, 37, 100])
 def test_code_as_written_has_the_bits_of_optimised_code(size, monkeypatch):
     kind = elementwise(lambda emit, x: emit.exp(emit.mul(x, x)))
-    assert compiling.text_of(map_nest(kind, [F32], F32), HOST).count(writer.AS_WRITTEN) == 1
+    assert compiling.text_of(map_nest(kind, [F32], F32), HOST).count(module_text.AS_WRITTEN) == 1
     x = np.random.default_rng(0).standard_normal(size, np.float32)
     x[0] = np.nan
     plain = run_map(kind, [x], F32)
-    monkeypatch.setattr(writer, "AS_WRITTEN", "")
+    monkeypatch.setattr(module_text, "AS_WRITTEN", "")
     assert plain.tobytes() == run_map(kind, [x], F32).tobytes()
 
 
 def test_code_with_constants_in_loops_is_optimised():
     text = compiling.text_of(map_nest(elementwise(lambda emit, x: emit.sin(x)), [F32], F32), HOST)
-    assert writer.AS_WRITTEN not in text
+    assert module_text.AS_WRITTEN not in text
 
 
 def test_a_child_at_its_memory_limit_says_so_and_lives_on():

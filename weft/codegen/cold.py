@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.codegen import module_text
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import BYTES, Lanes, V
 from weft.codegen.writer import Carried, Writer
@@ -119,7 +120,7 @@ def _call(
         for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):
             value = inner.op(f"insertvalue {type_} {value}, {result} {text}, {k}")
         given = ", ".join([f"{t} {p}" for (t, _), p in zip(arguments, parameters, strict=True)])
-        table, loads, lines = inner.constants(name, f"ret {type_} {value}")
+        table, loads, lines = module_text.constants(inner, name, f"ret {type_} {value}")
         head = f"define internal {convention}{type_} @{name}({given}) noinline cold nounwind {{"
         writer.functions[name] = "\n".join([*table, head, "entry:", *loads, lines, "}"])
         writer.functions |= inner.functions

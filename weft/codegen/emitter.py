@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.codegen import complex_math, convert, floats, integers, vector_math
+from weft.codegen.bits import BitEmitter
 from weft.codegen.lanes import Lanes, V, Value
 from weft.core.emit import integer_power
 from weft.loops import elements
@@ -21,7 +22,7 @@ from weft.loops import elements
 FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
 
-class Emitter:
+class Emitter(BitEmitter):
     """Implements ``core.emit.Emit``."""
 
     def __init__(self, lanes: Lanes, is_second: bool = False) -> None:
@@ -236,49 +237,6 @@ class Emitter:
         for part in x.parts[1:]:
             finite = finite & (part.abs() < float("inf"))
         return Value(elements.BOOL, (finite,))
-
-    # bits
-
-    def and_(self, x: Value, y: Value) -> Value:
-        return Value(x.dtype, (x.part & y.part,))
-
-    def or_(self, x: Value, y: Value) -> Value:
-        return Value(x.dtype, (x.part | y.part,))
-
-    def xor(self, x: Value, y: Value) -> Value:
-        return Value(x.dtype, (x.part ^ y.part,))
-
-    def not_(self, x: Value) -> Value:
-        return self.value(x.dtype, ~x.part)
-
-    def shift_left(self, x: Value, y: Value) -> Value:
-        element = elements.of(x.dtype)
-        shifted = self.lanes.select(y.part.compare("ult", element.bits), x.part << y.part, 0)
-        return self.value(x.dtype, shifted)
-
-    def shift_right_logical(self, x: Value, y: Value) -> Value:
-        element = elements.of(x.dtype)
-        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
-        return self.value(x.dtype, self.lanes.select(y.part.compare("ult", element.bits), v.lshr(y.part), 0))
-
-    def shift_right_arithmetic(self, x: Value, y: Value) -> Value:
-        element = elements.of(x.dtype)
-        count = y.part.intrinsic("umin", element.bits - 1)
-        if element.signed:
-            return self.value(x.dtype, x.part >> count)
-        v = x.part << (8 - element.bits) >> (8 - element.bits) if element.kind == "n" else x.part
-        return self.value(x.dtype, v >> count)
-
-    def population_count(self, x: Value) -> Value:
-        element = elements.of(x.dtype)
-        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
-        return self.value(x.dtype, v.intrinsic("ctpop"))
-
-    def clz(self, x: Value) -> Value:
-        element = elements.of(x.dtype)
-        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
-        count = integers.leading_zeros(v)
-        return self.value(x.dtype, count - (8 - element.bits) if element.kind == "n" else count)
 
     # rounding and float structure
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft._base.target import Target
+from weft.codegen import module_text
 from weft.codegen.cpu.families import NATIVE
 from weft.codegen.frame import STOP
 from weft.codegen.nest import PARAMETERS, NestWriter
@@ -29,7 +30,7 @@ def text_of(chain: ir.Chain, target: Target, symbol: str) -> str:
     schedules = [decisions.of(nest, target).replace(streamed=None) for nest in chain.nests]  # the next nest reads it
     writers = [NestWriter(schedule, target) for schedule in schedules]
     parts = {f"{symbol}{k}": writer.written() for k, writer in enumerate(writers)}
-    return _ChainWriter(chain, list(parts), target).written().text(symbol, PARAMETERS, parts)
+    return module_text.text(_ChainWriter(chain, list(parts), target).written(), symbol, PARAMETERS, parts)
 
 
 class _ChainWriter:

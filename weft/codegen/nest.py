@@ -22,6 +22,7 @@ from weft.codegen import (
     guards,
     indexed,
     mixed_radix,
+    module_text,
     nontemporal_stores,
     predication,
     rows,
@@ -51,7 +52,7 @@ class NestWriter(Frame):
 
     def text(self, symbol: str = "k") -> str:
         simple = not self.columns or len(self.nest.dims) == 1
-        return self.written().text(symbol, PARAMETERS, simple=simple)
+        return module_text.text(self.written(), symbol, PARAMETERS, simple=simple)
 
     def written(self) -> Writer:
         """The function's instructions."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.target import Target
-from weft.codegen import guards, small_arrays
+from weft.codegen import guards, module_text, small_arrays
 from weft.codegen.cpu.families import NATIVE
 from weft.codegen.homes import Homes
 from weft.codegen.lanes import V
@@ -63,7 +63,7 @@ class RoutineWriter:
         if self.stops:
             self.writer.branch(ABORT)
             self.writer.label(ABORT)
-        return self.writer.text(symbol, PARAMETERS)
+        return module_text.text(self.writer, symbol, PARAMETERS)
 
     def run(self, block: routine.Block) -> list[Array]:
         for statement in block.statements:

@@ -9,8 +9,7 @@ when they are first called.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -19,10 +18,6 @@ from weft._base.target_model import Model
 from weft.codegen.features import Native
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
-# Attributes of functions that LLVM need not optimise: they compile in two thirds of the time, to equally fast code,
-# since there is nothing to hoist and no address to shorten. Only where constants are held in registers.
-AS_WRITTEN = "noinline optnone"
-_HELD_NAMES = re.compile(r"(%c\d+)")
 
 
 class Kept(Record, frozen=False):
@@ -323,49 +318,3 @@ class Writer:
             del self.lines[at:]
         self.label(join)
         return [self.phi(t, (no, fast), (yes, end)) for t, yes, no in zip(types, values, otherwise, strict=True)]
-
-    def text(
-        self, symbol: str, parameters: str, parts: Mapping[str, Writer] | None = None, simple: bool = False
-    ) -> str:
-        """The module: the function ``symbol``, the functions that it calls, and their declarations.
-
-        ``simple`` says that inner loops need no more addresses than one for each operand.
-        """
-        writers = {symbol: self, **(parts or {})}
-        lines, beside = [], {}
-        for name, writer in writers.items():
-            head = f"define {'' if writer is self else 'internal '}void @{name}({parameters}) nounwind {{"
-            table, loads, body = writer.constants(name, "ret void")
-            lines += [*table, head, "entry:", *loads, body, "}"]
-            beside |= writer.functions
-        for writer in writers.values():
-            beside |= writer.declarations
-        lines += beside.values()
-        if any(writer.cold_branches for writer in writers.values()):
-            lines.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
-        if any(writer.streams for writer in writers.values()):
-            lines.append("!1 = !{i32 1}")
-        text = "\n".join([*lines, ""])
-        as_written = simple and self.model.held and self._holds and not self.literals
-        return text.replace(" nounwind {", f" nounwind {AS_WRITTEN} {{") if as_written else text
-
-    @property
-    def _holds(self) -> bool:
-        """Whether all constants are kept in registers throughout."""
-        return not self.spills and len(self.held) <= self.model.held
-
-    def constants(self, name: str, end: str) -> tuple[list[str], list[str], str]:
-        """(table of the held constants, their loads, body); constants that are not held are written into the body."""
-        body = "\n".join([*self.entry, *self.lines, end, *self.aside])
-        if not self.held or not self._holds:
-            written = {name: constant for (_, constant), name in self.held.items()}
-            parts = _HELD_NAMES.split(body) if written else [body]
-            parts[1::2] = [written[name] for name in parts[1::2]]
-            return [], [], "".join(parts)
-        types = ", ".join(type_ for type_, _ in self.held)
-        values = ", ".join(f"{type_} {constant}" for type_, constant in self.held)
-        loads = [
-            f"{held} = load {type_}, ptr getelementptr (i8, ptr @{name}.constants, i64 {64 * k}), align 64"
-            for k, ((type_, _), held) in enumerate(self.held.items())
-        ]
-        return [f"@{name}.constants = private constant <{{ {types} }}> <{{ {values} }}>, align 64"], loads, body
