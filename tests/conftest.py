@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-FIRST_CASES, ONE_IN = 4, 8  # of the cases of a test in a run of the whole suite
+FIRST_CASES, ONE_IN = 2, 16  # of the cases of a test in a run of the whole suite
 
 os.environ.setdefault("WEFT_CHECK", "1")  # before weft is imported: each stage is checked against the one before
 os.environ.setdefault("WEFT_CACHE", "off")  # tests count kernels built; those of the disk cache turn it on
@@ -31,8 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Large tables of cases are thinned out where the whole suite runs, the same way every time.
 
-    Of a test's cases the first four run, and one in eight of the others; all of them where a file or a folder is named,
-    with ``WEFT_TESTS=all`` (``make test-all``), and of tests marked ``every_case``.
+    Of a test's cases the first two run, and one in sixteen of the others; all of them where a file or a folder is
+    named, with ``WEFT_TESTS=all`` (``make test-all``), and of tests marked ``every_case``.
     """
     if os.environ.get("WEFT_TESTS") == "all" or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
