@@ -235,6 +235,8 @@ def test_groups() -> None:
         weft.vmap(lambda x: lax.psum(x, "i", axis_index_groups=[[0], [1, 2, 3]]), axis_name="i")(x)
     with pytest.raises(ValueError, match="axis_index_groups must cover all indices exactly once"):
         weft.vmap(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [1]]), axis_name="i")(jnp.ones(3))
+    with pytest.raises(ValueError, match="of size 4"):  # groups that leave elements out
+        weft.vmap(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1]]), axis_name="i")(jnp.ones(4))
     with pytest.raises(ValueError, match="axis_index_groups only supported for sums over just named axes"):
         weft.vmap(lambda x: lax.psum(x, ("i", 0), axis_index_groups=groups), axis_name="i")(jnp.ones((4, 2)))
     assert (

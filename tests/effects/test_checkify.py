@@ -253,3 +253,39 @@ def test_a_checked_function_is_traced_once_under_jit() -> None:
     for _ in range(3):
         assert f(jnp.arange(3.0))[0].get() == "v is 2.0, c is 1.0 (`check` failed)"
     assert f.cache_info().traces == 1
+
+
+_INDEX = np.array([0, 1], np.int16)
+STRICT: dict[str, Callable[[Library, Any, Any], Any]] = {
+    "gather": lambda of, x, i: x[i],
+    "gather of pairs": lambda of, x, i: x[i, i],
+    "gather by bytes": lambda of, x, i: x[i.astype("uint8")],
+    "take_along_axis": lambda of, x, i: of.jnp.take_along_axis(x, i[:, None], 1),
+    "slice": lambda of, x, i: of.lax.dynamic_slice(x, (i[0], i[1]), (1, 1)),
+    "update": lambda of, x, i: of.lax.dynamic_update_slice(x, x[:1, :1], tuple(i.astype("int32"))),
+    "scatter": lambda of, x, i: x.at[i, i].add(2.0),
+    "outside": lambda of, x, i: x[i + of.jnp.int16(5)],
+    "division": lambda of, x, i: i // (i - of.jnp.int16(1)),
+    "nan": lambda of, x, i: of.jnp.log(x - 5.0),
+    "scan": lambda of, x, i: of.lax.scan(lambda c, k: (c + x[0, 0], x[k, 0]), x[0, 0], i),
+    "while": lambda of, x, i: of.lax.fori_loop(0, 2, lambda k, c: c + x[k], x[0]),
+    "branch": lambda of, x, i: of.lax.cond(i[0] == 0, lambda: x[i[0]], lambda: x[i[1]]),
+    "vmap": lambda of, x, i: of.api.vmap(lambda k: x[k, k])(i),
+    "grad": lambda of, x, i: of.api.grad(lambda y: y[i, i].sum())(x),
+}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", STRICT)
+def test_strict_modes_raise_about_the_user_alone(name: str) -> None:
+    said = []
+    for of in (Library("weft"), Library("jax")):
+        x, i = of.jnp.arange(6, dtype="float32").reshape(2, 3), of.jnp.asarray(_INDEX)
+        checked = of.c.checkify(lambda x, i, of=of: STRICT[name](of, x, i), errors=of.c.all_checks)
+        with of.api.numpy_dtype_promotion("strict"), of.api.numpy_rank_promotion("raise"):
+            error, out = checked(x, i)
+        message = error.get()
+        said.append((None if message is None else message.partition(" at ")[0][:40], of.api.tree.leaves(out)))
+    assert said[0][0] == said[1][0]
+    for ours, theirs in zip(said[0][1], said[1][1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)

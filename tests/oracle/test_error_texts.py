@@ -94,6 +94,12 @@ ragged(m,w,g,rn((((1,),(1,)),((),())),(0,),(1,))) | to be distinct from contract
 ragged(m,w,g,rn((((1,),(1,)),((),())),(0,),())) | exactly one rhs group dimension when lhs ragged dimension is
 ragged(m,w,g,rn((((1,),(1,)),((),())),(1,),(0,))) | requires zero group dimensions in the rhs when lhs ragged
 ragged(m,w,g,rn((((1,),(1,)),((),())),(0,1),(0,))) | expects exactly one lhs ragged dimension
+lax.ragged_dot(m,w,jnp.ones(2)) | requires that group_sizes.dtype is subtype of np.integer
+lax.ragged_dot(m,w,g,group_offset=0) | Unimplemented group_offset support
+jax.pmap(lambda x: x,in_axes=None)(m[:1]) | pmap requires at least one argument with a mapped axis.
+jax.pmap(lambda x: x,axis_size=3)(m[:1]) | Specified axis_size 3 doesn't match received axis_size 1.
+jax.pmap(lambda x: x,devices=[])(m[:1]) | 'devices' argument to pmap must be non-empty, or None.
+jax.pmap(lambda x: x,out_axes=3)(m[:1]) | axis 3 is out of bounds for array of dimension 2
 jax.pmap(lambda x: x,in_axes='a')(m[:1]) | must be an int, None, or (nested) container with those types as leaves
 lax.reduce_window(m,0.,lax.add,(2,2),(1,1),'VALID',(1,)) | base_dilation (1,) and window_dimensions (2, 2)
 lax.reduce_window(m,x,lax.add,(2,2),(1,1),'VALID') | to be scalars but init_values have shapes [(3,)]

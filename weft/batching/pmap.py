@@ -53,7 +53,7 @@ def pmap(
     """
     jit_module.check_callable(fun)
     if devices is not None and not len(devices):
-        raise ValueError("[pmap] devices is None or a sequence of at least one device, got an empty one")
+        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
     for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if any(type(leaf) is not int for leaf in tree_util.tree_leaves(axes)):
             raise TypeError(
@@ -79,9 +79,16 @@ def pmap(
         given = tuple([args[number] for number in moving])
         axes = (*spread(chosen, given, "pmap in_axes"), *[0] * len(tree_util.tree_leaves(kwargs)))
         leaves, tree = runtime.tree_flatten((given, kwargs))
+        if all(axis is None for axis in axes):
+            raise ValueError(
+                f"pmap requires at least one argument with a mapped axis. It was called with {len(leaves)} arrays, "
+                f"in_axes={in_axes!r} and static_broadcasted_argnums={static}."
+            )
         size = mapped_size(fun, given, kwargs, leaves, list(axes), None, "pmap")
         if axis_size is not None and axis_size != size:
-            raise ValueError(f"[pmap] axis_size is {axis_size}, and the mapped axis has size {size}")
+            raise ValueError(f"[pmap] Specified axis_size {axis_size} doesn't match received axis_size {size}.")
+        if not size:
+            raise ValueError("[pmap] the mapped axis has size 0: map over at least one element, one for each device")
         if not get_abstract_mesh().empty:
             return vmap(with_static, (0, *(chosen if isinstance(chosen, tuple) else (chosen,) * len(given))), out_axes,
                         name)(kwargs, *given)  # fmt: skip
@@ -122,7 +129,10 @@ def _on_devices(
         for x, axis in zip(outs, wanted, strict=True):
             rank = avals.get_aval(x).ndim + 1
             if axis is not None and not -rank <= axis < rank:
-                raise ValueError(f"[pmap] out_axes {axis} for a result of {rank - 1} dimensions")
+                raise ValueError(
+                    f"[pmap] out_axes {axis} for a result of {rank - 1} dimensions: "
+                    f"axis {axis} is out of bounds for array of dimension {rank}"
+                )
             moved.append(x if axis is None else shape.expand_dims(x, (axis % rank,)))
         specs[:] = [
             _spec(axis if axis is None else axis % avals.get_aval(x).ndim, name)

@@ -67,10 +67,15 @@ def by_groups(
 
     Groups become the first dimension of the values, so that dimensions among the parameters are counted on by one.
     """
-    size = len(groups[0])
+    size = len(groups[0]) if groups else 0
     if any(len(group) != size for group in groups):
         raise NotImplementedError(f"axis_index_groups of different sizes, {groups}: give all groups the same size")
     order = [index for group in groups for index in group]
+    if len(order) != axis.size:
+        raise ValueError(
+            f"axis_index_groups must cover all indices exactly once, got {groups} for axis {axis.name!r} of size "
+            f"{axis.size}"
+        )
     x = in_front(axis.size, x, dim)
     if order != sorted(order):
         x = _rows_in_order(x, order)
