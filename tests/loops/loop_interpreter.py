@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft._base import target
-from weft.core import kinds
-from weft.loops import decisions, ir, numpy_emit, reduction_tree, sides
+from weft.loops import decisions, ir, reduction_tree, sides
 from weft.loops.nests import Lowered
 
 
@@ -211,23 +210,6 @@ def _reduce(run: _Run, s: ir.Reduce) -> None:
 def _scan(run: _Run, s: ir.Scan) -> None:
     """Along the one reduced dimension, which is the last of the nest."""
     arrays = [np.ascontiguousarray(_space(run, run.values[arg])) for arg in s.args]
-    outs = running(s.kind, arrays, dict(s.params), s.accumulators)
+    outs = reduction_tree.running(s.kind, arrays, dict(s.params), s.accumulators)
     for out, result, dtype in zip(s.outs, outs, s.dtypes, strict=True):
         run.values[out] = np.asarray(result).astype(dtype)
-
-
-def running(
-    kind: kinds.Cumulative, arrays: Sequence[np.ndarray], params: dict[str, Any], accumulators: Sequence[Any]
-) -> tuple[np.ndarray, ...]:
-    """A running combination along the last axis, in index order; results before rounding to the outputs' dtypes."""
-    emit = numpy_emit.NumpyEmit()
-    with np.errstate(all="ignore"):
-        acc = tuple(np.full(arrays[0].shape[:-1], identity, dtype) for dtype, identity in accumulators)
-        wide = [array.astype(dtype) for array, (dtype, _) in zip(arrays, accumulators, strict=True)]
-        outs: list[list[np.ndarray]] = []
-        for i in range(arrays[0].shape[-1]):
-            acc = tuple(kind.combine(emit, acc, tuple(array[..., i] for array in wide), **params))
-            outs.append([np.asarray(out) for out in kind.finish(emit, acc, **params)])
-        if not outs:
-            return tuple(arrays)
-        return tuple(np.stack([row[j] for row in outs], -1) for j in range(len(outs[0])))

@@ -146,7 +146,7 @@ def _fold(run: _Run, s: routine.Fold) -> None:
 
 def _running(run: _Run, s: routine.Running) -> None:
     arrays = [run.values[n].reshape(len(run.values[n]), s.run, -1).swapaxes(1, 2) for n in s.args]
-    outs = loop_interpreter.running(s.kind, arrays, dict(s.params), s.accumulators)
+    outs = reduction_tree.running(s.kind, arrays, dict(s.params), s.accumulators)
     for out, result in zip(s.outs, outs, strict=True):
         moved = result.swapaxes(1, 2).reshape(len(result), -1)
         _define(run, out, moved.astype(run.program.types[out].dtype))

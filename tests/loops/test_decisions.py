@@ -77,7 +77,8 @@ SCHEDULES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
         (f32(64, 100),),
         ["lanes i1 x16; in0 transposed along i0, blocks of 32 lanes; strides 2 3 4 shuffled; out1 streamed from 8 MB"],
     ),
-    "one after the other": (lambda x: jnp.cumsum(x, 1), (f32(64, 100),), ["one by one"]),
+    "one after the other": (lambda x: jnp.cumsum(x, 1), (f32(64, 100),), ["one by one, 4 side by side"]),
+    "one after the other, rounded": (lambda x: jnp.cumsum(x.astype("bfloat16"), 1), (f32(64, 100),), ["one by one"]),
 }
 
 

@@ -1,4 +1,4 @@
-"""The reduction tree: the program of docs/NUMERICS.md, the interpreter's tree and machine code give the same bits."""
+"""Trees of reductions and running sums: the programs of docs/NUMERICS.md and machine code give the same bits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import weft
 from tests.compiler import ladder
 from weft import operations as lax
 from weft.core.primitive import registry
@@ -19,14 +21,13 @@ from weft.loops import reduction_tree
 SHAPES = [(5,), (70,), (20_000,), (3, 70), (300, 5), (2, 3, 40), (1, 1), (600, 3), (3, 4, 5, 6)]
 
 
-def documented() -> dict[str, Any]:
-    """The program in docs/NUMERICS.md."""
+def documented(name: str) -> Callable[..., Any]:
+    """The function of docs/NUMERICS.md with this name."""
     text = (Path(__file__).parents[2] / "docs" / "NUMERICS.md").read_text()
-    source = re.search(r"```python\n(.*?)```", text, re.S)
-    assert source is not None
+    (source,) = [program for program in re.findall(r"```python\n(.*?)```", text, re.S) if f"def {name}(" in program]
     scope: dict[str, Any] = {"np": np, "prod": prod}
-    exec(source.group(1), scope)
-    return scope
+    exec(source, scope)
+    return scope[name]
 
 
 def axes_of(rank: int) -> list[tuple[int, ...]]:
@@ -36,7 +37,7 @@ def axes_of(rank: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("shape", [(5,), (70,), (9000,), (3, 70), (300, 5), (2, 3, 4), (3, 4, 2, 3)])
 def test_the_documented_program_is_the_tree(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    written = documented()["reduce"]
+    written = documented("reduce")
     kind = registry["reduce_sum"].kind
     for axes in axes_of(len(shape)):
         expected = written(x, axes, np.float32(0), lambda a, b: np.float32(a + b))
@@ -99,3 +100,133 @@ def test_the_bits_do_not_depend_on_threads() -> None:
         ladder.runtime.Pool.set_threads(before)
     assert results[0] == results[1]
     assert results[0] == [out.tobytes() for out in ladder.by_reference(closed, [x])]
+
+
+# ---- running combinations
+
+LENGTHS = [0, 1, 63, 64, 65, 255, 256, 257, 319, 320, 321, 8191, 8192, 8193, 9500, 100_003, 3_000_000]
+CUMULATIVE = {"cumsum": (np.add, 0), "cumprod": (np.multiply, 1), "cummax": (np.maximum, -np.inf)}
+
+
+def in_order(name: str, x: np.ndarray, axis: int = 0, reverse: bool = False) -> np.ndarray:
+    """By the program of docs/NUMERICS.md."""
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    rows = np.moveaxis(wide, axis, 0)[:: -1 if reverse else 1]
+    combine, identity = CUMULATIVE[name]
+    with np.errstate(all="ignore"):
+        out = documented("running")(rows, identity, combine)
+    return np.moveaxis(out[:: -1 if reverse else 1], 0, axis).astype(x.dtype)
+
+
+def drawn(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    random = np.random.default_rng(sum(shape))
+    x = random.standard_normal(shape)
+    return (x + 1j * random.standard_normal(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.complex64], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_the_documented_program_gives_running_sums(length: int, dtype: Any) -> None:
+    x = drawn((length,), dtype)
+    with weft.enable_x64():
+        for reverse in (False, True):
+            expected = in_order("cumsum", x, reverse=reverse)
+            eager = weft.lax.cumsum(x, reverse=reverse)
+            jitted = weft.jit(lambda x, reverse=reverse: weft.lax.cumsum(x * 1, reverse=reverse))(x)
+            np.testing.assert_array_equal(np.asarray(eager), expected)
+            np.testing.assert_array_equal(np.asarray(jitted), expected)
+
+
+@pytest.mark.parametrize("name", CUMULATIVE)
+@pytest.mark.parametrize(
+    "shape", [(3, 5), (1300, 7), (7, 1300), (3, 8500, 2), (40, 600), (2, 3, 520), (600, 40)], ids=str
+)
+def test_every_axis_is_combined_in_the_documented_order(shape: tuple[int, ...], name: str) -> None:
+    x = 1 + drawn(shape, np.float32) / 64
+    run = getattr(weft.lax, name)
+    for axis in range(len(shape)):
+        for reverse in (False, True):
+            expected = in_order(name, x, axis, reverse)
+            closed = ladder.traced(lambda x, axis=axis, reverse=reverse: [run(x, axis, reverse)], [x])
+            program = ladder.compiled(closed)
+            for found in (ladder.by_reference(closed, [x]), ladder.by_loops(program, [x])):
+                np.testing.assert_array_equal(found[0], expected)
+            before = ladder.runtime.Pool.get_threads()
+            try:
+                for threads in (1, 2):
+                    ladder.runtime.Pool.set_threads(threads)
+                    np.testing.assert_array_equal(ladder.by_machine_code(program, [x])[0], expected)
+            finally:
+                ladder.runtime.Pool.set_threads(before)
+            moved = np.moveaxis(x, 0, -1)
+            along = (axis - 1) % len(shape)
+            mapped = weft.vmap(lambda x, axis=along, reverse=reverse: run(x, axis, reverse), in_axes=-1, out_axes=-1)
+            if axis:
+                found = np.moveaxis(np.asarray(weft.jit(mapped)(moved)), -1, 0)
+                np.testing.assert_array_equal(found, expected)
+
+
+def test_running_sums_join_what_is_around_them() -> None:
+    """Fused, of fused operands, one of another, and of the extents of another shape."""
+    x, y = drawn((1500, 3), np.float32), drawn((1500, 3), np.float32)
+
+    @weft.jit
+    def run(x: Any, y: Any) -> Any:
+        first = weft.lax.cumsum(x * y, 0)
+        return weft.lax.cumsum(first, 0, reverse=True), first - y, weft.lax.cummax(x * y, 0)
+
+    for rows in (1500, 700, 1025, 200):
+        a, b = x[:rows], y[:rows]
+        first = in_order("cumsum", a * b)
+        expected = in_order("cumsum", first, reverse=True), first - b, in_order("cummax", a * b)
+        for turned in (False, True):
+            operands = (a.T.copy(), b.T.copy()) if turned else (a, b)
+            found = weft.vmap(run, 0, 0)(*[o[..., None] for o in operands]) if turned else run(*operands)
+            for one, wanted in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(np.asarray(one[..., 0].T if turned else one), wanted)
+
+
+def test_both_of_two_running_sums_along_rows() -> None:
+    x = drawn((3, 9000), np.float32)
+    found = weft.jit(lambda x: weft.lax.cumsum(weft.lax.cumsum(x, 1) + 1, 1) * 2)(x)
+    expected = in_order("cumsum", in_order("cumsum", x, 1) + np.float32(1), 1) * np.float32(2)
+    np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("name", ["cumlogsumexp", "cumprod"])
+def test_large_combinations_have_the_same_bits_along_every_axis(name: str, dtype: Any) -> None:
+    """What a run begins with is combined by functions of the module; beside another machine's order of exponentials."""
+    x = drawn((5, 8400), dtype)
+    x = x / np.abs(x) if name == "cumprod" else x
+    run = getattr(weft.lax, name)
+    along, across = (np.asarray(run(y, axis)) for y, axis in ((x, 1), (x.T.copy(), 0)))
+    np.testing.assert_array_equal(along, across.T)
+    np.testing.assert_array_equal(np.asarray(weft.jit(lambda x: run(x * 1, 1, True)[:, ::-1])(x[:, ::-1])), along)
+    exact = x.astype(np.complex128 if dtype is np.complex64 else np.float64)
+    wanted = np.cumprod(exact, 1) if name == "cumprod" else np.log(np.cumsum(np.exp(exact), 1))
+    np.testing.assert_allclose(np.exp(along) if name == "cumlogsumexp" else along,
+                               np.exp(wanted) if name == "cumlogsumexp" else wanted, rtol=2e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0, 3e38])
+def test_special_values_end_in_the_results_after_them(value: float) -> None:
+    for length, at in ((1, 0), (70, 66), (9000, 8200), (300, 10)):
+        x = np.zeros(length, np.float32) if value == 0 else drawn((length,), np.float32)
+        x[at] = value
+        for name in CUMULATIVE:
+            for reverse in (False, True):
+                expected = in_order(name, x, 0, reverse)
+                found = np.asarray(getattr(weft.lax, name)(x, 0, reverse))
+                np.testing.assert_array_equal(found, expected)
+                if name != "cummax":  # NumPy does not order zeros
+                    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+
+
+def test_a_loop_in_registers_has_the_order_too() -> None:
+    x, steps = drawn((200,), np.float32) / 16, 3
+    found = weft.jit(lambda x: weft.lax.fori_loop(0, steps, lambda _, c: weft.lax.cumsum(c) / 8, x))(x)
+    expected = x
+    for _ in range(steps):
+        expected = in_order("cumsum", expected) / np.float32(8)
+    np.testing.assert_array_equal(np.asarray(found), expected)

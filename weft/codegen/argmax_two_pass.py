@@ -16,8 +16,9 @@ import numpy as np
 
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
+from weft.codegen.reduce_tree import Accumulators
 from weft.loops import ir
+from weft.loops.reduction_tree import BLOCK_LANES
 
 
 def absorbing(reduction: ir.Reduce) -> Any:

@@ -29,10 +29,10 @@ def mend(emit: Sharing, name: str, mask: V, body: Body, arguments: Sequence[V], 
         of = Lanes(writer, lanes.width)
         return [v.text for v in body(inner(of), *map(V, [of] * len(given), [v.element for v in given], texts))]
 
-    def call() -> list[str]:
-        return _call(lanes.writer, _named(name, lanes), [(lanes.type(v.element), v.text) for v in given], types, write)
+    def taken() -> list[str]:
+        return call(lanes.writer, _named(name, lanes), [(lanes.type(v.element), v.text) for v in given], types, write)
 
-    return _where_any(mask, call, usual)
+    return _where_any(mask, taken, usual)
 
 
 def mend_lanes(
@@ -76,22 +76,22 @@ def mend_lanes(
         writer.repeat(str(lanes.width), [("i64", "0")], lane)
         return []
 
-    def call() -> list[str]:
+    def taken() -> list[str]:
         writer, places = lanes.writer, []
         for k, v in enumerate(given):
             places.append(writer.element("i8", box, str(k * nbytes)))
             writer.line(f"store {lanes.type(v.element)} {v.text}, ptr {places[k]}")
-        _call(writer, _named(name, lanes), [("ptr", box)], [], write)
+        call(writer, _named(name, lanes), [("ptr", box)], [], write)
         return [writer.load(lanes.type(v.element), place) for v, place in zip(usual, places[count:], strict=True)]
 
-    return _where_any(mask, call, usual)
+    return _where_any(mask, taken, usual)
 
 
-def _where_any(mask: V, call: Callable[[], list[str]], usual: Sequence[V]) -> list[V]:
-    """``usual``, or what ``call`` gives if any lane of the mask holds."""
+def _where_any(mask: V, taken: Callable[[], list[str]], usual: Sequence[V]) -> list[V]:
+    """``usual``, or what ``taken`` gives if any lane of the mask holds."""
     lanes = mask.lanes
     types = [lanes.type(v.element) for v in usual]
-    texts = lanes.writer.when(lanes.any(mask), call, types, [v.text for v in usual], aside=True)
+    texts = lanes.writer.when(lanes.any(mask), taken, types, [v.text for v in usual], aside=True)
     return [V(lanes, v.element, text) for v, text in zip(usual, texts, strict=True)]
 
 
@@ -99,7 +99,7 @@ def _named(name: str, lanes: Lanes) -> str:
     return name if lanes.width == 1 else f"{name}_v{lanes.width}"
 
 
-def _call(
+def call(
     writer: Writer,
     name: str,
     arguments: Carried,

@@ -15,9 +15,9 @@ from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance
 from weft.codegen.memory import whole
-from weft.codegen.reduce_tree import BLOCK_ROWS
 from weft.loops import ir
 from weft.loops.column_tiles import Passes
+from weft.loops.reduction_tree import BLOCK_ROWS
 
 PARTIAL_BYTES = 16  # reserved for an element of the partial buffer
 SHIFT = BLOCK_ROWS.bit_length() - 1

@@ -18,6 +18,7 @@ from weft.codegen import (
     padded_tail,
     reduce_tree,
     runs,
+    scans,
     software_pipeline,
     stencils,
     transposed_tiles,
@@ -29,6 +30,7 @@ from weft.codegen.memory import lanes_below
 from weft.codegen.stages import StageWriter
 from weft.loops import ir
 from weft.loops.decisions import SMALL_STRIDES
+from weft.loops.reduction_tree import BLOCK_ROWS
 
 if TYPE_CHECKING:
     from weft.codegen.lanes import Lanes
@@ -52,6 +54,9 @@ class ColumnWriter:
         outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector and d not in inner]
         if self.schedule.form == "runs":
             runs.write(parent, place)
+            return
+        if self.schedule.beside and outer:
+            scans.rows(parent, place, outer, scalars)
             return
         if nest.vector is None:
             parent.parallel(place, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner))
@@ -241,11 +246,12 @@ class ColumnWriter:
         for reduction in phase.reductions:
             if reduction.tree != "rows":
                 raise ValueError(f"[codegen] the tree of {reduction.name} is {reduction.tree}, its lanes are parallel")
-        scans = [s for s in phase.body if isinstance(s, ir.Scan)]
-        initial = [v for c in tile for s in scans for v in reduce_tree.identities(s, c.emit)]
+        if any(isinstance(s, ir.Scan) for s in phase.body):
+            scans.ScanLoop(self.parent, phase, [(tile, place)]).write()
+            return
         totals = [v for c in tile for r in phase.reductions for v in reduce_tree.identities(r, c.emit)]
-        loop = _ReducedLoop(self, phase, tile, scans, len(initial))
-        values = loop.level(0, place, [*initial, *totals])
+        loop = _ReducedLoop(self, phase, tile)
+        values = loop.level(0, place, totals)
         for copy, accs in zip(tile, loop.accumulators(values), strict=True):
             for reduction, group in zip(phase.reductions, accs, strict=True):
                 outs = reduce_tree.finish(reduction, copy.emit, group)
@@ -253,25 +259,20 @@ class ColumnWriter:
 
 
 class _ReducedLoop:
-    """The loops over the reduced dimensions for one tile, carrying scan states and accumulators of every copy."""
+    """The loops over the reduced dimensions for one tile, carrying accumulators of every copy."""
 
-    def __init__(
-        self, parent: ColumnWriter, phase: ir.Phase, tile: list[Instance], scans: list[ir.Scan], n_states: int
-    ) -> None:
+    def __init__(self, parent: ColumnWriter, phase: ir.Phase, tile: list[Instance]) -> None:
         self.parent = parent
         self.nest = parent.parent
         self.writer = parent.writer
         self.phase = phase
         self.tile = tile
-        self.scans = scans
-        self.n_states = n_states
         self.operands = ir.operands(phase.body)
 
     def accumulators(self, values: Sequence[Value]) -> list[list[reduce_tree.Accumulators]]:
         """Accumulators by copy and reduction, from the carried values."""
-        accs = values[self.n_states :]
-        size = len(accs) // len(self.tile)
-        groups = [accs[k * size : (k + 1) * size] for k in range(len(self.tile))]
+        size = len(values) // len(self.tile)
+        groups = [values[k * size : (k + 1) * size] for k in range(len(self.tile))]
         return [reduce_tree.group_accs(self.phase.reductions, g) for g in groups]
 
     def _carry(
@@ -306,17 +307,16 @@ class _ReducedLoop:
 
         def block(start: str, inner: list[Value]) -> list[Value]:
             self.nest.poll()
-            stop = writer.minimum_index(writer.index("add", start, str(reduce_tree.BLOCK_ROWS)), high)
+            stop = writer.minimum_index(writer.index("add", start, str(BLOCK_ROWS)), high)
 
             def walk(begun: list[Value]) -> list[Value]:
                 return self._rows(place, dim, start, stop, begun)
 
             seeds = [v for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, start)]
-            begun = [*inner[: self.n_states], *seeds]
-            after = blocks.accumulators(self.tile, self.phase.reductions, start, begun, walk) if blocks else walk(begun)
-            return [*after[: self.n_states], *self._combine(self.accumulators(inner), self.accumulators(after))]
+            after = blocks.accumulators(self.tile, self.phase.reductions, start, seeds, walk) if blocks else walk(seeds)
+            return self._combine(self.accumulators(inner), self.accumulators(after))
 
-        return self._carry(low, high, reduce_tree.BLOCK_ROWS, values, block)
+        return self._carry(low, high, BLOCK_ROWS, values, block)
 
     def _rows(self, place: Position, dim: int, low: str, high: str, values: list[Value]) -> list[Value]:
         """The indices ``low`` to ``high`` of the last reduced dimension.
@@ -360,18 +360,9 @@ class _ReducedLoop:
         return results
 
     def _body(self, inner: Position, values: list[Value]) -> list[Value]:
-        vectors, at = [], 0
-        uniform = self.nest.uniform(self.phase.body, self.tile[0].scalars, inner)
-        for copy in self.tile:
-            fresh = instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
-            fresh.scalars = {**copy.scalars, **uniform}
-            fresh.values.update({n: copy.memory.splat(v) for n, v in uniform.items()})
-            for s in self.scans:
-                fresh.states[s.outs[0]] = tuple(values[at : at + len(s.accumulators)])
-                at += len(s.accumulators)
-            vectors.append(fresh)
+        vectors: list[Instance] = self.nest.entered(self.phase.body, self.tile, inner)
         self.nest.run(self.phase.body, vectors, inner)
-        results = [v for c in vectors for s in self.scans for v in c.states[s.outs[0]]]
+        results: list[Value] = []
         for copy, accs in zip(vectors, self.accumulators(values), strict=True):
             for reduction, group in zip(self.phase.reductions, accs, strict=True):
                 # a masked tail needs no care here: every lane has its own accumulators

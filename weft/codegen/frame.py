@@ -14,7 +14,7 @@ from weft._base.target import Target
 from weft.codegen.accesses import Step
 from weft.codegen.cpu.families import NATIVE
 from weft.codegen.emitter import Emitter, Value
-from weft.codegen.instances import Instance, Position
+from weft.codegen.instances import Instance, Position, fresh
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory, whole
 from weft.codegen.writer import Carried, Writer
@@ -192,6 +192,15 @@ class Frame(ABC):
         self.writer.loop(low, high, 1, [], body)
 
     # values
+
+    def entered(self, statements: Sequence[ir.Statement], tile: Sequence[Instance], place: Position) -> list[Instance]:
+        """Copies of a tile for the body of a loop inside of it, with the scalars that are known at this place."""
+        uniform, vectors = self.uniform(statements, tile[0].scalars, place), []
+        for copy in tile:
+            vectors.append(fresh(copy, copy.values, copy.index, copy.mask, copy.slot))
+            vectors[-1].scalars = {**copy.scalars, **uniform}
+            vectors[-1].values.update({n: copy.memory.splat(v) for n, v in uniform.items()})
+        return vectors
 
     def stride(self, operand: int, copy: Instance) -> int:
         """Stride class of an operand along the copy's lanes."""

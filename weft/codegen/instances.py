@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -29,8 +29,11 @@ class Instance(Record, frozen=False):
     index: str | None = None  # along the vector dimension; None outside its loop
     mask: Mask | None = None
     slot: int = 0  # first lane within the tile
-    states: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # Scan statement -> running accumulators
+    states: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # Scan statement -> accumulators of its run
     scalars: dict[int, Value] = field(default_factory=dict)  # uniform values, as one lane
+    before: tuple[str, dict[int, tuple[Value, ...]]] | None = (
+        None  # whether there are runs before; what they combine to
+    )
 
 
 def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
@@ -58,24 +61,6 @@ def typed(emit: Emitter, value: Value, dtype: np.dtype) -> Value:
     """A finished value: converted and rounded to the dtype of its statement."""
     value = emit.settle(value)
     return value if value.dtype == dtype else emit.settle(emit.convert(value, dtype))
-
-
-def advanced(
-    statement: ir.Scan, emit: Emitter, state: tuple[Value, ...], args: Iterable[Value]
-) -> tuple[tuple[Value, ...], list[Value]]:
-    """One step of a running combination: the state after these elements, and the results."""
-    params = dict(statement.params)
-    wide = tuple(emit.convert(x, np.dtype(dtype)) for x, (dtype, _) in zip(args, statement.accumulators, strict=True))
-    state = tuple(emit.settle(v) for v in statement.kind.combine(emit, state, wide, **params))
-    finished = statement.kind.finish(emit, state, **params)
-    return state, [typed(emit, value, dtype) for value, dtype in zip(finished, statement.dtypes, strict=True)]
-
-
-def scan(statement: ir.Scan, copy: Instance) -> None:
-    """One step of a running combination; the state is carried by the enclosing loop."""
-    state, args = copy.states[statement.outs[0]], [copy.values[n] for n in statement.args]
-    copy.states[statement.outs[0]], results = advanced(statement, copy.emit, state, args)
-    copy.values.update(zip(statement.outs, results, strict=True))
 
 
 def fresh(

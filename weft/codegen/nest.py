@@ -27,11 +27,12 @@ from weft.codegen import (
     predication,
     rows,
     runs,
+    scans,
     short_rows,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import STOP, Frame
-from weft.codegen.instances import Instance, Position, apply, index_value, scan
+from weft.codegen.instances import Instance, Position, apply, index_value
 from weft.codegen.lanes import V
 from weft.codegen.memory import Memory, whole
 from weft.codegen.writer import Writer
@@ -146,8 +147,7 @@ class NestWriter(Frame):
             elif isinstance(statement, ir.IndexOf):
                 self._index(statement, copies, place)
             else:
-                for copy in copies:
-                    scan(statement, copy)
+                scans.step(statement, copies)
 
     def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
         copies, dtype = [copy for copy in copies if s.out not in copy.values], self.nest.operands[s.operand].dtype

@@ -16,10 +16,8 @@ from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask
 from weft.loops import elements, ir
+from weft.loops.reduction_tree import LANES
 
-LANES = 32
-BLOCK_LANES = 8192
-BLOCK_ROWS = 256
 NARROWEST = 4  # least lanes of a fold: 4 fill a register with 32-bit elements; LLVM would widen fewer
 
 Accumulators = tuple[Value, ...]  # of one reduction
@@ -39,7 +37,7 @@ def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> A
     return tuple(emit.settle(v) for v in reduction.kind.forms.seed(emit, accs, position, **dict(reduction.params)))
 
 
-def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
+def combine(reduction: ir.Reduce | ir.Scan, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
     results = reduction.kind.combine(emit, left, right, **dict(reduction.params))
     return tuple([emit.settle(v) for v in results])
 

@@ -16,9 +16,10 @@ from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below, whole
-from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
+from weft.codegen.reduce_tree import Accumulators
 from weft.loops import elements, ir
 from weft.loops.decisions import SEARCHED, RowPhase
+from weft.loops.reduction_tree import BLOCK_LANES
 
 
 class RowReducer:

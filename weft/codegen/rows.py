@@ -10,10 +10,11 @@ from collections.abc import Callable
 from weft.codegen import argmax_two_pass, instances, ordered, reduce_tree
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below
-from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
+from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.row_reductions import RowReducer
 from weft.loops import ir
 from weft.loops.decisions import RowPhase
+from weft.loops.reduction_tree import BLOCK_LANES
 
 PARTIAL_BYTES = 16  # a slot of the partial buffer
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.codegen import instances, reduce_tree
+from weft.codegen import instances, reduce_tree, scans
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.pieces import Array, Scope
-from weft.codegen.reduce_tree import LANES, Accumulators
+from weft.codegen.reduce_tree import Accumulators
 from weft.loops import elements, ir, routine
+from weft.loops.reduction_tree import LANES, RUN
 
 
 def applied(scope: Scope, s: ir.Apply, args: Sequence[Array], size: int) -> Array:
@@ -43,15 +44,21 @@ def product(scope: Scope, s: routine.Product, lhs: Array, rhs: Array) -> Array:
 def running(scope: Scope, s: routine.Running, args: Sequence[Array]) -> list[Array]:
     rest = args[0].size // s.run
     widths = scope.widths(rest)
-    state: list[Accumulators] = [reduce_tree.identities(s, scope.emit(width)) for width in widths]
+    none: list[Accumulators] = [reduce_tree.identities(s, scope.emit(width)) for width in widths]
+    state, runs, base = [*none], [*none], [*none]  # of the run, of those before it
     rows: list[list[Array]] = []
     for i in range(s.run):
         element = [scope.pick(arg.dtype, [(arg, i * rest + k) for k in range(rest)]) for arg in args]
         pieces = []
         for number, width in enumerate(widths):
-            given = [array.pieces[number] for array in element]
-            state[number], results = instances.advanced(s, scope.emit(width), state[number], given)
-            pieces.append(results)
+            emit, given = scope.emit(width), [array.pieces[number] for array in element]
+            if i and i % RUN == 0:
+                runs[number] = reduce_tree.combine(s, emit, runs[number], state[number])
+                inside = reduce_tree.combine(s, emit, none[number], runs[number])
+                base[number], state[number] = reduce_tree.combine(s, emit, none[number], inside), none[number]
+            state[number] = scans.after(s, emit, state[number], given)
+            whole = state[number] if i < RUN else reduce_tree.combine(s, emit, base[number], state[number])
+            pieces.append(scans.results(s, emit, whole))
         rows.append(_arrays(s, rest, pieces))
     return [
         scope.pick(dtype, [(row[number], k) for row in rows for k in range(rest)])

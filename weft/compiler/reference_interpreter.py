@@ -72,6 +72,8 @@ def run_equation(equation: JaxprEqn, arrays: Sequence[np.ndarray]) -> Sequence[A
     with np.errstate(all="ignore"):
         if isinstance(kind, kinds.Reduction):
             return _reduce(equation, kind, arrays)
+        if isinstance(kind, kinds.Cumulative):
+            return _running(equation, kind, arrays)
         return _listed(kind.reference(*arrays, **params))
 
 
@@ -124,6 +126,15 @@ def _reduce(equation: JaxprEqn, kind: kinds.Reduction, arrays: Sequence[np.ndarr
     else:
         outs = reduction_tree.reduce(kind, arrays[:count], equation.params, avals)
     return [np.asarray(out).astype(v.aval.dtype) for out, v in zip(outs, equation.outvars, strict=True)]
+
+
+def _running(equation: JaxprEqn, kind: kinds.Cumulative, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+    axis, order = kind.axis(equation.params), slice(None, None, -1 if kind.reverse(equation.params) else 1)
+    rows = [np.moveaxis(array, axis, -1)[..., order] for array in arrays]
+    accumulators = kind.accumulators([atom.aval for atom in equation.invars], equation.params)
+    outs = reduction_tree.running(kind, rows, equation.params, accumulators)
+    avals = [v.aval for v in equation.outvars]
+    return [np.moveaxis(out[..., order].astype(a.dtype), -1, axis) for out, a in zip(outs, avals, strict=True)]
 
 
 def _listed(value: Any) -> list[Any]:

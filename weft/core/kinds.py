@@ -166,7 +166,10 @@ class Reduction(Record):
 
 
 class Cumulative(Record):
-    """Running combination along one axis, in index order (reverse: from the end). Same slots as Reduction."""
+    """Running combination along one axis (reverse: from the end), in the fixed order. Same slots as Reduction.
+
+    ``cost``: that of ``combine``, as of Elementwise.
+    """
 
     axis: Callable[[Params], int]
     reverse: Callable[[Params], bool]
@@ -174,6 +177,7 @@ class Cumulative(Record):
     combine: Callable[..., tuple[Any, ...]]
     finish: Callable[..., tuple[Any, ...]]
     reference: Callable[..., Any]
+    cost: float = 1.0
 
 
 class Window(Record):

@@ -44,6 +44,8 @@ def tiles(nest: ir.Nest, target: Target, model: Model, lanes: int) -> tuple[int,
     largest = max(costs.instructions(phase.body) for phase in nest.phases)
     if largest > model.unrolled:
         return (2 if largest <= model.twice or _shares_constants(nest, model) else 1,)
+    if any(isinstance(s, ir.Scan) and s.kind.cost > model.unrolled for s in statements):
+        return (TILE,)  # each combination is code for every vector, and waits for the one before
     per_vector = max(_kept(phase, statements) for phase in nest.phases) * lanes * 4
     wide = min(model.run_bytes // _row_bytes(nest, lanes), WIDE_TILE) if nest.split else model.tile
     while wide > TILE and per_vector * wide > model.kept_bytes:

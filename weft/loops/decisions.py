@@ -17,20 +17,21 @@ import numpy as np
 from weft._base.record import Record
 from weft._base.target import Target
 from weft._base.target_model import LINE
-from weft.loops import blocks, column_tiles, costs, elements, ir, lane_width, sides, stages, two_halves, words
+from weft.loops import blocks, column_tiles, costs, elements, ir, lane_width, routine, sides, stages, two_halves, words
 from weft.loops.column_tiles import Passes
+from weft.loops.reduction_tree import LANES
 from weft.loops.stages import Stages
 
 Form = Literal["rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "blocks"]
 Line = tuple[int, int]  # an operand, and how many rows below its own
 
-REDUCED_LANES = 32  # accumulators of the tree "lanes" (docs/NUMERICS.md)
 SEARCHED = 4  # vectors that are tested together in a search
 SMALL_STRIDES = (2, 3, 4)  # along the lanes: whole vectors and shuffles instead of gathers
 TRANSPOSED_LANES = 32  # as many rows of a transposed operand are read side by side, each from start to end
 SHARED_ROWS = 32  # short rows that share loaded lanes; with more, lines would be evicted before they are fully written
 LONG_ROWS = 100.0  # instructions of an unrolled short row from which it becomes a loop
 ORDERED_BLOCK = 256  # updates that are computed before they are applied, whose values stay in the first cache
+BESIDE = 4  # rows or runs of a running combination side by side: each waits for its last result, for as many cycles
 PAIR = 2  # rows of a neighbourhood at a time; more would fall into one set of the first cache if rows are long
 LOADS = 4.0  # instructions for each load of a neighbourhood up to which loads take most of the time
 STENCIL_BYTES = 128  # bytes of a row in a tile of a neighbourhood
@@ -117,6 +118,7 @@ class Schedule(Record):
     vector with a mask, else single elements. ``padded``: so many vectors are in flight, and the last elements are
     computed on padded copies, by the same code. ``stages``: of a long body, padded or with a mask in every vector.
     ``block``: points at known places, which are written together.
+    ``beside``: so many rows or runs of a running combination without lanes are computed side by side, if not 0.
     """
 
     nest: ir.Nest
@@ -136,6 +138,7 @@ class Schedule(Record):
     stencil: Stencil | None = None
     transposed: Transposed | None = None
     streamed: Streamed | None = None
+    beside: int = 0
 
 
 def of(nest: ir.Nest, target: Target) -> Schedule:
@@ -165,7 +168,7 @@ class _Decider:
             return self.rows()
         form = self.form()
         if nest.vector is None:
-            return Schedule(nest, form, self.lanes)
+            return Schedule(nest, form, self.lanes, beside=BESIDE if self.scans_apart() else 0)
         transposed = self.transposed() if form == "columns" else None
         masked = self.maskable()
         padded = self.padded() if form == "columns" and transposed is None else 0
@@ -203,6 +206,20 @@ class _Decider:
         if nest.digits and not self.reduced:
             return "collapsed"
         return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"
+
+    def scans_apart(self) -> bool:
+        """Whether running combinations are cheap, of real numbers that need no rounding, and none of another's."""
+        scans = [s for s in self.statements if isinstance(s, ir.Scan)]
+        differ: set[int] = set()
+        for s in self.statements:
+            if isinstance(s, ir.Scan) or not differ.isdisjoint(ir.arguments(s)):
+                differ.update(routine.outs(s))
+        return bool(scans) and not any(
+            s.kind.cost > 1
+            or not differ.isdisjoint(s.args)
+            or any(d.kind not in "fiu" or d.itemsize < 4 for d in s.dtypes)
+            for s in scans
+        )
 
     def tiles(self, form: Form) -> tuple[int, ...]:
         if form == "collapsed":
@@ -266,7 +283,7 @@ class _Decider:
     def rows(self) -> Schedule:
         nest = self.nest
         # if registers have more lanes than the nest, elements are integers, which may be combined in any order
-        accumulators = REDUCED_LANES if self.lanes == nest.width else 2 * self.lanes
+        accumulators = LANES if self.lanes == nest.width else 2 * self.lanes
         phases = tuple([self.row_phase(phase, accumulators // self.lanes) for phase in nest.phases])
         streamed = None if nest.split else self.streamed((), False, None)
         return Schedule(

@@ -172,7 +172,7 @@ class Apply(Record):
 
 
 class Scan(Record):
-    """outs = running combination of ``args`` along the (single, serial) reduced dimension, in index order."""
+    """outs = running combination of ``args`` along the serial reduced dimension, in the order of docs/NUMERICS.md."""
 
     outs: tuple[int, ...]
     name: str

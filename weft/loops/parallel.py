@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from weft.loops import ir
 from weft.loops.nests import Lowered
+from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS
 
-BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
-BLOCK = 8192  # elements in a block of a split row
 VECTOR_GRAIN = 16  # chunks of a split vector dimension are multiples of so many vectors
 COLUMN_GRAIN = 4  # the same if every point has reduced dimensions
 WIDE_GRAIN = 16  # and if there are enough columns
@@ -29,7 +28,7 @@ def split_of(low: Lowered) -> tuple[str, int, int]:
 def split_at(nest: ir.Nest, extents: Sequence[int]) -> tuple[str, int, int]:
     """The same of a nest whose dimensions have these extents."""
     if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
-        return "blocks", -(-extents[0] // BLOCK), 1
+        return "blocks", -(-extents[0] // BLOCK_LANES), 1
     if nest.split:  # split rows if there are few columns, or many with a body so cheap that whole rows are read as fast
         blocks, chunks = -(-extents[1] // BLOCK_ROWS), -(-extents[0] // (nest.width * COLUMN_GRAIN))
         if blocks > max(chunks, 1) or (blocks >= ENOUGH_BLOCKS and _is_light(nest)):

@@ -1,13 +1,14 @@
-"""The order in which every reduction combines its elements, as a NumPy program.
+"""The order in which every reduction and running combination combines its elements, as a NumPy program.
 
 The order depends only on the operand's logical shape, the reduced axes and the combiner (docs/NUMERICS.md). The last
 maximal run of adjacent reduced axes is treated as one dimension, in row-major order; reduced axes before it are
-iterated in order. If the run contains the operand's last axis the tree is "lanes", otherwise "rows".
+iterated in order. If the run contains the operand's last axis the tree is "lanes", otherwise "rows". Running
+combinations go by runs of 64 elements, blocks of 128 runs and groups of 256 blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from weft.loops import numpy_emit
 LANES = 32
 BLOCK_LANES = 8192
 BLOCK_ROWS = 256
+RUN = 64  # elements of a running combination, of which BLOCK_LANES are a block
+GROUP = 256 * BLOCK_LANES
 
 Values = tuple[np.ndarray, ...]
 
@@ -102,3 +105,52 @@ def _block_rows(
     for i in range(values[0].shape[-1]):
         acc = tuple(kind.combine(emit, acc, tuple(value[..., i] for value in prepared), **params))
     return acc
+
+
+def running(
+    kind: kinds.Cumulative, arrays: Sequence[np.ndarray], params: dict[str, Any], accumulators: Sequence[Any]
+) -> Values:
+    """A running combination along the last axis; results before they are rounded to the outputs' dtypes."""
+    emit, shape, length = numpy_emit.NumpyEmit(), arrays[0].shape[:-1], arrays[0].shape[-1]
+    width = min(length, RUN)
+    if not width:
+        return tuple(arrays)
+
+    def combined(left: Values, right: Values) -> Values:
+        return tuple(kind.combine(emit, left, right, **params))
+
+    with np.errstate(all="ignore"):
+        padding = [*[(0, 0) for _ in shape], (0, -length % width)]
+        wide = [np.pad(array.astype(dtype), padding) for array, (dtype, _) in zip(arrays, accumulators, strict=True)]
+        elements = [array.reshape(*shape, array.shape[-1] // width, width) for array in wide]
+        state, states = _identity(accumulators, elements[0].shape[:-1]), []
+        for i in range(width):
+            state = combined(state, tuple(array[..., i] for array in elements))
+            states.append(state)
+        local = _stacked(states)
+        bases = _bases([tuple(end[..., k] for end in state) for k in range(elements[0].shape[-2] - 1)],
+                       _identity(accumulators, shape), combined)  # fmt: skip
+        if bases:
+            before = tuple(base[..., None] for base in _stacked(bases))
+            whole = combined(before, tuple(one[..., 1:, :] for one in local))
+            local = tuple(np.concatenate([one[..., :1, :], w], -2) for one, w in zip(local, whole, strict=True))
+        rows = tuple(one.reshape(wide[0].shape)[..., :length] for one in local)
+        return tuple(np.asarray(out) for out in kind.finish(emit, rows, **params))
+
+
+def _stacked(states: Sequence[Values]) -> Values:
+    return tuple(np.stack(column, -1) for column in zip(*states, strict=True))
+
+
+def _bases(ends: Sequence[Values], identity: Values, combined: Callable[[Values, Values], Values]) -> list[Values]:
+    """What was before each run but the first, from the combinations of the runs."""
+    groups, blocks, runs, bases = identity, identity, identity, []
+    for number, end in enumerate(ends, 1):
+        runs = combined(runs, end)
+        inside = combined(blocks, runs)
+        bases.append(combined(groups, inside))
+        if number * RUN % BLOCK_LANES == 0:
+            blocks, runs = inside, identity
+        if number * RUN % GROUP == 0:
+            groups, blocks = bases[-1], identity
+    return bases

@@ -17,7 +17,10 @@ def text(nest: ir.Nest | routine.Routine, target: Target) -> str:
         return lane_tiles.text(nest, target) if nest.lanes else ""
     schedule = decisions.of(nest, target)
     if nest.vector is None:
-        return "schedule: " + ("runs of equal places in a register" if schedule.form == "runs" else "one by one")
+        beside = f", {schedule.beside} side by side" if schedule.beside else ""
+        return "schedule: " + (
+            "runs of equal places in a register" if schedule.form == "runs" else f"one by one{beside}"
+        )
     parts = [f"lanes i{nest.vector} x{schedule.lanes}"]
     parts += _rows(schedule) if schedule.form == "rows" else _columns(schedule, target)
     if schedule.near and any(operand.strides[nest.vector] == ir.RUNTIME for operand in schedule.nest.operands):

@@ -1,4 +1,4 @@
-"""Running reductions along one axis, in index order (from the end when reversed).
+"""Running reductions along one axis, in the order of docs/NUMERICS.md (from the end when reversed).
 
 Accumulators are those of reductions.py: whoever runs the operation converts each element to the accumulator's dtype,
 combines, and rounds the result of ``finish`` to the output's dtype.
@@ -76,6 +76,7 @@ def cumulative(
     combine: Callable[[Any, Any, Any], Any],
     reference: Callable[[Any, Any], Any],
     pairs: prefix.Combine | None,
+    cost: float = 1.0,
 ) -> core.Primitive:
     """Declare a running reduction by one accumulator; ``combine(emit, running, element)``.
 
@@ -95,6 +96,7 @@ def cumulative(
             combine=lambda emit, left, right, **_: (combine(emit, left[0], right[0]),),
             finish=lambda emit, accs, **_: accs,
             reference=_reference(reference, identity),
+            cost=cost,
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -231,6 +233,7 @@ cumlogsumexp_p = cumulative(
     combine=_logaddexp_values,
     reference=_logaddexp,
     pairs=_logaddexp_pairs,
+    cost=28.0,
 )
 
 

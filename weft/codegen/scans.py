@@ -1,0 +1,235 @@
+"""Writes running combinations in the order of docs/NUMERICS.md: by runs of elements, blocks of runs, groups of blocks.
+
+    for runs of 64:  for element: local = local . x;  y = base . local      # the first run has no base
+                     runs = runs . local;  inside = blocks . runs;  base = groups . inside
+                     end of a block: blocks, runs = inside, identity;  end of a group: groups, blocks = base, identity
+
+Sums that wait for each other take most of the time where there are no lanes: several rows, or runs of the only row, go
+side by side. Runs are then combined first, and computed again when it is known what was before each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from weft.codegen import cold, instances, reduce_tree
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.frame import Frame
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import Lanes, V
+from weft.codegen.reduce_tree import Accumulators
+from weft.codegen.writer import Writer
+from weft.loops import ir, routine
+from weft.loops.reduction_tree import BLOCK_LANES, GROUP, RUN
+
+Chain = tuple[list[Instance], Position]  # a tile, and where it is
+
+
+def after(s: ir.Scan, emit: Emitter, state: Accumulators, args: Iterable[Value]) -> Accumulators:
+    """The state of a running combination after one more element."""
+    wide = tuple([emit.convert(x, np.dtype(dtype)) for x, (dtype, _) in zip(args, s.accumulators, strict=True)])
+    return reduce_tree.combine(s, emit, state, wide)
+
+
+def results(s: ir.Scan, emit: Emitter, state: Accumulators) -> list[Value]:
+    """What a running combination gives where its state is this."""
+    finished = s.kind.finish(emit, state, **dict(s.params))
+    return [instances.typed(emit, value, dtype) for value, dtype in zip(finished, s.dtypes, strict=True)]
+
+
+def step(s: ir.Scan, copies: Sequence[Instance]) -> None:
+    """One element of a running combination; the state of the run is carried by the enclosing loop."""
+    key, lanes = s.outs[0], copies[0].emit.lanes
+    for copy in copies:
+        copy.states[key] = after(s, copy.emit, copy.states[key], [copy.values[n] for n in s.args])
+    local = reduce_tree.flat_accs([copy.states[key] for copy in copies])
+    carried = reduce_tree.flatten(local)
+
+    def joined() -> list[str]:
+        found = []
+        for copy in copies:
+            assert copy.before is not None
+            found += reduce_tree.combine(s, _apart(copy), copy.before[1][key], copy.states[key])
+        return _texts(found)
+
+    texts = _texts(local)
+    if copies[0].before is not None:
+        follows = copies[0].before[0]
+        types = [type_ for type_, _ in carried]
+        texts = lanes.writer.when(follows, joined, types, texts, rare=False) if follows else joined()
+    values, size = reduce_tree.rebuild(local, texts), len(s.accumulators)
+    for k, copy in enumerate(copies):
+        given = results(s, copy.emit, tuple(values[k * size : (k + 1) * size]))
+        copy.values.update(zip(s.outs, given, strict=True))
+
+
+def rows(parent: Frame, place: Position, dims: Sequence[int], scalars: Instance) -> None:
+    """Rows without lanes: several of them side by side, then one after the other."""
+    *outer, last = dims
+    (phase,), operands = parent.nest.phases, range(len(parent.nest.operands))
+
+    def some(count: int, inner: Position, index: str) -> list[str]:
+        chains: list[Chain] = []
+        for k in range(count):
+            at = parent.enter(inner, last, parent.writer.index("add", index, str(k)), operands)
+            chains.append(([instances.fresh(scalars, scalars.values)], at))
+            parent.run(phase.before, *chains[-1])
+        ScanLoop(parent, phase, chains).write()
+        return []
+
+    def all_rows(inner: Position) -> None:
+        low, high = parent.limits(inner, last)
+        whole = parent.writer.index("and", parent.writer.index("sub", high, low), str(-parent.schedule.beside))
+        middle = parent.writer.index("add", low, whole)
+        for count, start, stop in ((parent.schedule.beside, low, middle), (1, middle, high)):
+            parent.writer.loop(start, stop, count, [], lambda index, _, count=count: some(count, inner, index))
+
+    parent.parallel(place, outer, all_rows)
+
+
+def _apart(copy: Instance) -> Emitter:
+    """An emitter whose values nothing else shares."""
+    return instances.fresh(copy, {}, slot=copy.slot).emit
+
+
+def _texts(values: Sequence[Value]) -> list[str]:
+    return [text for _, text in reduce_tree.flatten(values)]
+
+
+class ScanLoop:
+    """The loop over the elements of one tile, or of several side by side.
+
+    ``texts`` are registers: a state of every copy and running combination, or several such, one after the other.
+    """
+
+    def __init__(self, parent: Frame, phase: ir.Phase, chains: list[Chain]) -> None:
+        self.parent, self.writer, self.body, self.chains = parent, parent.writer, phase.body, chains
+        (self.dim,) = parent.reduced
+        self.operands = ir.operands(phase.body)
+        self.scans = [s for s in phase.body if isinstance(s, ir.Scan)]
+        # the identity changes no real number: combining it too is less than to ask whether there is something before
+        self.cheap = all(s.kind.cost <= 1 and all(d.kind != "c" for d in s.dtypes) for s in self.scans)
+        self.pairs = [(copy, s) for tile, _ in chains for copy in tile for s in self.scans]
+        self.flat = [v for copy, s in self.pairs for v in reduce_tree.identities(s, copy.emit)]
+        self.carried = reduce_tree.flatten(self.flat)
+        self.types, self.none = [type_ for type_, _ in self.carried], _texts(self.flat)
+
+    def write(self) -> None:
+        """The loops over runs; they carry what groups, blocks, runs and all elements before combine to."""
+        writer, extent, size = self.writer, self.parent.extents[self.dim], len(self.none)
+        beside, low, texts = self.parent.schedule.beside, "0", self.none * 4
+
+        def loop(start: str, stop: str, length: int, body: Callable[[str, list[str]], list[str]]) -> list[str]:
+            return writer.loop(start, stop, length, list(zip(self.types * 4, texts, strict=True)), body)
+
+        def several(start: str, texts: list[str]) -> list[str]:
+            self.parent.poll()
+            starts = [writer.index("add", start, str(k * RUN)) for k in range(beside)]
+            bases = []
+            for first, end in zip(starts, self._side_by_side(starts, None), strict=True):
+                bases.append(texts[3 * size :])
+                texts = self._following(texts, end, writer.index("add", first, str(RUN)))
+            self._side_by_side(starts, bases)
+            return texts
+
+        def one(start: str, texts: list[str]) -> list[str]:
+            self.parent.poll()
+            stop = writer.minimum_index(writer.index("add", start, str(RUN)), extent)
+            follows = "" if self.cheap else writer.compare_index("ne", start, "0")
+            end = self._run(start, stop, (follows, texts[3 * size :]))
+            more, nothing = writer.compare_index("slt", stop, extent), ["poison"] * len(texts)
+            return writer.when(more, lambda: self._following(texts, end, stop), self.types * 4, nothing, rare=False)
+
+        if beside and len(self.parent.nest.dims) == 1:
+            low = str(RUN)  # the first run has a loop of its own, as short arrays have no other
+            texts = self._following(texts, self._run("0", writer.minimum_index(low, extent), None), low)
+            main = writer.index("and", writer.index("sub", extent, low), str(-beside * RUN))
+            main = writer.maximum_index(writer.index("add", main, low), low)
+            texts = loop(low, main, beside * RUN, several)
+            low = main
+        loop(low, extent, RUN, one)
+
+    def _run(self, start: str, stop: str, base: tuple[str, list[str]] | None) -> list[str]:
+        """What the elements of a run combine to, whose results are computed."""
+        loop = self.writer.loop
+        return loop(start, stop, 1, self.carried, lambda index, texts: self._element(self.body, index, texts, base))
+
+    def _following(self, texts: list[str], end: list[str], stop: str) -> list[str]:
+        """What groups, blocks, runs and all elements combine to after the run that stops there."""
+        writer, none = self.writer, self.none
+        groups, blocks, runs, _ = (texts[k : k + len(none)] for k in range(0, len(texts), len(none)))
+        within = self._combined(runs, end)
+        inside = self._combined(blocks, within)
+        base = self._combined(groups, inside)
+
+        def at(length: int, yes: list[str], no: list[str]) -> list[str]:
+            ends = writer.compare_index("eq", writer.index("and", stop, str(length - 1)), "0")
+            return [
+                writer.op(f"select i1 {ends}, {t} {a}, {t} {b}") for t, a, b in zip(self.types, yes, no, strict=True)
+            ]
+
+        blocks = at(GROUP, none, at(BLOCK_LANES, inside, blocks))
+        return [*at(GROUP, base, groups), *blocks, *at(BLOCK_LANES, none, within), *base]
+
+    def _side_by_side(self, starts: Sequence[str], bases: Sequence[list[str]] | None) -> list[list[str]]:
+        """What whole runs combine to; with ``bases`` the results too, for which the few statements run once more."""
+        statements: Sequence[ir.Statement] = self.body
+        if bases is None:
+            wanted = {n for s in self.scans for n in (*s.args, *s.outs)}
+            for s in reversed(self.body):
+                wanted.update(() if wanted.isdisjoint(routine.outs(s)) else ir.arguments(s))
+            statements = [s for s in self.body if not wanted.isdisjoint(routine.outs(s))]
+
+        def element(index: str, texts: list[str]) -> list[str]:
+            found: list[str] = []
+            for k, start in enumerate(starts):
+                at, base = self.writer.index("add", start, index), None if bases is None else ("", bases[k])
+                found += self._element(statements, at, texts[k * size : (k + 1) * size], base)
+            return found
+
+        size = len(self.none)
+        texts = self.writer.loop("0", str(RUN), 1, self.carried * len(starts), element)
+        return [texts[k : k + size] for k in range(0, len(texts), size)]
+
+    def _element(
+        self, statements: Sequence[ir.Statement], index: str, texts: Sequence[str], base: tuple[str, list[str]] | None
+    ) -> list[str]:
+        """The states after one more element; ``base``: whether there is one, and what it is."""
+        states, before = iter(self._states(texts)), iter(self._states(texts if base is None else base[1]))
+        found: list[Value] = []
+        for tile, place in self.chains:
+            inner = self.parent.enter(place, self.dim, index, self.operands)
+            vectors = self.parent.entered(statements, tile, inner)
+            for vector in vectors:
+                vector.states = {s.outs[0]: next(states) for s in self.scans}
+                left = {s.outs[0]: next(before) for s in self.scans}
+                vector.before = None if base is None else (base[0], left)
+            self.parent.run(statements, vectors, inner)
+            found += [v for vector in vectors for state in vector.states.values() for v in state]
+        return _texts(found)
+
+    def _states(self, texts: Sequence[str]) -> list[Accumulators]:
+        """One for every copy and running combination."""
+        values = iter(reduce_tree.rebuild(self.flat, texts))
+        return [tuple([next(values) for _ in s.accumulators]) for _, s in self.pairs]
+
+    def _combined(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        """Both combined, for every copy and running combination; what is much code is a function of the module."""
+        found: list[str] = []
+        for (copy, s), a, b in zip(self.pairs, self._states(left), self._states(right), strict=True):
+            if s.kind.cost <= 1:
+                found += _texts(reduce_tree.combine(s, _apart(copy), a, b))
+                continue
+
+            def write(writer: Writer, texts: list[str], s: ir.Scan = s, both: Sequence[Value] = (*a, *b)) -> list[str]:
+                lanes, rest = Lanes(writer, self.parent.width), iter(texts)
+                values = [Value(v.dtype, tuple([V(lanes, p.element, next(rest)) for p in v.parts])) for v in both]
+                half = len(values) // 2
+                return _texts(reduce_tree.combine(s, Emitter(lanes), tuple(values[:half]), tuple(values[half:])))
+
+            name = f"{s.name}_{'_'.join([str(v.dtype) for v in a])}_v{self.parent.width}"
+            types = [type_ for type_, _ in reduce_tree.flatten(a)]
+            found += cold.call(self.writer, name, reduce_tree.flatten((*a, *b)), types, write)
+        return found
