@@ -15,11 +15,11 @@ import numpy as np
 
 from weft._base.target import Target
 from weft._base.target_model import LINE
-from weft.codegen import accesses
+from weft.codegen import accesses, shuffles
 from weft.codegen.accesses import Step
 from weft.codegen.cpu.families import NATIVE
 from weft.codegen.emitter import Emitter, Value
-from weft.codegen.lanes import Lanes, V
+from weft.codegen.lanes import Lanes
 from weft.codegen.memory import Mask, Memory, first_lanes, whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.routines import POLL_MASK, RoutineWriter
@@ -67,23 +67,15 @@ class LaneScope(Scope):
 
     def part(self, value: Value, first: int) -> Value:
         """The lanes that form one vector."""
-        narrow, wide = self.narrow.lanes, self.emit(1).lanes
-        picks = range(first, first + narrow.width)
-        texts = [wide.shuffle(v.text, "poison", v.element, picks, self.width) for v in value.parts]
-        return Value(value.dtype, tuple([V(narrow, v.element, t) for v, t in zip(value.parts, texts, strict=True)]))
+        return Value(value.dtype, tuple([shuffles.part(v, self.narrow.lanes, first) for v in value.parts]))
 
     def joined(self, pieces: Sequence[Value]) -> Value:
         """One value from consecutive vectors."""
-        lanes, first = self.emit(1).lanes, pieces[0]
-        parts = []
-        for number, part in enumerate(first.parts):
-            texts, width = [piece.parts[number].text for piece in pieces], self.target.lanes
-            while len(texts) > 1:
-                pairs = zip(texts[::2], texts[1::2], strict=True)
-                texts = [lanes.shuffle(a, b, part.element, range(2 * width), width) for a, b in pairs]
-                width *= 2
-            parts.append(V(lanes, part.element, texts[0]))
-        return Value(first.dtype, tuple(parts))
+        lanes, width, parts = self.emit(1).lanes, self.target.lanes, []
+        for number, part in enumerate(pieces[0].parts):
+            texts = [piece.parts[number].text for piece in pieces]
+            parts.append(shuffles.joined(texts, lanes, width, part.element))
+        return Value(pieces[0].dtype, tuple(parts))
 
     def rebuild(self, like: Sequence[Any], texts: Sequence[str]) -> list[Array]:
         rest, arrays = iter(texts), []
@@ -237,11 +229,8 @@ class LaneWriter(RoutineWriter):
         wide = part.cast("sext", "i32")
         width = lanes.width
         while width > narrow:
-            half, parts = Lanes(writer, width // 2), []
-            for first in (0, width // 2):
-                picks = range(first, first + width // 2)
-                parts.append(V(half, "i32", half.shuffle(wide.text, "poison", "i32", picks, width)))
-            wide, width = parts[0] | parts[1], width // 2
+            half = Lanes(writer, width // 2)
+            wide, width = shuffles.part(wide, half, 0) | shuffles.part(wide, half, width // 2), width // 2
         return wide.lanes.any(wide.ne(0))
 
 

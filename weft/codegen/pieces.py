@@ -189,8 +189,7 @@ class Scope:
 
     def mask(self, width: int, count: int) -> V:
         """The first ``count`` lanes."""
-        flags = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(width))
-        return V(self.emit(width).lanes, "i1", f"<{flags}>")
+        return self.emit(width).lanes.flags([lane < count for lane in range(width)])
 
     # registers as text, for values that loops and branches carry
 

@@ -23,8 +23,24 @@ def columns(lanes: Lanes, rows: Sequence[str], size: int) -> tuple[str, list[str
     """(LLVM type, texts) of the columns of a block of words of ``size`` bytes with as many rows."""
     block = _Block(lanes, len(rows), size)
     if size == 4 and len(rows) in (8, 16):
-        return block.quarters(rows)
+        return block.of_quarters(quarters(Lanes(lanes.writer, len(rows)), rows))
     return block.interleaved(rows)
+
+
+def quarters(lanes: Lanes, rows: Sequence[str], count: int = 4) -> list[str]:
+    """For each four rows, of W words of 4 bytes: the first ``count`` columns of every quarter, as words of 8 bytes."""
+    side, half = lanes.width, lanes.width // 2
+    low = [word for k in range(0, side, 4) for word in (k, side + k, k + 1, side + k + 1)]
+    halves = [low, [word + 2 for word in low]][: (count + 1) // 2]
+    pairs = [lanes.shuffle(rows[k], rows[k + 1], "i32", some, side) for k in range(0, len(rows), 2) for some in halves]
+    pairs = [lanes.writer.op(f"bitcast {lanes.type('i32')} {pair} to <{half} x i64>") for pair in pairs]
+    picks = [[word for k in range(0, half, 2) for word in (k + part, half + k + part)] for part in (0, 1)]
+    number, found = len(halves), []
+    for k in range(0, len(pairs), 2 * number):
+        for column in range(count):
+            left = k + column // 2
+            found.append(lanes.shuffle(pairs[left], pairs[left + number], "i64", picks[column % 2], half))
+    return found
 
 
 class _Block:
@@ -68,21 +84,10 @@ class _Block:
             size, per_group = 2 * size, 2 * per_group
         return self._type(), parts
 
-    def quarters(self, rows: Sequence[str]) -> tuple[str, list[str]]:
-        """Transpose words of 4 bytes: first blocks of 4 x 4 inside quarters of a row, then the quarters."""
-        side = self.side
-        quarters = range(side // 4)
-        low = [word for q in quarters for word in (4 * q, side + 4 * q, 4 * q + 1, side + 4 * q + 1)]
-        picks = low, [word + 2 for word in low]
-        pairs = [self._pick(rows[k], rows[k + 1], pick, 4) for k in range(0, side, 2) for pick in picks]
-        pairs = self._cast(pairs, 8)
-        half, u = side // 2, []  # u[4 k + j]: in quarter q rows 4 k.. of column 4 q + j
-        for k in range(0, side, 4):
-            for h in (0, 1):
-                for part in (0, 1):
-                    chunks = [word for q in quarters for word in (2 * q + part, half + 2 * q + part)]
-                    u.append(self._pick(pairs[k + h], pairs[k + 2 + h], chunks, 8))
-        return self._type(), [self._quarter(u, column) for column in range(side)] if side == 8 else self._sixteen(u)
+    def of_quarters(self, u: Sequence[str]) -> tuple[str, list[str]]:
+        """The columns; u[4 k + j] has in quarter q the rows 4 k.. of column 4 q + j."""
+        self.unit = WIDEST
+        return self._type(), [self._quarter(u, column) for column in range(8)] if self.side == 8 else self._sixteen(u)
 
     def _quarter(self, u: Sequence[str], column: int) -> str:
         q, j = divmod(column, 4)

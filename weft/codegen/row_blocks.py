@@ -10,10 +10,12 @@ row have a mask where there are registers for masks; else they are a pair, a wor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
 from weft._base.target_model import QUARTER
+from weft.codegen import register_transpose, shuffles
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import Memory
@@ -32,74 +34,34 @@ def load(memory: Memory, dtype: np.dtype, first: str, stride: str, count: int) -
     for at in range(0, count, SIDE):
         some = min(SIDE, count - at)
         rows = [_loaded(writer, writer.element(WORD, place, str(at)), some) for place in places]
-        vectors = [_joined(lanes, rows[k::SIDE]) for k in range(SIDE)]
-        found += [_cast(writer, text, lanes.type(WORD), type_) for text in _transposed(lanes, vectors, some)]
-    return [memory.join(dtype, text, lanes.width) for text in found]
+        vectors = [shuffles.joined(rows[k::SIDE], lanes, SIDE, WORD).text for k in range(SIDE)]
+        found += register_transpose.quarters(lanes, vectors, some)
+    texts = [writer.op(f"bitcast <{lanes.width // 2} x i64> {text} to {type_}") for text in found]
+    return [memory.join(dtype, text, lanes.width) for text in texts]
 
 
 def store(memory: Memory, values: Sequence[Value], first: str, stride: str) -> None:
     """Store W rows, given by the lanes of each of their elements."""
-    lanes, writer, count = memory.lanes, memory.writer, len(values)
-    places = _places(writer, first, stride, lanes.width)
-    texts = [_cast(writer, text, type_, lanes.type(WORD)) for type_, text in map(memory.pack, values)]
-    for at in range(0, count, SIDE):
-        some = min(SIDE, count - at)
-        vectors = _transposed(lanes, [*texts[at : at + some], *["poison"] * (SIDE - some)], SIDE)
+    lanes, writer, words = memory.lanes, memory.writer, memory.lanes.type(WORD)
+    places, texts = _places(writer, first, stride, lanes.width), []
+    for type_, text in map(memory.pack, values):
+        texts.append(text if type_ == words else writer.op(f"bitcast {type_} {text} to {words}"))
+    for at in range(0, len(values), SIDE):
+        some = min(SIDE, len(values) - at)
+        vectors = register_transpose.quarters(lanes, [*texts[at : at + some], *["poison"] * (SIDE - some)])
+        vectors = [writer.op(f"bitcast <{lanes.width // 2} x i64> {text} to {words}") for text in vectors]
         for row, place in enumerate(places):
             part, vector = divmod(row, SIDE)
             picks = range(SIDE * part, SIDE * part + SIDE)
-            text = vectors[vector] if lanes.width == SIDE else _picked(writer, vectors[vector], lanes.width, picks)
+            text = vectors[vector]
+            if lanes.width > SIDE:
+                text = lanes.shuffle(text, "poison", WORD, picks, lanes.width)
             _store(writer, text, writer.element(WORD, place, str(at)), some)
 
 
 def _places(writer: Writer, first: str, stride: str, count: int) -> list[str]:
     """The addresses of the rows."""
-    places = [first]
-    while len(places) < count:
-        places.append(writer.element(WORD, places[-1], stride))
-    return places
-
-
-def _transposed(lanes: Lanes, vectors: Sequence[str], count: int) -> list[str]:
-    """The first ``count`` columns of four vectors, in each quarter."""
-    writer, width = lanes.writer, lanes.width
-    low = [word for q in range(0, width, SIDE) for word in (q, width + q, q + 1, width + q + 1)]
-    halves = [low, [word + 2 for word in low]][: (count + 1) // 2]
-    pairs = [
-        [
-            _cast(writer, lanes.shuffle(vectors[k], vectors[k + 1], WORD, half, width), lanes.type(WORD), _wide(lanes))
-            for k in (0, 2)
-        ]
-        for half in halves
-    ]
-    words, found = width // 2, []
-    for column in range(count):
-        left, right = pairs[column // 2]
-        picks = [word for q in range(0, words, 2) for word in (q + column % 2, words + q + column % 2)]
-        text = lanes.shuffle(left, right, "i64", picks, words)
-        found.append(_cast(writer, text, _wide(lanes), lanes.type(WORD)))
-    return found
-
-
-def _wide(lanes: Lanes) -> str:
-    return f"<{lanes.width // 2} x i64>"
-
-
-def _joined(lanes: Lanes, parts: Sequence[str]) -> str:
-    """One vector of parts of four words."""
-    texts, width = list(parts), SIDE
-    while len(texts) > 1:
-        pairs = zip(texts[::2], texts[1::2], strict=True)
-        texts = [lanes.shuffle(a, b, WORD, range(2 * width), width) for a, b in pairs]
-        width *= 2
-    return texts[0]
-
-
-def _picked(writer: Writer, text: str, width: int, picks: Sequence[int]) -> str:
-    """Some words of a vector of ``width`` words."""
-    mask = ", ".join(f"i32 {pick}" for pick in picks)
-    type_ = f"<{width} x {WORD}>"
-    return writer.op(f"shufflevector {type_} {text}, {type_} poison, <{len(picks)} x i32> <{mask}>")
+    return list(accumulate(range(1, count), lambda p, _: writer.element(WORD, p, stride), initial=first))
 
 
 def _loaded(writer: Writer, p: str, count: int) -> str:
@@ -107,7 +69,7 @@ def _loaded(writer: Writer, p: str, count: int) -> str:
     if count == SIDE:
         return writer.op(f"load {FOUR}, ptr {p}, align 4")
     if writer.model.masks:
-        given = [("ptr align 4", p), _mask(count), (FOUR, "zeroinitializer")]
+        given = [("ptr align 4", p), (f"<{SIDE} x i1>", _first(writer, count)), (FOUR, "zeroinitializer")]
         return writer.call("llvm.masked.load.v4i32.p0", FOUR, given)
     found = "poison"
     if count >= 2:
@@ -128,18 +90,17 @@ def _store(writer: Writer, text: str, p: str, count: int) -> None:
         writer.line(f"store {FOUR} {text}, ptr {p}, align 4")
         return
     if writer.model.masks:
-        writer.call("llvm.masked.store.v4i32.p0", "void", [(FOUR, text), ("ptr align 4", p), _mask(count)])
+        given = [(FOUR, text), ("ptr align 4", p), (f"<{SIDE} x i1>", _first(writer, count))]
+        writer.call("llvm.masked.store.v4i32.p0", "void", given)
         return
     if count >= 2:
-        writer.line(f"store <2 x {WORD}> {_picked(writer, text, SIDE, (0, 1))}, ptr {p}, align 4")
+        pair = Lanes(writer, SIDE).shuffle(text, "poison", WORD, (0, 1), SIDE)
+        writer.line(f"store <2 x {WORD}> {pair}, ptr {p}, align 4")
     if count % 2:
         word = writer.op(f"extractelement {FOUR} {text}, i64 {count - 1}")
         writer.line(f"store {WORD} {word}, ptr {writer.element(WORD, p, str(count - 1))}, align 4")
 
 
-def _mask(count: int) -> tuple[str, str]:
-    return f"<{SIDE} x i1>", "<" + ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(SIDE)) + ">"
-
-
-def _cast(writer: Writer, text: str, before: str, after: str) -> str:
-    return text if before == after else writer.op(f"bitcast {before} {text} to {after}")
+def _first(writer: Writer, count: int) -> str:
+    """A mask of the first words of four."""
+    return Lanes(writer, SIDE).flags([k < count for k in range(SIDE)]).text
