@@ -182,8 +182,15 @@ class ScanLoop:
                 wanted.update(() if wanted.isdisjoint(routine.outs(s)) else ir.arguments(s))
             statements = [s for s in self.body if not wanted.isdisjoint(routine.outs(s))]
 
+        ahead = self.writer.index("add", starts[-1], str(RUN))
+
         def element(index: str, texts: list[str]) -> list[str]:
             found: list[str] = []
+            if bases is None:  # no processor foresees places in runs side by side: they are asked for in their order
+                at = self.writer.index("add", ahead, self.writer.index("mul", index, str(len(starts))))
+                there = self.parent.enter(self.chains[0][1], self.dim, at, self.operands)
+                for operand in self.operands:
+                    self.writer.prefetch(there.pointers[operand])
             for k, start in enumerate(starts):
                 at, base = self.writer.index("add", start, index), None if bases is None else ("", bases[k])
                 found += self._element(statements, at, texts[k * size : (k + 1) * size], base)
