@@ -1,4 +1,4 @@
-"""Memory access of one vector: contiguous, broadcast, strided; whole or masked; any dtype.
+"""Memory access of one vector: contiguous, broadcast, gathered; whole or masked; any dtype.
 
 A mask covers the first ``count`` lanes. If the target has no masked access for an element size, the lanes are copied
 one by one through a stack buffer: memory outside the operand is never accessed.
