@@ -24,7 +24,8 @@ PROGRAM = """
     from weft.codegen import accesses, module_text
     from weft.codegen.cpu.families import NATIVE
     from weft.codegen.lanes import Lanes
-    from weft.codegen.memory import Memory, whole
+    from weft.codegen.memory import Memory
+    from weft.codegen.memory_words import whole
     from weft.codegen.nest import PARAMETERS
     from weft.codegen.writer import Writer
 

@@ -28,6 +28,18 @@ def _as_tuple(numbers: Any) -> tuple[int, ...]:
     return (numbers,) if isinstance(numbers, int) else tuple(numbers)
 
 
+def _check(fun: Any, in_axes: Any, out_axes: Any, devices: Sequence[Any] | None) -> None:
+    """Raise for what ``pmap`` cannot be given, before there are arguments."""
+    jit_module.check_callable(fun)
+    if devices is not None and not len(devices):
+        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
+    for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if any(type(leaf) is not int for leaf in tree_util.tree_leaves(axes)):
+            raise TypeError(
+                f"pmap {word} must be an int, None, or (nested) container with those types as leaves, but got {axes!r}."
+            )
+
+
 def pmap(
     fun: Callable[..., Any],
     axis_name: Hashable | None = None,
@@ -51,14 +63,7 @@ def pmap(
     >>> weft.pmap(lambda x: x - weft.lax.psum(x, "i"), axis_name="i")(jnp.arange(3.0)[None]).shape
     (1, 3)
     """
-    jit_module.check_callable(fun)
-    if devices is not None and not len(devices):
-        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
-    for word, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-        if any(type(leaf) is not int for leaf in tree_util.tree_leaves(axes)):
-            raise TypeError(
-                f"pmap {word} must be an int, None, or (nested) container with those types as leaves, but got {axes!r}."
-            )
+    _check(fun, in_axes, out_axes, devices)
     static = _as_tuple(static_broadcasted_argnums)
     name = _AXIS_NAME if axis_name is None else axis_name
 

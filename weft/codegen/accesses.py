@@ -19,7 +19,8 @@ import numpy as np
 from weft._base.record import Record
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import Mask, Memory, alignment, whole
+from weft.codegen.memory import Mask, Memory
+from weft.codegen.memory_words import alignment, whole
 from weft.codegen.writer import Writer
 from weft.loops import elements, ir
 

@@ -13,7 +13,7 @@ from weft.codegen import accesses, columns, instances
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
-from weft.codegen.memory import whole
+from weft.codegen.memory_words import whole
 from weft.loops import blocks, ir, routine, uniform
 from weft.loops.blocks import Block, Point
 

@@ -24,7 +24,8 @@ from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
-from weft.codegen.memory import Mask, first_lanes, whole
+from weft.codegen.memory import Mask, first_lanes
+from weft.codegen.memory_words import whole
 from weft.loops import elements, ir
 
 

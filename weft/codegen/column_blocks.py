@@ -14,7 +14,7 @@ from weft.codegen import reduce_tree
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance
-from weft.codegen.memory import whole
+from weft.codegen.memory_words import whole
 from weft.loops import ir
 from weft.loops.column_tiles import Passes
 from weft.loops.reduction_tree import BLOCK_ROWS

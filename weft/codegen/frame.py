@@ -16,7 +16,8 @@ from weft.codegen.cpu.families import NATIVE
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position, fresh
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import Memory, whole
+from weft.codegen.memory import Memory
+from weft.codegen.memory_words import whole
 from weft.codegen.writer import Carried, Writer
 from weft.loops import ir, sides, uniform
 from weft.loops.decisions import Schedule

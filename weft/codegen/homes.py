@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from weft.codegen import guards
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import Memory, whole
+from weft.codegen.memory import Memory
+from weft.codegen.memory_words import whole
 from weft.codegen.pieces import Array
 from weft.loops import elements, routine
 

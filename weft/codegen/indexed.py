@@ -11,7 +11,8 @@ from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
-from weft.codegen.memory import Mask, whole
+from weft.codegen.memory import Mask
+from weft.codegen.memory_words import whole
 from weft.loops import ir
 
 

@@ -20,7 +20,8 @@ from weft.codegen.accesses import Step
 from weft.codegen.cpu.families import NATIVE
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes
-from weft.codegen.memory import Mask, Memory, first_lanes, whole
+from weft.codegen.memory import Mask, Memory, first_lanes
+from weft.codegen.memory_words import whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.routines import POLL_MASK, RoutineWriter
 from weft.codegen.writer import Writer

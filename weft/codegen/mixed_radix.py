@@ -19,7 +19,8 @@ from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame, distance
 from weft.codegen.instances import Instance, Position, fresh, index_value
 from weft.codegen.lanes import V
-from weft.codegen.memory import first_lanes, whole
+from weft.codegen.memory import first_lanes
+from weft.codegen.memory_words import whole
 from weft.loops import elements, ir
 
 

@@ -34,7 +34,8 @@ from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import STOP, Frame
 from weft.codegen.instances import Instance, Position, apply, index_value
 from weft.codegen.lanes import V
-from weft.codegen.memory import Memory, whole
+from weft.codegen.memory import Memory
+from weft.codegen.memory_words import whole
 from weft.codegen.writer import Writer
 from weft.loops import costs, elements, ir, sides
 from weft.loops.decisions import Schedule

@@ -13,7 +13,8 @@ from weft.codegen import indexed, instances
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import lanes_below, whole
+from weft.codegen.memory import lanes_below
+from weft.codegen.memory_words import whole
 from weft.loops import elements, ir
 from weft.loops.decisions import ORDERED_BLOCK as BLOCK
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from weft.codegen import instances
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import alignment, whole
+from weft.codegen.memory_words import alignment, whole
 from weft.codegen.stages import StageWriter
 
 if TYPE_CHECKING:

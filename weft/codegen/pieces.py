@@ -15,7 +15,8 @@ from weft._base.record import Record
 from weft._base.target import Target
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V, literal
-from weft.codegen.memory import Mask, Memory, whole
+from weft.codegen.memory import Mask, Memory
+from weft.codegen.memory_words import whole
 from weft.codegen.writer import Writer
 from weft.loops import elements
 

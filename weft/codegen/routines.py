@@ -16,7 +16,7 @@ from weft.codegen import guards, module_text, small_arrays
 from weft.codegen.cpu.families import NATIVE
 from weft.codegen.homes import Homes
 from weft.codegen.lanes import V
-from weft.codegen.memory import whole
+from weft.codegen.memory_words import whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer
 from weft.loops import ir, routine

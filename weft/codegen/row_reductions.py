@@ -15,7 +15,8 @@ from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
-from weft.codegen.memory import Mask, lanes_below, whole
+from weft.codegen.memory import Mask, lanes_below
+from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import elements, ir
 from weft.loops.decisions import SEARCHED, RowPhase

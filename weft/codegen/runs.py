@@ -13,7 +13,7 @@ from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Position
 from weft.codegen.lanes import V
-from weft.codegen.memory import whole
+from weft.codegen.memory_words import whole
 from weft.loops import ir
 
 

@@ -17,7 +17,8 @@ from weft.codegen import columns, instances, reduce_tree, row_blocks
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import Memory, whole
+from weft.codegen.memory import Memory
+from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import ir
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from weft.codegen import instances
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import lanes_below, whole
+from weft.codegen.memory import lanes_below
+from weft.codegen.memory_words import whole
 from weft.loops import ir
 from weft.loops.stages import Stage, Stages
 

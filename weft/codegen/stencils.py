@@ -19,7 +19,8 @@ from weft._base.target_model import PAGE
 from weft.codegen import instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import Mask, first_lanes, whole
+from weft.codegen.memory import Mask, first_lanes
+from weft.codegen.memory_words import whole
 from weft.loops import elements, ir
 from weft.loops.decisions import Line, Stencil, place_of
 

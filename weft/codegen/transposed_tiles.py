@@ -22,7 +22,8 @@ from weft._base.target_model import LINE
 from weft.codegen import instances, register_transpose
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
-from weft.codegen.memory import first_lanes, lanes_below, whole
+from weft.codegen.memory import first_lanes, lanes_below
+from weft.codegen.memory_words import whole
 from weft.codegen.nontemporal_stores import bytes_of
 from weft.loops import elements, ir
 
