@@ -79,3 +79,9 @@ def test_values_and_types() -> None:
     np.testing.assert_allclose(weft.scipy.fft.idctn(weft.scipy.fft.dctn(X, axes=0), axes=0), X, atol=1e-6)
     for result in (lax.linalg.lu(np.eye(2)), lax.linalg.hessenberg(np.eye(2)), lax.linalg.tridiagonal(np.eye(2))):
         assert type(result) is list
+
+
+def test_equal_elements_of_an_unstable_descending_sort_are_reversed() -> None:
+    x = jnp.array([True, False, True, True])  # as in JAX, where the ascending order is read backwards
+    assert jnp.argsort(x, stable=False, descending=True).tolist() == [3, 2, 0, 1]
+    assert jnp.argsort(x, descending=True).tolist() == [0, 2, 3, 1]

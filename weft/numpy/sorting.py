@@ -70,7 +70,7 @@ def _argsort_program(a: Any, *, axis: int | None, stable: bool, descending: bool
     shape = promotion.shape_of(a)
     dim = axes.canonical_axis(axis, len(shape))
     positions = lax.broadcasted_iota(dtype, shape, dim)
-    if descending:
+    if descending and stable:  # what is equal keeps its order when all is reversed once more
         a, positions = lax.rev(a, (dim,)), lax.rev(positions, (dim,))
     keys = _keys(a)
     order = lax.sort((*keys, positions), dimension=dim, is_stable=stable, num_keys=len(keys))[-1]
