@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
+import jax
+import jax.scipy.special
+import jax.scipy.stats
 import numpy as np
 import pytest
 import scipy.stats
@@ -42,3 +48,31 @@ def test_gradients_of_the_normal_distribution_are_differences(name: str) -> None
 
 def test_the_uniform_density_at_nan_is_nan_as_in_scipy() -> None:
     assert np.isnan(stats.uniform.pdf(np.nan, 0.0, 4.0)) and np.isnan(scipy.stats.uniform.pdf(np.nan, 0.0, 4.0))
+
+
+def test_bfloat16_stays_and_numbers_may_be_python_numbers_in_a_program() -> None:
+    x = weft.numpy.array([0.25, 0.5], "bfloat16")
+    for f, wanted in (
+        (lambda: stats.cauchy.logpdf(x), scipy.stats.cauchy.logpdf([0.25, 0.5])),
+        (lambda: stats.gennorm.logpdf(x, 0.5), scipy.stats.gennorm.logpdf([0.25, 0.5], 0.5)),
+        (lambda: stats.t.logpdf(x, 3), scipy.stats.t.logpdf([0.25, 0.5], 3)),
+        (lambda: stats.gamma.logpdf(x, 2, scale=2.0), scipy.stats.gamma.logpdf([0.25, 0.5], 2, scale=2)),
+    ):
+        for found in (f(), weft.jit(f)()):
+            assert found.dtype == x.dtype
+            np.testing.assert_allclose(np.asarray(found, float), wanted, rtol=0.03)
+    np.testing.assert_allclose(weft.jit(lambda: stats.poisson.entropy(2))(), scipy.stats.poisson.entropy(2), rtol=1e-5)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["betaln", "comb", "factorial", "kl_div", "rel_entr", "binom.logpmf"])
+def test_functions_of_numbers_alone_are_weakly_typed_as_in_jax(name: str) -> None:
+    def types(library: Any) -> list[tuple[bool, Any]]:
+        module = library.scipy.stats if "." in name else library.scipy.special
+        function = operator.attrgetter(name)(module)
+        rest = {"factorial": (), "binom.logpmf": (5, 0.3)}.get(name, (1,))
+        given = (1, library.numpy.array([1, 2]), library.numpy.ones(2))
+        found = [function(first, *rest) for first in given]
+        return [(x.weak_type, x.dtype) for x in found]
+
+    assert types(weft) == types(jax)

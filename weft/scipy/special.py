@@ -165,7 +165,7 @@ def factorial(n: Any, exact: bool = False) -> Array:
         raise NotImplementedError("factorial with exact=True")
     (n,) = promotion.promote_args_inexact("factorial", n)
     negative = lax.lt(n, _const(0, n))
-    return wnp.where(negative, 0, lax.exp(lax.lgamma(lax.add(n, _const(1, n)))))
+    return promotion.weak_as(wnp.where(negative, 0, lax.exp(lax.lgamma(lax.add(n, _const(1, n))))), n)
 
 
 # Stirling corrections of log(gamma(b)) - log(gamma(a + b)): the coefficients of 1/b**(2k+1), k = 5 .. 0.
@@ -206,7 +206,7 @@ def betaln(a: Any, b: Any) -> Array:
     a, b = lax.min(a, b), lax.max(a, b)
     small = lax.add(lax.lgamma(a), lax.sub(lax.lgamma(b), lax.lgamma(lax.add(a, b))))
     large = lax.add(lax.lgamma(a), _gamma_ratio(a, b))
-    return wnp.where(lax.lt(b, _const(8, b)), small, large)
+    return promotion.weak_as(wnp.where(lax.lt(b, _const(8, b)), small, large), a, b)
 
 
 @_inline
@@ -315,7 +315,7 @@ def rel_entr(p: Any, q: Any) -> Array:
     safe_p = wnp.where(both, p, 1)
     safe_q = wnp.where(both, q, 1)
     value = lax.sub(_xlogx(safe_p), xlogy(safe_p, safe_q))
-    return wnp.where(both, value, wnp.where(vanishing, zero, np.inf))
+    return promotion.weak_as(wnp.where(both, value, wnp.where(vanishing, zero, np.inf)), p, q)
 
 
 @_inline
@@ -326,7 +326,7 @@ def kl_div(p: Any, q: Any) -> Array:
     0.0
     """
     p, q = promotion.promote_args_inexact("kl_div", p, q)
-    return lax.add(lax.sub(rel_entr(p, q), p), q)
+    return promotion.weak_as(lax.add(lax.sub(rel_entr(p, q), p), q), p, q)
 
 
 def multigammaln(a: Any, d: Any) -> Array:
@@ -416,7 +416,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Array:
     n, j = wnp.where(valid, N, 0.0), wnp.where(valid, k, 0.0)
     logarithm = lax.sub(lax.lgamma(lax.add(n, one)), lax.lgamma(lax.add(j, one)))
     logarithm = lax.sub(logarithm, lax.lgamma(lax.sub(lax.add(n, one), j)))
-    return wnp.where(valid, lax.exp(logarithm), 0.0)
+    return promotion.weak_as(wnp.where(valid, lax.exp(logarithm), 0.0), N, k)
 
 
 def softmax(x: Any, /, *, axis: Any = None) -> Array:

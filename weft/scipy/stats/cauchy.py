@@ -5,6 +5,7 @@ Tails are computed from arctan2, without taking them from 1.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     size = wnp.abs(y)
     far = size > 1e8  # where 1 + y**2 is y**2, which may overflow
     squares = wnp.where(far, 2 * wnp.log(wnp.where(far, size, 1)), wnp.log1p(wnp.square(wnp.where(far, 0, y))))
-    return -np.log(np.pi) - wnp.log(scale) - squares
+    return -math.log(math.pi) - wnp.log(scale) - squares
 
 
 @inline

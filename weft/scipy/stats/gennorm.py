@@ -8,9 +8,8 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.numpy import promotion
 from weft.scipy import special
-from weft.scipy.stats.location_scale import inline
+from weft.scipy.stats.location_scale import inline, promoted
 
 
 @inline
@@ -20,7 +19,7 @@ def logpdf(x: Any, beta: Any) -> Array:
     >>> round(logpdf(0.5, 2.0).item(), 4)
     -0.8224
     """
-    x, beta = promotion.promote_args_inexact("gennorm.logpdf", x, beta)
+    x, beta = promoted("gennorm.logpdf", x, beta)
     density = wnp.log(0.5 * beta) - special.gammaln(1 / beta) - wnp.abs(x) ** beta
     return wnp.where(beta > 0, density, np.nan)
 
@@ -42,6 +41,6 @@ def cdf(x: Any, beta: Any) -> Array:
     >>> round(cdf(0.5, 2.0).item(), 4)
     0.7602
     """
-    x, beta = promotion.promote_args_inexact("gennorm.cdf", x, beta)
+    x, beta = promoted("gennorm.cdf", x, beta)
     tail = 0.5 * special.gammaincc(1 / beta, wnp.abs(x) ** beta)
     return wnp.where(beta > 0, wnp.where(x > 0, 1 - tail, tail), np.nan)

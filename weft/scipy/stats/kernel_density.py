@@ -5,6 +5,7 @@ gaussian_kde(f32[2,100])(f32[2,4])  ->  logsumexp over the sample of -|L^-1 (poi
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def _log_kernels(sample: Any, points: Any, covariance: Any) -> Any:
     right = linalg.solve_triangular(factor, points, lower=True)
     squares = wnp.sum(wnp.square(left[:, :, None] - right[:, None, :]), axis=0)
     count = promotion.shape_of(sample)[0]
-    scale = wnp.sum(wnp.log(wnp.diagonal(factor))) + count / 2 * np.log(2 * np.pi)
+    scale = wnp.sum(wnp.log(wnp.diagonal(factor))) + count / 2 * math.log(2 * math.pi)
     return lax.sub(-squares / 2, wnp.broadcast_to(scale, promotion.shape_of(squares)))
 
 

@@ -21,6 +21,12 @@ from weft.scipy import special
 inline = functools.partial(jit_module.jit, inline=True)
 
 
+def promoted(name: str, *operands: Any) -> list[Any]:
+    """Operands of one float dtype; arrays where NumPy does not compute in it, so that no step leaves it."""
+    found = promotion.promote_args_inexact(name, *operands)
+    return [promotion.as_array(x) for x in found] if promotion.dtype_of(found[0]).isbuiltin != 1 else list(found)
+
+
 def positive(*shapes: Any) -> Any:
     """Where all parameters of shape are above 0."""
     return functools.reduce(lambda left, right: left & right, [shape > 0 for shape in shapes], True)
@@ -31,21 +37,21 @@ def standardized(name: str, x: Any, *shapes_loc_scale: Any, valid: Callable[...,
 
     NaN in place of x where a scale is not above 0 or ``valid(*shapes)`` is false: every function hands it on.
     """
-    x, *rest = promotion.promote_args_inexact(name, x, *shapes_loc_scale)
+    x, *rest = promoted(name, x, *shapes_loc_scale)
     *shapes, loc, scale = rest
     return wnp.where(valid(*shapes) & (scale > 0), (x - loc) / scale, np.nan), *shapes, scale
 
 
 def leveled(name: str, q: Any, *shapes_loc_scale: Any) -> tuple[Any, ...]:
     """``q`` before the parameters, all of one float dtype; NaN where q is no probability or a parameter not valid."""
-    q, *rest = promotion.promote_args_inexact(name, q, *shapes_loc_scale)
+    q, *rest = promoted(name, q, *shapes_loc_scale)
     *shapes, _, scale = rest
     return quantile(q, wnp.where(positive(*shapes, scale), q, np.nan)), *rest
 
 
 def counted(name: str, k: Any, *shapes_loc: Any, valid: Callable[..., Any]) -> tuple[Any, ...]:
     """``k - loc``, NaN where not ``valid(*shapes)``, before the parameters but loc, the last; of one float dtype."""
-    k, *rest = promotion.promote_args_inexact(name, k, *shapes_loc)
+    k, *rest = promoted(name, k, *shapes_loc)
     *shapes, loc = rest
     return wnp.where(valid(*shapes), k - loc, np.nan), *shapes
 

@@ -5,6 +5,7 @@ logpdf(x, mean, cov)  ->  -|L^-1 (x - mean)|**2 / 2 - sum(log(diag L)) - n log(2
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,13 +38,13 @@ def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
     x, mean, cov = promotion.promote_dtypes_inexact(x, mean, cov)
     shape = promotion.shape_of(mean)
     if not shape:
-        return -wnp.square(x - mean) / cov / 2 - (np.log(2 * np.pi) + wnp.log(cov)) / 2
+        return -wnp.square(x - mean) / cov / 2 - (math.log(2 * math.pi) + wnp.log(cov)) / 2
     count = shape[-1]
     x, mean = promotion.promote_shapes(x, mean)
     covariance = promotion.shape_of(cov)
     if not covariance:
         square = wnp.sum(wnp.square(x - mean), axis=-1) / cov
-        return -square / 2 - count / 2 * (np.log(2 * np.pi) + wnp.log(cov))
+        return -square / 2 - count / 2 * (math.log(2 * math.pi) + wnp.log(cov))
     if len(covariance) < 2 or covariance[-2:] != (count, count):
         raise ValueError("multivariate_normal.logpdf got incompatible shapes")
     factor = wnp.linalg.cholesky(cov)
@@ -53,7 +54,7 @@ def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
     factor = wnp.broadcast_to(factor, (*batch, count, count))
     whitened = solve_triangular(factor, y[..., None], lower=True)[..., 0]
     logs = wnp.sum(wnp.log(wnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
-    return -wnp.sum(wnp.square(whitened), axis=-1) / 2 - count / 2 * np.log(2 * np.pi) - logs
+    return -wnp.sum(wnp.square(whitened), axis=-1) / 2 - count / 2 * math.log(2 * math.pi) - logs
 
 
 def pdf(x: Any, mean: Any, cov: Any) -> Array:

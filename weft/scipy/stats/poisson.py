@@ -71,7 +71,7 @@ def entropy(mu: Any, loc: Any = 0) -> Array:
     mu, _ = promotion.promote_args_inexact("poisson.entropy", mu, loc)
     summed = mu <= _SUMMED
     small = wnp.expand_dims(wnp.where(summed & (mu > 0), mu, 1), -1)
-    k = promotion.with_rank(wnp.arange(_TERMS, dtype=mu.dtype), small.ndim)
+    k = promotion.with_rank(wnp.arange(_TERMS, dtype=promotion.dtype_of(mu)), small.ndim)
     logs = logpmf(k, small)
     total = -wnp.sum(wnp.exp(logs) * logs, axis=-1)
     large = wnp.where(summed, _SUMMED, mu)
