@@ -1,7 +1,8 @@
-"""A pendulum on a cart simulated by two of Brax's pipelines, batched and differentiated."""
+"""A pendulum on a cart simulated by two of Brax's pipelines, batched and differentiated; an environment's steps."""
 
 import jax
 import jax.numpy as jnp
+from brax import envs
 from brax.generalized import pipeline as generalized
 from brax.io import mjcf
 from brax.spring import pipeline as spring
@@ -23,7 +24,15 @@ def rolled(pipeline, angle):
     return jax.lax.scan(lambda s, a: (pipeline.step(system, s, a),) * 2, state, 0.1 * jnp.ones((10, 1)))[1].q
 
 
+environment = envs.get_environment("inverted_pendulum", backend="generalized")
+pushed = jax.jit(environment.reset)(jax.random.PRNGKey(0))
+push = jax.jit(environment.step)
+for _ in range(3):
+    pushed = push(pushed, jnp.array([0.3]))
+
 show(
+    observed=pushed.obs,
+    reward=pushed.reward,
     generalized=jax.jit(lambda a: rolled(generalized, a))(0.2),
     spring=jax.jit(lambda a: rolled(spring, a))(0.2),
     batched=jax.vmap(lambda a: rolled(generalized, a)[-1])(jnp.array([0.1, 0.2])),
