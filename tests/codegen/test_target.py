@@ -113,4 +113,4 @@ def test_a_maker_has_figures_of_its_own() -> None:
     """Those of a Zen 4 differ where it was measured to; of an unknown maker, and of Intel, are those of the table."""
     amd, intel = map(target_model.runtime_figures, ("AuthenticAMD", "GenuineIntel"))
     assert target_model.runtime_figures("") == intel == target_model.RUNTIME
-    assert {key for key in amd if amd[key] != intel[key]} == {"most_held", "in_parts", "in_strips"}
+    assert {key for key in amd if amd[key] != intel[key]} == {"most_held", "in_parts", "in_strips", "fast_pairs"}
