@@ -149,3 +149,16 @@ def test_arrays_of_64_bits_that_are_used_elsewhere_are_read_whole() -> None:
     assert weft.jit(lambda y: y + 1)(x).dtype == np.float64
     with weft.explicit_x64_dtypes("warn"):
         assert weft.jit(lambda y: y + 1)(x).dtype == np.float32  # as in JAX: another option, another program
+
+
+@pytest.mark.parametrize("transform", ["hessian", "jacobian", "jacfwd", "jacrev"])
+def test_derivatives_of_such_arrays_keep_their_dtype(transform: str) -> None:
+    def derivative(module: Any, x: Any) -> Any:
+        return getattr(module, transform)(lambda y: (module.numpy.sin(y) * y[::-1]).sum())(x)
+
+    ours, theirs = wnp.asarray([1.0, 2.0], dtype="float64"), jax.numpy.asarray([1.0, 2.0], dtype="float64")
+    expected = derivative(jax, theirs)
+    with weft.explicit_x64_dtypes("warn"):  # in JAX too, which warns of its own unit vectors
+        found = derivative(weft, ours)
+    assert found.dtype == expected.dtype == np.float64
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -145,9 +145,9 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
 
 
 def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) -> Array:
-    """As ``convert_element_type``, with a choice of weak type; an operand of that type is returned unchanged."""
+    """``operand`` as exactly ``new_dtype``, which is not narrowed; an operand of that type is returned unchanged."""
     aval = core.get_aval(operand)
-    new_dtype = aval.dtype if new_dtype is None else dtypes.allowed_dtype(new_dtype)
+    new_dtype = aval.dtype if new_dtype is None else dtypes.as_dtype(new_dtype)
     weak_type = bool(weak_type)
     same: Any = operand
     is_array = isinstance(operand, (runtime.Array, core.Tracer))
