@@ -12,6 +12,7 @@ import weft
 import weft.numpy as jnp
 from weft import lax, nn
 from weft.compiler import plan
+from weft.compiler.buffer_assignment import Assignment
 
 CAPTURED = jnp.arange(10.0)
 X = np.random.default_rng(0).standard_normal((6, 10)).astype(np.float32)
@@ -59,7 +60,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
 
     def both(kernels: Any, lowered: Any, out_avals: Any) -> Any:
         planned = quickly(kernels, lowered, out_avals)
-        found.append((planned, plan.Planner(kernels, lowered, (), out_avals).run()))
+        found.append((planned, plan.Planner(Assignment(kernels, lowered, (), out_avals)).run()))
         return planned
 
     monkeypatch.setattr(plan, "_of_results_alone", both)

@@ -52,6 +52,7 @@ class Model(Record):
     masked_store: float = 1.0
     rounding: float = 6.0  # to a half precision
     access_apart: float = 2.0  # an access to lanes that are not side by side, for each element of a short row
+    beside: int = 4  # sums in flight, each waiting for its last one: cycles that an addition takes
     waits: bool = False  # roots and quotients take so long that some are made of products meanwhile
     # compilation: LLVM's time grows with the code, by about 0.1 ms for 10 instructions
     unrolled: float = 10.0  # bodies up to this cost are written for several vectors
@@ -113,8 +114,9 @@ X86_V3 = Model(
 )
 AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4)
 
-# What the native runtime decides by (runtime/src/figures.h): where and when something is computed, never what. They are
-# bytes, or, where a name ends with _ns, nanoseconds of one thread for one such thing. Each group names the script of
+# What the native runtime decides by (runtime/src/figures.h): where and when something is computed, and never what. Only
+# ``fast_pairs`` also decides bits: it chooses how products of bfloat16 are added (docs/NUMERICS.md). Figures are bytes,
+# or, where a name ends with _ns, nanoseconds of one thread for one such thing. Each group names the script of
 # benchmarks/ that shows what another value costs.
 RUNTIME: dict[str, float] = {
     # products: which operands are read where they lie; benchmarks/products.py, sizes from the first cache to memory

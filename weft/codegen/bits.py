@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from weft.codegen import integers
@@ -9,13 +11,19 @@ from weft.codegen.lanes import Lanes, V, Value
 from weft.loops import elements
 
 
-class BitEmitter:
-    """Operations on bits; ``value`` wraps integers of fewer bits than their registers have."""
+class BitEmitter(ABC):
+    """Operations on bits."""
 
     lanes: Lanes
 
+    @abstractmethod
     def value(self, dtype: np.dtype, *parts: V) -> Value:
-        raise NotImplementedError
+        """A new value; integers of fewer bits than their registers have are wrapped."""
+
+    def _unsigned(self, x: Value) -> V:
+        """The bits of a value, those clear that its dtype has not."""
+        element = elements.of(x.dtype)
+        return x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
 
     def and_(self, x: Value, y: Value) -> Value:
         return Value(x.dtype, (x.part & y.part,))
@@ -36,7 +44,7 @@ class BitEmitter:
 
     def shift_right_logical(self, x: Value, y: Value) -> Value:
         element = elements.of(x.dtype)
-        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
+        v = self._unsigned(x)
         return self.value(x.dtype, self.lanes.select(y.part.compare("ult", element.bits), v.lshr(y.part), 0))
 
     def shift_right_arithmetic(self, x: Value, y: Value) -> Value:
@@ -48,12 +56,9 @@ class BitEmitter:
         return self.value(x.dtype, v >> count)
 
     def population_count(self, x: Value) -> Value:
-        element = elements.of(x.dtype)
-        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
-        return self.value(x.dtype, v.intrinsic("ctpop"))
+        return self.value(x.dtype, self._unsigned(x).intrinsic("ctpop"))
 
     def clz(self, x: Value) -> Value:
         element = elements.of(x.dtype)
-        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
-        count = integers.leading_zeros(v)
+        count = integers.leading_zeros(self._unsigned(x))
         return self.value(x.dtype, count - (8 - element.bits) if element.kind == "n" else count)

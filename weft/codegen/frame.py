@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from weft._base.target import Target
 from weft.codegen.accesses import Step
-from weft.codegen.cpu.families import NATIVE
+from weft.codegen.cpu import families
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position, fresh
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory
 from weft.codegen.memory_words import whole
-from weft.codegen.writer import Carried, Writer
+from weft.codegen.writer import Carried
 from weft.loops import ir, sides, uniform
 from weft.loops.decisions import Schedule
 
@@ -45,7 +45,7 @@ class Frame(ABC):
         self.schedule, self.nest = schedule, schedule.nest
         nest = self.nest
         self.target, self.model = target, target.model
-        self.writer = Writer(target.model, NATIVE[target.name])
+        self.writer = families.writer(target)
         self.width = schedule.lanes
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)

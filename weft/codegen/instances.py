@@ -31,9 +31,8 @@ class Instance(Record, frozen=False):
     slot: int = 0  # first lane within the tile
     states: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # Scan statement -> accumulators of its run
     scalars: dict[int, Value] = field(default_factory=dict)  # uniform values, as one lane
-    before: tuple[str, dict[int, tuple[Value, ...]]] | None = (
-        None  # whether there are runs before; what they combine to
-    )
+    # of a run of a running combination: whether there are runs before it (an i1 name), and what they combine to
+    before: tuple[str, dict[int, tuple[Value, ...]]] | None = None
 
 
 def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:

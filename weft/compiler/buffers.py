@@ -9,27 +9,14 @@ Names are those of as_text("jaxpr"); steps are numbered in the order in which ke
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.compiler import residuals
+from weft.compiler.buffer_assignment import Assignment
 from weft.compiler.instructions import DonatedOutput, InputOutput, NewOutput, Output, SameOutput
-from weft.compiler.kernels import Kernels
 from weft.compiler.plan import Planner
 from weft.core.printer import Context
-from weft.loops.nests import Lowered
-
-
-def describe(
-    kernels: Kernels,
-    lowered: Sequence[Lowered | None],
-    donated: Sequence[bool],
-    out_avals: Sequence[Any],
-    copied: Container[int],
-) -> str:
-    """One line for each value of the program and each copy the plan makes."""
-    return "\n".join(MemoryReport(kernels, lowered, donated, out_avals, copied).lines())
 
 
 class Entry(NamedTuple):
@@ -45,24 +32,15 @@ class Entry(NamedTuple):
 class MemoryReport:
     """Makes the plan once more and records its decisions."""
 
-    def __init__(
-        self,
-        kernels: Kernels,
-        lowered: Sequence[Lowered | None],
-        donated: Sequence[bool],
-        out_avals: Sequence[Any],
-        copied: Container[int],
-    ) -> None:
-        self.kernels = kernels
-        planner = Planner(kernels, lowered, donated, out_avals, copied)
-        self.memory = planner.memory
+    def __init__(self, memory: Assignment) -> None:
+        self.kernels, self.memory = memory.kernels, memory
         self.given = set(self.memory.donated)
-        self.planned = planner.run()
+        self.planned = Planner(memory).run()
         self.taken = {
             entry.source: i for i, entry in enumerate(self.planned.outputs) if isinstance(entry, DonatedOutput)
         }
         self.names = Context()
-        jaxpr = kernels.jaxpr
+        jaxpr = self.kernels.jaxpr
         for variable in (*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outvars]):
             self.names.name(variable)
 

@@ -41,6 +41,7 @@ from weft.compiler import (
     stored,
     viewed_operands,
 )
+from weft.compiler.buffer_assignment import Assignment
 from weft.compiler.cache import BUILDER
 from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
@@ -137,8 +138,12 @@ class Program(Runnable):
 
     def _plan_text(self) -> str:
         """The plan, and for every value where it is stored and why."""
-        why = buffers.describe(self.kernels, self.lowered, self.donated, self.out_avals, self.copied)
-        return f"{self.plan.describe()}\n" + "\n".join(f"  {line}" for line in why.splitlines())
+        why = buffers.MemoryReport(self.assignment()).lines()
+        return f"{self.plan.describe()}\n" + "\n".join(f"  {line}" for line in "\n".join(why).splitlines())
+
+    def assignment(self) -> Assignment:
+        """The buffers of the program, not yet assigned: the plan was made with them, and reports make it again."""
+        return Assignment(self.kernels, self.lowered, self.donated, self.out_avals, self.copied)
 
     def cost_analysis(self) -> dict[str, float]:
         """Estimates: operations, bytes moved by kernels and products, nanoseconds on one core."""

@@ -48,7 +48,7 @@ def plan(
     another result, whole or in another shape.
     """
     found = None if any(donated) else _of_results_alone(kernels, lowered, out_avals)
-    return Planner(kernels, lowered, donated, out_avals, copied).run() if found is None else found
+    return Planner(Assignment(kernels, lowered, donated, out_avals, copied)).run() if found is None else found
 
 
 def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_avals: Sequence[Any]) -> Plan | None:
@@ -96,18 +96,10 @@ def _outer(low: Lowered) -> tuple[tuple[int, tuple[int, ...]], ...]:
 class Planner:
     """Writes the instructions of a program over its buffers."""
 
-    def __init__(
-        self,
-        kernels: Kernels,
-        lowered: Sequence[Lowered | None],
-        donated: Sequence[bool],
-        out_avals: Sequence[Any],
-        copied: Container[int] = (),
-    ) -> None:
-        self.kernels, self.lowered = kernels, lowered
-        self.memory = Assignment(kernels, lowered, donated, out_avals, copied)
+    def __init__(self, memory: Assignment) -> None:
+        self.kernels, self.lowered, self.memory = memory.kernels, memory.lowered, memory
         self.place = self.memory.place
-        self.guards = None if kernels.guards is None else PlannedGuards(kernels.guards, self.memory)
+        self.guards = None if self.kernels.guards is None else PlannedGuards(self.kernels.guards, memory)
         self.instructions: list[Any] = []
         self.origins: list[int] = []  # the step of each instruction, for reports
         self.dynamic: dict[Any, tuple[int, int]] = {}

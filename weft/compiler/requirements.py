@@ -94,4 +94,4 @@ def _walk(program: Any) -> Iterator[Any]:
 
 
 def _report(program: Any) -> MemoryReport:
-    return MemoryReport(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
+    return MemoryReport(program.assignment())

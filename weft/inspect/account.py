@@ -53,7 +53,7 @@ def line_of(equation: JaxprEqn) -> Line:
 
 def parts(program: Program, runs: Mapping[int, int] | None = None) -> list[Part]:
     """The instructions of a compiled program, in order. ``runs``: how often a profile saw each executable, by id."""
-    planner = Planner(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
+    planner = Planner(program.assignment())
     planner.run()
     origins, nested = iter(planner.origins), iter(program.nested)
     found = []

@@ -104,7 +104,7 @@ class Boundary(NamedTuple):
 
 def boundaries(program: pipeline.Program) -> list[Boundary]:
     """All values between the steps of a program, in the order of their makers."""
-    memory = Assignment(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
+    memory = program.assignment()
     makers: dict[Any, int] = {}
     readers: dict[Any, list[int]] = {}
     names: dict[Any, Any] = {}  # base -> the variable that the step wrote

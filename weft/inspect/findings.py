@@ -217,7 +217,7 @@ def _donations(program: Program, arguments: Sequence[tuple[str, Any, bool]]) -> 
 
 
 def _memory(program: Program) -> buffers.MemoryReport:
-    return buffers.MemoryReport(program.kernels, program.lowered, program.donated, program.out_avals, program.copied)
+    return buffers.MemoryReport(program.assignment())
 
 
 def _first_line(program: Program) -> account.Line:

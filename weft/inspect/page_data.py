@@ -150,9 +150,7 @@ class _Program:
         for variable in (*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outvars]):
             self.context.name(variable)
         self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
-        self.report = buffers.MemoryReport(
-            program.kernels, program.lowered, program.donated, program.out_avals, program.copied
-        )
+        self.report = buffers.MemoryReport(program.assignment())
         self.entries = self.report.entries()
         self.kinds = {entry.variable: entry.kind for entry in self.entries if entry.kind != "copy"}
 

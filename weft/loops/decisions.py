@@ -17,7 +17,7 @@ import numpy as np
 from weft._base.record import Record
 from weft._base.target import Target
 from weft._base.target_model import LINE
-from weft.loops import blocks, column_tiles, costs, elements, ir, lane_width, routine, sides, stages, two_halves, words
+from weft.loops import blocks, column_tiles, costs, elements, ir, lane_width, sides, stages, two_halves, uniform, words
 from weft.loops.column_tiles import Passes
 from weft.loops.reduction_tree import LANES
 from weft.loops.stages import Stages
@@ -31,7 +31,6 @@ TRANSPOSED_LANES = 32  # as many rows of a transposed operand are read side by s
 SHARED_ROWS = 32  # short rows that share loaded lanes; with more, lines would be evicted before they are fully written
 LONG_ROWS = 100.0  # instructions of an unrolled short row from which it becomes a loop
 ORDERED_BLOCK = 256  # updates that are computed before they are applied, whose values stay in the first cache
-BESIDE = 4  # rows or runs of a running combination side by side: each waits for its last result, for as many cycles
 PAIR = 2  # rows of a neighbourhood at a time; more would fall into one set of the first cache if rows are long
 LOADS = 4.0  # instructions for each load of a neighbourhood up to which loads take most of the time
 STENCIL_BYTES = 128  # bytes of a row in a tile of a neighbourhood
@@ -168,7 +167,7 @@ class _Decider:
             return self.rows()
         form = self.form()
         if nest.vector is None:
-            return Schedule(nest, form, self.lanes, beside=BESIDE if self.scans_apart() else 0)
+            return Schedule(nest, form, self.lanes, beside=self.model.beside if self.scans_apart() else 0)
         transposed = self.transposed() if form == "columns" else None
         masked = self.maskable()
         padded = self.padded() if form == "columns" and transposed is None else 0
@@ -210,10 +209,7 @@ class _Decider:
     def scans_apart(self) -> bool:
         """Whether running combinations are cheap, of real numbers that need no rounding, and none of another's."""
         scans = [s for s in self.statements if isinstance(s, ir.Scan)]
-        differ: set[int] = set()
-        for s in self.statements:
-            if isinstance(s, ir.Scan) or not differ.isdisjoint(ir.arguments(s)):
-                differ.update(routine.outs(s))
+        differ = uniform.differing(self.statements, lambda s: False)
         return bool(scans) and not any(
             s.kind.cost > 1
             or not differ.isdisjoint(s.args)

@@ -161,8 +161,8 @@ class FunctionWriter:
             env[v] = text.constant(np.broadcast_to(np.asarray(value), shape), shape, dtype)
 
         def read(atom: Atom) -> Tensor:
-            if type(atom) is not Literal:
-                return env[atom]  # type: ignore[index]
+            if not isinstance(atom, Literal):
+                return env[atom]
             shape, dtype = type_of(atom.aval)
             if types.is_open(atom.val):
                 return text.convert(text.extent(atom.val), dtype)

@@ -147,7 +147,7 @@ def _is_required(donate: str, roles: signature.Roles) -> bool:
 
 
 def any_size(
-    fun: Callable[P, R], extents: tuple[str, ...] = (), *, inline: bool = False, **options: Any
+    fun: Callable[P, R], extents: tuple[str, ...] = (), **options: Unpack[JitOptions]
 ) -> runtime.JitFunction[P, R]:
     """``jit`` for a function of weft's own that asks of extents only which are 1, and which are equal.
 
@@ -155,9 +155,9 @@ def any_size(
     static arguments that are extents too, or shapes: with them, every extent in the program is one of an operand or of
     these.
     """
-    if not options:  # most of them, of which there are hundreds
-        return _jitted(fun, INLINED if inline else PLAIN, extents)
-    jitted = jit(fun, inline=inline, **options)
+    if options.keys() <= {"inline"}:  # most of them, of which there are hundreds
+        return _jitted(fun, INLINED if options.get("inline") else PLAIN, extents)
+    jitted = jit(fun, **options)
     jitted._state.extents = extents
     return jitted
 
