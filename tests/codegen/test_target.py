@@ -114,3 +114,13 @@ def test_a_maker_has_figures_of_its_own() -> None:
     amd, intel = map(target_model.runtime_figures, ("AuthenticAMD", "GenuineIntel"))
     assert target_model.runtime_figures("") == intel == target_model.RUNTIME
     assert {key for key in amd if amd[key] != intel[key]} == {"most_held", "in_parts", "in_strips", "fast_pairs"}
+
+
+def test_the_host_is_found_without_an_import() -> None:
+    # an import holds a lock, which a fork by another thread leaves held in the child for ever
+    program = (
+        "import sys, weft\nfrom weft._base import target\nbefore = set(sys.modules)\ntarget.host()\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

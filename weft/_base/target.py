@@ -60,7 +60,8 @@ def _host() -> Target:
         return _with_caches(named("aarch64"))
     flags, maker = frozenset[str](), ""
     try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        # not "ascii": Python would import that codec, under a lock that a fork by another thread leaves held
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if line.startswith("vendor_id"):
                     maker = line.split()[-1]
@@ -94,7 +95,7 @@ def _with_caches(found: Target) -> Target:
 
 
 def _cache_fact(index: int, name: str) -> str:
-    with open(f"/sys/devices/system/cpu/cpu0/cache/index{index}/{name}", encoding="ascii") as file:
+    with open(f"/sys/devices/system/cpu/cpu0/cache/index{index}/{name}", encoding="utf-8") as file:
         return file.read().strip()
 
 
