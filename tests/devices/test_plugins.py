@@ -83,7 +83,7 @@ def test_where_plugins_are_looked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv(plugins.ENVIRONMENT, "mine:/a/mine.so, yours:/b/yours.so")
     found = {entry.name: entry for entry in weft.pjrt.discover()}
     assert (found["mine"].path, found["yours"].path) == ("/a/mine.so", "/b/yours.so")
-    assert found["cuda"].path.endswith("xla_cuda12/xla_cuda_plugin.so") and found["own"].source == "jax_plugins.own"
+    assert found["xla_cuda"].path.endswith("xla_cuda12/xla_cuda_plugin.so") and found["own"].source == "jax_plugins.own"
     assert found["tpu"].source == "libtpu" and "empty" not in found
     assert found["special"].source == "entry point special"
     for name in ("cuda", "gpu", "tpu"):  # found, and no libraries

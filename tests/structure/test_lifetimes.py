@@ -35,6 +35,11 @@ NATIVE_LOCKS = {
     "pjrt_plugin.cpp": "of one wait; a child has no plugins",
     "exchange_step.cpp": "a child takes part in no exchange",
     "fake_device.cpp": "a child asks no device for anything",
+    "cuda_device.cpp": "a child asks no device for anything",
+    "cuda_device.h": "a child asks no device for anything",
+    "cuda_memory.cpp": "a child asks no device for anything",
+    "cuda_memory.h": "a child asks no device for anything",
+    "cuda_module.cpp": "a child asks no device for anything",
     "mpi.cpp": "a child takes part in no exchange",
 }
 

@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 def _devices() -> int:
     for device in weft.devices("cpu"):
         print(f"{device}  kind={device.device_kind}  platform={device.platform}  process={device.process_index}")
-    for line in lazy.plugins.report():
+    for line in (*lazy.cuda_devices.report(), *lazy.plugins.report()):
         print(line)
     return 0
 

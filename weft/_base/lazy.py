@@ -23,6 +23,7 @@ MODULES = {
     "logging": "logging",
     "platform": "platform",
     "compiler": "weft.compiler",
+    "cuda_devices": "weft.dispatch.devices.cuda_devices",
     "custom_calls": "weft.extend.core.custom_calls",
     "discharge": "weft.effects.discharge",
     "discharge_rules": "weft.effects.discharge_rules",

@@ -187,6 +187,22 @@ class ExchangeDone(NamedTuple):
     what: str
 
 
+class Launch(NamedTuple):
+    """Kernels of a GPU, launched one after the other on its stream.
+
+    Parameters of each: the address of every operand, that of the working memory, and the words of ``params``. A grid:
+    entry; entry for addresses that are multiples of 16, or ""; blocks in x and y; threads; bytes of shared memory.
+    """
+
+    module: Any  # runtime.DeviceModule
+    operands: tuple[Place, ...]
+    params: bytes
+    grids: tuple[tuple[str, str, int, int, int, int], ...]  # one without blocks is not launched
+    wide: tuple[int, ...]  # the operands whose addresses decide which entry it is
+    scratch_bytes: int  # working memory of the device
+    cost_ns: float
+
+
 class Guard(NamedTuple):
     """A Python callable on whole arrays, called if the byte ``word`` is not 0 or a scanned array has a bad element.
 
@@ -230,12 +246,12 @@ class SameOutput(NamedTuple):
 
 Instruction = (
     Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Guard
-    | Exchange | ExchangeDone
+    | Exchange | ExchangeDone | Launch
 )  # fmt: skip
 Output = NewOutput | DonatedOutput | InputOutput | SameOutput
 INSTRUCTIONS = (
     Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch, Guard, Exchange,
-    ExchangeDone,
+    ExchangeDone, Launch,
 )  # fmt: skip
 OUTPUTS = (NewOutput, DonatedOutput, InputOutput, SameOutput)
 runtime.install_instructions(INSTRUCTIONS, OUTPUTS)

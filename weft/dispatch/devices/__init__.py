@@ -440,15 +440,18 @@ def local_devices(
 
 
 def _default_platform() -> str:
-    """The name by which the default platform is asked for."""
-    return (config.read("platforms") or "cpu").split(",")[0].strip()
+    """The name by which the default platform is asked for: the first of the option, else a GPU where one is usable."""
+    asked = config.read("platforms")
+    if asked:
+        return asked.split(",")[0].strip()
+    return "cuda" if runtime.has_cuda() and lazy.cuda_devices.is_default() else "cpu"
 
 
 def default_backend() -> str:
-    """The platform that computations run on unless told otherwise: the first of the option ``platforms``, or the CPU.
+    """The platform that computations run on unless told otherwise: the first of the option ``platforms``.
 
-    A plugin that is installed is not used unless it is named, by ``platforms``, a device or a backend. As in JAX, those
-    of CUDA and ROCm are "gpu".
+    Without it that is "gpu" where NVIDIA's driver has a GPU for weft's own programs, else "cpu". A plugin that is
+    installed is not used unless it is named, by ``platforms``, a device or a backend; those of CUDA and ROCm are "gpu".
 
     >>> weft.default_backend()
     'cpu'

@@ -13,61 +13,22 @@ from typing import Any
 
 from weft import runtime
 from weft.dispatch import devices
+from weft.dispatch.devices.native_devices import NativeDevice, Platform
 
 ENVIRONMENT = "WEFT_FAKE_DEVICES"
 _made: list[FakeDevice] = []
 
 
-class FakeDevice(devices.Device):
+class FakeDevice(NativeDevice):
     """One of them."""
 
     platform = device_kind = "fake"
-    raw_platform = "cpu"  # that its programs are written for as StableHLO
-
-    def __init__(self, index: int, number: int) -> None:
-        self.id = self.local_hardware_id = index
-        self.number = number
-        self.backend = Fake(self)
 
     def __repr__(self) -> str:
         return f"FakeDevice(id={self.id})"
 
     def __reduce__(self) -> Any:
         return _device, (self.id,)
-
-
-class Fake:
-    """weft's own compiler and one fake device's memory (``devices.Backend``)."""
-
-    step_kinds = devices.OWN.step_kinds
-    shards = False
-
-    def __init__(self, device: FakeDevice) -> None:
-        self.key: tuple[Any, ...] = ("device", device.number)
-        self._device = device
-
-    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **wishes: bool) -> Any:
-        return devices.OWN.compile(closed, name=name, donated=donated, device=self._device, **wishes)
-
-    def place(self, array: Any) -> Any:
-        return runtime.array_to_place(array, self._device.number << 1)
-
-    def fetch(self, array: Any) -> Any:
-        return runtime.array_to_place(array, 0)
-
-    def lend(self, array: Any, place: int) -> None:
-        return None
-
-
-class Platform:
-    """What ``weft.devices("fake")`` asks."""
-
-    name = platform = "fake"
-
-    def devices(self) -> list[FakeDevice]:
-        return list(_made)
-
-    local_devices = devices
 
 
 def find(platform: Any) -> Platform | None:
@@ -87,7 +48,7 @@ def find(platform: Any) -> Platform | None:
             _made.append(FakeDevice(index, number))
             devices.register(_made[-1])
         atexit.register(runtime.drain_devices)
-    return Platform()
+    return Platform("fake", "fake", "weft", _made)
 
 
 def _device(index: int) -> FakeDevice:

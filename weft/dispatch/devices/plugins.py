@@ -24,12 +24,14 @@ from weft import dtypes, errors, runtime
 from weft._base import forks, lazy
 from weft._base.record import NamedTuple
 from weft.dispatch import devices
-from weft.dispatch.devices import fake_devices
+from weft.dispatch.devices import cuda_devices, fake_devices
+from weft.dispatch.devices.native_devices import Platform
 
 ENVIRONMENT = "PJRT_NAMES_AND_LIBRARY_PATHS"
 _NAMESPACES = ("jax_plugins", "xla_plugins")
-_ALIASES = {"gpu": ("cuda", "rocm"), "metal": ("METAL",)}
-_KNOWN = frozenset({"gpu", "cuda", "rocm", "tpu", "metal", "METAL", "xpu", "pjrt"})
+_ALIASES = {"gpu": ("cuda", "xla_cuda", "rocm"), "cuda": ("cuda", "xla_cuda"), "metal": ("METAL",)}
+_GPUS = ("cuda", "rocm")  # what plugins call themselves
+_KNOWN = frozenset({"gpu", "cuda", "xla_cuda", "rocm", "tpu", "metal", "METAL", "xpu", "pjrt"})
 _SUFFIXES = (".so", ".dylib", ".dll")
 _PROBE_S = 300.0
 _lock = forks.held("plugins")
@@ -123,7 +125,7 @@ class Client:
         self.native = client
         # a plugin for the host's processor is not weft's own CPU, and goes by its own name
         self.raw_platform = name if client.platform == "cpu" else client.platform
-        self.platform = "gpu" if client.platform in _ALIASES["gpu"] else self.raw_platform  # as JAX names them
+        self.platform = "gpu" if client.platform in _GPUS else self.raw_platform  # as JAX names them
         self._devices = [PluginDevice(self, number, tuple(facts)) for number, *facts in client.devices]
 
     @property
@@ -209,9 +211,13 @@ def _of_libtpu() -> Iterator[Found]:
 
 
 def _platform_name(package: str) -> str:
-    """The platform that JAX registers for a package: ``xla_cuda12`` gives cuda."""
-    match = re.fullmatch(r"xla_(cuda|rocm)\d*", package)
-    return match[1] if match else {"intel_extension_for_openxla": "xpu", "metal_plugin": "METAL"}.get(package, package)
+    """The platform that JAX registers for a package, ``xla_rocm7`` rocm; ``xla_cuda12`` is xla_cuda, not weft's own."""
+    match = re.fullmatch(r"(?:xla_(rocm)|(xla_cuda))\d*", package)
+    return (
+        match[1] or match[2]
+        if match
+        else {"intel_extension_for_openxla": "xpu", "metal_plugin": "METAL"}.get(package, package)
+    )
 
 
 def _library(folder: str) -> str | None:
@@ -239,9 +245,9 @@ def _has_entry(path: str) -> bool:
 
 def find(platform: Any) -> Any:
     """The backend of a platform, loaded if it is not yet; RuntimeError for one that is not there."""
-    if isinstance(platform, Client | fake_devices.Platform):
+    if isinstance(platform, Client | Platform):
         return platform
-    found = _loaded.get(platform)
+    found = _loaded.get(platform) or (cuda_devices.find() if platform in cuda_devices.NAMES else None)
     if found is not None:
         return found
     with _lock:
@@ -266,10 +272,11 @@ def _all_found() -> list[Found]:
 
 def _unknown(platform: Any) -> RuntimeError:
     present = ["cpu", *[entry.name for entry in _all_found()]]
+    why = f". weft's own programs find no GPU: {cuda_devices.why_not()}" if platform in cuda_devices.NAMES else ""
     if platform in _KNOWN:
         return RuntimeError(
             f"Unknown backend: '{platform}' requested, but no platforms that are instances of {platform} are present. "
-            f"Platforms present are: {', '.join(present)}"
+            f"Platforms present are: {', '.join(present)}{why}"
         )
     return RuntimeError(f"Unknown backend {platform}. Available backends are {present}")
 

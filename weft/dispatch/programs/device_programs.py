@@ -159,7 +159,8 @@ def written_for(
 
 def lowering_platform(device: Any) -> str:
     """The platform that programs for a device are written for: "cuda" or "rocm", not "gpu"."""
-    return device.client.native.platform if device.client is not None else device.raw_platform
+    native = getattr(device.client, "native", None)
+    return device.raw_platform if native is None else native.platform
 
 
 def compiled_by_plugin(text: bytes, device: Any) -> Any:

@@ -49,7 +49,7 @@ class PythonStep : public Step {
     else if (frame.on_stream) state = in_python<PyGILState_Ensure>();
     bool in_task = frame.number != 0 && !frame.in_callback;
     if (in_task) stream_calls(true);
-    bool ok = call(frame);
+    bool ok = !PyErr_Occurred() && call(frame);  // looking at the device's memory may have been interrupted
     if (in_task) stream_calls(false);
     // A native routine that saw the interrupt has ended early, as a kernel does.
     bool ended = !ok && stream_cancelled(frame.number) && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
@@ -85,12 +85,16 @@ class PythonStep : public Step {
     Py_XDECREF(type);
   }
 
+  static void set_failed(Device& device, int64_t nbytes) {
+    if (!PyErr_Occurred() && !device.explain("callback")) set_memory_error(nbytes, "callback", device.name.c_str());
+  }
+
   // Without the GIL: the device may have much to do before.
   static bool fetch(Device& device, char* to, const char* from, int64_t nbytes) {
     PyThreadState* state = device.is_host() ? nullptr : PyEval_SaveThread();
     Status status = device.fetch(to, from, nbytes);
     if (state != nullptr) in_python<PyEval_RestoreThread>(state);
-    if (status != Status::ok) set_memory_error(nbytes, "callback", device.name.c_str());
+    if (status != Status::ok) set_failed(device, nbytes);
     return status == Status::ok;
   }
 
@@ -144,7 +148,7 @@ class PythonStep : public Step {
     Device& device = *frame.plan->device;
     if (device.is_host()) return copy_bytes(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == 0;
     if (device.place(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == Status::ok) return true;
-    set_memory_error(typed.aval->nbytes, "callback", device.name.c_str());
+    set_failed(device, typed.aval->nbytes);
     return false;
   }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cuda_device.h"
 #include "fields.h"
 #include "plan.h"
 
@@ -18,6 +19,13 @@ class CopyRowsStep final : public Step {
     copy(to.address(frame), from.address(frame), 0);
     return Status::ok;
   }
+  bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
+    constexpr int64_t kMostCopies = 1024;  // of a few microseconds each
+    const int64_t rows = walks.empty() ? 1 : walks.back().count;
+    if (runs / rows > kMostCopies) return false;
+    *status = Status::ok;
+    return ask(device, to.address(frame), from.address(frame), 0, status);
+  }
   double cost_ns() const override { return 0.1 * double(nbytes) * double(runs) + double(runs); }
 
   Place to, from;
@@ -25,6 +33,16 @@ class CopyRowsStep final : public Step {
   std::vector<Walk> walks;  // outermost first
 
  private:
+  // False if the driver copies no rows: then it has been asked for none.
+  bool ask(CudaDevice& device, char* target, char* source, size_t depth, Status* status) const {
+    if (walks.empty()) return *status = device.copy(target, source, nbytes), true;
+    const Walk& walk = walks[depth];
+    if (depth + 1 == walks.size()) return device.copy_rows(target, source, nbytes, walk.count, walk.stride, status);
+    for (int64_t i = 0; i < walk.count && *status == Status::ok; ++i)
+      if (!ask(device, target + i * walk.stride, source + i * walk.stride, depth + 1, status)) return false;
+    return true;
+  }
+
   void copy(char* target, const char* source, size_t depth) const {
     if (depth == walks.size()) {
       std::memcpy(target, source, size_t(nbytes));

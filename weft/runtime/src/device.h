@@ -39,10 +39,20 @@ class Device {
   virtual Status fetch(char* to, const char* from, int64_t nbytes) = 0;
   // A step that does not run on the host (Step::on_host), with the addresses that the frame has now.
   virtual Status launch(const Step& step, Frame& frame) = 0;
+  virtual bool copies_ahead() const { return false; }  // whether fetch_later does something
+  // Owned buffer of the host with what `source`, a buffer of this device, holds: pending until it is copied. nullptr: fetch
+  // it, there is no such way or no memory for it.
+  virtual Buffer* fetch_later(Buffer* source, int64_t nbytes) { return nullptr; }
+  // Owned buffer with a copy of another device's, made without the host; nullptr: it must go through the host.
+  virtual Buffer* copy_of(Device& other, Buffer* source, int64_t nbytes) { return nullptr; }
   // Owned event that is over when everything asked for so far is done; nullptr if it is done.
   virtual Event* record() = 0;
   // Waits until everything asked for so far is done, and no step is needed any more.
   virtual void drain() = 0;
+  virtual bool keeps_steps() const { return true; }  // whether a step must exist until it is done
+  // Raises why what this thread asked for has failed, if that is known. `program`, or nullptr. GIL held.
+  virtual bool explain(const char* program) { return false; }
+  virtual std::string memory_text() { return ""; }  // what to say where memory is out: what holds it, and the cure
 };
 
 Device& host_device();

@@ -82,14 +82,19 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
   if (status != Status::python_error && stream_cancelled(frame.number))
     return PyErr_SetNone(PyExc_KeyboardInterrupt), -1;
   if (status == Status::ok) return 0;
+  if (status != Status::python_error && !plan.device->is_host() &&
+      (PyErr_Occurred() || plan.device->explain(plan.name.c_str())))
+    return -1;
   if (status != Status::python_error) set_memory_error(-1, plan.name.c_str(), "a kernel's working memory");
   return -1;
 }
 
 // MemoryError for what a plan needs on a device other than the host.
 void set_device_memory_error(const Plan& plan, const std::string& what, int64_t nbytes) {
+  if (PyErr_Occurred() || plan.device->explain(plan.name.c_str())) return;
   set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: [" + plan.name + "] " + what + ": " +
-                         std::to_string(nbytes) + " bytes requested on " + plan.device->name)
+                         std::to_string(nbytes) + " bytes requested on " + plan.device->name +
+                         plan.device->memory_text())
                             .c_str());
 }
 
@@ -256,7 +261,7 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
 int executable_run_on_device(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs) {
   const Plan& plan = *executable->plan;
   ++executable->runs;
-  int status = run_with_buffers<true>(plan, operands, donated, outputs, false);
+  int status = run_with_buffers<true>(plan, operands, donated, outputs, plan.all_enqueued && !plan.device->keeps_steps());
   if (status < 0) return status;
   Event* event = plan.device->record();
   for (size_t i = 0; i < plan.outputs.size() && event != nullptr; ++i) {
@@ -333,7 +338,7 @@ void executable_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Executable* executable = reinterpret_cast<Executable*>(self);
   if (executable->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
-  if (executable->plan != nullptr) executable->plan->device->drain();  // its steps may be waiting there
+  if (executable->plan != nullptr && executable->plan->device->keeps_steps()) executable->plan->device->drain();
   delete executable->plan;
   Py_XDECREF(executable->name);
   PyTypeObject* type = Py_TYPE(self);

@@ -264,6 +264,7 @@ PyObject* drain_devices(PyObject*, PyObject*) {
   for (const auto& device : plugin_devices())
     if (device != nullptr && device->native != nullptr) device->native->drain();
   in_python<PyEval_RestoreThread>(state);
+  if (PyErr_Occurred()) return nullptr;  // a signal's handler raised
   Py_RETURN_NONE;
 }
 

@@ -38,6 +38,9 @@ pjrt::Error* pjrt_call(const Plugin& plugin, pjrt::Function entry, Args& args) {
 // Sets a Python error with the plugin's text and destroys the plugin's error. GIL held; returns nullptr.
 PyObject* set_pjrt_error(const Plugin& plugin, pjrt::Error* error, const char* what);
 
+// Raises the class of such errors with a text of weft's own; returns nullptr.
+PyObject* set_runtime_error(const std::string& text);
+
 // Reports an error where none can be raised, and destroys it. GIL held; the current exception stays.
 void report_pjrt_error(const Plugin& plugin, pjrt::Error* error, const char* what);
 int pjrt_code(const Plugin& plugin, const pjrt::Error* error);

@@ -77,29 +77,32 @@ PyObject* set_elsewhere_error(ShapedArray* aval) {
   return nullptr;
 }
 
-// Copies the memory of a Device to the host; 0, or -1 with an error set.
-int fetch_native(Remote* remote, ShapedArray* aval) {
+// Copies the memory of a Device to the host; 0, or -1 with an error set. `later`: the copy may be pending.
+int fetch_native(Remote* remote, ShapedArray* aval, bool later) {
+  Device& device = *device_of(remote).native;
+  if (later && (remote->host = device.fetch_later(remote->memory, aval->nbytes)) != nullptr) return 0;
   Buffer* memory = buffer_retain(remote->memory);  // the array may be deleted meanwhile
   Buffer* host = buffer_wait(memory) < 0 ? nullptr : buffer_allocate(aval->nbytes);
   Status status = Status::no_memory;
   if (host != nullptr) {
     PyThreadState* state = PyEval_SaveThread();
-    status = device_of(remote).native->fetch(host->data, memory->data, aval->nbytes);
+    status = device.fetch(host->data, memory->data, aval->nbytes);
     in_python<PyEval_RestoreThread>(state);
   }
   buffer_release(memory);
   if (status == Status::ok && remote->host == nullptr) return remote->host = host, 0;
   if (host != nullptr) buffer_release(host);
-  if (status != Status::ok && !PyErr_Occurred()) set_array_memory_error(aval, "device", "a copy on the host");
+  if (status != Status::ok && !PyErr_Occurred() && !(host != nullptr && device.explain(nullptr)))
+    set_array_memory_error(aval, "device", "a copy on the host");
   return status == Status::ok ? 0 : -1;
 }
 
-// Starts the copy to the host, unless there is one; 0, or -1 with an error set. A Device's is made at once.
-int start_copy(Remote* remote, ShapedArray* aval) {
+// Starts the copy to the host, unless there is one; 0, or -1 with an error set. `later`: nobody waits for it yet.
+int start_copy(Remote* remote, ShapedArray* aval, bool later = false) {
   if (remote->block != nullptr) return set_elsewhere_error(aval), -1;
   if (remote->host != nullptr) return 0;
   if (refuse_after_fork()) return -1;
-  if (remote->memory != nullptr) return fetch_native(remote, aval);
+  if (remote->memory != nullptr) return fetch_native(remote, aval, later);
   const PluginDevice& device = device_of(remote);
   Buffer* host = buffer_allocate(aval->nbytes);
   if (host == nullptr) {
@@ -154,6 +157,7 @@ Buffer* host_copy(Remote* remote, ShapedArray* aval) {
     else std::swap(remote->host, host), release_after(*device.plugin, std::exchange(remote->copying, nullptr), host);
     remote->ready = true;
   }
+  if (remote->host->pending != nullptr && buffer_wait(remote->host) < 0) return nullptr;
   return remote->host;
 }
 
@@ -176,6 +180,38 @@ Remote* copy_within_client(uint32_t number, Remote* from) {
   set_pjrt_error(*device.plugin, error, "copy between devices");
   if (unknown) PyErr_Clear();
   return nullptr;
+}
+
+void set_no_memory(Device& device, ShapedArray* aval, const char* what) {
+  if (PyErr_Occurred() || device.explain(nullptr)) return;
+  const std::string held = device.memory_text();
+  if (held.empty()) set_array_memory_error(aval, device.name.c_str(), what);
+  else
+    set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: " + (what + (": " + std::to_string(aval->nbytes))) +
+                           " bytes requested on " + device.name + held)
+                              .c_str());
+}
+
+// Owned Remote for a Device with a copy of host memory, or nullptr with an error set.
+Remote* native_from_host(Device& device, ShapedArray* aval, const char* data) {
+  Buffer* memory = device.allocate(aval->nbytes);
+  if (memory != nullptr) {
+    PyThreadState* state = aval->nbytes > kCopiedAtOnce ? PyEval_SaveThread() : nullptr;
+    const Status status = device.place(memory->data, data, aval->nbytes);
+    if (state != nullptr) in_python<PyEval_RestoreThread>(state);
+    if (status == Status::ok) return remote_new_native(device.number, memory);
+    buffer_release(memory);
+  }
+  set_no_memory(device, aval, "a copy of host memory");
+  return nullptr;
+}
+
+// The same for a copy of another Device's memory; nullptr without an error if it must go through the host.
+Remote* copy_between_natives(uint32_t number, Remote* from, ShapedArray* aval) {
+  PluginDevice* to = device_of_place(number << 1);
+  if (to == nullptr || to->native == nullptr || from->memory == nullptr) return nullptr;
+  Buffer* made = to->native->copy_of(*device_of(from).native, from->memory, aval->nbytes);
+  return made == nullptr ? nullptr : remote_new_native(number, made);
 }
 
 // ---- functions for Python ----
@@ -246,9 +282,10 @@ PyObject* array_is_part(PyObject*, PyObject* object) {
 PyObject* copy_to_host_async(PyObject*, PyObject* object) {
   Array* array;
   if (!read_array(object, &array)) return nullptr;
-  Remote* remote = array->remote;  // a Device copies when the copy is asked for
-  if (remote == nullptr || remote->block != nullptr || remote->memory != nullptr) Py_RETURN_NONE;
-  if (start_copy(remote, array->aval) < 0) return nullptr;
+  Remote* remote = array->remote;
+  if (remote == nullptr || remote->block != nullptr) Py_RETURN_NONE;
+  if (remote->memory != nullptr && !device_of(remote).native->copies_ahead()) Py_RETURN_NONE;
+  if (start_copy(remote, array->aval, true) < 0) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -391,12 +428,7 @@ Remote* remote_from_host(uint32_t number, ShapedArray* aval, const char* data, B
   PluginDevice* device = device_of_place(number << 1);
   if (device == nullptr) return nullptr;
   if (device->native != nullptr) {
-    Buffer* memory = device->native->allocate(aval->nbytes);
-    if (memory != nullptr && device->native->place(memory->data, data, aval->nbytes) == Status::ok)
-      return remote_new_native(number, memory);
-    if (memory != nullptr) buffer_release(memory);
-    set_array_memory_error(aval, device->name.c_str(), "a copy of host memory");
-    return nullptr;
+    return native_from_host(*device->native, aval, data);
   }
   pjrt::BufferFromHostArgs args{};
   args.type = element_type(aval);
@@ -428,7 +460,8 @@ Remote* remote_of_array(uint32_t number, Array* array) {
   if (array->remote != nullptr && array->remote->block == nullptr && array->remote->number == number)
     return remote_retain(array->remote);
   if (array->remote != nullptr && array->remote->block == nullptr) {
-    Remote* copy = copy_within_client(number, array->remote);
+    Remote* copy = array->remote->memory != nullptr ? copy_between_natives(number, array->remote, array->aval)
+                                                    : copy_within_client(number, array->remote);
     if (copy != nullptr || PyErr_Occurred()) return copy;
   }
   Buffer* buffer = array_ready_buffer(array);

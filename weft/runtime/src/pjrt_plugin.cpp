@@ -319,12 +319,17 @@ int pjrt_wait(const Plugin& plugin, pjrt::Event* event, const char* what) {
   return -1;
 }
 
+PyObject* set_runtime_error(const std::string& text) {
+  PyErr_SetString(g_error_types[0] != nullptr ? g_error_types[0] : PyExc_RuntimeError, text.c_str());
+  return nullptr;
+}
+
 bool is_forked_child() { return g_forked.load(std::memory_order_relaxed); }
 
 bool refuse_after_fork() {
   if (!is_forked_child()) return false;
   PyErr_SetString(PyExc_RuntimeError,
-                  "[pjrt] a forked child cannot use its parent's plugins, whose threads are not in the child: start "
+                  "[devices] a forked child cannot use its parent's devices, GPUs and plugins, which are not in the child: start "
                   "processes with multiprocessing's 'spawn' instead");
   return true;
 }

@@ -1,6 +1,7 @@
 // Builds a Plan from the compiler's records. Checks every index, so that running a plan needs no checks.
 #include "plan.h"
 
+#include <algorithm>
 #include <string>
 
 #include "device.h"
@@ -18,7 +19,7 @@ bool plan_error(const char* format, long long a = 0, long long b = 0) {
 
 // The classes given to install_instructions, in the order of the enums; never released.
 enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kGuard,
-              kExchange, kDone, kOpcodes };
+              kExchange, kDone, kLaunch, kOpcodes };
 PyTypeObject* g_instructions[kOpcodes];
 PyTypeObject* g_outputs[4];  // by OutputKind
 
@@ -98,6 +99,7 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
     case kGuard: return make_guard_step(instruction, places);
     case kExchange: return make_exchange_step(instruction, places);
     case kDone: return make_done_step(instruction, places);
+    case kLaunch: return make_launch_step(instruction, places);
   }
   PyErr_Format(PyExc_ValueError, "[executable] %R is not an instruction", instruction);
   return nullptr;
@@ -171,6 +173,7 @@ Plan::~Plan() {
 bool PlaceReader::check(const Place& place, int64_t nbytes) const {
   if (place.slot < 0 || place.slot >= plan_.n_slots())
     return plan_error("[executable] an instruction names slot %lld", place.slot);
+  touched_.push_back(place.slot);
   if (place.offset < 0) return plan_error("[executable] negative offset %lld into slot %lld", place.offset, place.slot);
   int64_t dynamic = 0;
   if (place.dynamic >= 0) {
@@ -224,6 +227,15 @@ bool PlaceReader::sized(PyObject* sequence, std::vector<Place>* out, std::vector
   return true;
 }
 
+std::vector<std::pair<int32_t, int64_t>> PlaceReader::take_touched() {
+  std::sort(touched_.begin(), touched_.end());
+  touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
+  std::vector<std::pair<int32_t, int64_t>> found;
+  for (int32_t slot : touched_) found.emplace_back(slot, slot_bytes_[size_t(slot)]);
+  touched_.clear();
+  return found;
+}
+
 void PlaceReader::note_dynamic(int32_t id, int64_t largest) {
   if (size_t(id) >= largest_.size()) largest_.resize(size_t(id) + 1, -1);
   int64_t& known = largest_[size_t(id)];
@@ -266,7 +278,14 @@ std::unique_ptr<Plan> plan_from_python(Device* device, Py_ssize_t n_inputs, PyOb
     plan->has_python = plan->has_python || step->is_python();
     plan->has_callbacks = plan->has_callbacks || step->has_callbacks();
     plan->unbounded = plan->unbounded || step->is_unbounded();
-    if (!device->is_host() && !step->on_host()) step->device = device;
+    if (!device->is_host()) {
+      std::vector<std::pair<int32_t, int64_t>> touched = places.take_touched();
+      plan->all_enqueued = plan->all_enqueued && step->is_enqueued();
+      if (!step->on_host()) {
+        step->device = device;
+        step->touched = std::move(touched);
+      }
+    }
     if (!plan->steps.empty() && plan->steps.back()->absorb(*step)) continue;
     plan->steps.push_back(std::move(step));
     plan->first_instruction.push_back(int32_t(i));

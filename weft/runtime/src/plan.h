@@ -16,8 +16,10 @@
 
 namespace weft {
 
-enum class Status { ok, no_memory, cancelled, python_error };
+// device_error: a device says why (Device::explain), or the error is set (a signal's handler raised).
+enum class Status { ok, no_memory, cancelled, python_error, device_error };
 
+class CudaDevice;
 class Device;
 struct Plan;
 
@@ -62,6 +64,9 @@ class Step {
   // Whether it decides something on the host, and gets what it looks at from the plan's device (device.h). Others work on
   // memory, and are launched where that is.
   virtual bool on_host() const { return false; }
+  // Asks a GPU for its work, to be done later, if the step has a form for that; false: it runs on the host.
+  virtual bool is_enqueued() const { return false; }  // whether it always has one
+  virtual bool enqueue(CudaDevice& device, Frame& frame, Status* status) const { return false; }
   // Whether the following step, `next`, is this one with other operands and has become part of it.
   virtual bool absorb(const Step& next) { return false; }
   virtual bool is_python() const { return false; }
@@ -76,6 +81,8 @@ class Step {
   virtual void clear() {}
 
   Device* device = nullptr;  // where it is launched; nullptr: the thread that runs the plan runs it
+  // Of a step that is launched elsewhere: the slots that it reads or writes, and their bytes. It writes to no input.
+  std::vector<std::pair<int32_t, int64_t>> touched;
 };
 
 enum class OutputKind { fresh, donated, input, output };  // in the order of OUTPUTS in instructions.py
@@ -103,6 +110,7 @@ struct Plan {
   bool has_python = false;
   bool has_callbacks = false;
   bool unbounded = false;
+  bool all_enqueued = true;  // no step waits for the device, or runs for long, on the thread that runs the plan
   std::string name;  // of the program
   struct DeviceProgram* device_program = nullptr;  // owned: of a plugin, which runs it instead of steps
   mutable std::atomic<struct PlanTimes*> times{nullptr};  // owned: what profiles count (profile.h)
@@ -145,10 +153,13 @@ class PlaceReader {
   void note_dynamic(int32_t id, int64_t largest);
   int32_t n_dynamic() const { return int32_t(largest_.size()); }
   Device* device() const { return plan_.device; }
+  // The slots of all places that were read or checked since the last call, each once, with their bytes.
+  std::vector<std::pair<int32_t, int64_t>> take_touched();
 
  private:
   const Plan& plan_;
   std::vector<int64_t> slot_bytes_;
+  mutable std::vector<int32_t> touched_;
   std::vector<int64_t> largest_;     // largest value of each dynamic offset, -1: not defined yet
 };
 
@@ -167,6 +178,7 @@ std::unique_ptr<Step> make_sort_step(PyObject* record, const PlaceReader& places
 std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_done_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_launch_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places);
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "cuda_device.h"
 #include "device.h"
 #include "fields.h"
 #include "figures.h"
@@ -61,6 +62,8 @@ class KernelStep final : public Step {
         next->full_first != full_first || next->full_vector != full_vector || cost * double(turns + 1) > kTurnsNs)
       return false;
     operands.insert(operands.end(), next->operands.begin(), next->operands.end());
+    for (const auto& slot : next->touched)
+      if (std::find(touched.begin(), touched.end(), slot) == touched.end()) touched.push_back(slot);
     ++turns;
     return true;
   }
@@ -316,6 +319,11 @@ class CopyStep final : public Step {
     move_bytes({to.address(frame), from.address(frame), 0}, nbytes, cost_ns());
     return Status::ok;
   }
+  bool is_enqueued() const override { return true; }
+  bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
+    *status = device.copy(to.address(frame), from.address(frame), nbytes);
+    return true;
+  }
   double cost_ns() const override { return double(nbytes) * figures.copy_byte_ns; }
   Place to, from;
   int64_t nbytes;
@@ -326,6 +334,11 @@ class FillStep final : public Step {
   Status run(Frame& frame) const override {
     move_bytes({to.address(frame), nullptr, byte}, nbytes, cost_ns());
     return Status::ok;
+  }
+  bool is_enqueued() const override { return true; }
+  bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
+    *status = device.fill(to.address(frame), byte, nbytes);
+    return true;
   }
   double cost_ns() const override { return double(nbytes) * figures.fill_byte_ns; }
   Place to;

@@ -1,0 +1,119 @@
+"""NVIDIA's GPUs, by weft's own programs and the driver alone: found as JAX finds them, the default where one is usable.
+
+The driver (``libcuda.so.1``, or what ``WEFT_CUDA_LIBRARY`` names) is opened when somebody asks for a GPU, or for the
+default device where no option says ``cpu``. A GPU that cannot be used is left out, and ``weft devices`` says why.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from weft import errors, runtime
+from weft._base import forks, lazy
+from weft.dispatch import devices
+from weft.dispatch.devices.native_devices import NativeDevice, Platform
+
+NAMES = ("cuda", "gpu")
+_lock = forks.held("cuda")
+_made: list[CudaDevice] = []
+_reason: list[str] = []  # why there are none, once they were looked for
+
+
+class CudaDevice(NativeDevice):
+    """A GPU."""
+
+    platform = "gpu"
+    raw_platform = "cuda"
+    device_vendor = "NVIDIA Corporation"
+    slice_index = 0
+    core_on_chip = 0
+
+    def __init__(self, number: int, facts: tuple[Any, ...], client: list[Platform]) -> None:
+        ordinal, self.device_kind, (major, minor), _, self.core_count, _ = facts
+        super().__init__(ordinal, number)
+        self.compute_capability = f"{major}.{minor}"
+        self.coords = (ordinal, 0, 0)
+        self._client = client
+
+    @property
+    def client(self) -> Platform:
+        return self._client[0]
+
+    def memory_stats(self) -> dict[str, int]:
+        return runtime.cuda_memory_stats(self.number)
+
+    def __repr__(self) -> str:
+        return f"CudaDevice(id={self.id})"
+
+    def __str__(self) -> str:
+        return f"cuda:{self.id}"
+
+    def __reduce__(self) -> Any:
+        return _device, (self.id,)
+
+
+def _device(index: int) -> CudaDevice:
+    """The device that was pickled."""
+    found = next((device for device in devices.devices("cuda") if device.id == index), None)
+    if not isinstance(found, CudaDevice):
+        raise ValueError(f"[devices] GPU {index} was pickled, and this process has no such GPU")
+    return found
+
+
+_client: list[Platform] = []
+
+
+def find() -> Platform | None:
+    """The GPUs that can be used; None if there are none (``why_not``)."""
+    with _lock:
+        if not _made and not _reason:
+            runtime.set_pjrt_error_types(errors.JaxRuntimeError, errors.OutOfMemoryError)
+            try:
+                made = runtime.make_cuda_devices()
+            except errors.JaxRuntimeError as error:
+                _reason.append(str(error))
+                return None
+            for number, facts in made:
+                _made.append(CudaDevice(number, facts, _client))
+                devices.register(_made[-1])
+            _client.append(Platform("cuda", "gpu", f"CUDA {_version(runtime.cuda_facts()['driver'])}, weft", _made))
+    return _client[0] if _made else None
+
+
+def is_default() -> bool:
+    """Whether computations run on a GPU where no option of weft's says otherwise: as in JAX, where one is usable.
+
+    ``JAX_PLATFORMS`` may say that none is wanted. A GPU with a driver that cannot be used is told of once.
+    """
+    asked = os.environ.get("JAX_PLATFORMS", "").split(",")[0].strip()
+    if asked and asked not in NAMES:
+        return False
+    looked = bool(_made or _reason)
+    found = find() is not None
+    if not found and not looked and not _reason[0].startswith("there is no NVIDIA driver"):
+        lazy.logging.getLogger("weft").warning("no GPU is used, and computations run on the CPU: %s", _reason[0])
+    return found
+
+
+def why_not() -> str:
+    """Why there is no GPU to be used."""
+    find()
+    return _reason[0] if _reason else ""
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def report() -> list[str]:
+    """A line for each GPU of the driver, or why there are none; for the command line."""
+    facts = runtime.cuda_facts()
+    if not facts["devices"]:
+        return [f"gpu  not used: {facts['reason']}"]
+    return [
+        f"cuda:{ordinal}  kind={name}  platform=gpu  process=0  {nbytes / 2**30:.1f} GiB, compute capability "
+        f"{major}.{minor}, {multiprocessors} multiprocessors, driver for CUDA {_version(facts['driver'])}"
+        f"{f'  not used: {refused}' if refused else ''}"
+        for ordinal, name, (major, minor), nbytes, multiprocessors, refused in facts["devices"]
+    ]

@@ -1,0 +1,584 @@
+// What a GPU is asked for, in order, and how it is waited for. See cuda_device.h.
+#include "cuda_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "pjrt.h"
+
+namespace weft {
+
+using cuda::Handle;
+using cuda::Result;
+using cuda::the_driver;
+
+namespace {
+
+constexpr int64_t kChunk = int64_t{4} << 20;     // bytes of a piece of a large copy
+constexpr int64_t kAtOnce = 64 << 10;            // what the driver itself keeps until it is copied
+constexpr size_t kMostRecent = 4;                // programs named where one has failed
+constexpr auto kSpin = std::chrono::microseconds(40);
+constexpr auto kLongestSleep = std::chrono::microseconds(1000);
+constexpr auto kSignals = std::chrono::milliseconds(50);
+using Clock = std::chrono::steady_clock;
+
+thread_local std::string t_reason;  // why what this thread asked for last has failed; empty: not known
+
+cuda::Address address(const char* pointer) { return reinterpret_cast<cuda::Address>(pointer); }
+
+// Whether a context that had this error does nothing more.
+bool is_sticky(Result result) {
+  switch (result) {
+    case 4: case 214: case 700: case 702: case 709: case 710: case 714: case 715: case 716: case 717: case 718: case 719:
+    case 999: return true;
+    default: return false;
+  }
+}
+
+// Lets other threads have the GIL if this one has it.
+class OthersMayRun {
+ public:
+  OthersMayRun() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+  ~OthersMayRun() {
+    if (state_ != nullptr) in_python<PyEval_RestoreThread>(state_);
+  }
+  OthersMayRun(const OthersMayRun&) = delete;
+  OthersMayRun& operator=(const OthersMayRun&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// False if the handler of a signal raised: the error is this thread's.
+bool signals_let_wait() {
+  if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == nullptr) return true;
+  PyGILState_STATE state = in_python<PyGILState_Ensure>();
+  const bool fine = in_python<PyErr_CheckSignals>() == 0;
+  PyGILState_Release(state);
+  return fine;
+}
+
+}  // namespace
+
+// ---- events ----
+
+class CudaEvent final : public Event {
+ public:
+  CudaEvent(CudaDevice& device, Handle event, uint64_t launched) : device_(device), event_(event), launched_(launched) {}
+
+  bool done() const noexcept override {
+    if (over_.load(std::memory_order_acquire)) return true;
+    if (is_forked_child()) return false;
+    CudaDevice::InContext here(device_);
+    const Result result = the_driver().cuEventQuery(event_);
+    if (result == cuda::kNotReady) return false;
+    if (result == cuda::kSuccess) over_.store(true, std::memory_order_release);
+    return true;  // whoever waits for a failed one gets the error
+  }
+  int wait() override {
+    if (over_.load(std::memory_order_acquire)) return 0;
+    if (refuse_after_fork()) return -1;
+    if (device_.wait(event_) == Status::ok) {
+      device_.forget(launched_);
+      over_.store(true, std::memory_order_release);
+      return 0;
+    }
+    if (!PyErr_Occurred() && !device_.explain(nullptr)) PyErr_SetString(PyExc_RuntimeError, "[devices] a GPU failed");
+    return -1;
+  }
+  void retain() noexcept override { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept override {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if (!is_forked_child()) device_.give_event(event_);
+    delete this;
+  }
+  Handle handle() const { return event_; }
+
+ private:
+  ~CudaEvent() = default;
+
+  CudaDevice& device_;
+  const Handle event_;  // owned
+  const uint64_t launched_;  // how many launches there were before
+  std::atomic<int32_t> references_{1};
+  mutable std::atomic<bool> over_{false};
+};
+
+Handle CudaDevice::take_event() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!events_.empty()) {
+      Handle event = events_.back();
+      events_.pop_back();
+      return event;
+    }
+  }
+  Handle made = nullptr;
+  check(the_driver().cuEventCreate(&made, cuda::kNoTiming), "cuEventCreate");
+  return made;
+}
+
+void CudaDevice::give_event(Handle event) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  events_.push_back(event);
+}
+
+Handle CudaDevice::mark(Handle stream) {
+  Handle event = take_event();
+  if (event == nullptr || check(the_driver().cuEventRecord(event, stream), "cuEventRecord") == Status::ok) return event;
+  give_event(event);
+  return nullptr;
+}
+
+Status CudaDevice::wait(Handle event) {
+  const auto query = [&] {
+    InContext here(*this);
+    return the_driver().cuEventQuery(event);
+  };
+  Result result = query();
+  if (result == cuda::kNotReady) {
+    OthersMayRun free;
+    const auto begin = Clock::now();
+    auto looked = begin;
+    while ((result = query()) == cuda::kNotReady) {
+      const auto now = Clock::now();
+      if (now - begin < kSpin) continue;
+      if (now - looked >= kSignals) {
+        if (!signals_let_wait()) return t_reason.clear(), Status::device_error;
+        looked = now;
+      }
+      std::this_thread::sleep_for(std::min<Clock::duration>((now - begin) / 8, kLongestSleep));
+    }
+  }
+  return check(result, "waiting");
+}
+
+Status CudaDevice::wait_idle() {
+  if (Status status = refuse(); status != Status::ok) return status;
+  Handle event;
+  {
+    InContext here(*this);
+    event = mark(stream_);
+  }
+  if (event == nullptr) return Status::device_error;
+  const uint64_t launched = launched_now();
+  const Status status = wait(event);
+  give_event(event);
+  if (status == Status::ok) forget(launched);
+  return status;
+}
+
+Event* CudaDevice::record() {
+  if (refuse() != Status::ok) return nullptr;
+  InContext here(*this);
+  Handle event = mark(stream_);
+  return event == nullptr ? nullptr : new CudaEvent(*this, event, launched_now());
+}
+
+void CudaDevice::drain() { wait_idle(); }
+
+// ---- contexts and errors ----
+
+CudaDevice::InContext::InContext(const CudaDevice& device) {
+  if (the_driver().cuCtxGetCurrent(&before_) == cuda::kSuccess && before_ == device.context_) return;
+  changed_ = the_driver().cuCtxSetCurrent(device.context_) == cuda::kSuccess;
+}
+
+CudaDevice::InContext::~InContext() {
+  if (changed_) the_driver().cuCtxSetCurrent(before_);
+}
+
+CudaDevice::CudaDevice(uint32_t number, const cuda::Facts& facts)
+    : Device(number, "cuda:" + std::to_string(facts.ordinal)), facts(facts) {}
+
+CudaDevice* CudaDevice::open(uint32_t number, const cuda::Facts& facts, std::string* reason) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(number, facts));
+  Result result = the_driver().cuDevicePrimaryCtxRetain(&device->context_, facts.device);
+  if (result == cuda::kSuccess) {
+    InContext here(*device);
+    result = the_driver().cuStreamCreate(&device->stream_, cuda::kNonBlocking);
+    if (result == cuda::kSuccess) result = the_driver().cuStreamCreate(&device->copies_, cuda::kNonBlocking);
+  }
+  if (result == cuda::kSuccess) return device.release();
+  *reason = the_driver().text(result);
+  return nullptr;
+}
+
+std::string CudaDevice::who() const { return "GPU " + std::to_string(facts.ordinal) + " (" + facts.name + ")"; }
+
+Status CudaDevice::check(Result result, const char* what) {
+  if (result == cuda::kSuccess) return Status::ok;
+  t_reason = who() + ": " + what + ": " + the_driver().text(result);
+  if (!is_sticky(result)) return result == cuda::kOutOfMemory ? Status::no_memory : Status::device_error;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopped_.load()) return Status::device_error;
+  stopped_because_ = the_driver().text(result);
+  if (!recent_.empty()) {
+    stopped_because_ += ", in ";
+    for (const auto& program : recent_) stopped_because_ += program.first + (&program == &recent_.back() ? "" : " or ");
+  }
+  stopped_.store(true);
+  return Status::device_error;
+}
+
+Status CudaDevice::refuse() {
+  if (!stopped_.load(std::memory_order_relaxed) && !is_forked_child()) return Status::ok;
+  t_reason.clear();
+  return Status::device_error;
+}
+
+bool CudaDevice::explain(const char* program) {
+  if (refuse_after_fork()) return true;
+  const std::string prefix = program == nullptr ? "INTERNAL: " : std::string("INTERNAL: [") + program + "] ";
+  if (stopped_.load()) {
+    std::string text;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      text = said_ ? prefix + who() + " has stopped before: " + stopped_because_
+                   : prefix + who() + " has stopped: " + stopped_because_ +
+                         ". What it was computing is lost, and it computes nothing more in this process; other devices "
+                         "still work, and a new process can use it";
+      said_ = true;
+    }
+    set_runtime_error(text);
+    return true;
+  }
+  if (t_reason.empty()) return false;
+  set_runtime_error(prefix + std::exchange(t_reason, std::string()));
+  return true;
+}
+
+void CudaDevice::note(const std::string& program) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++launched_;
+  for (auto& known : recent_)
+    if (known.first == program) return void(known.second = launched_);
+  if (recent_.size() == kMostRecent) recent_.pop_front();
+  recent_.emplace_back(program, launched_);
+}
+
+void CudaDevice::forget(uint64_t launched) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(recent_, [launched](const auto& program) { return program.second <= launched; });
+}
+
+uint64_t CudaDevice::launched_now() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return launched_;
+}
+
+// ---- memory ----
+
+Buffer* CudaDevice::allocate(int64_t nbytes) noexcept {
+  if (nbytes < 0 || nbytes > (int64_t{1} << 56) || refuse() != Status::ok) return nullptr;
+  try {
+    InContext here(*this);
+    int64_t capacity = 0;
+    Result result;
+    cuda::Address found = pool_.take(nbytes, &capacity, &result);
+    if (found == 0 && result == cuda::kOutOfMemory && wait_idle() == Status::ok && pool_.trim())
+      found = pool_.take(nbytes, &capacity, &result);
+    if (found == 0) {
+      if (result != cuda::kOutOfMemory) check(result, "cuMemAlloc");
+      return nullptr;
+    }
+    Buffer* buffer = buffer_on_device(this, reinterpret_cast<char*>(found), nbytes, capacity);
+    if (buffer == nullptr) pool_.give(found);
+    return buffer;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void CudaDevice::recycle(Buffer* buffer) noexcept {
+  if (is_forked_child()) return;
+  try {
+    pool_.give(address(buffer->data));
+  } catch (const std::bad_alloc&) {  // then the bytes are lost
+  }
+}
+
+std::string CudaDevice::memory_text() {
+  const cuda::PoolStats stats = pool_.stats();
+  size_t free = 0, total = 0;
+  InContext here(*this);
+  the_driver().cuMemGetInfo_v2(&free, &total);
+  const auto text = [](int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+  return "; arrays and running programs hold " + text(stats.bytes_in_use) + ", " +
+         text(stats.pool_bytes - stats.bytes_in_use) + " more are kept in parts too small, and " + text(int64_t(free)) +
+         " of the " + text(int64_t(total)) + " of " + who() +
+         " are free; drop arrays that are not needed any more (del, delete(), donate_argnums) or work on parts";
+}
+
+Status CudaDevice::copy(char* to, const char* from, int64_t nbytes) {
+  if (nbytes == 0 || to == from) return Status::ok;
+  if (Status status = refuse(); status != Status::ok) return status;
+  InContext here(*this);
+  if (to >= from + nbytes || from >= to + nbytes)
+    return check(the_driver().cuMemcpyDtoDAsync_v2(address(to), address(from), size_t(nbytes), stream_), "a copy");
+  Buffer* between = allocate(nbytes);
+  if (between == nullptr) return Status::no_memory;
+  Status status = copy(between->data, from, nbytes);
+  if (status == Status::ok) status = copy(to, between->data, nbytes);
+  buffer_release(between);
+  return status;
+}
+
+Status CudaDevice::fill(char* to, int byte, int64_t nbytes) {
+  if (nbytes == 0) return Status::ok;
+  InContext here(*this);
+  return check(the_driver().cuMemsetD8Async(address(to), static_cast<unsigned char>(byte), size_t(nbytes), stream_), "a fill");
+}
+
+bool CudaDevice::copy_rows(char* to, const char* from, int64_t nbytes, int64_t count, int64_t stride, Status* status) {
+  if (the_driver().cuMemcpy2DAsync_v2 == nullptr || stride >= (int64_t{1} << 31) || stride < nbytes) return false;
+  cuda::Copy2D rows{};
+  rows.from_type = rows.to_type = cuda::kDeviceMemory;
+  rows.from = address(from);
+  rows.to = address(to);
+  rows.from_pitch = rows.to_pitch = size_t(stride);
+  rows.width = size_t(nbytes);
+  rows.height = size_t(count);
+  InContext here(*this);
+  *status = check(the_driver().cuMemcpy2DAsync_v2(&rows, stream_), "a copy of rows");
+  return true;
+}
+
+// ---- the host's memory ----
+
+void CudaDevice::sweep() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  while (!resting_.empty() && the_driver().cuEventQuery(resting_.front().second) == cuda::kSuccess) {
+    pinned_.give(resting_.front().first);
+    events_.push_back(resting_.front().second);
+    resting_.pop_front();
+  }
+}
+
+char* CudaDevice::stage(int64_t nbytes) {
+  sweep();
+  if (char* piece = pinned_.take(nbytes)) return piece;
+  if (wait_idle() != Status::ok) return nullptr;
+  InContext here(*this);
+  sweep();
+  return pinned_.take(nbytes);
+}
+
+void CudaDevice::rest(char* piece, Handle event) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (event != nullptr) resting_.emplace_back(piece, event);
+}
+
+Status CudaDevice::place(char* to, const char* from, int64_t nbytes) {
+  if (nbytes == 0) return Status::ok;
+  if (Status status = refuse(); status != Status::ok) return status;
+  InContext here(*this);
+  const auto& driver = the_driver();
+  if (nbytes <= kAtOnce)
+    return check(driver.cuMemcpyHtoDAsync_v2(address(to), from, size_t(nbytes), stream_), "a copy from the host");
+  for (int64_t begin = 0; begin < nbytes; begin += kChunk) {
+    const int64_t bytes = std::min(kChunk, nbytes - begin);
+    char* piece = stage(bytes);
+    if (piece == nullptr) {  // no pinned memory: the driver copies from where it lies, and returns when it has it
+      if (PyGILState_GetThisThreadState() != nullptr && stopped_.load()) return Status::device_error;
+      Status status = check(driver.cuMemcpyHtoDAsync_v2(address(to) + uint64_t(begin), from + begin, size_t(bytes), stream_),
+                            "a copy from the host");
+      if (status != Status::ok) return status;
+      continue;
+    }
+    std::memcpy(piece, from + begin, size_t(bytes));
+    Status status = check(driver.cuMemcpyHtoDAsync_v2(address(to) + uint64_t(begin), piece, size_t(bytes), stream_),
+                          "a copy from the host");
+    rest(piece, mark(stream_));
+    if (status != Status::ok) return status;
+  }
+  return Status::ok;
+}
+
+Status CudaDevice::fetch_directly(char* to, const char* from, int64_t nbytes) {
+  if (Status status = wait_idle(); status != Status::ok) return status;  // the driver's own wait hears no signals
+  InContext here(*this);
+  Status status = check(the_driver().cuMemcpyDtoHAsync_v2(to, address(from), size_t(nbytes), stream_), "a copy to the host");
+  return status == Status::ok ? wait_idle() : status;
+}
+
+Status CudaDevice::fetch(char* to, const char* from, int64_t nbytes) {
+  if (Status status = refuse(); status != Status::ok) return status;
+  if (nbytes == 0) return wait_idle();
+  struct Piece {
+    char* host = nullptr;
+    Handle event = nullptr;
+  };
+  Piece pieces[2];
+  const int count = nbytes > kChunk ? 2 : 1;
+  InContext here(*this);
+  for (int i = 0; i < count; ++i) pieces[i].host = stage(std::min(nbytes, kChunk));
+  Status status = Status::ok;
+  if (pieces[0].host == nullptr || pieces[count - 1].host == nullptr) status = fetch_directly(to, from, nbytes);
+  else for (int64_t asked = 0, got = 0; got < nbytes && status == Status::ok;) {
+    while (asked < nbytes && asked - got < count * kChunk && status == Status::ok) {
+      Piece& piece = pieces[asked / kChunk % count];
+      const int64_t bytes = std::min(kChunk, nbytes - asked);
+      status = check(the_driver().cuMemcpyDtoHAsync_v2(piece.host, address(from) + uint64_t(asked), size_t(bytes), stream_),
+                     "a copy to the host");
+      if (status == Status::ok && (piece.event = mark(stream_)) == nullptr) status = Status::device_error;
+      asked += bytes;
+    }
+    Piece& piece = pieces[got / kChunk % count];
+    if (status == Status::ok) status = wait(piece.event);
+    if (status != Status::ok) break;
+    const int64_t bytes = std::min(kChunk, nbytes - got);
+    std::memcpy(to + got, piece.host, size_t(bytes));
+    give_event(std::exchange(piece.event, nullptr));
+    got += bytes;
+  }
+  for (const Piece& piece : pieces) {  // one that is still written to is left to its event
+    if (piece.host != nullptr && piece.event == nullptr && status == Status::ok) pinned_.give(piece.host);
+    else if (piece.host != nullptr) rest(piece.host, piece.event != nullptr ? piece.event : mark(stream_));
+  }
+  return status;
+}
+
+struct CudaDevice::HostCopy {
+  CudaDevice* device;
+  char* piece;
+  CudaEvent* event;  // owned
+  Buffer* source;    // owned
+
+  static void release(void* object) {
+    auto* own = static_cast<HostCopy*>(object);
+    if (!is_forked_child()) {
+      CudaDevice& device = *own->device;
+      InContext here(device);
+      // whoever gets the source's memory next works after the copy
+      if (!own->event->done()) the_driver().cuStreamWaitEvent(device.stream_, own->event->handle(), 0);
+      device.rest(own->piece, device.mark(device.stream_));
+      buffer_release(own->source);
+      own->event->release();
+    }
+    delete own;
+  }
+};
+
+Buffer* CudaDevice::fetch_later(Buffer* source, int64_t nbytes) {
+  if (nbytes == 0 || refuse() != Status::ok) return nullptr;
+  InContext here(*this);
+  sweep();
+  char* piece = pinned_.take(nbytes);
+  if (piece == nullptr) return nullptr;
+  const auto& driver = the_driver();
+  Handle ready = mark(stream_), over = nullptr;
+  if (ready != nullptr) {
+    Status status = check(driver.cuStreamWaitEvent(copies_, ready, 0), "waiting for an event");
+    if (status == Status::ok)
+      status = check(driver.cuMemcpyDtoHAsync_v2(piece, address(source->data), size_t(nbytes), copies_), "a copy to the host");
+    if (status == Status::ok) over = mark(copies_);
+    give_event(ready);
+  }
+  Buffer* made = over == nullptr ? nullptr : buffer_wrap(piece, nbytes, HostCopy::release, nullptr);
+  if (made == nullptr) return nullptr;  // the piece may still be written to: it is lost
+  auto* event = new CudaEvent(*this, over, 0);
+  event->retain();
+  made->owner = new HostCopy{this, piece, event, buffer_retain(source)};
+  made->pending = event;
+  return made;
+}
+
+// ---- other streams and other devices ----
+
+Status CudaDevice::wait_before(Handle other) {
+  InContext here(*this);
+  Handle event = mark(stream_);
+  if (event == nullptr) return Status::device_error;
+  Status status = check(the_driver().cuStreamWaitEvent(other, event, 0), "another stream");
+  give_event(event);
+  return status;
+}
+
+Status CudaDevice::wait_for(Handle other) {
+  InContext here(*this);
+  Handle event = mark(other);
+  if (event == nullptr) return Status::device_error;
+  Status status = check(the_driver().cuStreamWaitEvent(stream_, event, 0), "another stream");
+  give_event(event);
+  return status;
+}
+
+Buffer* CudaDevice::copy_of(Device& other, Buffer* source, int64_t nbytes) {
+  CudaDevice* from = cuda_device(&other);
+  if (from == nullptr || the_driver().cuMemcpyPeerAsync == nullptr || from->refuse() != Status::ok) return nullptr;
+  Buffer* made = allocate(nbytes);
+  if (made == nullptr || nbytes == 0) return made;
+  Status status = from->wait_before(stream_);
+  if (status == Status::ok) {
+    InContext here(*this);
+    status = check(the_driver().cuMemcpyPeerAsync(address(made->data), context_, address(source->data), from->context_,
+                                                  size_t(nbytes), stream_),
+                   "a copy between GPUs");
+  }
+  if (status == Status::ok) status = wait_before(from->stream_);  // before the source's memory is used again
+  if (status == Status::ok) return made;
+  buffer_release(made);
+  return nullptr;
+}
+
+// ---- kernels ----
+
+Status CudaDevice::launch(const Step& step, Frame& frame) {
+  if (Status status = refuse(); status != Status::ok) return status;
+  note(frame.plan->name);
+  InContext here(*this);
+  Status status;
+  return step.enqueue(*this, frame, &status) ? status : run_on_host(step, frame);
+}
+
+Status CudaDevice::launch_kernel(const CudaLaunch& own) {
+  return check(the_driver().cuLaunchKernel(own.function, own.blocks[0], own.blocks[1], 1, own.threads, 1, 1,
+                                           own.shared_bytes, stream_, own.params, nullptr),
+               "cuLaunchKernel");
+}
+
+Handle CudaDevice::load(const std::string& image) {
+  InContext here(*this);
+  char words[4096] = "";
+  int options[] = {cuda::kErrorLog, cuda::kErrorLogBytes};
+  void* values[] = {words, reinterpret_cast<void*>(sizeof words)};
+  Handle module = nullptr;
+  const Result result = the_driver().cuModuleLoadDataEx(&module, image.c_str(), 2, options, values);
+  if (check(result, "loading a module") == Status::ok) return module;
+  words[sizeof words - 1] = 0;
+  if (*words != 0) t_reason += std::string("\n") + words;
+  return nullptr;
+}
+
+void CudaDevice::unload(Handle module) {
+  if (is_forked_child() || !Py_IsInitialized()) return;
+  InContext here(*this);
+  Handle event = mark(stream_);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (event != nullptr) unloading_.emplace_back(module, event);
+  std::erase_if(unloading_, [this](const auto& entry) {
+    if (the_driver().cuEventQuery(entry.second) != cuda::kSuccess) return false;
+    the_driver().cuModuleUnload(entry.first);
+    events_.push_back(entry.second);
+    return true;
+  });
+}
+
+Handle CudaDevice::function(Handle module, const std::string& entry, int64_t shared_bytes) {
+  constexpr int64_t kWithoutAsking = 48 << 10;
+  InContext here(*this);
+  Handle found = nullptr;
+  const std::string what = "the entry " + entry;
+  if (check(the_driver().cuModuleGetFunction(&found, module, entry.c_str()), what.c_str()) != Status::ok) return nullptr;
+  if (shared_bytes <= kWithoutAsking) return found;
+  const Result result = the_driver().cuFuncSetAttribute(found, cuda::kMaxDynamicShared, int(shared_bytes));
+  return check(result, (what + " with " + std::to_string(shared_bytes) + " bytes of shared memory").c_str()) == Status::ok
+             ? found
+             : nullptr;
+}
+
+}  // namespace weft

@@ -1,0 +1,122 @@
+// A GPU as a Device: memory, one stream on which everything is asked for in order, and what failed there.
+//
+// Steps that have a form for GPUs are asked of the stream and are done later (Step::enqueue). All others run here, by the
+// CPU's code, on copies of the slots that they touch (cuda_host_steps.cpp): right for every program, and slow.
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda_memory.h"
+#include "device.h"
+
+namespace weft {
+
+// One launch of a kernel.
+struct CudaLaunch {
+  cuda::Handle function;
+  unsigned blocks[2];
+  unsigned threads;
+  unsigned shared_bytes;
+  void** params;
+};
+
+class CudaDevice final : public Device {
+ public:
+  // The device, which exists until the process ends, or nullptr with the reason.
+  static CudaDevice* open(uint32_t number, const cuda::Facts& facts, std::string* reason);
+
+  Buffer* allocate(int64_t nbytes) noexcept override;
+  void recycle(Buffer* buffer) noexcept override;
+  Status copy(char* to, const char* from, int64_t nbytes) override;
+  Status place(char* to, const char* from, int64_t nbytes) override;
+  Status fetch(char* to, const char* from, int64_t nbytes) override;
+  bool copies_ahead() const override { return true; }
+  Buffer* fetch_later(Buffer* source, int64_t nbytes) override;
+  Buffer* copy_of(Device& other, Buffer* source, int64_t nbytes) override;
+  Status launch(const Step& step, Frame& frame) override;
+  Event* record() override;
+  void drain() override;
+  bool keeps_steps() const override { return false; }
+  bool explain(const char* program) override;
+  std::string memory_text() override;
+
+  // What steps ask for. None waits.
+  Status fill(char* to, int byte, int64_t nbytes);
+  // `count` runs of nbytes at distances of `stride` >= nbytes; false: the driver has no such copy.
+  bool copy_rows(char* to, const char* from, int64_t nbytes, int64_t count, int64_t stride, Status* status);
+  Status launch_kernel(const CudaLaunch& launch);
+  // The module in this device's context; nullptr with what explain raises.
+  cuda::Handle load(const std::string& image);
+  void unload(cuda::Handle module);
+  cuda::Handle function(cuda::Handle module, const std::string& entry, int64_t shared_bytes);
+
+  // For sharing memory: what another stream asks for from now on comes after this one's, and the reverse.
+  cuda::Handle stream() const { return stream_; }
+  Status wait_before(cuda::Handle other);
+  Status wait_for(cuda::Handle other);
+
+  cuda::PoolStats stats() { return pool_.stats(); }
+  const cuda::Facts facts;
+
+  // Makes the device's context the calling thread's, for as long as the object lives.
+  class InContext {
+   public:
+    explicit InContext(const CudaDevice& device);
+    ~InContext();
+    InContext(const InContext&) = delete;
+    InContext& operator=(const InContext&) = delete;
+
+   private:
+    cuda::Handle before_ = nullptr;
+    bool changed_ = false;
+  };
+
+ private:
+  friend class CudaEvent;
+  struct HostCopy;
+
+  CudaDevice(uint32_t number, const cuda::Facts& facts);
+
+  Status check(cuda::Result result, const char* what);
+  Status refuse();  // after a fork, or once it has stopped; ok otherwise
+  std::string who() const;  // "GPU 0 (NVIDIA H100)"
+
+  // Until the event has happened: polls, handles signals (then an error is set), and lets other threads have the GIL.
+  Status wait(cuda::Handle event);
+  Status wait_idle();
+  cuda::Handle take_event();  // nullptr: the driver gives none
+  void give_event(cuda::Handle event);
+  cuda::Handle mark(cuda::Handle stream);  // an event recorded there; nullptr: it failed
+
+  // Pinned memory, which is given back (stolen) once what the stream was asked for so far is done.
+  char* stage(int64_t nbytes);
+  void rest(char* piece, cuda::Handle event);  // steals both
+  void sweep();                                // resting pieces whose events are over
+  Status fetch_directly(char* to, const char* from, int64_t nbytes);
+
+  Status run_on_host(const Step& step, Frame& frame);
+  void note(const std::string& program);
+  uint64_t launched_now();
+  void forget(uint64_t launched);  // programs up to this launch are done
+
+  cuda::Handle context_ = nullptr, stream_ = nullptr, copies_ = nullptr;  // copies_: the stream of fetch_later
+  cuda::Pool pool_;
+  cuda::Pinned pinned_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<cuda::Handle> events_;
+  std::deque<std::pair<char*, cuda::Handle>> resting_;
+  std::vector<std::pair<cuda::Handle, cuda::Handle>> unloading_;  // modules, and the events after which they may go
+  std::deque<std::pair<std::string, uint64_t>> recent_;  // programs not seen to be done, and when each was last launched
+  uint64_t launched_ = 0;
+  std::string stopped_because_;
+  bool said_ = false;
+  std::atomic<bool> stopped_{false};
+};
+
+// The GPU of a device's number, or nullptr if that is none.
+CudaDevice* cuda_device(Device* device);
+
+}  // namespace weft
