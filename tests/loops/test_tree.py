@@ -34,7 +34,7 @@ def axes_of(rank: int) -> list[tuple[int, ...]]:
     return [axes for bits in range(1, 1 << rank) if (axes := tuple(d for d in range(rank) if bits >> d & 1))]
 
 
-@pytest.mark.parametrize("shape", [(5,), (70,), (9000,), (3, 70), (300, 5), (2, 3, 4), (3, 4, 2, 3)])
+@pytest.mark.parametrize("shape", [(5,), (70,), (9000,), (3, 70), (300, 5), (2, 3, 4), (3, 4, 2, 3), (300, 2, 4)])
 def test_the_documented_program_is_the_tree(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     written = documented("reduce")
@@ -102,6 +102,89 @@ def test_the_bits_do_not_depend_on_threads() -> None:
     assert results[0] == [out.tobytes() for out in ladder.by_reference(closed, [x])]
 
 
+# of more than one group of blocks: over everything, in rows, in columns, over axes that are not side by side
+MANY_BLOCKS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((2**21 + 300_005,), (0,)), ((1, 2**21 + 200_600), (1,)), ((67_000, 2), (0,)), ((66_800, 40), (0,)),
+    ((300, 3, 40), (0, 2)), ((140, 2, 9000), (0, 2)), ((90, 2, 800, 3), (0, 2)),
+]  # fmt: skip
+
+
+def with_threads(program: Any, args: list[Any]) -> list[np.ndarray]:
+    """The first result with one thread and with two."""
+    before, found = ladder.runtime.Pool.get_threads(), []
+    try:
+        for threads in (1, 2):
+            ladder.runtime.Pool.set_threads(threads)
+            found.append(ladder.by_machine_code(program, args)[0])
+    finally:
+        ladder.runtime.Pool.set_threads(before)
+    return found
+
+
+@pytest.mark.parametrize(("shape", "axes"), MANY_BLOCKS, ids=str)
+def test_the_blocks_of_long_sums_go_by_groups(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    x = drawn(shape, np.float32)
+    x[tuple([0 if axis in axes else slice(None) for axis in range(x.ndim)])] = 1e7  # so that the order shows
+    closed = ladder.traced(lambda x: [lax.reduce_sum(x, axes)], [x])
+    program = ladder.compiled(closed)
+    (expected,) = ladder.by_reference(closed, [x])
+    for found in (*with_threads(program, [x]), *ladder.by_loops(program, [x])):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(expected, x.sum(axes, dtype=np.float64), rtol=1e-5)
+
+
+def two_of(x: Any, axes: tuple[int, ...]) -> Any:
+    """Two reductions of one kernel, one of them exact in every order."""
+    return lax.add(lax.reduce_sum(lax.mul(x, x), axes), lax.reduce_max(x, axes))
+
+
+def by_the_user(x: Any, axes: tuple[int, ...]) -> Any:
+    return lax.reduce(x, np.array(-np.inf, x.dtype), weft.numpy.logaddexp, axes)
+
+
+@pytest.mark.parametrize(
+    ("reduce", "dtype"),
+    [(lax.reduce_sum, ml_dtypes.bfloat16), (lax.reduce_sum, np.complex64), (lax.reduce_prod, np.float32),
+     (two_of, np.float32), (by_the_user, np.float32)],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(300, 3, 17), (300, 2, 5, 3)], ids=str)
+def test_long_reductions_of_other_kinds(reduce: Any, dtype: Any, shape: tuple[int, ...]) -> None:
+    x, axes = drawn(shape, dtype), (0, 2)
+    x = x / 2**20 + 1 if reduce is lax.reduce_prod else x
+    closed = ladder.traced(lambda x: [reduce(x, axes)], [x])
+    (expected,) = ladder.by_reference(closed, [x])
+    for found in with_threads(ladder.compiled(closed), [x]):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32], ids=lambda d: d.__name__)
+def test_long_reductions_that_every_order_gives(dtype: Any) -> None:
+    for shape, axis in (((2**21 + 9,), 0), ((70_000, 3), 0)):
+        x = (drawn(shape, np.float32) * 1000).astype(dtype)
+        kernels = {"max": np.max, "argmin": np.argmin, **({"sum": np.sum} if dtype is np.int32 else {})}
+        for name, wanted in kernels.items():
+            found = weft.jit(lambda x, name=name, axis=axis: getattr(weft.numpy, name)(x * 1, axis))(x)
+            np.testing.assert_array_equal(np.asarray(found), wanted(x, axis).astype(found.dtype))
+
+
+def test_one_program_at_sizes_with_one_group_and_with_several() -> None:
+    x = drawn((2**21 + 190_000,), np.float32)
+    x[0] = 4000
+    total = weft.jit(lambda x: weft.numpy.sum(x * x))
+    for size in (5000, 2**21, 2**21 + 190_000):
+        closed = ladder.traced(lambda x: [lax.reduce_sum(lax.mul(x, x), (0,))], [x[:size]])
+        np.testing.assert_array_equal(np.asarray(total(x[:size])), ladder.by_reference(closed, [x[:size]])[0])
+
+
+def test_zeros_and_nan_in_groups_of_blocks() -> None:
+    x = np.full((300, 4), -0.0, np.float32)
+    for axes in ((0, 1), (0,)):
+        found = np.asarray(weft.lax.reduce_sum(np.broadcast_to(x, (300, *x.shape)), (0, *[a + 1 for a in axes])))
+        assert not np.signbit(found).any()
+    x[270, 2] = np.nan
+    assert np.isnan(np.asarray(weft.lax.reduce_sum(x[:, None, :], (0, 2)))).all()
+
+
 # ---- running combinations
 
 LENGTHS = [0, 1, 63, 64, 65, 255, 256, 257, 319, 320, 321, 8191, 8192, 8193, 9500, 100_003, 3_000_000]
@@ -151,13 +234,8 @@ def test_every_axis_is_combined_in_the_documented_order(shape: tuple[int, ...], 
             program = ladder.compiled(closed)
             for found in (ladder.by_reference(closed, [x]), ladder.by_loops(program, [x])):
                 np.testing.assert_array_equal(found[0], expected)
-            before = ladder.runtime.Pool.get_threads()
-            try:
-                for threads in (1, 2):
-                    ladder.runtime.Pool.set_threads(threads)
-                    np.testing.assert_array_equal(ladder.by_machine_code(program, [x])[0], expected)
-            finally:
-                ladder.runtime.Pool.set_threads(before)
+            for found in with_threads(program, [x]):
+                np.testing.assert_array_equal(found, expected)
             moved = np.moveaxis(x, 0, -1)
             along = (axis - 1) % len(shape)
             mapped = weft.vmap(lambda x, axis=along, reverse=reverse: run(x, axis, reverse), in_axes=-1, out_axes=-1)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.codegen import reduce_tree
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.reduce_tree import Accumulators
@@ -41,8 +42,8 @@ def is_absorbed(phase: ir.Phase, emit: Emitter, totals: Sequence[Accumulators]) 
 
 
 def improved(
-    reduction: ir.Reduce, emit: Emitter, best: Value, before: Accumulators, place: Callable[[], Value]
-) -> Accumulators:
+    reduction: ir.Reduce, emit: Emitter, best: Value, before: list[Value], place: Callable[[], Value]
+) -> list[Value]:
     """``before``, or ``best`` at ``place()`` if that is better or ``before`` is still the identity."""
     extremum, writer = reduction.kind.forms.extremum, emit.lanes.writer
     assert extremum is not None
@@ -50,14 +51,7 @@ def improved(
     (kept,) = extremum.combine(emit, (value,), (best,))
     none = emit.compare("eq", position, emit.const(reduction.accumulators[1][1], position.dtype)).part
     better = emit.compare("ne", kept, value).part | none
-    types, texts = [value.part.element, position.part.element], [value.part.text, position.part.text]
-
-    def found() -> list[str]:
-        return [best.part.text, emit.convert(place(), position.dtype).part.text]
-
-    one = Lanes(writer, 1)
-    texts = writer.when(better.text, found, types, texts, rare=False)
-    return tuple(Value(v.dtype, (V(one, type_, text),)) for v, type_, text in zip(before, types, texts, strict=True))
+    return reduce_tree.when(writer, better.text, lambda: [best, emit.convert(place(), position.dtype)], before)
 
 
 def first(lanes: Lanes, low: str, high: str, group: int, holds: Callable[[str], V]) -> list[str]:

@@ -25,6 +25,7 @@ from weft.codegen import (
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import Frame
+from weft.codegen.groups import Groups
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below
 from weft.codegen.stages import StageWriter
@@ -250,8 +251,8 @@ class ColumnWriter:
             scans.ScanLoop(self.parent, phase, [(tile, place)]).write()
             return
         totals = [v for c in tile for r in phase.reductions for v in reduce_tree.identities(r, c.emit)]
-        loop = _ReducedLoop(self, phase, tile)
-        values = loop.level(0, place, totals)
+        loop = _ReducedLoop(self, phase, tile, totals)
+        values = loop.groups.all(loop.level(0, place, totals))
         for copy, accs in zip(tile, loop.accumulators(values), strict=True):
             for reduction, group in zip(phase.reductions, accs, strict=True):
                 outs = reduce_tree.finish(reduction, copy.emit, group)
@@ -261,29 +262,20 @@ class ColumnWriter:
 class _ReducedLoop:
     """The loops over the reduced dimensions for one tile, carrying accumulators of every copy."""
 
-    def __init__(self, parent: ColumnWriter, phase: ir.Phase, tile: list[Instance]) -> None:
+    def __init__(self, parent: ColumnWriter, phase: ir.Phase, tile: list[Instance], identities: list[Value]) -> None:
         self.parent = parent
         self.nest = parent.parent
         self.writer = parent.writer
         self.phase = phase
         self.tile = tile
         self.operands = ir.operands(phase.body)
+        self.groups = Groups(parent.parent, BLOCK_ROWS, identities, self._combine)
 
     def accumulators(self, values: Sequence[Value]) -> list[list[reduce_tree.Accumulators]]:
         """Accumulators by copy and reduction, from the carried values."""
         size = len(values) // len(self.tile)
         groups = [values[k * size : (k + 1) * size] for k in range(len(self.tile))]
         return [reduce_tree.group_accs(self.phase.reductions, g) for g in groups]
-
-    def _carry(
-        self, low: str, high: str, step: int, values: Sequence[Value], body, stretches: bool = False
-    ) -> list[Value]:
-        def inner(index: str, texts: list[str]) -> list[str]:
-            return [t for _, t in reduce_tree.flatten(body(index, reduce_tree.rebuild(values, texts)))]
-
-        carried = reduce_tree.flatten(values)
-        loop = self.nest.stretches if stretches else self.writer.loop
-        return reduce_tree.rebuild(values, loop(low, high, step, carried, inner))
 
     def level(self, depth: int, place: Position, values: list[Value]) -> list[Value]:
         """Loops from reduced dimension number ``depth`` inwards; gives the values after them."""
@@ -294,13 +286,13 @@ class _ReducedLoop:
             def outer(index: str, inner: list[Value]) -> list[Value]:
                 return self.level(depth + 1, self.nest.enter(place, dim, index, self.operands), inner)
 
-            return self._carry("0", extent, 1, values, outer)
+            return reduce_tree.carry(writer.loop, ("0", extent, 1), values, outer)
         if not self.phase.reductions:
 
             def one(index: str, inner: list[Value]) -> list[Value]:
                 return self._body(self.nest.enter(place, dim, index, self.operands), inner)
 
-            return self._carry("0", extent, 1, values, one, stretches=True)
+            return reduce_tree.carry(self.nest.stretches, ("0", extent, 1), values, one)
 
         blocks = self.parent.blocks
         low, high = blocks.rows if blocks else ("0", extent)
@@ -314,9 +306,9 @@ class _ReducedLoop:
 
             seeds = [v for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, start)]
             after = blocks.accumulators(self.tile, self.phase.reductions, start, seeds, walk) if blocks else walk(seeds)
-            return self._combine(self.accumulators(inner), self.accumulators(after))
+            return self._combine(self.groups.before(self.groups.number(place, start), inner), after)
 
-        return self._carry(low, high, BLOCK_ROWS, values, block)
+        return reduce_tree.carry(writer.loop, (low, high, BLOCK_ROWS), values, block)
 
     def _rows(self, place: Position, dim: int, low: str, high: str, values: list[Value]) -> list[Value]:
         """The indices ``low`` to ``high`` of the last reduced dimension.
@@ -325,9 +317,11 @@ class _ReducedLoop:
         """
         nest, writer = self.nest, self.writer
         if nest.digits is None:
-            return self._carry(
-                low, high, 1, values, lambda i, v: self._body(nest.enter(place, dim, i, self.operands), v)
-            )
+
+            def one(index: str, begun: list[Value]) -> list[Value]:
+                return self._body(nest.enter(place, dim, index, self.operands), begun)
+
+            return reduce_tree.carry(writer.loop, (low, high, 1), values, one)
         base = nest.digits.bases[-1]
 
         def run(number: str, begun: list[Value]) -> list[Value]:
@@ -336,24 +330,24 @@ class _ReducedLoop:
             start = writer.index("sub", low, first)
             start = writer.choose_index(writer.compare_index("slt", start, "0"), "0", start)
             stop = writer.minimum_index(writer.index("sub", high, first), base)
-            return self._carry(
-                start, stop, 1, begun, lambda i, v: self._body(nest.enter_run(begin, dim, i, self.operands), v)
-            )
+
+            def one(index: str, values: list[Value]) -> list[Value]:
+                return self._body(nest.enter_run(begin, dim, index, self.operands), values)
+
+            return reduce_tree.carry(writer.loop, (start, stop, 1), begun, one)
 
         ends = writer.index("add", high, writer.index("sub", base, "1"))
         first_run, last_run = [writer.op(f"udiv i64 {index}, {base}") for index in (low, ends)]
-        return self._carry(first_run, last_run, 1, values, run)
+        return reduce_tree.carry(writer.loop, (first_run, last_run, 1), values, run)
 
     def _seeds(self, reduction: ir.Reduce, copy: Instance, start: str) -> reduce_tree.Accumulators:
         """The accumulators with which a block starts: the same position in every lane."""
         one = reduce_tree.seeds(reduction, Emitter(self.nest.scalar), start)
         return tuple(copy.memory.splat(v) for v in one)
 
-    def _combine(
-        self, left: list[list[reduce_tree.Accumulators]], right: list[list[reduce_tree.Accumulators]]
-    ) -> list[Value]:
+    def _combine(self, left: list[Value], right: list[Value]) -> list[Value]:
         results: list[Value] = []
-        for copy, a, b in zip(self.tile, left, right, strict=True):
+        for copy, a, b in zip(self.tile, self.accumulators(left), self.accumulators(right), strict=True):
             emit = instances.fresh(copy, {}, None, None).emit
             for reduction, x, y in zip(self.phase.reductions, a, b, strict=True):
                 results.extend(reduce_tree.combine(reduction, emit, x, y))

@@ -15,12 +15,15 @@ from weft.codegen import instances
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask
+from weft.codegen.writer import Writer
 from weft.loops import elements, ir
 from weft.loops.reduction_tree import LANES
 
 NARROWEST = 4  # least lanes of a fold: 4 fill a register with 32-bit elements; LLVM would widen fewer
 
 Accumulators = tuple[Value, ...]  # of one reduction
+Step = Callable[[str, list[Value]], list[Value]]  # the values after an iteration
+Bounds = tuple[str, str, int]  # of a loop
 
 
 def identities(reduction: ir.Reduce | ir.Scan, emit: Emitter) -> Accumulators:
@@ -175,6 +178,25 @@ def rebuild(values: Sequence[Value], texts: Sequence[str]) -> list[Value]:
     """The same values with other texts."""
     rest = iter(texts)
     return [Value(v.dtype, tuple([V(p.lanes, p.element, next(rest)) for p in v.parts])) for v in values]
+
+
+def texts(values: Sequence[Value]) -> list[str]:
+    return [text for _, text in flatten(values)]
+
+
+def carry(loop: Callable[..., list[str]], bounds: Bounds, values: list[Value], body: Step) -> list[Value]:
+    """``loop``, as ``Writer.loop`` and ``Frame.stretches`` are, that carries values."""
+
+    def inner(index: str, carried: list[str]) -> list[str]:
+        return texts(body(index, rebuild(values, carried)))
+
+    return rebuild(values, loop(*bounds, flatten(values), inner))
+
+
+def when(writer: Writer, condition: str, found: Callable[[], list[Value]], otherwise: list[Value]) -> list[Value]:
+    """``found()`` where the condition holds."""
+    types = [type_ for type_, _ in flatten(otherwise)]
+    return rebuild(otherwise, writer.when(condition, lambda: texts(found()), types, texts(otherwise), rare=False))
 
 
 def flat_accs(accs: Sequence[Accumulators]) -> list[Value]:

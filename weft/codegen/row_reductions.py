@@ -1,6 +1,6 @@
 """Reductions of rows whose lanes run along the last reduced dimension: the accumulators of a phase.
 
-    for block of 8192: 32 lane accumulators over the block; fold; total = combine(total, block)
+    for block of 8192: 32 lane accumulators over the block; fold; total = combine(total, block); see also ``groups``
 
 The 32 accumulators are 32 / W vectors. A cheap body is written 32 / W times, for 32 elements a step. An expensive body
 is written once, and the accumulators rotate: after a multiple of 32 elements they are in their original order.
@@ -8,11 +8,12 @@ is written once, and the accumulators rotate: after a multiple of 32 elements th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from weft.codegen import argmax_two_pass, instances, reduce_tree
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import Frame
+from weft.codegen.groups import Groups
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below
@@ -70,79 +71,62 @@ class RowReducer:
 
     # a phase with reductions
 
-    def reduce(self, run: RowPhase, point: Instance, place: Position) -> list[Accumulators]:
+    def reduce(self, run: RowPhase, point: Instance, place: Position) -> list[Value]:
         base = self.wide(run.phase, point)
-        totals = [reduce_tree.identities(r, point.emit) for r in run.phase.reductions]
-        return self._totals(run, base, place, 0, totals)
+        totals = self.identities(run.phase)
+        groups = self.groups(run.phase)
+        return groups.all(self._totals(run, base, place, 0, totals, groups))
 
-    def carry(
-        self,
-        phase: ir.Phase,
-        bounds: tuple[str, str, int],
-        totals: list[Accumulators],
-        body: Callable[[str, list[Accumulators]], list[Accumulators]],
-    ) -> list[Accumulators]:
-        """A loop that carries the accumulators of every reduction of the phase."""
-        values = reduce_tree.flat_accs(totals)
+    def identities(self, phase: ir.Phase) -> list[Value]:
+        emit = Emitter(self.parent.scalar)
+        return reduce_tree.flat_accs([reduce_tree.identities(reduction, emit) for reduction in phase.reductions])
 
-        def inner(index: str, texts: list[str]) -> list[str]:
-            groups = reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, texts))
-            return [t for _, t in reduce_tree.flatten(reduce_tree.flat_accs(body(index, groups)))]
-
-        texts = self.writer.loop(*bounds, reduce_tree.flatten(values), inner)
-        return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, texts))
+    def groups(self, phase: ir.Phase) -> Groups:
+        return Groups(self.parent, BLOCK_LANES, self.identities(phase), lambda a, b: self.combine(phase, a, b))
 
     def _totals(
-        self, run: RowPhase, base: Instance, place: Position, depth: int, totals: list[Accumulators]
-    ) -> list[Accumulators]:
+        self, run: RowPhase, base: Instance, place: Position, depth: int, totals: list[Value], groups: Groups
+    ) -> list[Value]:
         """Totals after the loops over reduced dimensions from number ``depth`` inwards."""
         phase = run.phase
         if depth < len(self.outer_reduced):
             dim, operands = self.outer_reduced[depth], ir.operands(phase.body)
 
-            def outer(index: str, inner: list[Accumulators]) -> list[Accumulators]:
-                return self._totals(run, base, self.parent.enter(place, dim, index, operands), depth + 1, inner)
+            def outer(index: str, inner: list[Value]) -> list[Value]:
+                return self._totals(run, base, self.parent.enter(place, dim, index, operands), depth + 1, inner, groups)
 
-            return self.carry(phase, ("0", self.parent.extents[dim], 1), totals, outer)
+            return reduce_tree.carry(self.writer.loop, ("0", self.parent.extents[dim], 1), totals, outer)
         base = self.hoisted(phase, base, place)
 
-        def block(start: str, inner: list[Accumulators]) -> list[Accumulators]:
-            return self.further(run, base, place, start, inner)
+        def block(start: str, inner: list[Value]) -> list[Value]:
+            return self.further(run, base, place, start, groups.before(groups.number(place, start), inner))
 
-        return self.carry(phase, ("0", self.parent.extents[self.vector], BLOCK_LANES), totals, block)
+        bounds = "0", self.parent.extents[self.vector], BLOCK_LANES
+        return reduce_tree.carry(self.writer.loop, bounds, totals, block)
 
-    def further(
-        self, run: RowPhase, base: Instance, place: Position, start: str, totals: list[Accumulators]
-    ) -> list[Accumulators]:
+    def further(self, run: RowPhase, base: Instance, place: Position, start: str, totals: list[Value]) -> list[Value]:
         """Totals after one more block; the block is skipped if it cannot change them."""
         phase, first = run.phase, run.first
-        emit, values = Emitter(self.parent.scalar), reduce_tree.flat_accs(totals)
-        absorbed = argmax_two_pass.is_absorbed(phase, emit, totals)
+        emit = Emitter(self.parent.scalar)
+        absorbed = argmax_two_pass.is_absorbed(phase, emit, reduce_tree.group_accs(phase.reductions, totals))
 
-        def after() -> list[Accumulators]:
+        def after() -> list[Value]:
             if first is None:
                 return self.combine(phase, totals, self.block(run, base, place, start))
-            (before,), (reduction,) = totals, phase.reductions
+            (reduction,) = phase.reductions
             if run.flags:
                 best, at = self._flag(first.phase, base, place, start)
-                return [argmax_two_pass.improved(reduction, emit, best, before, lambda: at)]
-            ((best,),) = self.block(first, base, place, start)
+                return argmax_two_pass.improved(reduction, emit, best, totals, lambda: at)
+            (best,) = self.block(first, base, place, start)
 
             def at_best(led: ir.Phase = first.phase) -> Value:
                 return self._place(led, base, place, start, best)[0]
 
-            return [argmax_two_pass.improved(reduction, emit, best, before, at_best)]
+            return argmax_two_pass.improved(reduction, emit, best, totals, at_best)
 
         if absorbed is None:
             return after()
-        flat = reduce_tree.flatten(values)
-        going = self.writer.op(f"xor i1 {absorbed}, true")
-
-        def texts() -> list[str]:
-            return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(after()))]
-
-        found = self.writer.when(going, texts, [type_ for type_, _ in flat], [text for _, text in flat], rare=False)
-        return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, found))
+        return reduce_tree.when(self.writer, self.writer.op(f"xor i1 {absorbed}, true"), after, totals)
 
     def _flag(self, phase: ir.Phase, base: Instance, place: Position, start: str) -> tuple[Value, Value]:
         """The extremum of a block of bools and its first position, in one pass that ends at the first such value."""
@@ -188,11 +172,12 @@ class RowReducer:
         stop = self.writer.index("add", start, str(BLOCK_LANES))
         return self.writer.minimum_index(stop, self.parent.extents[self.vector])
 
-    def combine(self, phase: ir.Phase, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
-        emit = Emitter(self.parent.scalar)
-        return [reduce_tree.combine(r, emit, a, b) for r, a, b in zip(phase.reductions, left, right, strict=True)]
+    def combine(self, phase: ir.Phase, left: list[Value], right: list[Value]) -> list[Value]:
+        emit, (a, b) = Emitter(self.parent.scalar), [reduce_tree.group_accs(phase.reductions, v) for v in (left, right)]
+        both = zip(phase.reductions, a, b, strict=True)
+        return reduce_tree.flat_accs([reduce_tree.combine(reduction, emit, x, y) for reduction, x, y in both])
 
-    def block(self, run: RowPhase, base: Instance, place: Position, start: str) -> list[Accumulators]:
+    def block(self, run: RowPhase, base: Instance, place: Position, start: str) -> list[Value]:
         """Folded accumulators of one block of at most 8192 elements."""
         writer, width, phase = self.writer, self.parent.width, run.phase
         self.parent.poll()
@@ -214,7 +199,8 @@ class RowReducer:
         if per_block > 1:
             vectors = self._rotated(phase, vectors, (last, rounded))
         emit = base.emit
-        return [reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)]
+        columns = zip(phase.reductions, zip(*vectors, strict=True), strict=True)
+        return reduce_tree.flat_accs([reduce_tree.fold(reduction, emit, list(accs)) for reduction, accs in columns])
 
     def _rotated(
         self, phase: ir.Phase, vectors: list[list[Accumulators]], bounds: tuple[str, str]
@@ -271,8 +257,7 @@ class RowReducer:
                 for c, accs in zip(tile, now, strict=False)
             ]
             following = [*now[group:], *new]
-            texts = [t for groups in following for _, t in reduce_tree.flatten(reduce_tree.flat_accs(groups))]
-            return [*digits, *texts]
+            return [*digits, *reduce_tree.texts([v for groups in following for v in reduce_tree.flat_accs(groups)])]
 
         texts = writer.loop(*bounds, width * group, [*carried, *reduce_tree.flatten(flat)], body)
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.codegen import argmax_two_pass, instances, ordered, reduce_tree
+from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below
-from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.row_reductions import RowReducer
 from weft.loops import ir
 from weft.loops.decisions import RowPhase
@@ -39,8 +39,8 @@ class RowWriter(RowReducer):
             elif run.phase.body:
                 self._map(run, point, place)
 
-    def _finish(self, phase: ir.Phase, point: Instance, totals: list[Accumulators]) -> None:
-        for reduction, accs in zip(phase.reductions, totals, strict=True):
+    def _finish(self, phase: ir.Phase, point: Instance, totals: list[Value]) -> None:
+        for reduction, accs in zip(phase.reductions, reduce_tree.group_accs(phase.reductions, totals), strict=True):
             outs = reduce_tree.finish(reduction, point.emit, accs)
             point.values.update(zip(reduction.outs, outs, strict=True))
 
@@ -116,37 +116,31 @@ class RowWriter(RowReducer):
         writer.label(blocks)
         base = self.hoisted(phase, self.wide(phase, point), place)
 
-        identities = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
+        identities = self.identities(phase)
         shared = all(argmax_two_pass.absorbing(r) is not None for r in phase.reductions)
 
-        def block(index: str, before: list[Accumulators]) -> list[Accumulators]:
+        def block(index: str, before: list[Value]) -> list[Value]:
             """One block. For extrema it starts from the worker's earlier result: combining it twice is harmless."""
             start = writer.index("mul", index, str(BLOCK_LANES))
             accs = self.further(run, base, place, start, before) if shared else self.block(run, base, place, start)
-            for k, value in enumerate(reduce_tree.flat_accs(accs)):
+            for k, value in enumerate(accs):
                 point.memory.store_scalar(value, self._slot(partial, count, k, index))
-            return accs
+            return accs if shared else []
 
-        def apart(index: str, _: list[str]) -> list[str]:
-            block(index, [])
-            return []
-
-        if shared:
-            self.carry(phase, (low, high, 1), identities, block)
-        else:
-            writer.loop(low, high, 1, [], apart)
+        reduce_tree.carry(writer.loop, (low, high, 1), identities if shared else [], block)
         writer.branch(done)
         writer.label(finish)
+        groups = self.groups(phase)
 
-        def add(index: str, totals: list[Accumulators]) -> list[Accumulators]:
+        def add(index: str, totals: list[Value]) -> list[Value]:
+            before = groups.before(index, totals)
             loaded = [
                 point.memory.load_scalar(v.dtype, self._slot(partial, count, k, index))
-                for k, v in enumerate(reduce_tree.flat_accs(identities))
+                for k, v in enumerate(identities)
             ]
-            return self.combine(phase, totals, reduce_tree.group_accs(phase.reductions, loaded))
+            return self.combine(phase, before, loaded)
 
-        totals = self.carry(phase, ("0", count, 1), identities, add)
-        self._finish(phase, point, totals)
+        self._finish(phase, point, groups.all(reduce_tree.carry(writer.loop, ("0", count, 1), identities, add)))
         self._point(place, point, 1)
         writer.branch(done)
         writer.label(done)

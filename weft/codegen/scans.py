@@ -22,7 +22,7 @@ from weft.codegen.lanes import Lanes, V
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import ir, routine
-from weft.loops.reduction_tree import BLOCK_LANES, GROUP, RUN
+from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS, RUN
 
 Chain = tuple[list[Instance], Position]  # a tile, and where it is
 
@@ -52,9 +52,9 @@ def step(s: ir.Scan, copies: Sequence[Instance]) -> None:
         for copy in copies:
             assert copy.before is not None
             found += reduce_tree.combine(s, _apart(copy), copy.before[1][key], copy.states[key])
-        return _texts(found)
+        return reduce_tree.texts(found)
 
-    texts = _texts(local)
+    texts = reduce_tree.texts(local)
     if copies[0].before is not None:
         follows = copies[0].before[0]
         types = [type_ for type_, _ in carried]
@@ -94,10 +94,6 @@ def _apart(copy: Instance) -> Emitter:
     return instances.fresh(copy, {}, slot=copy.slot).emit
 
 
-def _texts(values: Sequence[Value]) -> list[str]:
-    return [text for _, text in reduce_tree.flatten(values)]
-
-
 class ScanLoop:
     """The loop over the elements of one tile, or of several side by side.
 
@@ -114,7 +110,7 @@ class ScanLoop:
         self.pairs = [(copy, s) for tile, _ in chains for copy in tile for s in self.scans]
         self.flat = [v for copy, s in self.pairs for v in reduce_tree.identities(s, copy.emit)]
         self.carried = reduce_tree.flatten(self.flat)
-        self.types, self.none = [type_ for type_, _ in self.carried], _texts(self.flat)
+        self.types, self.none = [type_ for type_, _ in self.carried], reduce_tree.texts(self.flat)
 
     def write(self) -> None:
         """The loops over runs; they carry what groups, blocks, runs and all elements before combine to."""
@@ -170,8 +166,9 @@ class ScanLoop:
                 writer.op(f"select i1 {ends}, {t} {a}, {t} {b}") for t, a, b in zip(self.types, yes, no, strict=True)
             ]
 
-        blocks = at(GROUP, none, at(BLOCK_LANES, inside, blocks))
-        return [*at(GROUP, base, groups), *blocks, *at(BLOCK_LANES, none, within), *base]
+        group = GROUP_BLOCKS * BLOCK_LANES
+        blocks = at(group, none, at(BLOCK_LANES, inside, blocks))
+        return [*at(group, base, groups), *blocks, *at(BLOCK_LANES, none, within), *base]
 
     def _side_by_side(self, starts: Sequence[str], bases: Sequence[list[str]] | None) -> list[list[str]]:
         """What whole runs combine to; with ``bases`` the results too, for which the few statements run once more."""
@@ -215,7 +212,7 @@ class ScanLoop:
                 vector.before = None if base is None else (base[0], left)
             self.parent.run(statements, vectors, inner)
             found += [v for vector in vectors for state in vector.states.values() for v in state]
-        return _texts(found)
+        return reduce_tree.texts(found)
 
     def _states(self, texts: Sequence[str]) -> list[Accumulators]:
         """One for every copy and running combination."""
@@ -227,14 +224,16 @@ class ScanLoop:
         found: list[str] = []
         for (copy, s), a, b in zip(self.pairs, self._states(left), self._states(right), strict=True):
             if s.kind.cost <= 1:
-                found += _texts(reduce_tree.combine(s, _apart(copy), a, b))
+                found += reduce_tree.texts(reduce_tree.combine(s, _apart(copy), a, b))
                 continue
 
             def write(writer: Writer, texts: list[str], s: ir.Scan = s, both: Sequence[Value] = (*a, *b)) -> list[str]:
                 lanes, rest = Lanes(writer, self.parent.width), iter(texts)
                 values = [Value(v.dtype, tuple([V(lanes, p.element, next(rest)) for p in v.parts])) for v in both]
                 half = len(values) // 2
-                return _texts(reduce_tree.combine(s, Emitter(lanes), tuple(values[:half]), tuple(values[half:])))
+                return reduce_tree.texts(
+                    reduce_tree.combine(s, Emitter(lanes), tuple(values[:half]), tuple(values[half:]))
+                )
 
             name = f"{s.name}_{'_'.join([str(v.dtype) for v in a])}_v{self.parent.width}"
             types = [type_ for type_, _ in reduce_tree.flatten(a)]

@@ -209,7 +209,7 @@ class ShortRowWriter(columns.ColumnWriter):
                 kept.append(_Buffer(self, [value]))
                 kept[-1].put(value, index)
             after = [value for copy in vectors for state in copy.states.values() for value in state]
-            return [text for _, text in reduce_tree.flatten(after)]
+            return reduce_tree.texts(after)
 
         self.writer.loop("0", str(self.extent), 1, reduce_tree.flatten(begun), body)
         found = self._nothing(phase, tile)

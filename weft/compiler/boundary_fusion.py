@@ -93,10 +93,12 @@ def _merged(nest: ir.Nest, added: ir.Nest) -> ir.Nest:
         for statements in (added.setup, (*phase.before, *phase.body))
     )
     still = [ir.Operand(o.dtype, o.role, (*o.strides[:-1], 0)) for o in added.operands]
-    return ir.Nest(
-        nest.dims, (*nest.operands, *still), (*nest.scalars, *added.scalars), nest.rows, nest.vector, nest.width,
-        nest.split, (*nest.setup, *setup), nest.phases, nest.name, (*nest.edges, *points),
-    )  # fmt: skip
+    return nest.replace(
+        operands=(*nest.operands, *still),
+        scalars=(*nest.scalars, *added.scalars),
+        setup=(*nest.setup, *setup),
+        edges=(*nest.edges, *points),
+    )
 
 
 def _renumbered(s: ir.Statement, first: int, operand: int, scalar: int) -> ir.Statement:

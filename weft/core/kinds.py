@@ -142,6 +142,7 @@ class Reduction(Record):
     reduced axis, for argmin/argmax) into one value per accumulator.
     ``combine(emit, left, right, **params)`` is associative up to rounding; both are tuples of values.
     ``finish(emit, accs, **params)`` gives the outputs (a rounding to bfloat16, the index of argmax).
+    ``exact(dtype)``: whether combinations of accumulators of this dtype have the same bits in every order.
     ``absorbing(dtype)`` is a value of the first accumulator that no further element can change, or None.
     ``nan_wins``: the result is NaN if an element is, and otherwise ``combine`` is max or min.
     ``forms``: other ways to compute the same outputs.
@@ -158,6 +159,7 @@ class Reduction(Record):
     reference: Callable[..., Any]  # NumPy semantics; the reference interpreter uses the fixed order
     needs_index: bool = False
     operands: Callable[[Avals], int] | None = None  # reduce: how many operands are arrays (the rest are inits)
+    exact: Callable[[np.dtype], bool] = lambda dtype: False
     absorbing: Callable[[np.dtype], Any] | None = None
     nan_wins: bool = False
     forms: LoopForms = LoopForms()

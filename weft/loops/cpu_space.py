@@ -16,6 +16,7 @@ from weft._base.record import Record
 from weft.loops import ir, row_spaces
 from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops, split_outer, stride_class, unit_axes, without_units
+from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS
 from weft.loops.resize import Asked, term
 from weft.loops.thresholds import NOTHING_ASKED, SHORT, SHORT_OF_WORDS, Thresholds, are_many, thresholds
 
@@ -31,7 +32,8 @@ class Space(Record):
 
     ``outer`` are iterated by the runtime. ``digits`` are no loops: they give the index along each axis of the last
     loop. ``extents``: of the loops of the nest and the digits, where they are compiled in. ``vector``: the number of
-    the loop whose index runs across the lanes. ``split``: whether the reduction may be cut at borders of blocks.
+    the loop whose index runs across the lanes. ``split``: whether the reduction may be cut at borders of blocks,
+    ``long``: whether blocks go by groups.
     ``step``: the small stride along the lanes that is compiled in. ``runs``: whether the first loop is over the updates
     of a sorted scatter. ``apart``: of each operand the strides along the last two loops, where they are compiled in.
     ``asked``: what the answers of ``thresholds`` depend on, if the space may serve other sizes.
@@ -48,6 +50,7 @@ class Space(Record):
     step: int | None = None
     runs: bool = False
     asked: Asked | None = None
+    long: bool = False
 
     @property
     def loops(self) -> list[Loop]:
@@ -64,6 +67,7 @@ class _Loops(Record):
     digits: list[Loop]
     rows: Sequence[Loop]
     longest: int  # elements of a row that is short
+    block: int  # indices of the last reduced loop in a block, if the order of the combinations of blocks matters
 
 
 def cpu_space(body: Body, lanes: int, sized: bool) -> tuple[Body, Space]:
@@ -91,7 +95,8 @@ def _loops(body: Body, parallel: list[Loop]) -> _Loops:
         parallel = [Loop("parallel")]
     outer, parallel = split_outer(parallel, body, MAX_PARALLEL if body.tree else MAX_OF_ELEMENTS)
     rows = reduced if body.along_rows and not digits and _may_lie_across(body) else []
-    return _Loops(outer, parallel, reduced, digits, rows, _longest_short(body, parallel, rows) if rows else SHORT)
+    longest = _longest_short(body, parallel, rows) if rows else SHORT
+    return _Loops(outer, parallel, reduced, digits, rows, longest, _block(body))
 
 
 # ---- the rules
@@ -130,7 +135,7 @@ def _of_reduction(body: Body, loops: _Loops, found: Thresholds) -> Space:
     extents = [*[None for _ in parallel], *[found.short for _ in reduced], *[None for _ in digits]]
     vector = len(parallel) - 1 if found.short else _vector(body, parallel, reduced)
     split = _may_split(body, [*parallel, *reduced], loops.outer)
-    return Space(loops.outer, parallel, reduced, digits, extents, vector, _nowhere(body), split)
+    return Space(loops.outer, parallel, reduced, digits, extents, vector, _nowhere(body), split, long=found.long)
 
 
 def _nowhere(body: Body) -> Sequence[None]:
@@ -145,21 +150,25 @@ def _asked(body: Body, loops: _Loops, lanes: int, units: bool) -> Asked:
     outer, parallel, rows = loops.outer, loops.parallel, loops.rows
     moving = body.operands if len(parallel) > 1 else []
     along, above = (tuple([term(parallel[k].stride(operand)) for operand in moving]) for k in (-1, -2))
-    around, lying, summed = [tuple([loop.symbols for loop in loops]) for loops in (outer, parallel, rows)]
-    return Asked(around, lying, summed, along, above, lanes, units, loops.longest)
+    around, lying, short, summed = [
+        tuple([loop.symbols for loop in some]) for some in (outer, parallel, rows, loops.reduced if loops.block else ())
+    ]
+    return Asked(around, lying, short, summed, along, above, lanes, units, loops.longest, loops.block)
 
 
 def _thresholds(body: Body, loops: _Loops, lanes: int) -> Thresholds:
     """What ``thresholds`` says at the present sizes."""
     parallel = loops.parallel
-    if len(parallel) <= 1 and not loops.rows:
+    if len(parallel) <= 1 and not loops.rows and not loops.block:
         return NOTHING_ASKED
-    around, lying, summed = [[loop.extent for loop in some] for some in (loops.outer, parallel, loops.rows)]
+    around, lying, short, summed = [
+        [loop.extent for loop in some] for some in (loops.outer, parallel, loops.rows, loops.reduced)
+    ]
 
     def along() -> list[tuple[int, int]]:
         return [(parallel[-2].stride(o).elems, parallel[-1].stride(o).elems) for o in body.operands]
 
-    return thresholds(around, lying, summed, along, lanes, False, loops.longest)
+    return thresholds(around, lying, short, summed, along, lanes, False, loops.longest, loops.block)
 
 
 # ---- what the statements decide
@@ -173,6 +182,13 @@ def _step(body: Body, parallel: Sequence[Loop]) -> int | None:
         return None
     of_one_size = any(not operand.fixed or operand.starts is not None for operand in body.operands)  # see ``_call``
     return spread.pop() if of_one_size or all(stride.product == () for stride in strides) else None
+
+
+def _block(body: Body) -> int:
+    """Indices in a block of a tree whose combinations of blocks have different bits in another order, else 0."""
+    if all(r.kind.exact(r.accumulators[0][0]) for *_, reductions in body.phases for r in reductions):
+        return 0
+    return BLOCK_LANES if body.tree == "lanes" else BLOCK_ROWS
 
 
 def _may_lie_across(body: Body) -> bool:

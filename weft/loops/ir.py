@@ -207,10 +207,10 @@ class Reduce(Record):
 
     tree (docs/NUMERICS.md):
       lanes       last reduced dimension in blocks of 8192; inside a block 32 lane accumulators, element i goes to
-                  lane i % 32; lanes are folded by halves (l + 16, l + 8, ...); block results are combined in order,
-                  starting from the identity; outer reduced dimensions in order.
-      rows        last reduced dimension in blocks of 256, each in order from the identity; block results are
-                  combined in order, starting from the identity; outer reduced dimensions in order.
+                  lane i % 32; lanes are folded by halves (l + 16, l + 8, ...).
+      rows        last reduced dimension in blocks of 256, each in order from the identity.
+    The results of all blocks, of outer reduced dimensions in order, are combined in order by groups of 256, and the
+    results of groups in order, each time starting from the identity.
     """
 
     outs: tuple[int, ...]
@@ -299,7 +299,8 @@ class Nest(Record, labels=("name",)):
     reduction may be cut at block borders. Such a nest has one phase with reductions, and no parallel dimension or one
     that carries the lanes. Called with mode 0 it leaves the accumulators of each block in the partial buffer; called
     with mode 1 it combines them in order and runs the remaining phases. Columns are cut only if there is a partial
-    buffer. ``step``: the stride along the lanes of the operands that have a small one there, if it is compiled in.
+    buffer. ``long``: there are so many blocks that the order of the combinations of blocks matters.
+    ``step``: the stride along the lanes of the operands that have a small one there, if it is compiled in.
     """
 
     dims: tuple[Dim, ...]
@@ -314,6 +315,7 @@ class Nest(Record, labels=("name",)):
     name: str = "kernel"
     edges: tuple[Statement, ...] = ()
     step: int | None = None
+    long: bool = False
     __slots__ = ("_hash",)
     _hash: ClassVar[int]  # of an instance, once it was asked for
 

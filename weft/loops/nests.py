@@ -95,6 +95,7 @@ def lowered(body: Body, lanes: int, sized: bool = False) -> Lowered:
         phases=_phases(body, space.loops),
         name=body.name,
         step=space.step,
+        long=space.long,
     )
     return _call(nest, body, space, strides)
 

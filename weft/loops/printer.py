@@ -41,7 +41,7 @@ def _nest(nest: ir.Nest, schedule: list[str]) -> list[str]:
         f"{f' lanes x{nest.width}' if i == nest.vector else ''}"
         for i, dim in enumerate(nest.dims)
     )
-    lines = [f"nest {nest.name}  {dims or 'one point'}{'  split' if nest.split else ''}"]
+    lines = [f"nest {nest.name}  {dims or 'one point'}{'  split' if nest.split else ''}{'  long' if nest.long else ''}"]
     operands = [
         f"{operand.role}{i} {_dtype(operand.dtype)} [{', '.join(_CLASSES[s] for s in operand.strides)}]"
         + ("" if operand.near is None else " at in{}[{:+}, {:+}]".format(*operand.near))

@@ -2,8 +2,8 @@
 
 The order depends only on the operand's logical shape, the reduced axes and the combiner (docs/NUMERICS.md). The last
 maximal run of adjacent reduced axes is treated as one dimension, in row-major order; reduced axes before it are
-iterated in order. If the run contains the operand's last axis the tree is "lanes", otherwise "rows". Running
-combinations go by runs of 64 elements, blocks of 128 runs and groups of 256 blocks.
+iterated in order. If the run contains the operand's last axis the tree is "lanes", otherwise "rows". The blocks of all
+rows go by groups of 256. Running combinations go by runs of 64 elements, blocks of 128 runs and groups of 256 blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LANES = 32
 BLOCK_LANES = 8192
 BLOCK_ROWS = 256
 RUN = 64  # elements of a running combination, of which BLOCK_LANES are a block
-GROUP = 256 * BLOCK_LANES
+GROUP_BLOCKS = 256
 
 Values = tuple[np.ndarray, ...]
 
@@ -53,14 +53,16 @@ def reduce_rows(
     emit = numpy_emit.NumpyEmit()
     shape, n_outer, n_run = rows[0].shape[:-2], *rows[0].shape[-2:]
     block, reduce_block = (BLOCK_LANES, _block_lanes) if tree == "lanes" else (BLOCK_ROWS, _block_rows)
+    blocks = [(outer, start) for outer in range(n_outer) for start in range(0, n_run, block)]
     with np.errstate(all="ignore"):
         total = _identity(accumulators, shape)
-        for outer in range(n_outer):
-            for start in range(0, n_run, block):
-                stop = min(start + block, n_run)
-                values = [row[..., outer, start:stop] for row in rows]
+        for first in range(0, len(blocks), GROUP_BLOCKS):
+            group = _identity(accumulators, shape)
+            for outer, start in blocks[first : first + GROUP_BLOCKS]:
+                values = [row[..., outer, start : start + block] for row in rows]
                 partial = reduce_block(emit, kind, values, params, accumulators, start)
-                total = tuple(kind.combine(emit, total, partial, **params))
+                group = tuple(kind.combine(emit, group, partial, **params))
+            total = tuple(kind.combine(emit, total, group, **params))
         return tuple(np.asarray(out) for out in kind.finish(emit, total, **params))
 
 
@@ -151,6 +153,6 @@ def _bases(ends: Sequence[Values], identity: Values, combined: Callable[[Values,
         bases.append(combined(groups, inside))
         if number * RUN % BLOCK_LANES == 0:
             blocks, runs = inside, identity
-        if number * RUN % GROUP == 0:
+        if number * RUN % (GROUP_BLOCKS * BLOCK_LANES) == 0:
             groups, blocks = bases[-1], identity
     return bases

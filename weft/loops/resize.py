@@ -48,11 +48,13 @@ class Asked(NamedTuple):
     outer: tuple[Product, ...]
     parallel: tuple[Product, ...]
     rows: tuple[Product, ...]
+    reduced: tuple[Product, ...]
     along: tuple[Term | None, ...]  # strides along the last parallel dimension, and along the one before
     above: tuple[Term | None, ...]
     lanes: int
     units: bool
     longest: int
+    block: int
 
 
 class Sizing(NamedTuple):
@@ -114,11 +116,13 @@ def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
                 outer=tuple(map(product, asked.outer)),
                 parallel=tuple(map(product, asked.parallel)),
                 rows=tuple(map(product, asked.rows)),
+                reduced=tuple(map(product, asked.reduced)),
                 along=of(asked.along),
                 above=of(asked.above),
                 lanes=asked.lanes,
                 units=asked.units,
                 longest=asked.longest,
+                block=asked.block,
             ),
             sizing.elements,
         )
@@ -148,14 +152,14 @@ def _placed(symbols: Product, places: Mapping[int, int | None]) -> Product:
 def answers(asked: Asked, sizes: Sequence[int]) -> Thresholds:
     """What ``thresholds`` says at these sizes."""
     n_parallel = len(asked.parallel)
-    if n_parallel < 2 and not asked.units and not (asked.rows and n_parallel):
+    if n_parallel < 2 and not asked.units and not (asked.rows and n_parallel) and not asked.block:
         return NOTHING_ASKED
-    outer, parallel, rows = [[_value(product, sizes) for product in products] for products in asked[:3]]
+    outer, parallel, rows, reduced = [[_value(product, sizes) for product in products] for products in asked[:4]]
 
     def along() -> list[tuple[int, int]]:
         return list(zip(values(asked.above, sizes), values(asked.along, sizes), strict=True))
 
-    return thresholds(outer, parallel, rows, along, asked.lanes, asked.units, asked.longest)
+    return thresholds(outer, parallel, rows, reduced, along, asked.lanes, asked.units, asked.longest, asked.block)
 
 
 def numbers(sizing: Sizing, sizes: Sequence[int]) -> Numbers:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from weft._base.record import NamedTuple
 from weft.loops import blocks, ir
+from weft.loops.reduction_tree import GROUP_BLOCKS
 
 # Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
 # dimensions but the last together more than FEW: small arrays share one nest, whatever their sizes.
@@ -40,24 +41,28 @@ class Thresholds(NamedTuple):
     apart: tuple[tuple[int, int] | None, ...]
     row: int | None  # the extent of rows with lanes along them, if they are short and many
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points
+    long: bool  # whether a reduction has so many blocks that they go by groups
 
 
-NOTHING_ASKED = Thresholds(None, 0, (False, False), (), (), None, (), None, False)  # one loop over everything
+NOTHING_ASKED = Thresholds(None, 0, (False, False), (), (), None, (), None, False, False)  # one loop over everything
 
 
 def thresholds(
     outer: Sequence[int],
     parallel: Sequence[int],
     rows: Sequence[int],
+    reduced: Sequence[int],
     along: Callable[[], Sequence[tuple[int, int]]],
     lanes: int,
     units: bool,
     longest: int,
+    block: int,
 ) -> Thresholds:
-    """The answers for extents of dimensions around the nest, of parallel ones, and of rows that lanes reduce.
+    """The answers for extents of dimensions around the nest, of parallel ones, of rows that lanes reduce, of all these.
 
     ``along`` gives the strides of the operands along the last two parallel dimensions. ``units``: whether there are
-    last axes of one element. ``longest``: SHORT, or SHORT_OF_WORDS.
+    last axes of one element. ``longest``: SHORT, or SHORT_OF_WORDS. ``block``: indices of the last reduced dimension in
+    a block of the tree, or 0.
     """
     first = _first(parallel)
     fills, near, windows = (False, False), (), ()
@@ -70,7 +75,9 @@ def thresholds(
     extent = _row(outer, parallel, lanes)
     narrow = parallel[-1] if is_narrow(parallel) else 0
     apart = tuple(map(_apart, along())) if narrow else ()
-    return Thresholds(first, narrow, fills, near, windows, _short(outer, parallel, rows, longest), apart, extent, many)
+    short = _short(outer, parallel, rows, longest)
+    long = bool(block) and math.prod(reduced[:-1]) * -(-reduced[-1] // block) > GROUP_BLOCKS
+    return Thresholds(first, narrow, fills, near, windows, short, apart, extent, many, long)
 
 
 def _apart(strides: tuple[int, int]) -> tuple[int, int] | None:

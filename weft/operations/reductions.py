@@ -94,6 +94,16 @@ def widen_value(emit: Any, value: Any) -> Any:
     return value if wide == value.dtype else emit.convert(value, wide)
 
 
+def exact_integers(dtype: np.dtype) -> bool:
+    """Whether sums and products have the same bits in every order: those of integers, which wrap."""
+    return category(dtype) not in FLOAT | COMPLEX
+
+
+def exact_reals(dtype: np.dtype) -> bool:
+    """Whether extrema have the same bits in every order."""
+    return category(dtype) not in COMPLEX
+
+
 def lowest(dtype: np.dtype) -> Any:
     """The identity of max."""
     if dtype.kind == "c":
@@ -160,6 +170,7 @@ def reduction(
     combine: Callable[[Any, Any, Any], Any],
     reference: Callable[..., Any],
     partial: Callable[..., Any] | None,
+    exact: Callable[[np.dtype], bool] = exact_reals,
     absorbing: Callable[[np.dtype], Any] | None = None,
     nan_wins: bool = False,
     of_words: Callable[[np.dtype], kinds.Reduction | None] | None = None,
@@ -169,7 +180,8 @@ def reduction(
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
     ``partial(tangent, out, operand, axes)`` is the tangent of the result, None if it has none; ``absorbing(dtype)`` the
-    integer that no further combination changes; ``of_words`` as in ``LoopForms``; ``wraps`` as in the kind.
+    integer that no further combination changes; ``of_words`` as in ``LoopForms``; ``exact`` and ``wraps`` as in the
+    kind.
     """
 
     def accumulators(avals: Any, params: Params) -> Any:
@@ -185,6 +197,7 @@ def reduction(
             combine=lambda emit, left, right, **_: (combine(emit, left[0], right[0]),),
             finish=lambda emit, accs, **_: accs,
             reference=in_accumulator(reference),
+            exact=exact,
             absorbing=absorbing and (lambda dtype: absorbing(dtype) if dtype.kind in "iu" else None),
             nan_wins=nan_wins,
             forms=LoopForms(of_words=of_words),
@@ -212,6 +225,7 @@ reduce_sum_p = reduction(
     combiner="sum",
     identity=lambda dtype: 0,
     combine=add_values,
+    exact=exact_integers,
     reference=lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype),
     wraps=np.add,
     partial=lambda t, out, x, axes: reduce_sum(t, axes),
@@ -260,6 +274,7 @@ reduce_prod_p = reduction(
     NUMBER,
     identity=lambda dtype: 1,
     combine=mul_values,
+    exact=exact_integers,
     reference=lambda x, axes: np.prod(x, axis=axes, dtype=x.dtype),
     wraps=np.multiply,
     partial=_reduce_prod_push,
@@ -459,8 +474,7 @@ def _extremum(
             left_nan, right_nan = _is_nan(emit, left[0]), _is_nan(emit, right[0])
             better = emit.or_(emit.and_(better, emit.not_(right_nan)), emit.and_(left_nan, emit.not_(right_nan)))
             equal = emit.or_(equal, emit.and_(left_nan, right_nan))
-        first = emit.compare("lt", left[1], right[1])
-        take_left = emit.or_(better, emit.and_(equal, first))
+        take_left = emit.or_(better, emit.and_(equal, emit.compare("lt", left[1], right[1])))
         return tuple(emit.select(take_left, r, value) for value, r in zip(left, right, strict=True))
 
     def seed(emit: Any, identities: Any, index: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
@@ -495,6 +509,7 @@ def _extremum(
             finish=_position_alone,
             reference=lambda x, *, axes, index_dtype: reference(np.asarray(x), axes[0]).astype(index_dtype),
             needs_index=True,
+            exact=one.exact,
             absorbing=one.absorbing,
             forms=LoopForms(append, seed, extremum.kind, of_words),
         ),
