@@ -251,8 +251,9 @@ class ColumnWriter:
             scans.ScanLoop(self.parent, phase, [(tile, place)]).write()
             return
         totals = [v for c in tile for r in phase.reductions for v in reduce_tree.identities(r, c.emit)]
-        loop = _ReducedLoop(self, phase, tile, totals)
-        values = loop.groups.all(loop.level(0, place, totals))
+        loop = _ReducedLoop(self, phase, tile)
+        groups = Groups(self.parent, BLOCK_ROWS, totals, loop.combine)
+        values = groups.all(loop.level(0, place, totals, groups))
         for copy, accs in zip(tile, loop.accumulators(values), strict=True):
             for reduction, group in zip(phase.reductions, accs, strict=True):
                 outs = reduce_tree.finish(reduction, copy.emit, group)
@@ -262,14 +263,13 @@ class ColumnWriter:
 class _ReducedLoop:
     """The loops over the reduced dimensions for one tile, carrying accumulators of every copy."""
 
-    def __init__(self, parent: ColumnWriter, phase: ir.Phase, tile: list[Instance], identities: list[Value]) -> None:
+    def __init__(self, parent: ColumnWriter, phase: ir.Phase, tile: list[Instance]) -> None:
         self.parent = parent
         self.nest = parent.parent
         self.writer = parent.writer
         self.phase = phase
         self.tile = tile
         self.operands = ir.operands(phase.body)
-        self.groups = Groups(parent.parent, BLOCK_ROWS, identities, self._combine)
 
     def accumulators(self, values: Sequence[Value]) -> list[list[reduce_tree.Accumulators]]:
         """Accumulators by copy and reduction, from the carried values."""
@@ -277,14 +277,14 @@ class _ReducedLoop:
         groups = [values[k * size : (k + 1) * size] for k in range(len(self.tile))]
         return [reduce_tree.group_accs(self.phase.reductions, g) for g in groups]
 
-    def level(self, depth: int, place: Position, values: list[Value]) -> list[Value]:
+    def level(self, depth: int, place: Position, values: list[Value], groups: Groups) -> list[Value]:
         """Loops from reduced dimension number ``depth`` inwards; gives the values after them."""
         dim, writer = self.nest.reduced[depth], self.writer
         extent = self.nest.extents[dim]
         if depth + 1 < len(self.nest.reduced):
 
             def outer(index: str, inner: list[Value]) -> list[Value]:
-                return self.level(depth + 1, self.nest.enter(place, dim, index, self.operands), inner)
+                return self.level(depth + 1, self.nest.enter(place, dim, index, self.operands), inner, groups)
 
             return reduce_tree.carry(writer.loop, ("0", extent, 1), values, outer)
         if not self.phase.reductions:
@@ -306,7 +306,7 @@ class _ReducedLoop:
 
             seeds = [v for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, start)]
             after = blocks.accumulators(self.tile, self.phase.reductions, start, seeds, walk) if blocks else walk(seeds)
-            return self._combine(self.groups.before(self.groups.number(place, start), inner), after)
+            return self.combine(groups.before(groups.number(place, start), inner), after)
 
         return reduce_tree.carry(writer.loop, (low, high, BLOCK_ROWS), values, block)
 
@@ -345,7 +345,7 @@ class _ReducedLoop:
         one = reduce_tree.seeds(reduction, Emitter(self.nest.scalar), start)
         return tuple(copy.memory.splat(v) for v in one)
 
-    def _combine(self, left: list[Value], right: list[Value]) -> list[Value]:
+    def combine(self, left: list[Value], right: list[Value]) -> list[Value]:
         results: list[Value] = []
         for copy, a, b in zip(self.tile, self.accumulators(left), self.accumulators(right), strict=True):
             emit = instances.fresh(copy, {}, None, None).emit
