@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
+from weft._base import lazy
 from weft._base.array import Array
 from weft.core import open_sizes
 from weft.dispatch import devices
@@ -144,6 +145,8 @@ def _convert_object(value: Any, dtype: Any, copy: bool) -> Any:
         return _convert_sequence(value, dtype)
     if isinstance(value, str | bytes):
         return _convert_host(np.asarray(value), dtype, value)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _convert_object(lazy.cuda_devices.taken(value, copy or None), dtype, False)
     return _convert_host(np.asarray(value), dtype, value)
 
 
@@ -565,5 +568,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     >>> from_dlpack(np.ones(2, np.float32)).tolist()
     [1.0, 1.0]
     """
+    if hasattr(x, "__cuda_array_interface__"):
+        lazy.cuda_devices.find()
     made = runtime.from_dlpack(x, copy=copy)
     return made if device is None else placement.moved_or_lent(made, device, copy)

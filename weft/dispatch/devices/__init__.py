@@ -440,11 +440,15 @@ def local_devices(
 
 
 def _default_platform() -> str:
-    """The name by which the default platform is asked for: the first of the option, else a GPU where one is usable."""
+    """The name by which the default platform is asked for: the first of the option, else a GPU where one is usable.
+
+    ``JAX_PLATFORMS`` alone may say that no GPU is wanted: it asks for nothing that is not there.
+    """
     asked = config.read("platforms")
     if asked:
         return asked.split(",")[0].strip()
-    return "cuda" if runtime.has_cuda() and lazy.cuda_devices.is_default() else "cpu"
+    wanted = os.environ.get("JAX_PLATFORMS", "").split(",")[0].strip() in ("", "cuda", "gpu")
+    return "cuda" if wanted and runtime.has_cuda() and lazy.cuda_devices.is_default() else "cpu"
 
 
 def default_backend() -> str:

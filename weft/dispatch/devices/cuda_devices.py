@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from weft import errors, runtime
+from weft import dtypes, errors, runtime
 from weft._base import forks, lazy
 from weft.dispatch import devices
 from weft.dispatch.devices.native_devices import NativeDevice, Platform
@@ -17,7 +17,7 @@ from weft.dispatch.devices.native_devices import NativeDevice, Platform
 NAMES = ("cuda", "gpu")
 _lock = forks.held("cuda")
 _made: list[CudaDevice] = []
-_reason: list[str] = []  # why there are none, once they were looked for
+_reasons: dict[str | None, str] = {}  # by the variable's value why there are none, once they were looked for
 
 
 class CudaDevice(NativeDevice):
@@ -67,12 +67,13 @@ _client: list[Platform] = []
 def find() -> Platform | None:
     """The GPUs that can be used; None if there are none (``why_not``)."""
     with _lock:
-        if not _made and not _reason:
+        asked = os.environ.get("WEFT_CUDA_LIBRARY")
+        if not _made and asked not in _reasons:
             runtime.set_pjrt_error_types(errors.JaxRuntimeError, errors.OutOfMemoryError)
             try:
                 made = runtime.make_cuda_devices()
             except errors.JaxRuntimeError as error:
-                _reason.append(str(error))
+                _reasons[asked] = str(error)
                 return None
             for number, facts in made:
                 _made.append(CudaDevice(number, facts, _client))
@@ -84,22 +85,33 @@ def find() -> Platform | None:
 def is_default() -> bool:
     """Whether computations run on a GPU where no option of weft's says otherwise: as in JAX, where one is usable.
 
-    ``JAX_PLATFORMS`` may say that none is wanted. A GPU with a driver that cannot be used is told of once.
+    A GPU with a driver that cannot be used is told of once.
     """
-    asked = os.environ.get("JAX_PLATFORMS", "").split(",")[0].strip()
-    if asked and asked not in NAMES:
-        return False
-    looked = bool(_made or _reason)
+    known = len(_reasons)
     found = find() is not None
-    if not found and not looked and not _reason[0].startswith("there is no NVIDIA driver"):
-        lazy.logging.getLogger("weft").warning("no GPU is used, and computations run on the CPU: %s", _reason[0])
+    if len(_reasons) > known and not why_not().startswith("there is no NVIDIA driver"):
+        lazy.logging.getLogger("weft").warning("no GPU is used, and computations run on the CPU: %s", why_not())
     return found
 
 
 def why_not() -> str:
     """Why there is no GPU to be used."""
-    find()
-    return _reason[0] if _reason else ""
+    return "" if find() is not None else _reasons[os.environ.get("WEFT_CUDA_LIBRARY")]
+
+
+def taken(value: Any, copy: bool | None) -> runtime.Array:
+    """The Array of what has ``__cuda_array_interface__``: on its memory if it is row-major and no copy is asked."""
+    described = value.__cuda_array_interface__
+    if described.get("mask") is not None:
+        raise TypeError("[array] an array of a GPU with a mask has no counterpart: fill its masked elements first")
+    if find() is None:
+        raise RuntimeError(f"[array] the array is on a GPU, and there is none to be used: {why_not()}")
+    dtype = dtypes.as_dtype(described["typestr"])
+    aval = runtime.ShapedArray(described["shape"], dtype)
+    strides = described.get("strides")
+    steps = None if strides is None else tuple([stride // dtype.itemsize for stride in strides])
+    address, _ = described["data"]
+    return runtime.from_cuda_array(aval, address, steps, described.get("stream"), value, copy)
 
 
 def _version(number: int) -> str:

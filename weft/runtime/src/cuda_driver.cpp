@@ -2,10 +2,12 @@
 #include "cuda_driver.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <new>
 
 namespace weft::cuda {
 
@@ -30,21 +32,16 @@ struct Library {
   std::string why;
 };
 
-const Library& library() {
-  static const auto* once = [] {
-    const char* asked = std::getenv("WEFT_CUDA_LIBRARY");
-    const bool given = asked != nullptr && *asked != 0;
-    auto* found = new Library{given ? asked : "libcuda.so.1", given, nullptr, ""};
-    found->handle = dlopen(found->path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    const char* text = found->handle == nullptr ? dlerror() : nullptr;
-    if (text != nullptr) found->why = text;
-    return found;
-  }();
-  return *once;
+Library open_library(const char* asked) {
+  Library found{*asked != 0 ? asked : "libcuda.so.1", *asked != 0, nullptr, ""};
+  found.handle = dlopen(found.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* text = found.handle == nullptr ? dlerror() : nullptr;
+  if (text != nullptr) found.why = text;
+  return found;
 }
 
-Opened open_driver() {
-  const auto& [path, asked, library, why] = cuda::library();
+Opened open_driver(const Library& from) {
+  const auto& [path, asked, library, why] = from;
   if (library == nullptr)
     return {nullptr, asked ? "WEFT_CUDA_LIBRARY=" + path + ": " + why : "there is no NVIDIA driver here (" + why + ")"};
   auto found = std::make_unique<Driver>();
@@ -69,10 +66,35 @@ Opened open_driver() {
   return {std::move(found), ""};
 }
 
-const Opened& opened() {
-  static const auto* once = new Opened(open_driver());  // never destroyed: buffers may outlive static destructors
+// What was opened. A library that cannot be used is forgotten when the variable names another.
+struct State {
+  std::mutex mutex;  // guards
+  std::string asked;
+  std::unique_ptr<Library> library;
+  std::unique_ptr<Opened> opened;
+
+  // With the lock.
+  Library& found() {
+    const char* text = std::getenv("WEFT_CUDA_LIBRARY");
+    const bool kept = opened != nullptr && opened->driver != nullptr;
+    if (library == nullptr || (!kept && asked != (text == nullptr ? "" : text))) {
+      asked = text == nullptr ? "" : text;
+      library = std::make_unique<Library>(open_library(asked.c_str()));
+      opened = nullptr;
+    }
+    return *library;
+  }
+};
+
+State& state() {
+  static State* once = [] {
+    pthread_atfork(nullptr, nullptr, [] { new (&state().mutex) std::mutex; });
+    return new State;  // never destroyed: buffers may outlive static destructors
+  }();
   return *once;
 }
+
+const Driver* g_driver = nullptr;  // once it is opened, which happens before anything asks for the_driver
 
 }  // namespace
 
@@ -84,14 +106,22 @@ std::string Driver::text(Result result) const {
 }
 
 const Driver* driver(std::string* reason) {
-  const Opened& once = opened();
-  if (once.driver == nullptr && reason != nullptr) *reason = once.reason;
-  return once.driver.get();
+  State& own = state();
+  std::lock_guard<std::mutex> lock(own.mutex);
+  const Library& from = own.found();
+  if (own.opened == nullptr) own.opened = std::make_unique<Opened>(open_driver(from));
+  if (own.opened->driver == nullptr && reason != nullptr) *reason = own.opened->reason;
+  return g_driver = own.opened->driver.get();
 }
 
-bool is_present() { return library().handle != nullptr || library().asked; }
+bool is_present() {
+  State& own = state();
+  std::lock_guard<std::mutex> lock(own.mutex);
+  const Library& from = own.found();
+  return from.handle != nullptr || from.asked;
+}
 
-const Driver& the_driver() { return *opened().driver; }
+const Driver& the_driver() { return *g_driver; }
 
 bool list_devices(std::vector<Facts>* out, std::string* reason) {
   const Driver* found = driver(reason);

@@ -60,7 +60,7 @@ constexpr unsigned kNoTiming = 2;     // an event
 // Functions that are done without where a library lacks them: nullptr then.
 #define WEFT_CUDA_OPTIONAL(X) \
   X(cuMemcpy2DAsync_v2, const Copy2D*, Handle) X(cuMemcpyPeerAsync, Address, Handle, Address, Handle, size_t, Handle) \
-  X(cuLinkCreate_v2, unsigned, int*, void**, Handle*) \
+  X(cuPointerGetAttribute, void*, int, Address) X(cuLinkCreate_v2, unsigned, int*, void**, Handle*) \
   X(cuLinkAddData_v2, Handle, int, const void*, size_t, const char*, unsigned, int*, void**) \
   X(cuLinkComplete, Handle, void**, size_t*) X(cuLinkDestroy, Handle)
 // clang-format on

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "array.h"
+#include "cuda_sharing.h"
 #include "host_copy.h"
 #include "module.h"
 #include "numpy_api.h"
@@ -49,7 +50,7 @@ struct DLManagedTensorVersioned {
   uint64_t flags;
   DLTensor tensor;
 };
-constexpr int32_t kCpu = 1;
+constexpr int32_t kCpu = 1, kGpu = 2;
 constexpr uint64_t kReadOnly = 1;
 constexpr uint64_t kIsCopied = 2;
 const char kName[] = "dltensor";
@@ -200,9 +201,10 @@ PyObject* make_capsule(ShapedArray* aval, Buffer* buffer, bool versioned, bool c
 }
 
 // Owned capsule on the device's own memory; nullptr, without an error if the plugin does not show it.
-PyObject* on_device_memory(Array* array, bool versioned, DLDevice device) {
+PyObject* on_device_memory(Array* array, bool versioned, DLDevice device, PyObject* stream) {
   Remote* remote = remote_retain(array->remote);  // the array may be deleted meanwhile
-  Buffer* buffer = remote_memory(remote, array->aval);
+  const bool own = remote->memory != nullptr && device.type == kGpu;
+  Buffer* buffer = own ? gpu_memory_for(remote, array->aval, stream) : remote_memory(remote, array->aval);
   remote_release(remote);
   if (buffer == nullptr) return nullptr;
   PyObject* capsule = make_capsule(array->aval, buffer, versioned, false, device);
@@ -223,7 +225,7 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   DLDevice asked;
   if (!fine || copies < 0 || !asked_device(device, array, &asked)) return nullptr;
   if (array->remote != nullptr && array->remote->block == nullptr && !copies && asked.type == device_of(array).type) {
-    PyObject* capsule = on_device_memory(array, versioned, asked);
+    PyObject* capsule = on_device_memory(array, versioned, asked, stream);
     if (capsule != nullptr || PyErr_Occurred()) return capsule;
   }
   if (asked.type != kCpu) {
@@ -263,9 +265,9 @@ void release_import(void* owner) {
 
 // Owned aval of a foreign tensor; nullptr with an error set if weft cannot hold it.
 ShapedArray* aval_of(const DLTensor& tensor) {
-  if (tensor.device.type != kCpu)
+  if (tensor.device.type != kCpu && tensor.device.type != kGpu)
     return PyErr_Format(PyExc_BufferError,
-                        "[from_dlpack] tensor is on device type %d, only host memory (1) can be read",
+                        "[from_dlpack] tensor is on device type %d, only host memory (1) and GPUs (2) can be read",
                         tensor.device.type),
            nullptr;
   if (tensor.ndim < 0 || tensor.ndim > kMaxRank || (tensor.ndim > 0 && tensor.shape == nullptr))
@@ -319,6 +321,12 @@ char* copy_strided(const DLTensor& tensor, int64_t itemsize, int axis, const cha
 
 // Owned Array of the tensor. *taken becomes true if the Array now owns the managed tensor.
 template <typename Managed>
+void let_go(void* owner) {
+  auto* managed = static_cast<Managed*>(owner);
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+template <typename Managed>
 Array* array_of(Managed* managed, PyObject* copy, bool* taken) {
   const DLTensor& tensor = managed->tensor;
   Owned<ShapedArray> aval = Owned<ShapedArray>::steal(aval_of(tensor));
@@ -332,6 +340,10 @@ Array* array_of(Managed* managed, PyObject* copy, bool* taken) {
     return nullptr;
   }
   char* data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  if (tensor.device.type == kGpu) {
+    ForeignMemory memory{tensor.device.id, data, tensor.strides, let_go<Managed>, managed};
+    return reinterpret_cast<Array*>(array_of_gpu_memory(aval.get(), memory, copy, taken));
+  }
   bool dense = is_dense(tensor, aval.get());
   bool aligned = tensor.data != nullptr && reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
   if (copy != Py_True && dense && aligned) {
@@ -364,6 +376,25 @@ PyObject* consume(PyObject* capsule, const char* name, const char* used_name, Py
   return reinterpret_cast<PyObject*>(array);  // if not taken, the capsule's destructor frees the tensor
 }
 
+// The arguments of __dlpack__ for a producer: the newest version, and for a GPU's memory the stream that will read it.
+// Empty with an error set.
+Ref asked_of(PyObject* producer) {
+  Ref kwargs = steal(Py_BuildValue("{s:(ii)}", "max_version", 1, 1));
+  Ref place = steal(in_python([&] { return PyObject_CallMethod(producer, "__dlpack_device__", nullptr); }));
+  int type, ordinal;
+  if (!place) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Ref();
+    PyErr_Clear();
+    return kwargs;
+  }
+  Ref pair = steal(in_python<PySequence_Tuple>(place.get()));
+  if (!kwargs || !pair || !PyArg_ParseTuple(pair.get(), "ii", &type, &ordinal)) return Ref();
+  const unsigned long long address = type == kGpu ? gpu_stream(ordinal) : 0;
+  Ref stream = address == 0 ? Ref() : steal(PyLong_FromUnsignedLongLong(address));
+  if (stream && PyDict_SetItemString(kwargs.get(), "stream", stream.get()) < 0) return Ref();
+  return kwargs;
+}
+
 // Owned capsule from the producer, of the newest version it knows.
 PyObject* request_capsule(PyObject* producer) {
   Ref method = steal(in_python<PyObject_GetAttrString>(producer, "__dlpack__"));
@@ -371,12 +402,13 @@ PyObject* request_capsule(PyObject* producer) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
     return PyErr_Format(PyExc_TypeError, "[from_dlpack] %s has no __dlpack__ method", Py_TYPE(producer)->tp_name);
   }
-  Ref empty = steal(PyTuple_New(0)), kwargs = steal(Py_BuildValue("{s:(ii)}", "max_version", 1, 1));
+  Ref empty = steal(PyTuple_New(0)), kwargs = asked_of(producer);
   if (!empty || !kwargs) return nullptr;
   PyObject* capsule = in_python<PyObject_Call>(method.get(), empty.get(), kwargs.get());
   if (capsule != nullptr || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule;
   PyErr_Clear();
-  return in_python<PyObject_CallNoArgs>(method.get());
+  if (PyDict_DelItemString(kwargs.get(), "max_version") < 0) return nullptr;
+  return in_python<PyObject_Call>(method.get(), empty.get(), kwargs.get());
 }
 
 PyObject* py_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {

@@ -52,6 +52,7 @@ int register_gemm_choice(PyObject* module);  // bfloat16_products
 int register_llvm_switches(PyObject* module);  // llvm_emit
 int register_pjrt(PyObject* module);    // PjrtPlugin, PjrtClient, PjrtProgram, arrays on other devices
 int register_cuda(PyObject* module);    // DeviceModule, cuda_facts, make_cuda_devices
+int register_cuda_sharing(PyObject* module);  // Array.__cuda_array_interface__, from_cuda_array
 int register_mpi(PyObject* module);     // MpiOperation, messages and collectives between processes
 int register_lapack(PyObject* module);  // set_lapack_finder, lapack_threads
 
