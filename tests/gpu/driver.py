@@ -1,0 +1,51 @@
+"""The driver of GPUs for tests: built, its path, and the environment of a process that uses it.
+
+``WEFT_CUDA_LIBRARY=<path()>`` makes weft's native client open it in place of the real one. What there is of devices and
+what fails is chosen by variables that begin with WEFT_TEST_CUDA_ (tests/gpu/driver/state.cpp lists them)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from tests.gpu.native_build import HERE, build, machine_sources
+
+ROOT = HERE.parents[1]
+
+
+@lru_cache(maxsize=1)
+def path() -> Path:
+    """The library, built if need be."""
+    sources, headers = machine_sources()
+    folder = HERE / "driver"
+    return build(
+        "libcuda.so.1",
+        [*sources, *sorted(folder.glob("*.cpp"))],
+        [*headers, *sorted(folder.glob("*.h"))],
+        ["-Wl,-soname,weft-test-cuda.so", "-ldl", "-pthread"],
+    )
+
+
+def environment(**settings: object) -> dict[str, str]:
+    """Of a process that has the library's devices: ``environment(devices=2, memory=64)``."""
+    chosen = {f"WEFT_TEST_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
+    return {**os.environ, "WEFT_CUDA_LIBRARY": str(path()), **chosen}
+
+
+def run(program: str, timeout: float = 120, **settings: object) -> subprocess.CompletedProcess[str]:
+    """Runs a Python program in a process of its own on the library's devices."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=ROOT,
+    )
+
+
+if __name__ == "__main__":
+    print(path())
