@@ -1,4 +1,4 @@
-"""Builds the C++ of these tests with the system's compiler, once for each state of the sources, processor and compiler."""
+"""Builds the C++ of these tests with the system's compiler, once for each state of sources, processor and compiler."""
 
 from __future__ import annotations
 

@@ -153,10 +153,9 @@ class Module:
             params += b"\0" * (-len(params) % len(raw)) + raw
         options = _Options(checks, resident, int(counted), shared, seed, steps, blocks)
         counts, kind, error = Counts(), ctypes.create_string_buffer(64), ctypes.create_string_buffer(ROOM)
-        failed = library().machine_launch(
-            ctypes.c_void_p(self.handle), name.encode(), _three(grid), _three(block), params,
-            ctypes.c_uint64(len(params)), ctypes.byref(options), ctypes.byref(counts), kind, error, ctypes.c_size_t(ROOM),
-        )  # fmt: skip
+        given = (name.encode(), _three(grid), _three(block), params, ctypes.c_uint64(len(params)))
+        out = (ctypes.byref(counts), kind, error, ctypes.c_size_t(ROOM))
+        failed = library().machine_launch(ctypes.c_void_p(self.handle), *given, ctypes.byref(options), *out)
         if failed:
             raise MachineError(kind.value.decode(), error.value.decode())
         return counts

@@ -1,4 +1,4 @@
-"""The driver for tests behaves as the real one: order, errors, memory that the host cannot read, graphs, several devices."""
+"""The driver for tests behaves as the real one: order, errors, graphs, several devices, memory hidden from the host."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def test_an_access_out_of_bounds_ends_the_context() -> None:
     on = opened()
     function = on.function(on.link(add_one()), "k")
     a, b = on.put(np.zeros(100, np.float32)), on.allocate(400)
-    print(on.launch(function, 1, 256, a, b, 101), on.code("cuStreamSynchronize", on.stream), on.code("cuCtxSynchronize"))
+    print(on.launch(function, 1, 256, a, b, 101), on.code("cuStreamSynchronize", on.stream))
+    print(on.code("cuCtxSynchronize"))
     print(on.code("cuMemAlloc_v2", ctypes.byref(a), ctypes.c_size_t(4)))
     """
     done = driver.run(START + textwrap.dedent(program))
