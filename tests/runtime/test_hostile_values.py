@@ -71,7 +71,7 @@ BAD_TENSORS: list[tuple[dict[str, Any], str]] = [
     ({"shape": (LARGEST, LARGEST)}, "without memory"), ({"shape": (2**32, 2**32)}, "without memory"),
     ({"shape": (2, -1)}, "negative extent"), ({"ndim": 1_000_000}, "rank"), ({"ndim": -3}, "rank"),
     ({"data": None}, "without memory"), ({"lanes": 4}, "lanes"), ({"lanes": 0}, "lanes"), ({"bits": 17}, "17 bits"),
-    ({"code": 3}, "type code 3"), ({"device_type": 2}, "host memory"), ({"name": b"other"}, "unused DLPack capsule"),
+    ({"code": 3}, "type code 3"), ({"device_type": 9}, "host memory"), ({"name": b"other"}, "unused DLPack capsule"),
     ({"byte_offset": 2**64 - 1}, "outside of memory"), ({"byte_offset": 2**63}, "outside of memory"),
     ({"strides": (2**62, 1)}, "outside of memory"), ({"strides": (LARGEST, LARGEST)}, "outside of memory"),
     ({"strides": (-(2**62), 1)}, "outside of memory"), ({"strides": (-(2**50), 1)}, "outside of memory"),

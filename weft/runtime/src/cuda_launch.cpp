@@ -80,7 +80,7 @@ bool read_grid(PyObject* item, const DeviceModule* module, Grid* out) {
   const char *entry, *aligned;
   long long x, y, threads, shared;
   if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "ssLLLL", &entry, &aligned, &x, &y, &threads, &shared))
-    return wrong("[executable] a launch is (entry, entry for aligned addresses, blocks, blocks, threads, shared bytes)");
+    return PyErr_Clear(), wrong("[executable] a launch is (entry, entry for aligned addresses, blocks, blocks, threads, shared bytes)");
   for (const char* name : {entry, aligned})
     if ((*name != 0 || name == entry) && !module_has(module, name))
       return wrong("[executable] a launch names the entry '%s', which its module does not have", name);
