@@ -11,7 +11,7 @@ import os
 import platform
 
 from weft._base.record import Record
-from weft._base.target_model import AARCH64, LARGE_CACHES, X86_V3, X86_V4, Model
+from weft._base.target_model import AARCH64, GPU, LARGE_CACHES, X86_V3, X86_V4, Model
 
 
 class UnsupportedTargetError(RuntimeError):
@@ -32,6 +32,11 @@ class Target(Record):
     row_by_row: bool = False  # neighbourhoods: in one stream, rather than by pairs of rows that share loads
 
     @property
+    def is_gpu(self) -> bool:
+        """Whether it runs a function in many threads at once, each with a place of its own."""
+        return self.triple == _PTX
+
+    @property
     def key(self) -> str:
         """What a kernel cache must distinguish."""
         sizes = (self.model.second_cache, self.model.third_cache)
@@ -40,7 +45,7 @@ class Target(Record):
 
 
 _LINUX = "unknown-linux-gnu"
-_X86, _ARM = f"x86_64-{_LINUX}", f"aarch64-{_LINUX}"
+_X86, _ARM, _PTX = f"x86_64-{_LINUX}", f"aarch64-{_LINUX}", "nvptx64-nvidia-cuda"
 TARGETS = {
     target.name: target
     for target in (
@@ -49,6 +54,11 @@ TARGETS = {
         Target("x86-64-v3", _X86, "x86-64-v3", "", 8, (4, 8), (), X86_V3),
         Target("aarch64", _ARM, "generic", "+neon", 4, (), (), AARCH64),
     )
+}
+# of GPUs: those of a compute capability run the kernels of every earlier one; old drivers read these versions of PTX
+GPUS = {
+    capability: Target(f"sm_{capability}", _PTX, f"sm_{capability}", f"+ptx{ptx}", 4, (), (), GPU)
+    for capability, ptx in ((80, 70), (90, 78))
 }
 _V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
 _V4 = frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
@@ -104,6 +114,12 @@ def named(name: str) -> Target:
     if name not in TARGETS:
         raise UnsupportedTargetError(f"[target] unknown target {name!r}; known: {', '.join(TARGETS)}.")
     return TARGETS[name]
+
+
+def gpu(capability: int) -> Target | None:
+    """The target of a GPU of compute capability ``capability`` / 10; None if no code can be made for it."""
+    known = [known for known in GPUS if known <= capability]
+    return GPUS[max(known)] if known else None
 
 
 @functools.cache

@@ -113,6 +113,14 @@ X86_V3 = Model(
     past_caches=True,
 )
 AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4)
+# of one thread; what is chosen by them has the bits of x86-64-v3
+GPU = Model(registers=64, register_bytes=4, masks=False, tile=4)
+GPU_WORDS = 500  # of 8 bytes: the parameters of a kernel, which older drivers hold to 4 KB
+GPU_THREADS = 256  # of a block
+WARP = 32  # threads that run together
+WARP_ROW = 1024  # elements: a longer row is worth a block (prototypes: a warp needs 168 registers for 4096)
+GPU_SHARED = 96 << 10  # bytes of a block's own memory: two blocks of them fit a multiprocessor
+GPU_ROWS = 1 << 11  # rows from which on a device is full without cutting rows
 
 # What the native runtime decides by (runtime/src/figures.h): where and when something is computed, and never what. Only
 # ``fast_pairs`` also decides bits: it chooses how products of bfloat16 are added (docs/NUMERICS.md). Figures are bytes,

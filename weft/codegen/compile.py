@@ -23,6 +23,10 @@ class Object(Record):
 
 def text_of(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> str:
     """LLVM text of a nest, a chain of them or a routine."""
+    if target.is_gpu:
+        if isinstance(nest, ir.Chain):
+            raise ValueError(f"[codegen] no kernels for GPUs are written for a {type(nest).__name__}")
+        return lazy.submodule("weft.codegen.gpu.kernel").text_of(nest, target)
     if isinstance(nest, ir.Chain):
         return kernel_chains.text_of(nest, target, SYMBOL)
     if isinstance(nest, routine.Routine):
@@ -39,6 +43,8 @@ def compile_nest(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> 
 def compile_text(text: str, target: Target, name: str = "kernel") -> Object:
     """Machine code for one function written by ``NestWriter``."""
     where = lazy.submodule("weft.codegen.isolate") if config.read("compile") == "isolated" else llvm
+    if target.is_gpu:
+        return Object(llvm.emit_assembly(text, target).encode(), SYMBOL, text)
     return Object(where.emit_object(text, target, name), SYMBOL, text)
 
 

@@ -72,11 +72,11 @@ class NestWriter(Frame):
     # entry
 
     def _entry(self) -> Position:
-        nest, writer = self.nest, self.writer
+        nest = self.nest
         self.extents = [self.param(d) for d in range(len(nest.dims))]
         slot, pointers = len(nest.dims), {}
         for k, operand in enumerate(nest.operands):
-            pointers[k] = writer.op(f"load ptr, ptr {writer.element('ptr', '%operands', str(k))}, align 8")
+            pointers[k] = self._pointer(k)
             for d, stride in enumerate(operand.strides):
                 if stride == ir.RUNTIME:
                     self.strides[k, d] = self.param(slot)
@@ -90,6 +90,10 @@ class NestWriter(Frame):
         if nest.rows:
             self._row_bases()
         return Position(pointers, {})
+
+    def _pointer(self, operand: int) -> str:
+        place = self.writer.element("ptr", "%operands", str(operand))
+        return self.writer.op(f"load ptr, ptr {place}, align 8")
 
     def _row_bases(self) -> None:
         writer = self.writer

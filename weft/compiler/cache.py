@@ -163,7 +163,7 @@ class Builder:
         found = store.load(digest)
         if found is None:
             return None
-        kernel = runtime.load_kernel(found.bytes, found.symbol)
+        kernel = _loaded(found.bytes, found.symbol, machine)
         entry = Compiled(kernel, None, machine, len(found.bytes), 0.0, True, digest)
         self.add(None, entry, machine)
         return entry
@@ -211,12 +211,17 @@ def build_all(
 
     def done(number: int, made: codegen.Object) -> None:
         nest = nests[number]
-        kernel = runtime.load_kernel(made.bytes, made.symbol)
+        kernel = _loaded(made.bytes, made.symbol, machine)
         keep(nest, Compiled(kernel, nest, machine, len(made.bytes), costs.nanoseconds(nest), False, keys.get(nest)))
 
     isolated = config.read("compile") == "isolated"  # there is only one child process
     n_threads = 1 if isolated else runtime.Pool.get_threads()
     SideBySide(finish, done).run([functools.partial(prepare, nest) for nest in nests], n_threads)
+
+
+def _loaded(code: bytes, symbol: str, machine: Target) -> Any:
+    """The native handle of machine code, or of the text of a GPU's kernels."""
+    return runtime.DeviceModule(code) if machine.is_gpu else runtime.load_kernel(code, symbol)
 
 
 BUILDER = Builder(KERNELS)

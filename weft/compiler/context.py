@@ -22,6 +22,7 @@ class Context(NamedTuple):
 
     token: int  # options that affect tracing or code, named axes and meshes (``config.token``)
     target: Target
+    grid: Target | None  # of the device, if kernels are written for its threads
     device: int  # the number of the one that runs the program: 0 is the CPU
     process: int
     processes: int
@@ -67,6 +68,7 @@ def current(device: devices.Device = devices.CPU) -> Context:
     return Context(
         config.token(),
         device.target,
+        device.grid,
         device.number,
         devices.process_index(),
         devices.process_count(),

@@ -51,7 +51,9 @@ def epilogues(
 def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> str | None:
     """The form (see above) in which a kernel reads the result of a product, or None if it cannot be its epilogue."""
     bindings = [b for b in low.operands if b.role == "in" and base(b.variable) is variable]
-    if len(bindings) != 1 or low.outer or low.nest.split or bindings[0].starts is not None or bindings[0].offset:
+    if low.gpu or len(bindings) != 1 or low.outer or low.nest.split:
+        return None
+    if bindings[0].starts is not None or bindings[0].offset:
         return None
     if any(isinstance(s, ir.Update) for s in low.nest.statements()):  # the array may be written after the product
         return None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft import codegen, errors, runtime
-from weft._base import collector
+from weft._base import collector, lazy
 from weft._base.record import NamedTuple
 from weft._base.target import Target
 from weft.compiler import (
@@ -284,6 +284,8 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
         guards.warn_of_unseen(simplified.jaxpr, stages.name)
         kernels = guards.attached(kernels, stages.name, stages.context.checks)
     bodies = stages.run("lower", lower_all, kernels)
+    if stages.context.grid is not None:
+        return Forms(simplified, kernels, stages.run("schedule", schedule_on_gpu, bodies, stages.target.lanes))
     lowered = stages.run("schedule", schedule_all, kernels, bodies, stages.target.lanes)
     return Forms(simplified, *stages.run("boundary_fusion", boundary_fusion.boundary_fusion, kernels, lowered))
 
@@ -308,7 +310,8 @@ def compile_new(
     if any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
         kernels, lowered = stages.run("exchanges", exchanges.apart, kernels, lowered, stages.context.process)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied)
-    planned = stages.run("chain", chain.chain, planned)
+    if stages.context.grid is None:
+        planned = stages.run("chain", chain.chain, planned)
     if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
         planned = planned.replace(instructions=exchanges.with_overlap(planned.instructions))
     program.compiled = stages.run("codegen", _codegen, program, planned)
@@ -354,12 +357,40 @@ def schedule_all(kernels: Kernels, bodies: list[Body | None], lanes: int) -> lis
     return [nests.lowered(body, lanes, sized) if body else None for body in bodies]
 
 
+def schedule_on_gpu(bodies: list[Body | None], lanes: int) -> list[Lowered | None]:
+    """The nest of every kernel: for the threads of a GPU, or for a step of the host where threads would wait."""
+    found: list[Lowered | None] = []
+    for body in bodies:
+        low = None if body is None else lazy.submodule("weft.loops.grid").lowered(body)
+        found.append(nests.lowered(body, lanes) if low is None and body is not None else low)
+    return found
+
+
 def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
-    nests = [nest for entry in planned.instructions if (nest := nest_of(entry)) is not None]
-    compiled, built, loaded = BUILDER.compile(nests, program.stages.target)
+    context, built, loaded = program.stages.context, 0, 0
+    entries = [
+        (nest, is_on_gpu(entry, context.grid is not None))
+        for entry in planned.instructions
+        if (nest := nest_of(entry)) is not None
+    ]
+    found: dict[bool, list[cache.Compiled]] = {}
+    for on_gpu, target in ((False, context.target), (True, context.grid)):
+        some = [nest for nest, gpu in entries if gpu is on_gpu]
+        if some and target is not None:
+            found[on_gpu], made, read = BUILDER.compile(some, target)
+            built, loaded = built + made, loaded + read
+    each = {on_gpu: iter(some) for on_gpu, some in found.items()}
+    compiled = [next(each[on_gpu]) for _, on_gpu in entries]
     program.kernels_built, program.kernels_loaded = built, loaded
     program.kernels_reused = len(set(map(id, compiled))) - built - loaded
     return compiled
+
+
+def is_on_gpu(entry: Any, has_threads: bool) -> bool:
+    """Whether an instruction is a kernel of a GPU, on a device that ``has_threads``."""
+    if has_threads and isinstance(entry, steps.Native):
+        return lazy.submodule("weft.loops.grid").runs(entry.lowered.routine)
+    return isinstance(entry, steps.Run) and entry.lowered.gpu
 
 
 def loops_text(nest: Any, on: Target) -> str:

@@ -46,6 +46,7 @@ class Lowered(Record):
     outer: tuple[int, ...]  # extents
     params: bytes
     sizing: Sizing | None = None  # how the numbers follow from extents of the axes, if they may be known at other sizes
+    gpu: bool = False  # whether threads of a GPU run it
 
     def describe(self) -> str:
         sizes = "x".join(str(extent) for extent in (*self.outer, *self.extents))
@@ -71,9 +72,13 @@ def scalar_words(scalars: Scalars) -> bytes:
     return words
 
 
-def lowered(body: Body, lanes: int, sized: bool = False) -> Lowered:
-    """The nest of a body, and the arguments of its call; ``sized``: with what gives them at other sizes."""
-    body, space = cpu_space(body, lanes, sized)
+def lowered(body: Body, lanes: int, sized: bool = False, space: Space | None = None) -> Lowered:
+    """The nest of a body, and the arguments of its call, on a CPU or in another space.
+
+    ``sized``: with what gives them at other sizes.
+    """
+    if space is None:
+        body, space = cpu_space(body, lanes, sized)
     strides = [_strides(operand, space) for operand in body.operands]
     dims = [
         ir.Dim(loop.role, extent, space.runs and d == 0)

@@ -98,6 +98,7 @@ class Device:
     platform = "cpu"
     device_kind = "cpu"
     backend: Backend = OWN
+    grid: targets.Target | None = None  # of a GPU: what its kernels are written for, beside the steps of the host
 
     @property
     def client(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft._base import lazy
 from weft._base.target import Target
 from weft.codegen.cpu.avx2 import Avx2
 from weft.codegen.cpu.avx512 import Avx512
@@ -15,4 +16,5 @@ NATIVE: dict[str, Native[V]] = {"x86-64-v4": Avx512(), "x86-64-v3": Avx2(), "aar
 
 def writer(target: Target, scalar: bool = False) -> Writer:
     """A writer of one function; ``scalar``: without vectors."""
-    return Writer(target.model, NATIVE[target.name], scalar)
+    native = lazy.submodule("weft.codegen.gpu.native").GPU if target.is_gpu else NATIVE[target.name]
+    return Writer(target.model, native, scalar)

@@ -1,0 +1,1 @@
+"""What code generation knows of GPUs alone: threads, their shared memory, and the text of PTX."""

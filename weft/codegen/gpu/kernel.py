@@ -1,0 +1,62 @@
+"""The text of a nest or a routine for a GPU: one module, with a function for each way in which threads may share it.
+
+    define ptx_kernel void @points(ptr addrspace(1) %o0, ..., ptr addrspace(1) %scratch, i64 %w0, ...)
+
+Parameters: the address of each operand, that of working memory, then the words of the nest and of ``loops.grid``.
+"""
+
+from __future__ import annotations
+
+from weft._base.target import Target
+from weft._base.target_model import GPU_THREADS
+from weft.codegen import module_text
+from weft.codegen.gpu import loops
+from weft.codegen.gpu.points import PointWriter, grid_words
+from weft.codegen.gpu.scans import ScanWriter
+from weft.codegen.gpu.teams import TeamWriter
+from weft.codegen.gpu.tiles import TileWriter
+from weft.codegen.writer import Writer
+from weft.loops import grid, ir, routine
+
+HEAD = 'target triple = "nvptx64-nvidia-cuda"'
+
+
+def text_of(nest: ir.Nest | routine.Routine, target: Target) -> str:
+    """LLVM text of all entries."""
+    if isinstance(nest, routine.Routine):
+        n_words = nest.trips + nest.extents + len(nest.scalars)
+        entries = {loops.ENTRY: loops.writer(nest, target).write()}
+    else:
+        n_words, entries = grid_words(nest), _entries(nest, target)
+    operands = [f"ptr addrspace(1) %o{k}" for k in range(len(nest.operands))]
+    words = [f"i64 %w{k}" for k in range(n_words)]
+    parameters = ", ".join([*operands, "ptr addrspace(1) %scratch", *words])
+    lines, functions, declarations, cold = [HEAD], dict[str, str](), dict[str, str](), False
+    for name, writer in entries.items():
+        table, loads, body = module_text.constants(writer, name, "ret void")
+        head = f'define ptx_kernel void @{name}({parameters}) nounwind "nvvm.maxntid"="{GPU_THREADS}" {{'
+        lines += [*table, head, "entry:", *loads, body, "}"]
+        functions |= writer.functions
+        declarations |= writer.declarations
+        cold = cold or writer.cold_branches
+    lines += [*functions.values(), *declarations.values()]
+    if cold:
+        lines.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
+    return "\n".join([*lines, ""])
+
+
+def _entries(nest: ir.Nest, target: Target) -> dict[str, Writer]:
+    how = grid.form(nest)
+    if not how.teams:
+        found = {"points": PointWriter(nest, target, 1).write()}
+        if how.scans:
+            found |= {name: ScanWriter(nest, target, name).write() for name in ("scans", "ends", "bases")}
+        if how.turned >= 0:
+            found["tiles"] = TileWriter(nest, target).write()
+        if how.wide:
+            found["wide"] = PointWriter(nest, target, grid.PER_THREAD).write()
+        return found
+    found = {name: TeamWriter(nest, target, name).write() for name in ("warps", "blocks")}
+    if nest.split:
+        found |= {name: TeamWriter(nest, target, name).write() for name in ("parts", "whole")}
+    return found

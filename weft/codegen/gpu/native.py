@@ -1,0 +1,37 @@
+"""Single instructions of GPUs: the lookup of short tables in memory that the first cache keeps.
+
+The forms are those of x86-64-v3 (``table_bytes``), so that results have its bits.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from weft.codegen.features import Native
+from weft.codegen.lanes import V, literals
+
+
+class Gpu(Native[V]):
+    """The answers of NVIDIA's GPUs."""
+
+    table_bytes = 32  # as AVX2: one line of a cache, whichever elements the threads ask for
+
+    def lookup(self, table: Sequence[float], index: V) -> V:
+        """table[index & 7] of 8 floats for an index of i32."""
+        lanes, given = index.lanes, literals(table, "float")[1:-1]
+        writer, name = lanes.writer, f"table_{zlib.crc32(given.encode()):08x}"
+        writer.declarations[name] = f"@{name} = private addrspace(1) constant [8 x float] [{given}], align 32"
+        text = "poison"
+        for lane in range(lanes.width):
+            number = index.text if lanes.width == 1 else lanes.extract(index, lane)
+            place = writer.op(f"zext i32 {writer.op(f'and i32 {number}, 7')} to i64")
+            p = writer.op(f"getelementptr float, ptr addrspace(1) @{name}, i64 {place}")
+            found = writer.op(f"load float, ptr addrspace(1) {p}, align 4, !invariant.load !{{}}")
+            if lanes.width == 1:
+                return V(lanes, "float", found)
+            text = writer.op(f"insertelement {lanes.type('float')} {text}, float {found}, i64 {lane}")
+        return V(lanes, "float", text)
+
+
+GPU = Gpu()

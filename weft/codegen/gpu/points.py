@@ -1,0 +1,235 @@
+"""Writes a function of a nest for the threads of a GPU: a thread for each point, or for four side by side.
+
+entry points: p = block * threads + thread;  indices of p by division;  everything of this point
+entry wide:   the same of four points, as vectors of 16 bytes; the last few of a row one by one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft._base.target import Target
+from weft._base.target_model import GPU_THREADS
+from weft.codegen import instances
+from weft.codegen.columns import ColumnWriter
+from weft.codegen.emitter import Value
+from weft.codegen.gpu import threads
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import V
+from weft.codegen.memory import Mask, Memory
+from weft.codegen.memory_words import whole
+from weft.codegen.nest import NestWriter
+from weft.codegen.writer import Carried, Writer
+from weft.loops import elements, grid, ir
+from weft.loops.decisions import Schedule
+
+WIDTH = grid.PER_THREAD
+
+
+class AlignedMemory(Memory):
+    """Accesses of whole vectors at addresses that are multiples of their size, or of 16."""
+
+    def load(self, dtype: np.dtype, pointer: str, mask: Mask | None = None) -> Value:
+        type_, _ = self.vector_type(dtype)
+        text = self.writer.op(f"load {type_}, ptr {pointer}, align {self._aligned(dtype)}")
+        return self.join(dtype, text, self.lanes.width)
+
+    def put(self, dtype: np.dtype, packed: tuple[str, str], pointer: str, mask: Mask | None) -> None:
+        self.writer.line(f"store {packed[0]} {packed[1]}, ptr {pointer}, align {self._aligned(dtype)}")
+
+    def _aligned(self, dtype: np.dtype) -> int:
+        return min(grid.ALIGNED, self.lanes.width * elements.of(dtype).size)
+
+
+class PointWriter(NestWriter):
+    """Writes one entry; ``lanes`` 1 or 4."""
+
+    def __init__(self, nest: ir.Nest, target: Target, lanes: int) -> None:
+        super().__init__(Schedule(nest.replace(split=False), "columns", lanes), target)
+        self.form, self.kept_guards = grid.form(nest), frozenset()
+
+    # the frame
+
+    def param(self, slot: int) -> str:
+        return f"%w{slot}"
+
+    def poll(self) -> None:
+        """A GPU's kernel is not interrupted."""
+
+    def stretches(self, low: str, high: str, step: int, carried: Carried, body) -> list[str]:
+        return self.writer.loop(low, high, step, carried, body)
+
+    def limits(self, place: Position, dim: int) -> tuple[str, str]:
+        return "0", self.extents[dim]
+
+    def _pointer(self, operand: int) -> str:
+        return self.writer.op(f"addrspacecast ptr addrspace(1) %o{operand} to ptr")
+
+    def _param(self, s: ir.Param) -> Value:
+        slot = self._scalar_slots + sum([words_of(dtype) for dtype in self.nest.scalars[: s.index]])
+        return scalar_of(Memory(self.scalar, self.target), s.dtype, slot)
+
+    def _row_bases(self) -> None:
+        """Buffers of rows lie side by side, a column for each point."""
+        count = self.word(0)
+        for d in self.reduced:
+            count = self.writer.index("mul", count, self.extents[d])
+        self._buffers(self.writer.once("addrspacecast ptr addrspace(1) %scratch to ptr"), count)
+
+    def _buffers(self, base: str, count: str) -> None:
+        """Where the row buffers of so many elements begin."""
+        writer = self.writer
+        for dtype in self.nest.rows:
+            self.row_bases.append(base)
+            size = writer.index("mul", count, str(elements.of(dtype).size))
+            base = writer.element("i8", base, writer.index("and", writer.index("add", size, "63"), "-64"))
+
+    def word(self, number: int) -> str:
+        """A number of ``grid.launches``."""
+        return f"%w{self._words_begin + number}"
+
+    def begin(self) -> Position:
+        """Parameters, and what is computed once."""
+        self._words_begin = nest_words(self.nest)
+        place = self._entry()
+        self.scalars = self.copy(self.scalar, {})
+        self.run(self.nest.setup, [self.scalars], place)
+        return place
+
+    # points
+
+    def write(self) -> Writer:
+        """The function of this entry."""
+        writer = self.writer
+        place = self.begin()
+        thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
+        each = GPU_THREADS if self.width > 1 else GPU_THREADS * self.form.per_thread
+        first = writer.index("add", writer.index("mul", block, str(each)), thread)
+        if self.width > 1:
+            threads.when(writer, writer.compare_index("slt", first, self.word(1)), lambda: self._tile(first, place))
+            return writer
+
+        def point(k: str, _: list[str]) -> list[str]:
+            p = writer.index("add", first, writer.index("mul", k, str(GPU_THREADS)))
+            threads.when(writer, writer.compare_index("slt", p, self.word(0)), lambda: self._point(p, place))
+            return []
+
+        if self.form.per_thread == 1:
+            point("0", [])
+        else:
+            writer.loop("0", str(self.form.per_thread), 1, [], point)
+        return writer
+
+    def indices(self, p: str, last: int | None = None) -> list[str]:
+        """The index of point ``p`` along each parallel dimension; ``last``: the word of another divisor of the last."""
+        dims = [d for d, dim in enumerate(self.nest.dims) if dim.role == "parallel"]
+        found: list[str] = []
+        for number in reversed(range(1, len(dims))):
+            at = last if last is not None and number == len(dims) - 1 else 2 * number
+            p, rest = self.divided(p, at, self._extent(dims[number], at))
+            found.append(rest)
+        return [p, *reversed(found)] if dims else []
+
+    def _extent(self, dim: int, at: int) -> str:
+        if at == 2 * dim:
+            return self.extents[dim]
+        rounded = self.writer.index("add", self.extents[dim], str(WIDTH - 1))
+        return self.writer.index("lshr", rounded, str(WIDTH.bit_length() - 1))
+
+    def divided(self, p: str, at: int, divisor: str) -> tuple[str, str]:
+        """Quotient and remainder of ``p`` by a divisor whose numbers are words ``at`` and ``at`` + 1."""
+        writer = self.writer
+        quotient = writer.index("lshr", writer.index("mul", p, self.word(at)), self.word(at + 1))
+        return quotient, writer.index("sub", p, writer.index("mul", quotient, divisor))
+
+    def at_point(self, place: Position, indices: Sequence[str]) -> Position:
+        """The place inside of the loops over parallel dimensions."""
+        for dim, index in enumerate(indices):
+            place = self.enter(place, dim, index, range(len(self.nest.operands)))
+        return place
+
+    def _point(self, p: str, place: Position) -> None:
+        self.point_number = p
+        base = instances.fresh(self.scalars, self.scalars.values)
+        base.scalars = dict(self.scalars.values)
+        ColumnWriter(self).point([base], self.at_point(place, self.indices(p)))
+
+    def _tile(self, tile: str, place: Position) -> None:
+        """Four points along the last dimension, or what is left of them."""
+        writer, dims = self.writer, self.nest.dims
+        indices = self.indices(tile, 2 * len(dims))
+        index = writer.index("mul", indices[-1], str(WIDTH))
+        place = self.at_point(place, indices[:-1])
+        inside = writer.compare_index("sle", writer.index("add", index, str(WIDTH)), self.extents[len(dims) - 1])
+        whole_tile, part, done = (writer.fresh_label() for _ in range(3))
+        writer.branch_if(inside, whole_tile, part)
+        writer.label(whole_tile)
+        lanes = self.copy(self.lanes, {})
+        wide = {n: lanes.memory.splat(v) for n, v in self.scalars.values.items()}
+        hoisted = self.hoist(self.nest.phases[0].body, instances.fresh(self.scalars, self.scalars.values), place)
+        wide |= {n: lanes.memory.splat(v) for n, v in hoisted.items()}
+        vector = Instance(lanes.emit, AlignedMemory(self.lanes, self.target), wide, index)
+        vector.scalars = {**self.scalars.values, **hoisted}
+        for phase in self.nest.phases:
+            self.run([*phase.before, *phase.body], [vector], place)
+        writer.branch(done)
+        writer.label(part)
+
+        def one(at: str, _: list[str]) -> list[str]:
+            alone = instances.fresh(self.scalars, self.scalars.values)
+            inner = self.enter(place, len(dims) - 1, at, range(len(self.nest.operands)))
+            for phase in self.nest.phases:
+                self.run([*phase.before, *phase.body], [alone], inner)
+            return []
+
+        writer.loop(index, self.extents[len(dims) - 1], 1, [], one)
+        writer.branch(done)
+        writer.label(done)
+
+    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
+        dtype, writer = self.nest.rows[s.row], self.writer
+        at = writer.index("add", writer.index("mul", place.row, self.word(0)), self.point_number)
+        self.row_access(s, copies, writer.element(whole(dtype), self.row_bases[s.row], at))
+
+    def row_access(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], pointer: str) -> None:
+        for copy in copies:
+            if isinstance(s, ir.RowLoad):
+                copy.values[s.out] = copy.memory.load(self.nest.rows[s.row], pointer)
+            else:
+                copy.memory.store(copy.values[s.value], pointer)
+
+
+def nest_words(nest: ir.Nest) -> int:
+    """The words of a nest's own parameters."""
+    strides = sum([stride == ir.RUNTIME for operand in nest.operands for stride in operand.strides])
+    return len(nest.dims) + strides + sum(map(words_of, nest.scalars))
+
+
+def scalar_of(memory: Memory, dtype: np.dtype, slot: int) -> Value:
+    """The scalar parameter that begins at a word."""
+    element, writer, parts = elements.of(dtype), memory.writer, []
+    for k in range(element.parts):
+        word = f"%w{slot + k * element.bytes // 8}"
+        if k * element.bytes % 8:
+            word = writer.op(f"lshr i64 {word}, {8 * (k * element.bytes % 8)}")
+        if element.bytes < 8:
+            word = writer.op(f"trunc i64 {word} to i{8 * element.bytes}")
+        if not element.memory.startswith("i"):
+            word = writer.op(f"bitcast i{8 * element.bytes} {word} to {element.memory}")
+        parts.append(memory.arrive(dtype, V(memory.lanes, element.memory, word)))
+    return Value(dtype, tuple(parts))
+
+
+def words_of(dtype: np.dtype) -> int:
+    """The words of a scalar parameter."""
+    return 2 if dtype == elements.COMPLEX128 else 1
+
+
+def grid_words(nest: ir.Nest) -> int:
+    """All words of a kernel's parameters."""
+    parallel = sum([dim.role == "parallel" for dim in nest.dims])
+    how = grid.form(nest)
+    behind = 2 + 2 * max(parallel - 1, 0) + 2 + (2 if how.teams else 3 if how.scans else 4 if how.turned >= 0 else 0)
+    return nest_words(nest) + behind

@@ -1,0 +1,303 @@
+"""Writes running combinations for the threads of a GPU, in the order of docs/NUMERICS.md.
+
+scans    a block of threads for a block of 128 runs: all compute elements, each combines those of its run, one
+         thread combines runs; then all compute what follows, from what was before each run
+ends     the same for what a block of runs combines to, where rows have several
+bases    from these, what is before each block of runs: a thread for a group of blocks, then one for all groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft._base.target import Target
+from weft.codegen import instances, reduce_tree, scans
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.gpu import threads
+from weft.codegen.gpu.points import PointWriter
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import V
+from weft.codegen.memory import Memory
+from weft.codegen.memory_words import whole
+from weft.codegen.reduce_tree import Accumulators
+from weft.codegen.writer import Writer
+from weft.loops import elements, grid, ir, routine
+from weft.loops.reduction_tree import BLOCK_LANES, GROUP, RUN
+
+RUNS = grid.SCAN_THREADS  # of a block: each thread has one
+SHIFT = RUN.bit_length() - 1
+ARRAYS = ("totals", "blocks", "groups", "firsts")  # in working memory, an accumulator for each block of runs
+
+
+class ScanWriter(PointWriter):
+    """Writes one entry of a nest with running combinations."""
+
+    def __init__(self, nest: ir.Nest, target: Target, entry: str) -> None:
+        super().__init__(nest, target, 1)
+        self.entry = entry
+        (self.dim,) = self.reduced
+        (self.phase,) = nest.phases
+        self.scans = [s for s in self.phase.body if isinstance(s, ir.Scan)]
+        self.accumulators = [identity for s in self.scans for identity in s.accumulators]
+        self.memory = Memory(self.scalar, target)
+        parallel = sum([dim.role == "parallel" for dim in nest.dims])
+        self.cuts = 2 + 2 * max(parallel - 1, 0) + 2  # of the number of blocks of a row, behind the words of points
+
+    def write(self) -> Writer:
+        writer = self.writer
+        place = self.begin()
+        self.thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
+        self.n_blocks = self.word(self.cuts + 2)
+        if self.entry == "bases":
+            self._bases(block)
+            return writer
+        self.part = block
+        row, self.block = self.divided(block, self.cuts, self.n_blocks)
+        point = instances.fresh(self.scalars, self.scalars.values)
+        point.scalars = dict(self.scalars.values)
+        place = self.at_point(place, self.indices(row))
+        for s in self.phase.before:
+            self.run([s], [point], place)
+        self.start = writer.index("mul", self.block, str(BLOCK_LANES))
+        stop = writer.minimum_index(writer.index("add", self.start, str(BLOCK_LANES)), self.extents[self.dim])
+        self.count = writer.index("sub", stop, self.start)
+        self._lay_out()
+        self._arguments(point, place)
+        threads.barrier(writer)
+        self._runs()
+        threads.barrier(writer)
+        threads.when(writer, writer.compare_index("eq", self.thread, "0"), self._fold_runs)
+        if self.entry == "scans":
+            threads.barrier(writer)
+            self._before_runs()
+            threads.barrier(writer)
+            self._results(point, place)
+        return writer
+
+    # memory of the block: elements of runs, 65 places apart, so that threads use all banks; ends, prefixes and bases
+
+    def _lay_out(self) -> None:
+        offset, self.local, self.ends, self.prefixes, self.before = 0, [], [], [], []
+        for dtype, _ in self.accumulators:
+            size = elements.of(dtype).size
+            for found, count in (
+                (self.local, grid.scan_places(BLOCK_LANES)),
+                (self.ends, RUNS),
+                (self.prefixes, RUNS),
+                (self.before, RUNS),
+            ):
+                found.append(threads.shared(self.writer, str(offset)))
+                offset += grid.rounded(count * size)
+
+    def _at(self, bases: Sequence[str], index: str) -> list[str]:
+        pairs = zip(self.accumulators, bases, strict=True)
+        return [self.writer.element(whole(dtype), base, index) for (dtype, _), base in pairs]
+
+    def _load(self, addresses: Sequence[str]) -> list[Accumulators]:
+        """The accumulators of every running combination."""
+        pairs = zip(self.accumulators, addresses, strict=True)
+        return self._grouped([self.memory.load_scalar(dtype, address) for (dtype, _), address in pairs])
+
+    def _store(self, states: Sequence[Accumulators], addresses: Sequence[str]) -> None:
+        for value, address in zip(reduce_tree.flat_accs(states), addresses, strict=True):
+            self.memory.store_scalar(value, address)
+
+    def _grouped(self, values: Sequence[Value]) -> list[Accumulators]:
+        rest = iter(values)
+        return [tuple([next(rest) for _ in s.accumulators]) for s in self.scans]
+
+    def _padded(self, index: str) -> str:
+        """The place of an element in the block's memory."""
+        return self.writer.index("add", index, self.writer.index("lshr", index, str(SHIFT)))
+
+    # combinations
+
+    def _none(self) -> list[Accumulators]:
+        return [reduce_tree.identities(s, Emitter(self.scalar)) for s in self.scans]
+
+    def _combined(self, left: Sequence[Accumulators], right: Sequence[Accumulators]) -> list[Accumulators]:
+        emit = Emitter(self.scalar)
+        return [reduce_tree.combine(s, emit, a, b) for s, a, b in zip(self.scans, left, right, strict=True)]
+
+    def _carry(
+        self,
+        bounds: tuple[str, str, int],
+        states: list[Accumulators],
+        body: Callable[[str, list[Accumulators]], list[Accumulators]],
+    ) -> list[Accumulators]:
+        values = reduce_tree.flat_accs(states)
+
+        def inner(index: str, texts: list[str]) -> list[str]:
+            found = body(index, self._grouped(reduce_tree.rebuild(values, texts)))
+            return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(found))]
+
+        texts = self.writer.loop(*bounds, reduce_tree.flatten(values), inner)
+        return self._grouped(reduce_tree.rebuild(values, texts))
+
+    # the steps of a block of runs
+
+    def _elements(
+        self, statements: Sequence[ir.Statement], point: Instance, place: Position,
+        use: Callable[[str, Instance], None],
+    ) -> None:  # fmt: skip
+        """``use(number in the block, values)`` at every element of this thread: neighbours belong to neighbours."""
+
+        def one(index: str, _: list[str]) -> list[str]:
+            at = self.writer.index("add", self.start, index)
+            inner = self.enter(place, self.dim, at, ir.operands(statements))
+            (vector,) = self.entered(statements, [point], inner)
+            use(index, vector)
+            self.run([s for s in statements if not isinstance(s, ir.Scan)], [vector], inner)
+            return []
+
+        self.writer.loop(self.thread, self.count, RUNS, [], one)
+
+    def _arguments(self, point: Instance, place: Position) -> None:
+        wanted = {n for s in self.scans for n in s.args}
+        for s in reversed(self.phase.body):
+            wanted.update(() if wanted.isdisjoint(routine.outs(s)) else ir.arguments(s))
+        statements = [s for s in self.phase.body if not wanted.isdisjoint(routine.outs(s)) and s not in self.scans]
+
+        def one(index: str, _: list[str]) -> list[str]:
+            at = self.writer.index("add", self.start, index)
+            inner = self.enter(place, self.dim, at, ir.operands(statements))
+            (vector,) = self.entered(statements, [point], inner)
+            self.run(statements, [vector], inner)
+            states = []
+            for s in self.scans:
+                given = zip([vector.values[n] for n in s.args], s.accumulators, strict=True)
+                states.append(tuple([vector.emit.settle(vector.emit.convert(x, dtype)) for x, (dtype, _) in given]))
+            self._store(states, self._at(self.local, self._padded(index)))
+            return []
+
+        self.writer.loop(self.thread, self.count, RUNS, [], one)
+
+    def _runs(self) -> None:
+        """Each thread: one run, from its first element to its last."""
+        writer = self.writer
+        first = writer.index("mul", self.thread, str(RUN))
+        last = writer.minimum_index(writer.index("add", first, str(RUN)), self.count)
+
+        def element(index: str, now: list[Accumulators]) -> list[Accumulators]:
+            places = self._at(self.local, self._padded(index))
+            now = self._combined(now, self._load(places))
+            self._store(now, places)
+            return now
+
+        end = self._carry((first, last, 1), self._none(), element)
+        self._store(end, self._at(self.ends, self.thread))
+
+    def _fold_runs(self) -> None:
+        """One thread: what the runs before each run combine to, and all of them."""
+        writer = self.writer
+        n_runs = writer.index("lshr", writer.index("add", self.count, str(RUN - 1)), str(SHIFT))
+
+        def run(index: str, now: list[Accumulators]) -> list[Accumulators]:
+            self._store(now, self._at(self.prefixes, index))
+            return self._combined(now, self._load(self._at(self.ends, index)))
+
+        total = self._carry(("0", n_runs, 1), self._none(), run)
+        if self.entry == "ends":
+            self._store(total, self._kept("totals", self.part))
+
+    def _before_runs(self) -> None:
+        """Each thread: what is before its run."""
+        writer = self.writer
+        several = writer.compare_index("sgt", self.n_blocks, "1")
+
+        def bases(blocks: list[Accumulators], groups: list[Accumulators]) -> list[Accumulators]:
+            return self._combined(groups, self._combined(blocks, self._load(self._at(self.prefixes, self.thread))))
+
+        def far() -> list[str]:
+            kept = [self._load(self._kept(name, self.part)) for name in ARRAYS[1:]]
+            own = reduce_tree.flat_accs(bases(kept[0], kept[1]))
+            first = writer.compare_index("eq", self.thread, "0")
+            return [
+                self.scalar.select(_flag(self, first), a, b).text
+                for left, right in zip(reduce_tree.flat_accs(kept[2]), own, strict=True)
+                for a, b in zip(left.parts, right.parts, strict=True)
+            ]
+
+        near = reduce_tree.flat_accs(bases(self._none(), self._none()))
+        flat = reduce_tree.flatten(near)
+        texts = writer.when(several, far, [type_ for type_, _ in flat], [text for _, text in flat], rare=False)
+        self._store(self._grouped(reduce_tree.rebuild(near, texts)), self._at(self.before, self.thread))
+
+    def _results(self, point: Instance, place: Position) -> None:
+        """All threads: what an element is combined to, and what follows."""
+        writer = self.writer
+
+        def given(index: str, vector: Instance) -> None:
+            run = writer.index("lshr", index, str(SHIFT))
+            local = self._load(self._at(self.local, self._padded(index)))
+            joined = self._combined(self._load(self._at(self.before, run)), local)
+            first = writer.index("or", self.block, run)
+            alone = _flag(self, writer.compare_index("eq", first, "0"))
+            for s, own, both in zip(self.scans, local, joined, strict=True):
+                state = reduce_tree.where(alone, own, both)
+                vector.values.update(zip(s.outs, scans.results(s, vector.emit, state), strict=True))
+
+        self._elements(self.phase.body, point, place, given)
+
+    # rows of several blocks
+
+    def _kept(self, name: str, part: str) -> list[str]:
+        """Where the accumulators of a block of runs are."""
+        writer, parts = self.writer, self.writer.index("mul", self.word(0), self.n_blocks)
+        memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
+        at = writer.index("add", writer.index("mul", parts, str(ARRAYS.index(name))), part)
+        first = writer.element("i8", memory, writer.index("mul", at, str(grid.SLOT * len(self.accumulators))))
+        return [writer.element("i8", first, str(grid.SLOT * k)) for k in range(len(self.accumulators))]
+
+    def _bases(self, row: str) -> None:
+        writer, per = self.writer, GROUP // BLOCK_LANES
+        begin = writer.index("mul", row, self.n_blocks)
+        n_groups = writer.index("lshr", writer.index("add", self.n_blocks, str(per - 1)), str(per.bit_length() - 1))
+
+        def ends(group: str) -> tuple[str, str]:
+            first = writer.index("mul", group, str(per))
+            last = writer.minimum_index(writer.index("add", first, str(per)), self.n_blocks)
+            return writer.index("add", begin, first), writer.index("add", begin, last)
+
+        def group(number: str, _: list[str]) -> list[str]:
+            def block(part: str, now: list[Accumulators]) -> list[Accumulators]:
+                self._store(now, self._kept("blocks", part))
+                return self._combined(now, self._load(self._kept("totals", part)))
+
+            first, last = ends(number)
+            total = self._carry((first, last, 1), self._none(), block)
+            self._store(total, self._kept("firsts", first))  # until it is known what is before the group
+            return []
+
+        writer.loop(self.thread, n_groups, RUNS, [], group)
+        threads.barrier(writer)
+
+        def all_groups() -> None:
+            def following(number: str, now: list[Accumulators]) -> list[Accumulators]:
+                first, _ = ends(number)
+                self._store(now, self._kept("groups", first))
+                return self._combined(now, self._load(self._kept("firsts", first)))
+
+            self._carry(("0", n_groups, 1), self._none(), following)
+
+        threads.when(writer, writer.compare_index("eq", self.thread, "0"), all_groups)
+        threads.barrier(writer)
+
+        def spread(number: str, _: list[str]) -> list[str]:
+            first, last = ends(number)
+            before = self._load(self._kept("groups", first))
+            self._store(before, self._kept("firsts", first))
+
+            def block(part: str, _: list[str]) -> list[str]:
+                self._store(before, self._kept("groups", part))
+                self._store(self._combined(before, self._load(self._kept("blocks", part))), self._kept("firsts", part))
+                return []
+
+            writer.loop(writer.index("add", first, "1"), last, 1, [], block)
+            return []
+
+        writer.loop(self.thread, n_groups, RUNS, [], spread)
+
+
+def _flag(of: ScanWriter, text: str) -> V:
+    return V(of.scalar, "i1", text)

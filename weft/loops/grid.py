@@ -1,0 +1,282 @@
+"""The launches of a nest on a GPU: blocks of threads for its sizes, and the numbers that threads find their points by.
+
+    exp over [1000000]         ->  977 blocks of 256 threads, 4 points a thread
+    sum of rows, [4096, 1000]  ->  512 blocks of 8 warps, a warp a row
+    sum over [64000000]        ->  977 blocks that leave 7813 sums, 1 block that adds them
+
+Index arithmetic of points is in 32 bits: a division by an extent is a product with a number of these here (Granlund,
+Montgomery, "Division by invariant integers using multiplication", 1994).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft._base.record import NamedTuple, Record
+from weft._base.target_model import GPU_ROWS, GPU_SHARED, GPU_THREADS, GPU_WORDS, WARP, WARP_ROW
+from weft.loops import elements, ir, nests, routine
+from weft.loops.body import Body
+from weft.loops.grid_space import grid_space
+from weft.loops.nests import Binding, Lowered
+from weft.loops.reduction_tree import BLOCK_LANES, RUN
+
+PER_THREAD = 4  # points of a thread where nothing is reduced: 16 bytes of float32
+ALIGNED = 16  # bytes of the widest access
+MOST_POINTS = 1 << 31
+FEW = 4  # elements of a value of a routine that one thread keeps in registers
+LANE_THREADS = 128  # of a block, where each has a loop of its own
+SLOT = 16  # bytes of an accumulator in memory that threads share
+SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
+SCAN_ARRAYS = 4  # in working memory (``codegen.gpu.scans``)
+TILE = 32  # elements of a side of a tile that a block turns
+RUN_BLOCKS = 256  # blocks of the tree that are combined before their result is
+SERIAL_POINTS, SERIAL_STEPS = 1 << 10, 1 << 12  # fewer threads than that make no more steps than that, one by one
+Grid = tuple[str, str, int, int, int, int]  # the fields of an instruction Launch
+
+
+class Form(Record):
+    """How threads share a nest. ``wide``: four points may be one access; ``aligned``: of these operands.
+
+    ``scans``: threads may share a row of a running combination. ``turned``: along this dimension neighbours of some
+    operands lie side by side, and no result's; -1: there is none.
+    """
+
+    teams: bool
+    scans: bool
+    per_thread: int
+    wide: bool
+    aligned: tuple[int, ...]
+    turned: int = -1
+
+
+class Launches(NamedTuple):
+    """What a call of a nest launches: ``words`` behind the nest's own parameters, and working memory."""
+
+    words: bytes
+    grids: tuple[Grid, ...]
+    wide: tuple[int, ...]
+    scratch_bytes: int
+
+
+def form(nest: ir.Nest) -> Form:
+    """How threads share a nest, at any size."""
+    if _teams(nest):
+        return Form(True, False, 1, False, ())
+    if any(isinstance(s, ir.Scan) for s in nest.statements()):
+        return Form(False, _scans(nest), 1, False, ())
+    alone = all(dim.role == "parallel" for dim in nest.dims)
+    plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.Guard)
+    wide = alone and nest.vector is not None and all(isinstance(s, plain) for s in nest.statements())
+    wide = wide and all(operand.strides[-1] in (0, 1) for operand in nest.operands)
+    wide = wide and all(elements.of(operand.dtype).parts == 1 for operand in nest.operands)
+    aligned = [k for k, operand in enumerate(nest.operands) if wide and operand.strides[-1] == 1]
+    turned = -1
+    if alone and nest.vector is not None and all(isinstance(s, plain) for s in nest.statements()):
+        dims = {nest.operands[k].strides.index(1) for k in across(nest)}
+        turned = dims.pop() if len(dims) == 1 else -1
+    return Form(False, False, PER_THREAD if alone else 1, wide, tuple(aligned), turned)
+
+
+def across(nest: ir.Nest) -> list[int]:
+    """Operands whose neighbours lie along another dimension than the last, where those of the results do."""
+    if any(operand.role == "out" and operand.strides[-1] != 1 for operand in nest.operands):
+        return []
+    return [k for k, o in enumerate(nest.operands) if o.strides[-1] == ir.RUNTIME and 1 in o.strides[:-1]]
+
+
+def tile_bytes(nest: ir.Nest, operand: int) -> int:
+    """Bytes of a tile of an operand in a block's memory."""
+    return rounded(TILE * (TILE + 1) * elements.of(nest.operands[operand].dtype).size)
+
+
+def _scans(nest: ir.Nest) -> bool:
+    """Whether the memory of a block holds the elements of a block of runs, which nothing but loads and stores feed."""
+    known = (ir.Load, ir.LoadAt, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.Scan)
+    plain = all(isinstance(s, known) for s in nest.statements()) and len(nest.phases) == 1
+    return plain and sum([dim.role == "reduced" for dim in nest.dims]) == 1 and scan_bytes(nest) <= GPU_SHARED
+
+
+def scan_places(count: int) -> int:
+    """The places of so many elements in a block's memory, of which every 65th stays empty."""
+    return count + count // RUN
+
+
+def rounded(nbytes: int) -> int:
+    """To a multiple of the bytes of a slot."""
+    return -(-nbytes // SLOT) * SLOT
+
+
+def scan_bytes(nest: ir.Nest) -> int:
+    """Bytes of a block's memory for the running combinations of a nest."""
+    dtypes = [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
+    counts = (scan_places(BLOCK_LANES), SCAN_THREADS, SCAN_THREADS, SCAN_THREADS)
+    return sum([rounded(count * elements.of(dtype).size) for dtype in dtypes for count in counts])
+
+
+def _teams(nest: ir.Nest) -> bool:
+    return any(reduction.tree == "lanes" for phase in nest.phases for reduction in phase.reductions)
+
+
+def lowered(body: Body) -> Lowered | None:
+    """The nest of a body on a GPU, and the arguments of its call; None if the host should run it."""
+    low = nests.lowered(body, PER_THREAD, space=grid_space(body)).replace(gpu=True)
+    return low if _fits(low) else None
+
+
+def _fits(low: Lowered) -> bool:
+    """Whether a GPU should run a nest of these sizes: its points are counted in 32 bits, and there are threads for it.
+
+    What is done one by one, as running combinations along rows and updates in order are, needs many rows.
+    """
+    nest, extents = low.nest, low.extents
+    points, steps = _points(nest, extents), _reduced(nest, extents)
+    n_words = len(low.params) // 8 + len(nest.operands) + 2 * len(nest.dims) + 8
+    if max(points, points * steps if _teams(nest) else points) >= MOST_POINTS * (BLOCK_LANES if points < 2 else 1):
+        return False
+    if n_words > GPU_WORDS:
+        return False
+    serial = ir.Update if form(nest).scans else (ir.Update, ir.Scan)
+    one_by_one = any(isinstance(s, serial) for s in nest.statements()) and steps > 1
+    return not one_by_one or points >= SERIAL_POINTS or steps <= SERIAL_STEPS
+
+
+def launches(low: Lowered) -> Launches:
+    """The launches of one call."""
+    return (_of_teams if _teams(low.nest) else _of_points)(low)
+
+
+def runs(program: routine.Routine) -> bool:
+    """Whether a GPU should run a routine: a thread for each lane, or one thread where every value is a few numbers."""
+    return program.lanes or all(kind.size <= FEW for kind in program.types)
+
+
+def launches_of(program: routine.Routine, extents: Sequence[int]) -> tuple[Grid, ...]:
+    """The launch of a routine."""
+    count = extents[0] if program.lanes else 1
+    threads = min(LANE_THREADS, max(count, 1))
+    return (("loop", "", -(-count // threads), 1, threads, 0),)
+
+
+def quotient(extent: int) -> tuple[int, int]:
+    """(m, s) with n // extent == n * m >> s for 0 <= n < 2**31."""
+    shift = 31 + max(extent - 1, 0).bit_length()
+    return -(-(1 << shift) // max(extent, 1)), shift
+
+
+def _parallel(nest: ir.Nest, extents: Sequence[int]) -> list[int]:
+    return [extent for dim, extent in zip(nest.dims, extents, strict=True) if dim.role == "parallel"]
+
+
+def _points(nest: ir.Nest, extents: Sequence[int]) -> int:
+    return math.prod(_parallel(nest, extents))
+
+
+def _reduced(nest: ir.Nest, extents: Sequence[int]) -> int:
+    return math.prod([extent for dim, extent in zip(nest.dims, extents, strict=True) if dim.role == "reduced"])
+
+
+def row_bytes(dtypes: Sequence[np.dtype], count: int) -> int:
+    """Bytes of row buffers of so many elements each."""
+    return sum([-(-count * elements.of(dtype).size // 64) * 64 for dtype in dtypes])
+
+
+def _of_points(low: Lowered) -> Launches:
+    nest, extents = low.nest, low.extents
+    how, sides, points = form(nest), _parallel(nest, extents), _points(nest, extents)
+    tiles = math.prod(sides[:-1]) * -(-sides[-1] // PER_THREAD) if sides else 1
+    words = [points, tiles]
+    for extent in sides[1:]:
+        words += quotient(extent)
+    words += quotient(-(-sides[-1] // PER_THREAD) if sides else 1)
+    wide = how.wide and _lies_aligned(low.operands, how.aligned)
+    if how.scans:
+        n_blocks = -(-_reduced(nest, extents) // BLOCK_LANES)
+        words += [*quotient(n_blocks), n_blocks]
+        if _reduced(nest, extents) > RUN and points < GPU_ROWS * WARP:
+            return _of_scans(nest, words, points, n_blocks)
+    if how.turned >= 0:
+        tiles_of = [-(-side // TILE) if d in (how.turned, len(sides) - 1) else side for d, side in enumerate(sides)]
+        words += [*quotient(tiles_of[how.turned]), *quotient(tiles_of[-1])]
+        nbytes = sum([tile_bytes(nest, k) for k in across(nest)])
+        if min(sides[how.turned], sides[-1]) >= TILE // 4 and nbytes <= GPU_SHARED:
+            return Launches(_packed(words), (("tiles", "", math.prod(tiles_of), 1, GPU_THREADS, nbytes),), (), 0)
+    blocks = -(-points // (GPU_THREADS * how.per_thread))
+    blocks = max(blocks, -(-tiles // GPU_THREADS)) if wide and points else blocks
+    scratch = row_bytes(nest.rows, points * _reduced(nest, extents))
+    grid = ("points", "wide" if wide else "", blocks, 1, GPU_THREADS, 0)
+    return Launches(_packed(words), (grid,), how.aligned if wide else (), scratch)
+
+
+def _of_scans(nest: ir.Nest, words: Sequence[int], rows: int, n_blocks: int) -> Launches:
+    parts, nbytes = rows * n_blocks, scan_bytes(nest)
+    grids = [("scans", "", parts, 1, SCAN_THREADS, nbytes)]
+    scratch = 0
+    if n_blocks > 1:
+        grids = [("ends", "", parts, 1, SCAN_THREADS, nbytes), ("bases", "", rows, 1, SCAN_THREADS, 0), *grids]
+        n_accumulators = sum([len(s.accumulators) for s in nest.statements() if isinstance(s, ir.Scan)])
+        scratch = SCAN_ARRAYS * parts * SLOT * n_accumulators
+    return Launches(_packed(words), tuple(grids), (), scratch)
+
+
+def _lies_aligned(operands: Sequence[Binding], aligned: Sequence[int]) -> bool:
+    """Whether rows begin at aligned addresses if the first of them does."""
+    return all(
+        stride * operands[k].dtype.itemsize % ALIGNED == 0 for k in aligned for stride in operands[k].strides[:-1]
+    )
+
+
+def _of_teams(low: Lowered) -> Launches:
+    nest, extents = low.nest, low.extents
+    rows, count, long = _points(nest, extents), _reduced(nest, extents), _longest(nest, extents)
+    n_blocks = -(-long // BLOCK_LANES)
+    sides = _parallel(nest, extents)
+    bytes_of_row, stage = row_bytes(nest.rows, count), stage_bytes(nest, long)
+    words = [rows, n_blocks]
+    for extent in sides[1:]:
+        words += quotient(extent)
+    words += quotient(n_blocks)
+    warps = GPU_THREADS // WARP
+    if nest.split and n_blocks > 1 and rows < GPU_ROWS and count == long:
+        parts = rows * n_blocks
+        words += [0, 0]
+        grids = (("parts", "", -(-parts // warps), 1, GPU_THREADS, 0), ("whole", "", -(-rows // WARP), 1, WARP, 0))
+        return Launches(_packed(words), grids, (), parts * part_bytes(nest))
+    if long <= WARP_ROW:
+        kept = bytes_of_row * warps <= GPU_SHARED
+        words += [int(kept), bytes_of_row]
+        grids = (("warps", "", -(-rows // warps), 1, GPU_THREADS, bytes_of_row * warps if kept else 0),)
+    else:
+        kept = bytes_of_row + stage <= GPU_SHARED
+        words += [int(kept), bytes_of_row]
+        grids = (("blocks", "", rows, 1, GPU_THREADS, stage + (bytes_of_row if kept else 0)),)
+    return Launches(_packed(words), grids, (), 0 if kept else -(-rows // warps) * warps * bytes_of_row)
+
+
+def _longest(nest: ir.Nest, extents: Sequence[int]) -> int:
+    """The extent of the last reduced dimension."""
+    return [extent for dim, extent in zip(nest.dims, extents, strict=True) if dim.role == "reduced"][-1]
+
+
+def accumulators(nest: ir.Nest) -> int:
+    """The most accumulators that the reductions of a phase have."""
+    return max([sum([len(r.accumulators) for r in phase.reductions]) for phase in nest.phases], default=0)
+
+
+def part_bytes(nest: ir.Nest) -> int:
+    """Bytes of the accumulators of a part of a row."""
+    return SLOT * accumulators(nest)
+
+
+def stage_bytes(nest: ir.Nest, long: int) -> int:
+    """Bytes through which the threads of a block hand the elements of one block of the tree, and its results."""
+    count = min(long, BLOCK_LANES)
+    of = [[dtype for r in phase.reductions for dtype, _ in r.accumulators] for phase in nest.phases]
+    return max([sum([SLOT + -(-count * elements.of(d).size // SLOT) * SLOT for d in dtypes]) for dtypes in of])
+
+
+def _packed(words: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(words)}q", *words)

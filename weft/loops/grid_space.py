@@ -1,0 +1,38 @@
+"""The space of a body on a GPU: threads over its points, or teams of threads over rows that are reduced.
+
+    x[4096, 1000].sum(1)    ->    a team of threads for each of 4096 rows: a warp, or a block where rows are long
+    exp x                   ->    a thread for each point, or for four of them side by side
+
+All loops are in the nest, and none is iterated by the runtime.
+"""
+
+from __future__ import annotations
+
+from weft.loops import ir
+from weft.loops.body import Body
+from weft.loops.collapse import Loop, collapse, reduced_loops
+from weft.loops.cpu_space import Space
+
+
+def grid_space(body: Body) -> Space:
+    """The loops of a body on a GPU."""
+    parallel = collapse(body.free, body)
+    reduced, digits = reduced_loops(body)
+    if body.tree == "rows" and not parallel:
+        parallel = [Loop("parallel")]
+    loops = [*parallel, *reduced, *digits]
+    vector = len(parallel) - 1 if parallel and not _in_teams(body) and not digits else None
+    return Space((), parallel, reduced, digits, [None] * len(loops), vector, [None] * len(body.operands), _splits(body))
+
+
+def _in_teams(body: Body) -> bool:
+    """Whether threads share a row."""
+    return body.tree == "lanes"
+
+
+def _splits(body: Body) -> bool:
+    """Whether rows may be cut at borders of blocks: what follows the only reductions is done once for each row."""
+    reducing = [phase for phase in body.phases if phase[2]]
+    only_first = len(reducing) == 1 and bool(body.phases[0][2]) and not any(phase[1] for phase in body.phases[1:])
+    stores = any(isinstance(s, ir.Store | ir.Update | ir.Guard) for s in body.phases[0][1])
+    return only_first and not stores and not body.rows
