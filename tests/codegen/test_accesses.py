@@ -22,7 +22,7 @@ PROGRAM = """
     from tests.codegen.running import guarded, load_text
     from weft._base import target
     from weft.codegen import accesses, module_text
-    from weft.codegen import processors
+    from weft.codegen.cpu import families
     from weft.codegen.lanes import Lanes
     from weft.codegen.memory import Memory
     from weft.codegen.memory_words import whole
@@ -44,7 +44,7 @@ PROGRAM = """
         return abs((np.arange(width) - (width - 1) * rng.integers(0, 2)) * rng.integers(1, 5)) + rng.integers(0, width)
 
     def function(write, dtype, width, arrays):
-        writer = processors.writer(on)
+        writer = families.writer(on)
         places = [writer.element("ptr", "%operands", str(k)) for k in range(len(arrays))]
         pointers = [writer.op(f"load ptr, ptr {place}, align 8") for place in places]
         write(Memory(Lanes(writer, width), on), pointers)
@@ -83,7 +83,7 @@ PROGRAM = """
         kind = rng.integers(0, 3)
         if kind == 1:  # whole vectors, which may overlap
             order = np.concatenate([np.arange(width) + start for start in rng.integers(0, 2 * width, vectors)])
-        if kind == 2 and Memory(Lanes(processors.writer(on), width), on).masks(dtype):
+        if kind == 2 and Memory(Lanes(families.writer(on), width), on).masks(dtype):
             order = np.sort(rng.choice(4 * width, width * vectors, replace=False)) if vectors < 4 else order
             order = order - order.min()
         rows = order.reshape(vectors, width).tolist()

@@ -13,7 +13,7 @@ import pytest
 from tests.codegen.running import HOST, elementwise, map_nest
 from weft import runtime
 from weft._base import target, target_model
-from weft.codegen.processors import NATIVE
+from weft.codegen.cpu.families import NATIVE
 from weft.loops import costs, ir
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from weft._base.target import Target
-from weft.codegen import processors
 from weft.codegen.accesses import Step
+from weft.codegen.cpu import families
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import Instance, Position, fresh
 from weft.codegen.lanes import Lanes, V
@@ -45,7 +45,7 @@ class Frame(ABC):
         self.schedule, self.nest = schedule, schedule.nest
         nest = self.nest
         self.target, self.model = target, target.model
-        self.writer = processors.writer(target)
+        self.writer = families.writer(target)
         self.width = schedule.lanes
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)

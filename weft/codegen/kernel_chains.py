@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft._base.target import Target
-from weft.codegen import module_text, processors
+from weft.codegen import module_text
+from weft.codegen.cpu import families
 from weft.codegen.frame import STOP
 from weft.codegen.nest import PARAMETERS, NestWriter
 from weft.codegen.writer import Writer
@@ -36,7 +37,7 @@ class _ChainWriter:
     """Writes the function that calls the nests' functions."""
 
     def __init__(self, chain: ir.Chain, names: Sequence[str], target: Target) -> None:
-        self.chain, self.names, self.writer = chain, names, processors.writer(target)
+        self.chain, self.names, self.writer = chain, names, families.writer(target)
         self.own = self.writer.alloca(f"[{RANGE} x i64]")  # the range of a call
 
     def written(self) -> Writer:

@@ -15,8 +15,9 @@ import numpy as np
 
 from weft._base.target import Target
 from weft._base.target_model import LINE
-from weft.codegen import accesses, processors, shuffles
+from weft.codegen import accesses, shuffles
 from weft.codegen.accesses import Step
+from weft.codegen.cpu import families
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import Mask, Memory, first_lanes
@@ -91,7 +92,7 @@ class LaneWriter(RoutineWriter):
 
     def __init__(self, program: routine.Routine, target: Target) -> None:
         super().__init__(program, target)
-        self.writer = processors.writer(target)
+        self.writer = families.writer(target)
         self.first = ""  # lane of the tile
         self.mask: Mask | None = None  # of the tile; none for a whole one
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft._base.target import Target
-from weft.codegen import guards, module_text, processors, small_arrays
+from weft.codegen import guards, module_text, small_arrays
+from weft.codegen.cpu import families
 from weft.codegen.homes import Homes
 from weft.codegen.lanes import V
 from weft.codegen.memory_words import whole
@@ -31,7 +32,7 @@ class RoutineWriter:
     def __init__(self, program: routine.Routine, target: Target) -> None:
         self.program, self.target = program, target
         scalar = program.scalar or all(kind.size == 1 for kind in program.types)
-        self.writer = processors.writer(target, scalar)
+        self.writer = families.writer(target, scalar)
         self.scope = Scope(self.writer, target, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}
         self.pointers: list[str] = []

@@ -123,7 +123,8 @@ def _teams(nest: ir.Nest) -> bool:
 
 def lowered(body: Body) -> Lowered | None:
     """The nest of a body on a GPU, and the arguments of its call; None if the host should run it."""
-    low = nests.lowered(body, PER_THREAD, space=grid_space(body)).replace(gpu=True)
+    low = nests.lowered(body, PER_THREAD, space=grid_space(body))
+    low = low.replace(gpu=True, extents=tuple(map(int, low.extents)))
     return low if _fits(low) else None
 
 

@@ -11,6 +11,7 @@ from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
 from weft.codegen import module_text
 from weft.codegen.gpu import loops
+from weft.codegen.gpu.cut_rows import CutRowWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.teams import TeamWriter
@@ -58,5 +59,5 @@ def _entries(nest: ir.Nest, target: Target) -> dict[str, Writer]:
         return found
     found = {name: TeamWriter(nest, target, name).write() for name in ("warps", "blocks")}
     if nest.split:
-        found |= {name: TeamWriter(nest, target, name).write() for name in ("parts", "whole")}
+        found |= {name: CutRowWriter(nest, target, name).write() for name in ("parts", "whole")}
     return found

@@ -1,6 +1,6 @@
 """Single instructions of GPUs: the lookup of short tables in memory that the first cache keeps.
 
-The forms are those of x86-64-v3 (``table_bytes``), so that results have its bits.
+The forms are those of CPUs with registers of 32 bytes (``table_bytes``), so that results have their bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.codegen.lanes import V, literals
 class Gpu(Native[V]):
     """The answers of NVIDIA's GPUs."""
 
-    table_bytes = 32  # as AVX2: one line of a cache, whichever elements the threads ask for
+    table_bytes = 32  # one sector of a cache, whichever elements the threads ask for
 
     def lookup(self, table: Sequence[float], index: V) -> V:
         """table[index & 7] of 8 floats for an index of i32."""

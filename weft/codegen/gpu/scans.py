@@ -254,49 +254,54 @@ class ScanWriter(PointWriter):
         begin = writer.index("mul", row, self.n_blocks)
         n_groups = writer.index("lshr", writer.index("add", self.n_blocks, str(per - 1)), str(per.bit_length() - 1))
 
-        def ends(group: str) -> tuple[str, str]:
-            first = writer.index("mul", group, str(per))
-            last = writer.minimum_index(writer.index("add", first, str(per)), self.n_blocks)
-            return writer.index("add", begin, first), writer.index("add", begin, last)
+        def each(body: Callable[[str, str], None]) -> None:
+            """``body`` of the first block of a group and of the one behind its last, for the groups of this thread."""
+            writer.loop(self.thread, n_groups, RUNS, [], lambda number, _: body(*self._ends(begin, number)) or [])
 
-        def group(number: str, _: list[str]) -> list[str]:
-            def block(part: str, now: list[Accumulators]) -> list[Accumulators]:
-                self._store(now, self._kept("blocks", part))
-                return self._combined(now, self._load(self._kept("totals", part)))
+        each(self._fold_group)
+        threads.barrier(writer)
+        one = writer.compare_index("eq", self.thread, "0")
+        threads.when(writer, one, lambda: self._fold_groups(begin, n_groups))
+        threads.barrier(writer)
+        each(self._spread_group)
 
-            first, last = ends(number)
-            total = self._carry((first, last, 1), self._none(), block)
-            self._store(total, self._kept("firsts", first))  # until it is known what is before the group
+    def _ends(self, begin: str, group: str) -> tuple[str, str]:
+        writer, per = self.writer, GROUP // BLOCK_LANES
+        first = writer.index("mul", group, str(per))
+        last = writer.minimum_index(writer.index("add", first, str(per)), self.n_blocks)
+        return writer.index("add", begin, first), writer.index("add", begin, last)
+
+    def _fold_group(self, first: str, last: str) -> None:
+        """What the blocks of a group before each of them combine to; all of them, for now, where the first lies."""
+
+        def block(part: str, now: list[Accumulators]) -> list[Accumulators]:
+            self._store(now, self._kept("blocks", part))
+            return self._combined(now, self._load(self._kept("totals", part)))
+
+        self._store(self._carry((first, last, 1), self._none(), block), self._kept("firsts", first))
+
+    def _fold_groups(self, begin: str, n_groups: str) -> None:
+        """What the groups before each of them combine to."""
+
+        def group(number: str, now: list[Accumulators]) -> list[Accumulators]:
+            first, _ = self._ends(begin, number)
+            self._store(now, self._kept("groups", first))
+            return self._combined(now, self._load(self._kept("firsts", first)))
+
+        self._carry(("0", n_groups, 1), self._none(), group)
+
+    def _spread_group(self, first: str, last: str) -> None:
+        """What is before the first run of each block of a group, and before the group."""
+        before = self._load(self._kept("groups", first))
+        self._store(before, self._kept("firsts", first))
+
+        def block(part: str, _: list[str]) -> list[str]:
+            self._store(before, self._kept("groups", part))
+            own = self._combined(before, self._load(self._kept("blocks", part)))
+            self._store(own, self._kept("firsts", part))
             return []
 
-        writer.loop(self.thread, n_groups, RUNS, [], group)
-        threads.barrier(writer)
-
-        def all_groups() -> None:
-            def following(number: str, now: list[Accumulators]) -> list[Accumulators]:
-                first, _ = ends(number)
-                self._store(now, self._kept("groups", first))
-                return self._combined(now, self._load(self._kept("firsts", first)))
-
-            self._carry(("0", n_groups, 1), self._none(), following)
-
-        threads.when(writer, writer.compare_index("eq", self.thread, "0"), all_groups)
-        threads.barrier(writer)
-
-        def spread(number: str, _: list[str]) -> list[str]:
-            first, last = ends(number)
-            before = self._load(self._kept("groups", first))
-            self._store(before, self._kept("firsts", first))
-
-            def block(part: str, _: list[str]) -> list[str]:
-                self._store(before, self._kept("groups", part))
-                self._store(self._combined(before, self._load(self._kept("blocks", part))), self._kept("firsts", part))
-                return []
-
-            writer.loop(writer.index("add", first, "1"), last, 1, [], block)
-            return []
-
-        writer.loop(self.thread, n_groups, RUNS, [], spread)
+        self.writer.loop(self.writer.index("add", first, "1"), last, 1, [], block)
 
 
 def _flag(of: ScanWriter, text: str) -> V:

@@ -2,8 +2,6 @@
 
     warps    a warp for a row: thread l has the accumulator l, of elements l, l + 32, ...; a fold by shuffles
     blocks   a block for a row: all threads compute elements, one warp for each reduction combines them
-    parts    a warp for one block of the tree, whose accumulators go to working memory
-    whole    a thread for a row: the accumulators of its parts, in order, and what follows the reduction
 
 Elements go to the same thread in every phase, so that what a phase keeps of a row needs no barrier.
 """
@@ -28,7 +26,7 @@ from weft.codegen.writer import Writer
 from weft.loops import elements, grid, ir
 from weft.loops.reduction_tree import BLOCK_LANES
 
-SLOT = grid.SLOT  # bytes of an accumulator of a part of a row
+SLOT = grid.SLOT  # bytes of a result that threads share
 AT_ONCE = 4  # elements of a thread that are loaded before the first of them is combined
 RUN = grid.RUN_BLOCKS * BLOCK_LANES  # elements of a run of blocks
 
@@ -52,25 +50,17 @@ class TeamWriter(PointWriter):
         thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
         self.lane = writer.index("and", thread, str(self.size - 1))
         self.warp = writer.index("lshr", thread, str(WARP.bit_length() - 1))
-        if self.entry == "whole":
-            row = writer.index("add", writer.index("mul", block, str(WARP)), thread)
-            threads.when(writer, self._below(row, self.word(0)), lambda: self._whole(row, place))
-            return writer
         if self.entry == "blocks":
             self._team(block, "0", place)
             return writer
         team = writer.index("add", writer.index("mul", block, str(GPU_THREADS // WARP)), self.warp)
-        if self.entry == "warps":
-            threads.when(writer, self._below(team, self.word(0)), lambda: self._team(team, self.warp, place))
-            return writer
-        parts = writer.index("mul", self.word(0), self.word(1))
-        threads.when(writer, self._below(team, parts), lambda: self._part(team, place))
+        threads.when(writer, self.below(team, self.word(0)), lambda: self._team(team, self.warp, place))
         return writer
 
-    def _below(self, x: str, y: str) -> str:
+    def below(self, x: str, y: str) -> str:
         return self.writer.compare_index("slt", x, y)
 
-    def _at_row(self, row: str, place: Position) -> tuple[Instance, Position]:
+    def at_row(self, row: str, place: Position) -> tuple[Instance, Position]:
         point = instances.fresh(self.scalars, self.scalars.values)
         point.scalars = dict(self.scalars.values)
         return point, self.at_point(place, self.indices(row))
@@ -81,12 +71,12 @@ class TeamWriter(PointWriter):
         """All phases of a row; ``within``: the number of the team in its block."""
         if self.nest.rows:
             self._buffers_of_team(row, within)
-        point, place = self._at_row(row, place)
+        point, place = self.at_row(row, place)
         for phase in self.nest.phases:
             self._before(phase.before, point, place)
             if phase.body or phase.reductions:
                 totals = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
-                self._finish(phase, point, self._level(phase, point, place, 0, totals))
+                self.finish(phase, point, self._level(phase, point, place, 0, totals))
 
     def _buffers_of_team(self, row: str, within: str) -> None:
         """Row buffers in the memory of the block if they fit there, else in working memory."""
@@ -114,14 +104,14 @@ class TeamWriter(PointWriter):
             else:
                 self.run([s], [point], place)
 
-    def _finish(self, phase: ir.Phase, point: Instance, totals: Sequence[Accumulators]) -> None:
+    def finish(self, phase: ir.Phase, point: Instance, totals: Sequence[Accumulators]) -> None:
         for reduction, total in zip(phase.reductions, totals, strict=True):
             outs = reduce_tree.finish(reduction, point.emit, total)
             point.values.update(zip(reduction.outs, outs, strict=True))
 
     # the loops of a phase
 
-    def _carry(
+    def carry(
         self,
         bounds: tuple[str, str, int],
         totals: list[Accumulators],
@@ -149,7 +139,7 @@ class TeamWriter(PointWriter):
                 inner = self.enter(place, dim, index, ir.operands(phase.body))
                 return self._level(phase, point, inner, depth + 1, now)
 
-            return self._carry(("0", self.extents[dim], 1), totals, like, outer)
+            return self.carry(("0", self.extents[dim], 1), totals, like, outer)
         if not like:
             self._elements(phase, point, place, ("0", self.extents[dim]), lambda _: None)
             return totals
@@ -157,9 +147,9 @@ class TeamWriter(PointWriter):
         def run(start: str, now: list[Accumulators]) -> list[Accumulators]:
             stop = self.writer.minimum_index(self.writer.index("add", start, str(RUN)), self.extents[dim])
             begun = [reduce_tree.identities(r, Emitter(self.scalar)) for r in like]
-            return self._combined(like, now, self._blocks(phase, point, place, (start, stop), begun))
+            return self.combined(like, now, self._blocks(phase, point, place, (start, stop), begun))
 
-        return self._carry(("0", self.extents[dim], RUN), totals, like, run)
+        return self.carry(("0", self.extents[dim], RUN), totals, like, run)
 
     def _blocks(
         self, phase: ir.Phase, point: Instance, place: Position, bounds: tuple[str, str], totals: list[Accumulators]
@@ -168,12 +158,12 @@ class TeamWriter(PointWriter):
 
         def block(start: str, now: list[Accumulators]) -> list[Accumulators]:
             stop = self.writer.minimum_index(self.writer.index("add", start, str(BLOCK_LANES)), bounds[1])
-            of = self._block_of_warp if self.size == WARP else self._block_of_threads
-            return self._combined(phase.reductions, now, of(phase, point, place, start, stop))
+            of = self.block_of_warp if self.size == WARP else self._block_of_threads
+            return self.combined(phase.reductions, now, of(phase, point, place, start, stop))
 
-        return self._carry((*bounds, BLOCK_LANES), totals, phase.reductions, block)
+        return self.carry((*bounds, BLOCK_LANES), totals, phase.reductions, block)
 
-    def _combined(
+    def combined(
         self, like: Sequence[ir.Reduce], left: Sequence[Accumulators], right: Sequence[Accumulators]
     ) -> list[Accumulators]:
         emit = Emitter(self.scalar)
@@ -225,21 +215,21 @@ class TeamWriter(PointWriter):
 
         length = writer.maximum_index(writer.index("sub", stop, first), "0")
         main = writer.index("add", first, writer.index("and", length, str(-AT_ONCE * self.size)))
-        accs = self._carry((first, main, AT_ONCE * self.size), seeds, like, several(AT_ONCE))
-        return self._carry((main, stop, self.size), accs, like, several(1))
+        accs = self.carry((first, main, AT_ONCE * self.size), seeds, like, several(AT_ONCE))
+        return self.carry((main, stop, self.size), accs, like, several(1))
 
     def _folded(self, like: Sequence[ir.Reduce], accs: list[Accumulators]) -> list[Accumulators]:
         """The accumulators of a warp, combined: thread l with l + 16, then l + 8, ...; every thread has the result."""
         distance = WARP // 2
         while distance:
             others = [tuple([threads.shuffled(v, "down", str(distance)) for v in group]) for group in accs]
-            accs = self._combined(like, accs, others)
+            accs = self.combined(like, accs, others)
             distance //= 2
         return [tuple([threads.shuffled(v, "idx", "0") for v in group]) for group in accs]
 
     # one block of the tree
 
-    def _block_of_warp(
+    def block_of_warp(
         self, phase: ir.Phase, point: Instance, place: Position, start: str, stop: str
     ) -> list[Accumulators]:
         like, first = phase.reductions, self.writer.index("add", start, self.lane)
@@ -306,7 +296,7 @@ class TeamWriter(PointWriter):
             return [reduce_tree.appended(reduction, Emitter(self.scalar), now[0], element)]
 
         seeds = [reduce_tree.seeds(reduction, emit, writer.index("add", bounds[0], lane))]
-        (found,) = self._folded([reduction], self._carry((lane, count, WARP), seeds, [reduction], one))
+        (found,) = self._folded([reduction], self.carry((lane, count, WARP), seeds, [reduction], one))
 
         def keep() -> None:
             for value, base in zip(found, result, strict=True):
@@ -332,51 +322,3 @@ class TeamWriter(PointWriter):
                 nbytes = writer.index("and", writer.index("add", nbytes, str(SLOT - 1)), str(-SLOT))
                 offset = writer.index("add", offset, nbytes)
         return stages, results, offset
-
-    # rows that are cut
-
-    def _part(self, number: str, place: Position) -> None:
-        """One block of the tree of one row: its accumulators go to working memory."""
-        writer, (phase, *_) = self.writer, self.nest.phases
-        row, block = self.divided(number, self.cuts, self.word(1))
-        point, place = self._at_row(row, place)
-        self.run([s for s in phase.before if not isinstance(s, ir.Store | ir.Update | ir.Guard)], [point], place)
-        start = writer.index("mul", block, str(BLOCK_LANES))
-        stop = writer.minimum_index(writer.index("add", start, str(BLOCK_LANES)), self.extents[self.last])
-        accs = reduce_tree.flat_accs(self._block_of_warp(phase, point, place, start, stop))
-
-        def keep() -> None:
-            for value, at in zip(accs, self._kept(number, len(accs)), strict=True):
-                point.memory.store_scalar(value, at)
-
-        threads.when(writer, writer.compare_index("eq", self.lane, "0"), keep)
-
-    def _kept(self, part: str, count: int) -> list[str]:
-        """Where the accumulators of a part are."""
-        writer = self.writer
-        memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
-        first = writer.element("i8", memory, writer.index("mul", part, str(SLOT * count)))
-        return [writer.element("i8", first, str(SLOT * k)) for k in range(count)]
-
-    def _whole(self, row: str, place: Position) -> None:
-        """A row from its parts, and what follows."""
-        writer, (phase, *rest) = self.writer, self.nest.phases
-        like, (point, place) = phase.reductions, self._at_row(row, place)
-        self.run(phase.before, [point], place)
-        first = writer.index("mul", row, self.word(1))
-        last = writer.index("add", first, self.word(1))
-        none = [reduce_tree.identities(r, point.emit) for r in like]
-        dtypes = [np.dtype(dtype) for r in like for dtype, _ in r.accumulators]
-
-        def part(number: str, now: list[Accumulators]) -> list[Accumulators]:
-            kept = zip(dtypes, self._kept(number, len(dtypes)), strict=True)
-            accs = reduce_tree.group_accs(like, [point.memory.load_scalar(dtype, at) for dtype, at in kept])
-            return self._combined(like, now, accs)
-
-        def run(begin: str, now: list[Accumulators]) -> list[Accumulators]:
-            end = writer.minimum_index(writer.index("add", begin, str(grid.RUN_BLOCKS)), last)
-            return self._combined(like, now, self._carry((begin, end, 1), none, like, part))
-
-        self._finish(phase, point, self._carry((first, last, grid.RUN_BLOCKS), none, like, run))
-        for phase in rest:
-            self.run(phase.before, [point], place)
