@@ -94,9 +94,15 @@ def tile_bytes(nest: ir.Nest, operand: int) -> int:
 
 
 def _scans(nest: ir.Nest) -> bool:
-    """Whether the memory of a block holds the elements of a block of runs, which nothing but loads and stores feed."""
+    """Whether the memory of a block holds the elements of a block of runs, of which none waits for another's."""
     known = (ir.Load, ir.LoadAt, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.Scan)
     plain = all(isinstance(s, known) for s in nest.statements()) and len(nest.phases) == 1
+    follows: set[int] = set()  # a running combination
+    for s in nest.statements():
+        used = not follows.isdisjoint(ir.arguments(s))
+        if used and isinstance(s, ir.Scan):
+            return False
+        follows.update(routine.outs(s) if used or isinstance(s, ir.Scan) else ())
     return plain and sum([dim.role == "reduced" for dim in nest.dims]) == 1 and scan_bytes(nest) <= GPU_SHARED
 
 

@@ -49,6 +49,8 @@ class PointWriter(NestWriter):
     def __init__(self, nest: ir.Nest, target: Target, lanes: int) -> None:
         super().__init__(Schedule(nest.replace(split=False), "columns", lanes), target)
         self.form, self.kept_guards = grid.form(nest), frozenset()
+        if lanes == 1:  # nothing is shared by lanes
+            self.moving = self.places = frozenset()
 
     # the frame
 
