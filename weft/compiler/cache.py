@@ -8,6 +8,7 @@ need it wait.
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -221,7 +222,10 @@ def build_all(
 
 def _loaded(code: bytes, symbol: str, machine: Target) -> Any:
     """The native handle of machine code, or of the text of a GPU's kernels."""
-    return runtime.DeviceModule(code) if machine.is_gpu else runtime.load_kernel(code, symbol)
+    if not machine.is_gpu:
+        return runtime.load_kernel(code, symbol)
+    entries = [name.decode() for name in re.findall(rb"\.entry (\w+)\(", code)]
+    return runtime.DeviceModule(code, entries)
 
 
 BUILDER = Builder(KERNELS)

@@ -203,6 +203,11 @@ def _product(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
     return operations.dot_general(x, y, numbers, preferred_element_type=dtype)
 
 
+def dtype_of(char: str) -> np.dtype:
+    """The dtype of one of the runtime's characters."""
+    return next(dtype for dtype, known in _CHARS.items() if known == char)
+
+
 def source_and_result(lhs: Any, rhs: Any, out: Any) -> tuple[str, str] | None:
     """The runtime's characters for the dtypes of a product, or None if it has no kernels for them."""
     result = _CHARS.get(np.dtype(out))

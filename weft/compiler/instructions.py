@@ -37,20 +37,6 @@ class Kernel(NamedTuple):
     vector: int
 
 
-class Launch(NamedTuple):
-    """Kernels of a GPU, launched one after the other on its stream."""
-
-    module: Any  # runtime.DeviceModule
-    operands: tuple[Place, ...]
-    params: bytes  # 8-byte words
-    # of each launch: entry; entry for addresses that are all multiples of 16 ("" if there is none); blocks in x and y;
-    # threads; bytes of dynamic shared memory
-    grids: tuple[tuple[str, str, int, int, int, int], ...]
-    wide: tuple[int, ...]  # operands whose addresses have to be multiples of 16 for the second entry
-    scratch_bytes: int  # working memory of the device, during these launches
-    cost_ns: float
-
-
 class Offset(NamedTuple):
     """A run-time offset: the sum of clamped starts times strides. Terms: slot, offset, dtype char, most, stride."""
 

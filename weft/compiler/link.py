@@ -10,10 +10,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft._base import lazy
 from weft.compiler import cache
 from weft.compiler.instructions import Instruction, Kernel, Launch, Nested, Routine
-from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run
+from weft.compiler.steps import Chain, Control, FusedEpilogue, Launched, Native, Plan, Run
 from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import costs, ir
 from weft.loops.nests import Lowered
@@ -34,9 +33,6 @@ def instructions(
     for entry in planned.instructions:
         if isinstance(entry, Run):
             low, kernel = entry.lowered, next(compiled)
-            if low.gpu:
-                made.append(_launch(entry, kernel))
-                continue
             if kernel is not latest[0] or low.extents is not latest[1] or low.outer is not latest[2]:
                 latest = kernel, low.extents, low.outer, _split_call(low, kernel)  # equal calls follow each other
             made.append(_kernel(entry, kernel, latest[3]))
@@ -47,8 +43,10 @@ def instructions(
             epilogue = _kernel(entry.run, kernel, _split_call(entry.run.lowered, kernel))
             made.append(entry.product._replace(form=entry.form, epilogue=epilogue))
         elif isinstance(entry, Native):
-            kernel = next(compiled)
-            made.append(_launched_routine(entry, kernel) if kernel.target.is_gpu else _routine(entry, kernel))
+            made.append(_routine(entry, next(compiled)))
+        elif isinstance(entry, Launched):
+            fields = (entry.operands, entry.params, entry.grids, entry.wide, entry.scratch_bytes)
+            made.append(Launch(next(compiled).kernel, *fields, _launched_ns(entry)))
         elif isinstance(entry, Control):
             made.append(entry.instruction([nested(inner, donated) for inner, donated in entry.programs()]))
         else:
@@ -57,29 +55,16 @@ def instructions(
 
 
 def _routine(entry: Native, compiled: cache.Compiled) -> Routine:
-    return Routine(compiled.kernel, entry.places, entry.params(), _routine_ns(entry, compiled))
-
-
-def _routine_ns(entry: Native, compiled: cache.Compiled) -> float:
     trips = entry.lowered.trips
     often = math.prod(trips) if trips else UNKNOWN_TRIPS
     if entry.lowered.routine.lanes:
         often *= -(-entry.lowered.extents[0] // compiled.target.lanes)
-    return compiled.ns_per_point * often
+    return Routine(compiled.kernel, entry.places, entry.params(), compiled.ns_per_point * often)
 
 
-def _launch(entry: Run, compiled: cache.Compiled) -> Launch:
-    low = entry.lowered
-    found = lazy.submodule("weft.loops.grid").launches(low)
-    cost = low.points * compiled.ns_per_point
-    params = low.params + found.words
-    return Launch(compiled.kernel, entry.operands, params, found.grids, found.wide, found.scratch_bytes, cost)
-
-
-def _launched_routine(entry: Native, compiled: cache.Compiled) -> Launch:
-    low, places = entry.lowered, tuple([place for place, _ in entry.places])
-    grids = lazy.submodule("weft.loops.grid").launches_of(low.routine, low.extents)
-    return Launch(compiled.kernel, places, entry.params(), grids, (), 0, _routine_ns(entry, compiled))
+def _launched_ns(entry: Launched) -> float:
+    """What a launch may take: by a CPU's figures, which decide no more than how soon one looks for its end."""
+    return nanoseconds(entry.source) if isinstance(entry.source, Run) else 0.0
 
 
 def _kernel(entry: Run, compiled: cache.Compiled, split: Split) -> Kernel:

@@ -22,7 +22,18 @@ from weft.errors import InternalError
 
 Result = TypeVar("Result")
 PASSES = tuple([entry.name for entry in passes.PASSES])
-STAGES = ("fuse", "viewed_operands", "lower", "schedule", "boundary_fusion", "plan", "chain", "codegen", "link")
+STAGES = (
+    "fuse",
+    "viewed_operands",
+    "lower",
+    "schedule",
+    "boundary_fusion",
+    "plan",
+    "chain",
+    "launches",
+    "codegen",
+    "link",
+)
 FORMS = ("jaxpr", "llvm", "asm")  # forms that are not the result of a stage
 OPTIONAL = (
     "fuse",

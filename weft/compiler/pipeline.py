@@ -12,7 +12,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.programs.executables import Runnable
-from weft.loops import costs, lower, nests, printer, schedule_printer
+from weft.loops import costs, ir, lower, nests, printer, routine, schedule_printer
 from weft.loops.body import Body
 from weft.loops.nests import Lowered
 
@@ -118,9 +118,17 @@ class Program(Runnable):
         routines = [entry.lowered.routine for entry in self.plan.instructions if isinstance(entry, steps.Native)]
         return list(dict.fromkeys([*(low.nest for low in self.lowered if low is not None), *routines]))
 
+    def written(self) -> list[tuple[Any, Target]]:
+        """What machine code is written for, in order, and for which target."""
+        context = self.stages.context
+        if context.grid is None:
+            return [(nest, context.target) for nest in self.nests()]
+        entries = [(nest, e) for e in self.plan.instructions if (nest := nest_of(e)) is not None]
+        on = {False: context.target, True: context.grid}
+        return list(dict.fromkeys([(nest, on[isinstance(entry, steps.Launched)]) for nest, entry in entries]))
+
     def text(self, form: str) -> str:
         """The program in one of its forms: jaxpr, kernel, loops, llvm, asm or plan."""
-        on = self.stages.target
         if form == "jaxpr":
             return str(self.jaxpr)
         if form == "kernel":
@@ -128,12 +136,12 @@ class Program(Runnable):
         if form == "plan":
             return self._plan_text()
         if form == "loops":
-            return "\n\n".join(loops_text(nest, on) for nest in self.nests())
+            return "\n\n".join(loops_text(nest, on) for nest, on in self.written())
         if form == "llvm":
-            return "\n\n".join(codegen.text_of(nest, on) for nest in self.nests())
+            return "\n\n".join(codegen.text_of(nest, on) for nest, on in self.written())
         if form == "asm":
-            objects = [codegen.compile_nest(nest, on) for nest in self.nests()]
-            return "\n\n".join(codegen.assembly(compiled, on) for compiled in objects)
+            objects = [(codegen.compile_nest(nest, on), on) for nest, on in self.written()]
+            return "\n\n".join(codegen.assembly(compiled, on) for compiled, on in objects)
         raise ValueError(f"[as_text] unknown form {form!r}; known: jaxpr, kernel, loops, llvm, asm, plan.")
 
     def _plan_text(self) -> str:
@@ -312,6 +320,8 @@ def compile_new(
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied)
     if stages.context.grid is None:
         planned = stages.run("chain", chain.chain, planned)
+    else:
+        planned = stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned)
     if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
         planned = planned.replace(instructions=exchanges.with_overlap(planned.instructions))
     program.compiled = stages.run("codegen", _codegen, program, planned)
@@ -368,34 +378,23 @@ def schedule_on_gpu(bodies: list[Body | None], lanes: int) -> list[Lowered | Non
 
 def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
     context, built, loaded = program.stages.context, 0, 0
-    entries = [
-        (nest, is_on_gpu(entry, context.grid is not None))
-        for entry in planned.instructions
-        if (nest := nest_of(entry)) is not None
-    ]
-    found: dict[bool, list[cache.Compiled]] = {}
-    for on_gpu, target in ((False, context.target), (True, context.grid)):
-        some = [nest for nest, gpu in entries if gpu is on_gpu]
-        if some and target is not None:
-            found[on_gpu], made, read = BUILDER.compile(some, target)
-            built, loaded = built + made, loaded + read
-    each = {on_gpu: iter(some) for on_gpu, some in found.items()}
-    compiled = [next(each[on_gpu]) for _, on_gpu in entries]
+    nests = [(nest, isinstance(e, steps.Launched)) for e in planned.instructions if (nest := nest_of(e)) is not None]
+    found: list[Iterator[cache.Compiled]] = []
+    for on_gpu, target in enumerate((context.target, context.grid or context.target)):
+        some, made, read = BUILDER.compile([nest for nest, launched in nests if launched == on_gpu], target)
+        found.append(iter(some))
+        built, loaded = built + made, loaded + read
+    compiled = [next(found[launched]) for _, launched in nests]
     program.kernels_built, program.kernels_loaded = built, loaded
     program.kernels_reused = len(set(map(id, compiled))) - built - loaded
     return compiled
 
 
-def is_on_gpu(entry: Any, has_threads: bool) -> bool:
-    """Whether an instruction is a kernel of a GPU, on a device that ``has_threads``."""
-    if has_threads and isinstance(entry, steps.Native):
-        return lazy.submodule("weft.loops.grid").runs(entry.lowered.routine)
-    return isinstance(entry, steps.Run) and entry.lowered.gpu
-
-
 def loops_text(nest: Any, on: Target) -> str:
     """The loops of a nest, chain or routine, with what is decided for a target."""
-    return printer.text(nest, schedule_printer.text(nest, on))
+    if on.is_gpu and not isinstance(nest, ir.Nest | routine.Routine):
+        return repr(nest)
+    return printer.text(nest, "" if on.is_gpu else schedule_printer.text(nest, on))
 
 
 def nest_of(entry: Any) -> Any:
@@ -404,7 +403,7 @@ def nest_of(entry: Any) -> Any:
         return entry.lowered.nest
     if isinstance(entry, steps.FusedEpilogue):
         return entry.run.lowered.nest
-    if isinstance(entry, steps.Chain):
+    if isinstance(entry, steps.Chain | steps.Launched):
         return entry.nest
     return entry.lowered.routine if isinstance(entry, steps.Native) else None
 

@@ -53,6 +53,24 @@ class FusedEpilogue(Record):
     run: Run
 
 
+class Launched(Record):
+    """Launches of a GPU in place of ``source``, of which ``nest`` is the kernel (``launches``)."""
+
+    source: Run | Native | Gemm
+    nest: Any  # a nest, a routine or a product
+    operands: tuple[Place, ...]
+    params: bytes
+    grids: tuple[tuple[str, str, int, int, int, int], ...]
+    wide: tuple[int, ...] = ()
+    scratch_bytes: int = 0
+
+    def describe(self) -> str:
+        ways = ", ".join([f"{wide or name} of {x * y} blocks of {n} threads" for name, wide, x, y, n, _ in self.grids])
+        source = self.source
+        text = _words(source) if isinstance(source, Gemm) else source.describe()
+        return f"launch {ways}: {'kernel ' if isinstance(source, Run) else ''}{text}"
+
+
 class Control(Record):
     """A loop or a branch of the plan, still without its compiled programs. ``places``: fields of its instruction."""
 
@@ -109,15 +127,20 @@ class Plan(Record):
     arena_bytes: int
     instructions: list[Any]
 
+    @property
+    def sources(self) -> list[Any]:
+        """The instructions, and in place of launches what they stand for."""
+        return [entry.source if isinstance(entry, Launched) else entry for entry in self.instructions]
+
     def runs(self) -> list[Run]:
         """The kernel calls, in order."""
-        entries = [part for e in self.instructions for part in (e.runs if isinstance(e, Chain) else (e,))]
+        entries = [part for e in self.sources for part in (e.runs if isinstance(e, Chain) else (e,))]
         runs = [entry.run if isinstance(entry, FusedEpilogue) else entry for entry in entries]
         return [entry for entry in runs if isinstance(entry, Run)]
 
     def products(self) -> list[Gemm]:
         """The instructions that are matrix products."""
-        entries = [entry.product if isinstance(entry, FusedEpilogue) else entry for entry in self.instructions]
+        entries = [entry.product if isinstance(entry, FusedEpilogue) else entry for entry in self.sources]
         return [entry for entry in entries if isinstance(entry, Gemm)]
 
     def describe(self) -> str:
@@ -131,7 +154,7 @@ class Plan(Record):
                 instruction = instruction.run
             if isinstance(instruction, Run):
                 lines.append(f"  kernel {instruction.describe()}")
-            elif isinstance(instruction, (Chain, Control, Native)):
+            elif isinstance(instruction, (Chain, Control, Native, Launched)):
                 lines.append("  " + instruction.describe())
             else:
                 lines.append("  " + _words(instruction))

@@ -57,7 +57,7 @@ def parts(program: Program, runs: Mapping[int, int] | None = None) -> list[Part]
     planner.run()
     origins, nested = iter(planner.origins), iter(program.nested)
     found = []
-    for number, entry in enumerate(program.plan.instructions):
+    for number, entry in enumerate(program.plan.sources):
         count = len(entry.runs) if isinstance(entry, steps.Chain) else 1
         places = [place for _, place in zip(range(count), origins, strict=False)]
         if isinstance(entry, steps.FusedEpilogue):

@@ -355,7 +355,7 @@ def _residuals(program: Program) -> Iterator[Finding]:
 
 
 def _of_part(program: Program, part: account.Part) -> Iterator[Finding]:
-    entry = program.plan.instructions[part.number]
+    entry = program.plan.sources[part.number]
     line = max(part.lines, key=part.lines.__getitem__)
     if part.what == "sort":
         yield Finding("sort", f"{part.name} of {_shape(part)} is a step of its own", line, _operand_bytes(part))

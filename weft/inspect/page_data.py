@@ -191,7 +191,7 @@ class _Program:
         found = []
         measured = times.get(id(self.program.executable), {})
         for part in self.parts:
-            entry = self.program.plan.instructions[part.number]
+            entry = self.program.plan.sources[part.number]
             seconds = measured.get(part.number)
             found.append(
                 {

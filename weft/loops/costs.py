@@ -76,6 +76,8 @@ def nanoseconds(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     """
     if isinstance(nest, ir.Chain):
         return sum(nanoseconds(part) for part in nest.nests)
+    if not isinstance(nest, ir.Nest | routine.Routine):  # a product on a GPU
+        return 0.0
     if isinstance(nest, routine.Routine):
         return nest.cost * NS_PER_INSTRUCTION
     reduced = any(dim.role == "reduced" for dim in nest.dims)

@@ -13,18 +13,22 @@ from weft.codegen import module_text
 from weft.codegen.gpu import loops
 from weft.codegen.gpu.cut_rows import CutRowWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
+from weft.codegen.gpu.products import ProductWriter
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.gpu.tiles import TileWriter
 from weft.codegen.writer import Writer
-from weft.loops import grid, ir, routine
+from weft.loops import grid, grid_products, ir, routine
 
 HEAD = 'target triple = "nvptx64-nvidia-cuda"'
 
 
-def text_of(nest: ir.Nest | routine.Routine, target: Target) -> str:
+def text_of(nest: ir.Nest | routine.Routine | grid_products.Product, target: Target) -> str:
     """LLVM text of all entries."""
-    if isinstance(nest, routine.Routine):
+    if isinstance(nest, grid_products.Product):
+        n_words = grid_products.n_words(nest)
+        entries = {"vector" if nest.vector else "tiles": ProductWriter(nest, target).write()}
+    elif isinstance(nest, routine.Routine):
         n_words = nest.trips + nest.extents + len(nest.scalars)
         entries = {loops.ENTRY: loops.writer(nest, target).write()}
     else:

@@ -56,7 +56,7 @@ class _LanesOnGpu(_OnGpu, LaneWriter):
         self.first = writer.index("add", writer.index("mul", block, size), thread)
         self.scope = LaneScope(writer, self.target, 1)
         inside = writer.compare_index("slt", self.first, self.extents[0])
-        threads.when(writer, inside, lambda: self.run(self.program.block) and None)
+        threads.when(writer, inside, lambda: self.run(self.program.block))
         return writer
 
     def fetch(self, s: ir.Load | ir.Store, base: str, kind: routine.Type) -> None:

@@ -141,7 +141,7 @@ class TeamWriter(PointWriter):
 
             return self.carry(("0", self.extents[dim], 1), totals, like, outer)
         if not like:
-            self._elements(phase, point, place, ("0", self.extents[dim]), lambda _: None)
+            self._elements(phase, point, place, ("0", self.extents[dim]), lambda *_: None)
             return totals
 
         def run(start: str, now: list[Accumulators]) -> list[Accumulators]:
@@ -172,18 +172,14 @@ class TeamWriter(PointWriter):
     # elements
 
     def _elements(
-        self,
-        phase: ir.Phase,
-        point: Instance,
-        place: Position,
-        bounds: tuple[str, str],
-        use: Callable[[list[Instance]], None],
-    ) -> None:
-        """The body at this thread's elements, one after the other; ``use`` gets each."""
+        self, phase: ir.Phase, point: Instance, place: Position, bounds: tuple[str, str],
+        use: Callable[[str, Instance], None],
+    ) -> None:  # fmt: skip
+        """The body at this thread's elements, one after the other; ``use`` gets each and its index."""
         first = self.writer.index("add", bounds[0], self.lane)
 
         def one(index: str, _: list[str]) -> list[str]:
-            use([self._element(phase, point, place, index)])
+            use(index, self._element(phase, point, place, index))
             return []
 
         self.writer.loop(first, bounds[1], self.size, [], one)
@@ -246,14 +242,13 @@ class TeamWriter(PointWriter):
         writer, like = self.writer, phase.reductions
         stages, results, _ = self._stages(like)
 
-        def leave(vectors: list[Instance]) -> None:
-            (vector,) = vectors
-            at = writer.index("sub", self.position, start)
+        def leave(index: str, vector: Instance) -> None:
+            at = writer.index("sub", index, start)
             for reduction, bases in zip(like, stages, strict=True):
                 for value, base in zip(reduce_tree.prepared(reduction, vector.emit, vector.values), bases, strict=True):
                     vector.memory.store(value, writer.element(whole(value.dtype), base, at))
 
-        self._elements_of_block(phase, point, place, (start, stop), leave)
+        self._elements(phase, point, place, (start, stop), leave)
         threads.barrier(writer)
         lane = writer.index("and", self.lane, str(WARP - 1))
         for number, reduction in enumerate(like):
@@ -269,19 +264,6 @@ class TeamWriter(PointWriter):
             tuple([memory.load_scalar(np.dtype(d), base) for (d, _), base in zip(r.accumulators, bases, strict=True)])
             for r, bases in zip(like, results, strict=True)
         ]
-
-    def _elements_of_block(
-        self, phase: ir.Phase, point: Instance, place: Position, bounds: tuple[str, str],
-        use: Callable[[list[Instance]], None],
-    ) -> None:  # fmt: skip
-        first = self.writer.index("add", bounds[0], self.lane)
-
-        def one(index: str, _: list[str]) -> list[str]:
-            self.position = index
-            use([self._element(phase, point, place, index)])
-            return []
-
-        self.writer.loop(first, bounds[1], self.size, [], one)
 
     def _combine_staged(
         self, reduction: ir.Reduce, stage: Sequence[str], result: Sequence[str], lane: str, bounds: tuple[str, str]

@@ -30,7 +30,7 @@ def shared(writer: Writer, offset: str) -> str:
     return writer.element("i8", base, offset)
 
 
-def when(writer: Writer, condition: str, body: Callable[[], None]) -> None:
+def when(writer: Writer, condition: str, body: Callable[[], object]) -> None:
     """``body()`` in the threads where the condition holds."""
     yes, on = writer.fresh_label(), writer.fresh_label()
     writer.branch_if(condition, yes, on)

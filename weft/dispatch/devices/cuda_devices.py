@@ -11,6 +11,7 @@ from typing import Any
 
 from weft import dtypes, errors, runtime
 from weft._base import forks, lazy
+from weft._base import target as targets
 from weft.dispatch import devices
 from weft.dispatch.devices.native_devices import NativeDevice, Platform
 
@@ -34,6 +35,7 @@ class CudaDevice(NativeDevice):
         super().__init__(ordinal, number)
         self.compute_capability = f"{major}.{minor}"
         self.coords = (ordinal, 0, 0)
+        self.grid = targets.gpu(10 * major + minor)
         self._client = client
 
     @property

@@ -69,7 +69,14 @@ void module_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
+PyObject* module_nbytes(PyObject* self, void*) {
+  return PyLong_FromSize_t(reinterpret_cast<DeviceModule*>(self)->images->image.size());
+}
+
+PyGetSetDef kAttributes[] = {{"nbytes", module_nbytes, nullptr, "Bytes of the image.", nullptr}, {}};
+
 PyType_Slot kSlots[] = {
+    {Py_tp_getset, kAttributes},
     {Py_tp_doc, const_cast<char*>("DeviceModule(image, entries): kernels of a GPU, as PTX or as machine code; it is "
                                   "loaded into a device when one is first launched there.")},
     {Py_tp_new, reinterpret_cast<void*>(entry_point<module_new>)},

@@ -1,0 +1,35 @@
+"""Steps of a plan as launches of a GPU: kernels, products, and loops in registers. All other steps stay the host's.
+
+kernel exp [4096x1024] 0+0 1+0    ->    launch points of 4096 blocks of 256 threads: kernel exp ...
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.compiler import instructions
+from weft.compiler.contraction import dtype_of
+from weft.compiler.steps import Launched, Native, Plan, Run
+from weft.loops import grid, grid_products
+
+
+def launched(planned: Plan) -> Plan:
+    """The plan with launches in place of what threads of a GPU can do."""
+    return planned.replace(instructions=[_launched(entry) for entry in planned.instructions])
+
+
+def _launched(entry: Any) -> Any:
+    if isinstance(entry, Run) and entry.lowered.gpu:
+        low = entry.lowered
+        found = grid.launches(low)
+        params = low.params + found.words
+        return Launched(entry, low.nest, entry.operands, params, found.grids, found.wide, found.scratch_bytes)
+    if isinstance(entry, Native) and grid.runs(entry.lowered.routine):
+        routine, places = entry.lowered.routine, tuple([place for place, _ in entry.places])
+        return Launched(entry, routine, places, entry.params(), grid.launches_of(routine, entry.lowered.extents))
+    if isinstance(entry, instructions.Gemm):
+        kernel = grid_products.product(entry, dtype_of(entry.source), dtype_of(entry.result))
+        if kernel is not None:
+            params, grids = grid_products.launches(kernel, entry)
+            return Launched(entry, kernel, (entry.a, entry.b, entry.c), params, grids)
+    return entry
