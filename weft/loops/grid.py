@@ -123,6 +123,27 @@ def scan_bytes(nest: ir.Nest) -> int:
     return sum([rounded(count * elements.of(dtype).size) for dtype in dtypes for count in counts])
 
 
+def _scan_size(nest: ir.Nest) -> int:
+    """Bytes of the accumulators of all running combinations."""
+    found = [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
+    return sum([elements.of(dtype).size for dtype in found])
+
+
+def groups_at_once(nest: ir.Nest) -> int:
+    """Groups of blocks of runs whose totals are in a block's memory at once: one for each thread of a warp."""
+    groups = WARP
+    while groups > 1 and (groups * (RUN_BLOCKS + 1) + WARP + SLOT) * _scan_size(nest) > GPU_SHARED:
+        groups //= 2
+    return groups
+
+
+def base_bytes(nest: ir.Nest) -> int:
+    """Bytes of a block's memory for what is before each block of runs."""
+    found = [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
+    counts = groups_at_once(nest) * (RUN_BLOCKS + 1), WARP
+    return sum([rounded(count * elements.of(dtype).size) for dtype in found for count in counts])
+
+
 def _teams(nest: ir.Nest) -> bool:
     return any(reduction.tree == "lanes" for phase in nest.phases for reduction in phase.reductions)
 
@@ -223,7 +244,11 @@ def _of_scans(nest: ir.Nest, words: Sequence[int], rows: int, n_blocks: int) -> 
     grids = [("scans", "", parts, 1, SCAN_THREADS, nbytes)]
     scratch = 0
     if n_blocks > 1:
-        grids = [("ends", "", parts, 1, SCAN_THREADS, nbytes), ("bases", "", rows, 1, SCAN_THREADS, 0), *grids]
+        grids = [
+            ("ends", "", parts, 1, SCAN_THREADS, nbytes),
+            ("bases", "", rows, 1, SCAN_THREADS, base_bytes(nest)),
+            *grids,
+        ]
         n_accumulators = sum([len(s.accumulators) for s in nest.statements() if isinstance(s, ir.Scan)])
         scratch = SCAN_ARRAYS * parts * SLOT * n_accumulators
     return Launches(_packed(words), tuple(grids), (), scratch)
@@ -250,7 +275,10 @@ def _of_teams(low: Lowered) -> Launches:
     if nest.split and n_blocks > 1 and rows < GPU_ROWS and count == long:
         parts = rows * n_blocks
         words += [0, 0]
-        grids = (("parts", "", -(-parts // warps), 1, GPU_THREADS, 0), ("whole", "", -(-rows // WARP), 1, WARP, 0))
+        grids = (
+            ("parts", "", -(-parts // warps), 1, GPU_THREADS, 0),
+            ("whole", "", rows, 1, GPU_THREADS, run_offsets(nest)[-1]),
+        )
         return Launches(_packed(words), grids, (), parts * part_bytes(nest))
     if long <= WARP_ROW:
         kept = bytes_of_row * warps <= GPU_SHARED
@@ -271,6 +299,23 @@ def _longest(nest: ir.Nest, extents: Sequence[int]) -> int:
 def accumulators(nest: ir.Nest) -> int:
     """The most accumulators that the reductions of a phase have."""
     return max([sum([len(r.accumulators) for r in phase.reductions]) for phase in nest.phases], default=0)
+
+
+def runs_at_once(nest: ir.Nest) -> int:
+    """Runs of parts of a row whose accumulators are in a block's memory at once: one for each thread of a warp."""
+    size = sum([elements.of(dtype).size for r in nest.phases[0].reductions for dtype, _ in r.accumulators])
+    runs = WARP
+    while runs > 1 and runs * (RUN_BLOCKS + 1) * size > GPU_SHARED:
+        runs //= 2
+    return runs
+
+
+def run_offsets(nest: ir.Nest) -> list[int]:
+    """Where those of each accumulator begin in a block's memory, and where the last ones end."""
+    offsets, count = [0], runs_at_once(nest) * (RUN_BLOCKS + 1)
+    for dtype in [dtype for r in nest.phases[0].reductions for dtype, _ in r.accumulators]:
+        offsets.append(offsets[-1] + rounded(count * elements.of(dtype).size))
+    return offsets
 
 
 def part_bytes(nest: ir.Nest) -> int:

@@ -6,13 +6,19 @@ whole    a thread for a row: the accumulators of its parts, in order, and what f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weft._base.target_model import GPU_THREADS, WARP
 from weft.codegen import reduce_tree
+from weft.codegen.emitter import Emitter
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.instances import Position
+from weft.codegen.lanes import V
+from weft.codegen.memory import Memory
+from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import grid, ir
@@ -26,11 +32,11 @@ class CutRowWriter(TeamWriter):
     def write(self) -> Writer:
         writer, place = self.writer, self.begin()
         thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
-        self.lane = writer.index("and", thread, str(WARP - 1))
         if self.entry == "whole":
-            row = writer.index("add", writer.index("mul", block, str(WARP)), thread)
-            threads.when(writer, self.below(row, self.word(0)), lambda: self._whole(row, place))
+            self.lane, self.runs = thread, grid.runs_at_once(self.nest)
+            self._whole(block, place)
             return writer
+        self.lane = writer.index("and", thread, str(WARP - 1))
         warp = writer.index("lshr", thread, str(WARP.bit_length() - 1))
         part = writer.index("add", writer.index("mul", block, str(GPU_THREADS // WARP)), warp)
         parts = writer.index("mul", self.word(0), self.word(1))
@@ -64,21 +70,66 @@ class CutRowWriter(TeamWriter):
         """A row from its parts, and what follows."""
         writer, (phase, *rest) = self.writer, self.nest.phases
         like, (point, place) = phase.reductions, self.at_row(row, place)
-        self.run(phase.before, [point], place)
+        self.before(phase.before, point, place)
         first = writer.index("mul", row, self.word(1))
-        last = writer.index("add", first, self.word(1))
         none = [reduce_tree.identities(r, point.emit) for r in like]
-        dtypes = [np.dtype(dtype) for r in like for dtype, _ in r.accumulators]
+        of = [np.dtype(dtype) for r in like for dtype, _ in r.accumulators]
+        offsets = grid.run_offsets(self.nest)
+        stages = [threads.shared(writer, str(offset)) for offset in offsets[:-1]]
 
-        def part(number: str, now: list[Accumulators]) -> list[Accumulators]:
-            kept = zip(dtypes, self._kept(number, len(dtypes)), strict=True)
-            accs = reduce_tree.group_accs(like, [point.memory.load_scalar(dtype, at) for dtype, at in kept])
-            return self.combined(like, now, accs)
+        def some_runs(begin: str, now: list[Accumulators]) -> list[Accumulators]:
+            count = writer.index("sub", self.word(1), begin)
+            count = writer.minimum_index(count, str(self.runs * grid.RUN_BLOCKS))
+            self._bring(of, stages, writer.index("add", first, begin), count)
+            threads.barrier(writer)
+            flat = reduce_tree.flat_accs(now)
+            held = reduce_tree.flatten(flat)
+            first_warp = writer.compare_index("slt", self.lane, str(WARP))
+            types, texts = [type_ for type_, _ in held], [text for _, text in held]
+            texts = writer.when(first_warp, lambda: self._runs(of, stages, count, now), types, texts, rare=False)
+            threads.barrier(writer)
+            return reduce_tree.group_accs(like, reduce_tree.rebuild(flat, texts))
 
-        def run(begin: str, now: list[Accumulators]) -> list[Accumulators]:
-            end = writer.minimum_index(writer.index("add", begin, str(grid.RUN_BLOCKS)), last)
-            return self.combined(like, now, self.carry((begin, end, 1), none, like, part))
-
-        self.finish(phase, point, self.carry((first, last, grid.RUN_BLOCKS), none, like, run))
+        bounds = ("0", self.word(1), self.runs * grid.RUN_BLOCKS)
+        self.finish(phase, point, self.carry(bounds, none, like, some_runs))
         for phase in rest:
-            self.run(phase.before, [point], place)
+            self.before(phase.before, point, place)
+
+    def _bring(self, of: Sequence[np.dtype], stages: Sequence[str], first: str, count: str) -> None:
+        """All threads: the accumulators of parts come to the block's memory."""
+        writer, memory = self.writer, Memory(self.scalar, self.target)
+
+        def part(number: str, _: list[str]) -> list[str]:
+            kept = self._kept(writer.index("add", first, number), len(of))
+            for dtype, source, stage in zip(of, kept, stages, strict=True):
+                value = memory.load_scalar(dtype, source)
+                memory.store_scalar(value, writer.element(whole(dtype), stage, self._apart(number)))
+            return []
+
+        writer.loop(self.lane, count, GPU_THREADS, [], part)
+
+    def _apart(self, number: str) -> str:
+        """The place of a part: of each run one is left out, so that runs begin in different banks."""
+        run = self.writer.index("lshr", number, str(grid.RUN_BLOCKS.bit_length() - 1))
+        return self.writer.index("add", number, run)
+
+    def _runs(self, of: Sequence[np.dtype], stages: Sequence[str], count: str, now: list[Accumulators]) -> list[str]:
+        """The first warp: a run by each thread, and then all of them in order."""
+        writer, like = self.writer, self.nest.phases[0].reductions
+        memory, none = Memory(self.scalar, self.target), [reduce_tree.identities(r, Emitter(self.scalar)) for r in like]
+        begin = writer.index("mul", self.lane, str(grid.RUN_BLOCKS))
+        end = writer.minimum_index(writer.index("add", begin, str(grid.RUN_BLOCKS)), count)
+
+        def part(number: str, accs: list[Accumulators]) -> list[Accumulators]:
+            at = self._apart(number)
+            pairs = zip(of, stages, strict=True)
+            loaded = [memory.load_scalar(dtype, writer.element(whole(dtype), stage, at)) for dtype, stage in pairs]
+            return self.combined(like, accs, reduce_tree.group_accs(like, loaded))
+
+        mine = self.carry((begin, end, 1), none, like, part)
+        for run in range(self.runs):
+            other = [tuple([threads.shuffled(v, "idx", str(run)) for v in group]) for group in mine]
+            there = V(self.scalar, "i1", writer.compare_index("slt", str(run * grid.RUN_BLOCKS), count))
+            both = self.combined(like, now, other)
+            now = [reduce_tree.where(there, new, old) for new, old in zip(both, now, strict=True)]
+        return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(now))]

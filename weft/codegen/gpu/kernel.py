@@ -14,6 +14,7 @@ from weft.codegen.gpu import loops
 from weft.codegen.gpu.cut_rows import CutRowWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
+from weft.codegen.gpu.scan_bases import BaseWriter
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.gpu.tiles import TileWriter
@@ -55,7 +56,8 @@ def _entries(nest: ir.Nest, target: Target) -> dict[str, Writer]:
     if not how.teams:
         found = {"points": PointWriter(nest, target, 1).write()}
         if how.scans:
-            found |= {name: ScanWriter(nest, target, name).write() for name in ("scans", "ends", "bases")}
+            found |= {name: ScanWriter(nest, target, name).write() for name in ("scans", "ends")}
+            found["bases"] = BaseWriter(nest, target).write()
         if how.turned >= 0:
             found["tiles"] = TileWriter(nest, target).write()
         if how.wide:

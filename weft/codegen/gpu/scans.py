@@ -22,7 +22,7 @@ from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import elements, grid, ir, routine
-from weft.loops.reduction_tree import BLOCK_LANES, GROUP, RUN
+from weft.loops.reduction_tree import BLOCK_LANES, RUN
 
 RUNS = grid.SCAN_THREADS  # of a block: each thread has one
 SHIFT = RUN.bit_length() - 1
@@ -49,7 +49,7 @@ class ScanWriter(PointWriter):
         self.thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
         self.n_blocks = self.word(self.cuts + 2)
         if self.entry == "bases":
-            self._bases(block)
+            self.before_blocks(block)
             return writer
         self.part = block
         row, self.block = self.divided(block, self.cuts, self.n_blocks)
@@ -89,20 +89,20 @@ class ScanWriter(PointWriter):
                 found.append(threads.shared(self.writer, str(offset)))
                 offset += grid.rounded(count * size)
 
-    def _at(self, bases: Sequence[str], index: str) -> list[str]:
+    def addresses(self, bases: Sequence[str], index: str) -> list[str]:
         pairs = zip(self.accumulators, bases, strict=True)
         return [self.writer.element(whole(dtype), base, index) for (dtype, _), base in pairs]
 
-    def _load(self, addresses: Sequence[str]) -> list[Accumulators]:
+    def states_at(self, addresses: Sequence[str]) -> list[Accumulators]:
         """The accumulators of every running combination."""
         pairs = zip(self.accumulators, addresses, strict=True)
-        return self._grouped([self.memory.load_scalar(dtype, address) for (dtype, _), address in pairs])
+        return self.grouped([self.memory.load_scalar(dtype, address) for (dtype, _), address in pairs])
 
-    def _store(self, states: Sequence[Accumulators], addresses: Sequence[str]) -> None:
+    def keep(self, states: Sequence[Accumulators], addresses: Sequence[str]) -> None:
         for value, address in zip(reduce_tree.flat_accs(states), addresses, strict=True):
             self.memory.store_scalar(value, address)
 
-    def _grouped(self, values: Sequence[Value]) -> list[Accumulators]:
+    def grouped(self, values: Sequence[Value]) -> list[Accumulators]:
         rest = iter(values)
         return [tuple([next(rest) for _ in s.accumulators]) for s in self.scans]
 
@@ -112,14 +112,14 @@ class ScanWriter(PointWriter):
 
     # combinations
 
-    def _none(self) -> list[Accumulators]:
+    def none(self) -> list[Accumulators]:
         return [reduce_tree.identities(s, Emitter(self.scalar)) for s in self.scans]
 
-    def _combined(self, left: Sequence[Accumulators], right: Sequence[Accumulators]) -> list[Accumulators]:
+    def combined(self, left: Sequence[Accumulators], right: Sequence[Accumulators]) -> list[Accumulators]:
         emit = Emitter(self.scalar)
         return [reduce_tree.combine(s, emit, a, b) for s, a, b in zip(self.scans, left, right, strict=True)]
 
-    def _carry(
+    def carry(
         self,
         bounds: tuple[str, str, int],
         states: list[Accumulators],
@@ -128,11 +128,11 @@ class ScanWriter(PointWriter):
         values = reduce_tree.flat_accs(states)
 
         def inner(index: str, texts: list[str]) -> list[str]:
-            found = body(index, self._grouped(reduce_tree.rebuild(values, texts)))
+            found = body(index, self.grouped(reduce_tree.rebuild(values, texts)))
             return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(found))]
 
         texts = self.writer.loop(*bounds, reduce_tree.flatten(values), inner)
-        return self._grouped(reduce_tree.rebuild(values, texts))
+        return self.grouped(reduce_tree.rebuild(values, texts))
 
     # the steps of a block of runs
 
@@ -167,7 +167,7 @@ class ScanWriter(PointWriter):
             for s in self.scans:
                 given = zip([vector.values[n] for n in s.args], s.accumulators, strict=True)
                 states.append(tuple([vector.emit.settle(vector.emit.convert(x, dtype)) for x, (dtype, _) in given]))
-            self._store(states, self._at(self.local, self._padded(index)))
+            self.keep(states, self.addresses(self.local, self._padded(index)))
             return []
 
         self.writer.loop(self.thread, self.count, RUNS, [], one)
@@ -179,13 +179,13 @@ class ScanWriter(PointWriter):
         last = writer.minimum_index(writer.index("add", first, str(RUN)), self.count)
 
         def element(index: str, now: list[Accumulators]) -> list[Accumulators]:
-            places = self._at(self.local, self._padded(index))
-            now = self._combined(now, self._load(places))
-            self._store(now, places)
+            places = self.addresses(self.local, self._padded(index))
+            now = self.combined(now, self.states_at(places))
+            self.keep(now, places)
             return now
 
-        end = self._carry((first, last, 1), self._none(), element)
-        self._store(end, self._at(self.ends, self.thread))
+        end = self.carry((first, last, 1), self.none(), element)
+        self.keep(end, self.addresses(self.ends, self.thread))
 
     def _fold_runs(self) -> None:
         """One thread: what the runs before each run combine to, and all of them."""
@@ -193,12 +193,12 @@ class ScanWriter(PointWriter):
         n_runs = writer.index("lshr", writer.index("add", self.count, str(RUN - 1)), str(SHIFT))
 
         def run(index: str, now: list[Accumulators]) -> list[Accumulators]:
-            self._store(now, self._at(self.prefixes, index))
-            return self._combined(now, self._load(self._at(self.ends, index)))
+            self.keep(now, self.addresses(self.prefixes, index))
+            return self.combined(now, self.states_at(self.addresses(self.ends, index)))
 
-        total = self._carry(("0", n_runs, 1), self._none(), run)
+        total = self.carry(("0", n_runs, 1), self.none(), run)
         if self.entry == "ends":
-            self._store(total, self._kept("totals", self.part))
+            self.keep(total, self.kept("totals", self.part))
 
     def _before_runs(self) -> None:
         """Each thread: what is before its run."""
@@ -206,22 +206,24 @@ class ScanWriter(PointWriter):
         several = writer.compare_index("sgt", self.n_blocks, "1")
 
         def bases(blocks: list[Accumulators], groups: list[Accumulators]) -> list[Accumulators]:
-            return self._combined(groups, self._combined(blocks, self._load(self._at(self.prefixes, self.thread))))
+            return self.combined(
+                groups, self.combined(blocks, self.states_at(self.addresses(self.prefixes, self.thread)))
+            )
 
         def far() -> list[str]:
-            kept = [self._load(self._kept(name, self.part)) for name in ARRAYS[1:]]
+            kept = [self.states_at(self.kept(name, self.part)) for name in ARRAYS[1:]]
             own = reduce_tree.flat_accs(bases(kept[0], kept[1]))
             first = writer.compare_index("eq", self.thread, "0")
             return [
-                self.scalar.select(_flag(self, first), a, b).text
+                self.scalar.select(flag(self, first), a, b).text
                 for left, right in zip(reduce_tree.flat_accs(kept[2]), own, strict=True)
                 for a, b in zip(left.parts, right.parts, strict=True)
             ]
 
-        near = reduce_tree.flat_accs(bases(self._none(), self._none()))
+        near = reduce_tree.flat_accs(bases(self.none(), self.none()))
         flat = reduce_tree.flatten(near)
         texts = writer.when(several, far, [type_ for type_, _ in flat], [text for _, text in flat], rare=False)
-        self._store(self._grouped(reduce_tree.rebuild(near, texts)), self._at(self.before, self.thread))
+        self.keep(self.grouped(reduce_tree.rebuild(near, texts)), self.addresses(self.before, self.thread))
 
     def _results(self, point: Instance, place: Position) -> None:
         """All threads: what an element is combined to, and what follows."""
@@ -229,10 +231,10 @@ class ScanWriter(PointWriter):
 
         def given(index: str, vector: Instance) -> None:
             run = writer.index("lshr", index, str(SHIFT))
-            local = self._load(self._at(self.local, self._padded(index)))
-            joined = self._combined(self._load(self._at(self.before, run)), local)
+            local = self.states_at(self.addresses(self.local, self._padded(index)))
+            joined = self.combined(self.states_at(self.addresses(self.before, run)), local)
             first = writer.index("or", self.block, run)
-            alone = _flag(self, writer.compare_index("eq", first, "0"))
+            alone = flag(self, writer.compare_index("eq", first, "0"))
             for s, own, both in zip(self.scans, local, joined, strict=True):
                 state = reduce_tree.where(alone, own, both)
                 vector.values.update(zip(s.outs, scans.results(s, vector.emit, state), strict=True))
@@ -241,7 +243,11 @@ class ScanWriter(PointWriter):
 
     # rows of several blocks
 
-    def _kept(self, name: str, part: str) -> list[str]:
+    def before_blocks(self, row: str) -> None:
+        """The entry ``bases``."""
+        raise NotImplementedError
+
+    def kept(self, name: str, part: str) -> list[str]:
         """Where the accumulators of a block of runs are."""
         writer, parts = self.writer, self.writer.index("mul", self.word(0), self.n_blocks)
         memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
@@ -249,60 +255,6 @@ class ScanWriter(PointWriter):
         first = writer.element("i8", memory, writer.index("mul", at, str(grid.SLOT * len(self.accumulators))))
         return [writer.element("i8", first, str(grid.SLOT * k)) for k in range(len(self.accumulators))]
 
-    def _bases(self, row: str) -> None:
-        writer, per = self.writer, GROUP // BLOCK_LANES
-        begin = writer.index("mul", row, self.n_blocks)
-        n_groups = writer.index("lshr", writer.index("add", self.n_blocks, str(per - 1)), str(per.bit_length() - 1))
 
-        def each(body: Callable[[str, str], None]) -> None:
-            """``body`` of the first block of a group and of the one behind its last, for the groups of this thread."""
-            writer.loop(self.thread, n_groups, RUNS, [], lambda number, _: body(*self._ends(begin, number)) or [])
-
-        each(self._fold_group)
-        threads.barrier(writer)
-        one = writer.compare_index("eq", self.thread, "0")
-        threads.when(writer, one, lambda: self._fold_groups(begin, n_groups))
-        threads.barrier(writer)
-        each(self._spread_group)
-
-    def _ends(self, begin: str, group: str) -> tuple[str, str]:
-        writer, per = self.writer, GROUP // BLOCK_LANES
-        first = writer.index("mul", group, str(per))
-        last = writer.minimum_index(writer.index("add", first, str(per)), self.n_blocks)
-        return writer.index("add", begin, first), writer.index("add", begin, last)
-
-    def _fold_group(self, first: str, last: str) -> None:
-        """What the blocks of a group before each of them combine to; all of them, for now, where the first lies."""
-
-        def block(part: str, now: list[Accumulators]) -> list[Accumulators]:
-            self._store(now, self._kept("blocks", part))
-            return self._combined(now, self._load(self._kept("totals", part)))
-
-        self._store(self._carry((first, last, 1), self._none(), block), self._kept("firsts", first))
-
-    def _fold_groups(self, begin: str, n_groups: str) -> None:
-        """What the groups before each of them combine to."""
-
-        def group(number: str, now: list[Accumulators]) -> list[Accumulators]:
-            first, _ = self._ends(begin, number)
-            self._store(now, self._kept("groups", first))
-            return self._combined(now, self._load(self._kept("firsts", first)))
-
-        self._carry(("0", n_groups, 1), self._none(), group)
-
-    def _spread_group(self, first: str, last: str) -> None:
-        """What is before the first run of each block of a group, and before the group."""
-        before = self._load(self._kept("groups", first))
-        self._store(before, self._kept("firsts", first))
-
-        def block(part: str, _: list[str]) -> list[str]:
-            self._store(before, self._kept("groups", part))
-            own = self._combined(before, self._load(self._kept("blocks", part)))
-            self._store(own, self._kept("firsts", part))
-            return []
-
-        self.writer.loop(self.writer.index("add", first, "1"), last, 1, [], block)
-
-
-def _flag(of: ScanWriter, text: str) -> V:
+def flag(of: ScanWriter, text: str) -> V:
     return V(of.scalar, "i1", text)

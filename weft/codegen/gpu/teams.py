@@ -73,7 +73,7 @@ class TeamWriter(PointWriter):
             self._buffers_of_team(row, within)
         point, place = self.at_row(row, place)
         for phase in self.nest.phases:
-            self._before(phase.before, point, place)
+            self.before(phase.before, point, place)
             if phase.body or phase.reductions:
                 totals = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
                 self.finish(phase, point, self._level(phase, point, place, 0, totals))
@@ -94,7 +94,7 @@ class TeamWriter(PointWriter):
         at = self.writer.element(whole(self.nest.rows[s.row]), self.row_bases[s.row], place.row)
         self.row_access(s, copies, at)
 
-    def _before(self, statements: Sequence[ir.Statement], point: Instance, place: Position) -> None:
+    def before(self, statements: Sequence[ir.Statement], point: Instance, place: Position) -> None:
         """Statements of the row: every thread computes them, one of a team stores."""
         for s in statements:
             if isinstance(s, ir.Store | ir.Update | ir.Guard):
