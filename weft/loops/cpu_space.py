@@ -96,7 +96,7 @@ def _loops(body: Body, parallel: list[Loop]) -> _Loops:
     outer, parallel = split_outer(parallel, body, MAX_PARALLEL if body.tree else MAX_OF_ELEMENTS)
     rows = reduced if body.along_rows and not digits and _may_lie_across(body) else []
     longest = _longest_short(body, parallel, rows) if rows else SHORT
-    return _Loops(outer, parallel, reduced, digits, rows, longest, _block(body))
+    return _Loops(outer, parallel, reduced, digits, rows, longest, ordered_block(body))
 
 
 # ---- the rules
@@ -184,7 +184,7 @@ def _step(body: Body, parallel: Sequence[Loop]) -> int | None:
     return spread.pop() if of_one_size or all(stride.product == () for stride in strides) else None
 
 
-def _block(body: Body) -> int:
+def ordered_block(body: Body) -> int:
     """Indices in a block of a tree whose combinations of blocks have different bits in another order, else 0."""
     if all(r.kind.exact(r.accumulators[0][0]) for *_, reductions in body.phases for r in reductions):
         return 0

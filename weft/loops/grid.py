@@ -22,7 +22,7 @@ from weft.loops import elements, ir, nests, routine
 from weft.loops.body import Body
 from weft.loops.grid_space import grid_space
 from weft.loops.nests import Binding, Lowered
-from weft.loops.reduction_tree import BLOCK_LANES, RUN
+from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS, RUN
 
 PER_THREAD = 4  # points of a thread where nothing is reduced: 16 bytes of float32
 ALIGNED = 16  # bytes of the widest access
@@ -33,7 +33,6 @@ SLOT = 16  # bytes of an accumulator in memory that threads share
 SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
 SCAN_ARRAYS = 4  # in working memory (``codegen.gpu.scans``)
 TILE = 32  # elements of a side of a tile that a block turns
-RUN_BLOCKS = 256  # blocks of the tree that are combined before their result is
 SERIAL_POINTS, SERIAL_STEPS = 1 << 10, 1 << 12  # fewer threads than that make no more steps than that, one by one
 Grid = tuple[str, str, int, int, int, int]  # the fields of an instruction Launch
 
@@ -132,7 +131,7 @@ def _scan_size(nest: ir.Nest) -> int:
 def groups_at_once(nest: ir.Nest) -> int:
     """Groups of blocks of runs whose totals are in a block's memory at once: one for each thread of a warp."""
     groups = WARP
-    while groups > 1 and (groups * (RUN_BLOCKS + 1) + WARP + SLOT) * _scan_size(nest) > GPU_SHARED:
+    while groups > 1 and (groups * (GROUP_BLOCKS + 1) + WARP + SLOT) * _scan_size(nest) > GPU_SHARED:
         groups //= 2
     return groups
 
@@ -140,7 +139,7 @@ def groups_at_once(nest: ir.Nest) -> int:
 def base_bytes(nest: ir.Nest) -> int:
     """Bytes of a block's memory for what is before each block of runs."""
     found = [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
-    counts = groups_at_once(nest) * (RUN_BLOCKS + 1), WARP
+    counts = groups_at_once(nest) * (GROUP_BLOCKS + 1), WARP
     return sum([rounded(count * elements.of(dtype).size) for dtype in found for count in counts])
 
 
@@ -305,14 +304,14 @@ def runs_at_once(nest: ir.Nest) -> int:
     """Runs of parts of a row whose accumulators are in a block's memory at once: one for each thread of a warp."""
     size = sum([elements.of(dtype).size for r in nest.phases[0].reductions for dtype, _ in r.accumulators])
     runs = WARP
-    while runs > 1 and runs * (RUN_BLOCKS + 1) * size > GPU_SHARED:
+    while runs > 1 and runs * (GROUP_BLOCKS + 1) * size > GPU_SHARED:
         runs //= 2
     return runs
 
 
 def run_offsets(nest: ir.Nest) -> list[int]:
     """Where those of each accumulator begin in a block's memory, and where the last ones end."""
-    offsets, count = [0], runs_at_once(nest) * (RUN_BLOCKS + 1)
+    offsets, count = [0], runs_at_once(nest) * (GROUP_BLOCKS + 1)
     for dtype in [dtype for r in nest.phases[0].reductions for dtype, _ in r.accumulators]:
         offsets.append(offsets[-1] + rounded(count * elements.of(dtype).size))
     return offsets
@@ -325,9 +324,19 @@ def part_bytes(nest: ir.Nest) -> int:
 
 def stage_bytes(nest: ir.Nest, long: int) -> int:
     """Bytes through which the threads of a block hand the elements of one block of the tree, and its results."""
-    count = min(long, BLOCK_LANES)
-    of = [[dtype for r in phase.reductions for dtype, _ in r.accumulators] for phase in nest.phases]
-    return max([sum([SLOT + -(-count * elements.of(d).size // SLOT) * SLOT for d in dtypes]) for dtypes in of])
+    return max([sum([n for r in phase.reductions for n in stages(r, min(long, BLOCK_LANES))]) for phase in nest.phases])
+
+
+def stages(reduction: ir.Reduce, count: int) -> list[int]:
+    """Bytes of each accumulator: of so many elements and the result, or, where any order is right, a result a warp."""
+    if is_exact(reduction):
+        return [SLOT * (GPU_THREADS // WARP) for _ in reduction.accumulators]
+    return [SLOT + rounded(count * elements.of(dtype).size) for dtype, _ in reduction.accumulators]
+
+
+def is_exact(reduction: ir.Reduce) -> bool:
+    """Whether every order gives the same bits."""
+    return reduction.kind.exact(reduction.accumulators[0][0])
 
 
 def _packed(words: Sequence[int]) -> bytes:

@@ -8,10 +8,14 @@ All loops are in the nest, and none is iterated by the runtime.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from weft.loops import ir
 from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops
-from weft.loops.cpu_space import Space
+from weft.loops.cpu_space import Space, ordered_block
+from weft.loops.reduction_tree import GROUP_BLOCKS
 
 
 def grid_space(body: Body) -> Space:
@@ -22,7 +26,14 @@ def grid_space(body: Body) -> Space:
         parallel = [Loop("parallel")]
     loops = [*parallel, *reduced, *digits]
     vector = len(parallel) - 1 if parallel and not _in_teams(body) and not digits else None
-    return Space((), parallel, reduced, digits, [None] * len(loops), vector, [None] * len(body.operands), _splits(body))
+    extents, nowhere = [None] * len(loops), [None] * len(body.operands)
+    return Space((), parallel, reduced, digits, extents, vector, nowhere, _splits(body), long=_is_long(body, reduced))
+
+
+def _is_long(body: Body, reduced: Sequence[Loop]) -> bool:
+    """Whether blocks of the tree go by groups."""
+    block, sides = ordered_block(body), [loop.extent for loop in reduced]
+    return bool(block and sides) and math.prod(sides[:-1]) * -(-sides[-1] // block) > GROUP_BLOCKS
 
 
 def _in_teams(body: Body) -> bool:

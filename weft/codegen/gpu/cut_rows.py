@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS, WARP
 from weft.codegen import reduce_tree
-from weft.codegen.emitter import Emitter
+from weft.codegen.emitter import Emitter, Value
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.instances import Position
@@ -23,11 +24,15 @@ from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import grid, ir
 from weft.loops.grid import SLOT
-from weft.loops.reduction_tree import BLOCK_LANES
+from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS
 
 
 class CutRowWriter(TeamWriter):
     """Writes one of the two entries."""
+
+    def __init__(self, nest: ir.Nest, target: Target, entry: str) -> None:
+        super().__init__(nest, target)
+        self.entry = entry
 
     def write(self) -> Writer:
         writer, place = self.writer, self.begin()
@@ -51,7 +56,7 @@ class CutRowWriter(TeamWriter):
         self.run([s for s in phase.before if not isinstance(s, ir.Store | ir.Update | ir.Guard)], [point], place)
         start = writer.index("mul", block, str(BLOCK_LANES))
         stop = writer.minimum_index(writer.index("add", start, str(BLOCK_LANES)), self.extents[self.last])
-        accs = reduce_tree.flat_accs(self.block_of_warp(phase, point, place, start, stop))
+        accs = reduce_tree.flat_accs(self.tree_block(phase, point, place, start, stop))
 
         def keep() -> None:
             for value, at in zip(accs, self._kept(number, len(accs)), strict=True):
@@ -79,18 +84,17 @@ class CutRowWriter(TeamWriter):
 
         def some_runs(begin: str, now: list[Accumulators]) -> list[Accumulators]:
             count = writer.index("sub", self.word(1), begin)
-            count = writer.minimum_index(count, str(self.runs * grid.RUN_BLOCKS))
+            count = writer.minimum_index(count, str(self.runs * GROUP_BLOCKS))
             self._bring(of, stages, writer.index("add", first, begin), count)
             threads.barrier(writer)
-            flat = reduce_tree.flat_accs(now)
-            held = reduce_tree.flatten(flat)
             first_warp = writer.compare_index("slt", self.lane, str(WARP))
-            types, texts = [type_ for type_, _ in held], [text for _, text in held]
-            texts = writer.when(first_warp, lambda: self._runs(of, stages, count, now), types, texts, rare=False)
+            found = reduce_tree.when(
+                writer, first_warp, lambda: self._runs(of, stages, count, now), reduce_tree.flat_accs(now)
+            )
             threads.barrier(writer)
-            return reduce_tree.group_accs(like, reduce_tree.rebuild(flat, texts))
+            return reduce_tree.group_accs(like, found)
 
-        bounds = ("0", self.word(1), self.runs * grid.RUN_BLOCKS)
+        bounds = ("0", self.word(1), self.runs * GROUP_BLOCKS)
         self.finish(phase, point, self.carry(bounds, none, like, some_runs))
         for phase in rest:
             self.before(phase.before, point, place)
@@ -110,15 +114,15 @@ class CutRowWriter(TeamWriter):
 
     def _apart(self, number: str) -> str:
         """The place of a part: of each run one is left out, so that runs begin in different banks."""
-        run = self.writer.index("lshr", number, str(grid.RUN_BLOCKS.bit_length() - 1))
+        run = self.writer.index("lshr", number, str(GROUP_BLOCKS.bit_length() - 1))
         return self.writer.index("add", number, run)
 
-    def _runs(self, of: Sequence[np.dtype], stages: Sequence[str], count: str, now: list[Accumulators]) -> list[str]:
+    def _runs(self, of: Sequence[np.dtype], stages: Sequence[str], count: str, now: list[Accumulators]) -> list[Value]:
         """The first warp: a run by each thread, and then all of them in order."""
         writer, like = self.writer, self.nest.phases[0].reductions
         memory, none = Memory(self.scalar, self.target), [reduce_tree.identities(r, Emitter(self.scalar)) for r in like]
-        begin = writer.index("mul", self.lane, str(grid.RUN_BLOCKS))
-        end = writer.minimum_index(writer.index("add", begin, str(grid.RUN_BLOCKS)), count)
+        begin = writer.index("mul", self.lane, str(GROUP_BLOCKS))
+        end = writer.minimum_index(writer.index("add", begin, str(GROUP_BLOCKS)), count)
 
         def part(number: str, accs: list[Accumulators]) -> list[Accumulators]:
             at = self._apart(number)
@@ -129,7 +133,7 @@ class CutRowWriter(TeamWriter):
         mine = self.carry((begin, end, 1), none, like, part)
         for run in range(self.runs):
             other = [tuple([threads.shuffled(v, "idx", str(run)) for v in group]) for group in mine]
-            there = V(self.scalar, "i1", writer.compare_index("slt", str(run * grid.RUN_BLOCKS), count))
+            there = V(self.scalar, "i1", writer.compare_index("slt", str(run * GROUP_BLOCKS), count))
             both = self.combined(like, now, other)
             now = [reduce_tree.where(there, new, old) for new, old in zip(both, now, strict=True)]
-        return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(now))]
+        return reduce_tree.flat_accs(now)

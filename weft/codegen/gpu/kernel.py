@@ -11,6 +11,7 @@ from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
 from weft.codegen import module_text
 from weft.codegen.gpu import loops
+from weft.codegen.gpu.block_rows import BlockRowWriter
 from weft.codegen.gpu.cut_rows import CutRowWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
@@ -63,7 +64,7 @@ def _entries(nest: ir.Nest, target: Target) -> dict[str, Writer]:
         if how.wide:
             found["wide"] = PointWriter(nest, target, grid.PER_THREAD).write()
         return found
-    found = {name: TeamWriter(nest, target, name).write() for name in ("warps", "blocks")}
+    found = {"warps": TeamWriter(nest, target).write(), "blocks": BlockRowWriter(nest, target).write()}
     if nest.split:
         found |= {name: CutRowWriter(nest, target, name).write() for name in ("parts", "whole")}
     return found

@@ -8,8 +8,8 @@ vector   16 threads (of float32) for an element, each with the sum of every 16th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from weft._base.record import NamedTuple
 from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
 from weft.codegen.cpu import families

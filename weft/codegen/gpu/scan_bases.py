@@ -9,13 +9,14 @@ from __future__ import annotations
 from weft._base.target import Target
 from weft._base.target_model import WARP
 from weft.codegen import reduce_tree
+from weft.codegen.emitter import Value
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.scans import ScanWriter, flag
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import elements, grid, ir
-from weft.loops.reduction_tree import BLOCK_LANES, GROUP
+from weft.loops.reduction_tree import GROUP_BLOCKS
 
-PER = GROUP // BLOCK_LANES  # blocks of a group
+PER = GROUP_BLOCKS  # blocks of a group
 SHIFT = PER.bit_length() - 1
 
 
@@ -50,21 +51,18 @@ class BaseWriter(ScanWriter):
 
         writer.loop(self.thread, count, grid.SCAN_THREADS, [], bring)
         threads.barrier(writer)
-        flat = reduce_tree.flat_accs(now)
-        held = reduce_tree.flatten(flat)
         is_first = writer.compare_index("slt", self.thread, str(WARP))
-        types, texts = [type_ for type_, _ in held], [text for _, text in held]
-        texts = writer.when(is_first, lambda: self._groups(count, now), types, texts, rare=False)
+        found = reduce_tree.when(writer, is_first, lambda: self._groups(count, now), reduce_tree.flat_accs(now))
         threads.barrier(writer)
         writer.loop(self.thread, count, grid.SCAN_THREADS, [], lambda number, _: self._spread(parts, number))
         threads.barrier(writer)
-        return self.grouped(reduce_tree.rebuild(flat, texts))
+        return self.grouped(found)
 
     def _apart(self, number: str) -> str:
         """The place of a block's total: of each group one is left out, so that groups begin in different banks."""
         return self.writer.index("add", number, self.writer.index("lshr", number, str(SHIFT)))
 
-    def _groups(self, count: str, now: list[Accumulators]) -> list[str]:
+    def _groups(self, count: str, now: list[Accumulators]) -> list[Value]:
         """The first warp: a group by each thread, and then all of them in order; gives what all combine to."""
         writer = self.writer
         begin = writer.index("mul", self.thread, str(PER))
@@ -84,7 +82,7 @@ class BaseWriter(ScanWriter):
             there = flag(self, writer.compare_index("slt", str(group * PER), count))
             both = self.combined(now, other)
             now = [reduce_tree.where(there, new, old) for new, old in zip(both, now, strict=True)]
-        return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(now))]
+        return reduce_tree.flat_accs(now)
 
     def _spread(self, parts: str, number: str) -> list[str]:
         """What is before a block in its group, before its group, and before its first run."""

@@ -125,14 +125,10 @@ class ScanWriter(PointWriter):
         states: list[Accumulators],
         body: Callable[[str, list[Accumulators]], list[Accumulators]],
     ) -> list[Accumulators]:
-        values = reduce_tree.flat_accs(states)
+        def inner(index: str, values: list[Value]) -> list[Value]:
+            return reduce_tree.flat_accs(body(index, self.grouped(values)))
 
-        def inner(index: str, texts: list[str]) -> list[str]:
-            found = body(index, self.grouped(reduce_tree.rebuild(values, texts)))
-            return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(found))]
-
-        texts = self.writer.loop(*bounds, reduce_tree.flatten(values), inner)
-        return self.grouped(reduce_tree.rebuild(values, texts))
+        return self.grouped(reduce_tree.carry(self.writer.loop, bounds, reduce_tree.flat_accs(states), inner))
 
     # the steps of a block of runs
 
@@ -210,20 +206,14 @@ class ScanWriter(PointWriter):
                 groups, self.combined(blocks, self.states_at(self.addresses(self.prefixes, self.thread)))
             )
 
-        def far() -> list[str]:
-            kept = [self.states_at(self.kept(name, self.part)) for name in ARRAYS[1:]]
-            own = reduce_tree.flat_accs(bases(kept[0], kept[1]))
-            first = writer.compare_index("eq", self.thread, "0")
-            return [
-                self.scalar.select(flag(self, first), a, b).text
-                for left, right in zip(reduce_tree.flat_accs(kept[2]), own, strict=True)
-                for a, b in zip(left.parts, right.parts, strict=True)
-            ]
+        def far() -> list[Value]:
+            blocks, groups, firsts = [self.states_at(self.kept(name, self.part)) for name in ARRAYS[1:]]
+            first = flag(self, writer.compare_index("eq", self.thread, "0"))
+            own = bases(blocks, groups)
+            return reduce_tree.flat_accs([reduce_tree.where(first, a, b) for a, b in zip(firsts, own, strict=True)])
 
         near = reduce_tree.flat_accs(bases(self.none(), self.none()))
-        flat = reduce_tree.flatten(near)
-        texts = writer.when(several, far, [type_ for type_, _ in flat], [text for _, text in flat], rare=False)
-        self.keep(self.grouped(reduce_tree.rebuild(near, texts)), self.addresses(self.before, self.thread))
+        self.keep(self.grouped(reduce_tree.when(writer, several, far, near)), self.addresses(self.before, self.thread))
 
     def _results(self, point: Instance, place: Position) -> None:
         """All threads: what an element is combined to, and what follows."""
