@@ -380,7 +380,8 @@ PyObject* consume(PyObject* capsule, const char* name, const char* used_name, Py
 // Empty with an error set.
 Ref asked_of(PyObject* producer) {
   Ref kwargs = steal(Py_BuildValue("{s:(ii)}", "max_version", 1, 1));
-  Ref place = steal(in_python([&] { return PyObject_CallMethod(producer, "__dlpack_device__", nullptr); }));
+  Ref method = steal(in_python<PyObject_GetAttrString>(producer, "__dlpack_device__"));
+  Ref place = method ? steal(in_python<PyObject_CallNoArgs>(method.get())) : Ref();
   int type, ordinal;
   if (!place) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Ref();
