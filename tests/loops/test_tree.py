@@ -244,6 +244,46 @@ def test_every_axis_is_combined_in_the_documented_order(shape: tuple[int, ...], 
                 np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float32, ml_dtypes.bfloat16], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("shape", [(700,), (9000,), (7, 700), (700, 19), (2, 300, 3)], ids=str)
+def test_running_combinations_that_every_order_gives(shape: tuple[int, ...], dtype: Any) -> None:
+    """Integers, which wrap, and extrema, of which the first NaN makes all after it NaN."""
+    x = (drawn(shape, np.float32) * 100).astype(dtype)
+    if np.dtype(dtype).kind not in "iu":
+        x.reshape(-1)[641::97] = np.nan
+    else:
+        x |= 1  # products of even numbers are soon 0
+    names = {"cummax": np.maximum, "cummin": np.minimum, "cumsum": np.add, "cumprod": np.multiply}
+    for name in list(names)[: 4 if np.dtype(dtype).kind in "iu" else 2]:
+        for axis in range(len(shape)):
+            program = ladder.compiled(ladder.traced(lambda x, n=name, a=axis: [getattr(weft.lax, n)(x, a)], [x]))
+            with np.errstate(invalid="ignore"):
+                expected = names[name].accumulate(x, axis, dtype=dtype).astype(np.float64)
+            for found in (*with_threads(program, [x]), *ladder.by_loops(program, [x])):
+                np.testing.assert_array_equal(found.astype(np.float64), expected)
+
+
+def test_only_combinations_whose_order_matters_have_groups() -> None:
+    """A group has 2**21 elements."""
+
+    def groups(function: Callable[[Any], Any], dtype: Any = np.float32) -> int:
+        text = weft.jit(function).lower(np.ones(3000, dtype)).compile().as_text("llvm")
+        return len(re.findall(r"and i64 %\w+, 2097151", text))
+
+    cumsum, cummax = weft.lax.cumsum, weft.lax.cummax
+    assert groups(cumsum) > 0
+    assert groups(cummax) == groups(cumsum, np.int32) == 0
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 3000])
+def test_a_running_extremum_of_a_running_sum(length: int) -> None:
+    x = drawn((length, 3), np.float32)
+    for axis, given in ((0, x), (1, x.T.copy()), (0, x[:, 0].copy())):
+        sums = in_order("cumsum", given, axis)
+        found = weft.jit(lambda x, axis=axis: weft.lax.cummax(weft.lax.cumsum(x, axis), axis) - x)(given)
+        np.testing.assert_array_equal(np.asarray(found), np.maximum.accumulate(sums, axis) - given)
+
+
 def test_running_sums_join_what_is_around_them() -> None:
     """Fused, of fused operands, one of another, and of the extents of another shape."""
     x, y = drawn((1500, 3), np.float32), drawn((1500, 3), np.float32)

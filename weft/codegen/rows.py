@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.codegen import argmax_two_pass, instances, ordered, reduce_tree
+from weft.codegen.column_blocks import PARTIAL_BYTES
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import lanes_below
+from weft.codegen.memory import Mask, lanes_below
 from weft.codegen.row_reductions import RowReducer
 from weft.loops import ir
 from weft.loops.decisions import RowPhase
 from weft.loops.reduction_tree import BLOCK_LANES
-
-PARTIAL_BYTES = 16  # a slot of the partial buffer
 
 
 class RowWriter(RowReducer):
@@ -69,25 +68,20 @@ class RowWriter(RowReducer):
             ordered.OrderedWriter(self.parent, phase).row(base, place)
             return
         low, high = "0", self.parent.extents[self.vector]
-        if run.whole:
-            main = writer.index("and", high, str(-width))
 
-            def whole(index: str, digits: list[str]) -> list[str]:
-                tile = [instances.fresh(base, base.values, index, None)]
-                digits = self.fill(phase, tile, place, digits)
-                self.parent.run(phase.body, tile, place)
-                return digits
-
-            self.parent.stretches(low, main, width, self.digits(low), whole)
-            low = main
-
-        def masked(index: str, digits: list[str]) -> list[str]:
-            mask = lanes_below(self.parent.lanes, writer.index("sub", high, index), low == "0")
+        def vector(index: str, digits: list[str], mask: Mask | None = None) -> list[str]:
             tile = [instances.fresh(base, base.values, index, mask)]
             digits = self.fill(phase, tile, place, digits)
             self.parent.run(phase.body, tile, place)
             return digits
 
+        def masked(index: str, digits: list[str]) -> list[str]:
+            return vector(index, digits, lanes_below(self.parent.lanes, writer.index("sub", high, index), low == "0"))
+
+        if run.whole:
+            main = writer.index("and", high, str(-width))
+            self.parent.stretches(low, main, width, self.digits(low), vector)
+            low = main
         if low == "0":
             self.parent.stretches(low, high, width, self.digits(low), masked)
             return

@@ -6,11 +6,12 @@
 
 Sums that wait for each other take most of the time where there are no lanes: several rows, or runs of the only row, go
 side by side. Runs are then combined first, and computed again when it is known what was before each of them.
+Where every order gives the same bits, a run goes on from what was before it, and there are neither groups nor blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def step(s: ir.Scan, copies: Sequence[Instance]) -> None:
         return reduce_tree.texts(found)
 
     texts = reduce_tree.texts(local)
-    if copies[0].before is not None:
+    if copies[0].before is not None and not ir.is_exact(s):
         follows = copies[0].before[0]
         types = [type_ for type_, _ in carried]
         texts = lanes.writer.when(follows, joined, types, texts, rare=False) if follows else joined()
@@ -97,7 +98,8 @@ def _apart(copy: Instance) -> Emitter:
 class ScanLoop:
     """The loop over the elements of one tile, or of several side by side.
 
-    ``texts`` are registers: a state of every copy and running combination, or several such, one after the other.
+    ``texts`` are registers: a state of every vector and running combination, first of those whose order matters. The
+    loops over runs carry what groups, blocks and runs combine to, of these alone, and then what all elements do.
     """
 
     def __init__(self, parent: Frame, phase: ir.Phase, chains: list[Chain]) -> None:
@@ -105,28 +107,32 @@ class ScanLoop:
         (self.dim,) = parent.reduced
         self.operands = ir.operands(phase.body)
         self.scans = [s for s in phase.body if isinstance(s, ir.Scan)]
+        ordered, exact = ([s for s in self.scans if ir.is_exact(s) == same] for same in (False, True))
         # the identity changes no real number: combining it too is less than to ask whether there is something before
-        self.cheap = all(s.kind.cost <= 1 and all(d.kind != "c" for d in s.dtypes) for s in self.scans)
-        self.pairs = [(copy, s) for tile, _ in chains for copy in tile for s in self.scans]
-        self.flat = [v for copy, s in self.pairs for v in reduce_tree.identities(s, copy.emit)]
-        self.carried = reduce_tree.flatten(self.flat)
-        self.types, self.none = [type_ for type_, _ in self.carried], reduce_tree.texts(self.flat)
+        self.cheap = all(s.kind.cost <= 1 and all(d.kind != "c" for d in s.dtypes) for s in ordered)
+        copies = list(enumerate([copy for tile, _ in chains for copy in tile]))
+        self.states = [(number, copy, s) for some in (ordered, exact) for number, copy in copies for s in some]
+        self.identities = [reduce_tree.identities(s, copy.emit) for _, copy, s in self.states]
+        registers = reduce_tree.flatten(reduce_tree.flat_accs(self.identities))
+        self.types, self.none = [type_ for type_, _ in registers], [text for _, text in registers]
+        # the number of states whose order matters, and of their registers
+        self.n_ordered = len(copies) * len(ordered)
+        self.own = len(reduce_tree.flatten(reduce_tree.flat_accs(self.identities[: self.n_ordered])))
 
     def write(self) -> None:
         """The loops over runs; they carry what groups, blocks, runs and all elements before combine to."""
-        writer, extent, size = self.writer, self.parent.extents[self.dim], len(self.none)
-        beside, low, texts = self.parent.schedule.beside, "0", self.none * 4
-
-        def loop(start: str, stop: str, length: int, body: Callable[[str, list[str]], list[str]]) -> list[str]:
-            return writer.loop(start, stop, length, list(zip(self.types * 4, texts, strict=True)), body)
+        writer, extent = self.writer, self.parent.extents[self.dim]
+        beside, low, size, own = self.parent.schedule.beside, "0", len(self.none), self.own
+        types, texts = [*self.types[:own] * 3, *self.types], [*self.none[:own] * 3, *self.none]
 
         def several(start: str, texts: list[str]) -> list[str]:
             self.parent.poll()
             starts = [writer.index("add", start, str(k * RUN)) for k in range(beside)]
             bases = []
             for first, end in zip(starts, self._side_by_side(starts, None), strict=True):
-                bases.append(texts[3 * size :])
-                texts = self._following(texts, end, writer.index("add", first, str(RUN)))
+                bases.append(texts[-size:])
+                exact = self._combined(bases[-1][own:], end[own:], slice(self.n_ordered, None))
+                texts = self._following(texts, [*end[:own], *exact], writer.index("add", first, str(RUN)))
             self._side_by_side(starts, bases)
             return texts
 
@@ -134,41 +140,57 @@ class ScanLoop:
             self.parent.poll()
             stop = writer.minimum_index(writer.index("add", start, str(RUN)), extent)
             follows = "" if self.cheap else writer.compare_index("ne", start, "0")
-            end = self._run(start, stop, (follows, texts[3 * size :]))
+            end = self._run(start, stop, (follows, texts[-size:]))
             more, nothing = writer.compare_index("slt", stop, extent), ["poison"] * len(texts)
-            return writer.when(more, lambda: self._following(texts, end, stop), self.types * 4, nothing, rare=False)
+            return writer.when(more, lambda: self._following(texts, end, stop), types, nothing, rare=False)
 
         if beside and len(self.parent.nest.dims) == 1:
             low = str(RUN)  # the first run has a loop of its own, as short arrays have no other
             texts = self._following(texts, self._run("0", writer.minimum_index(low, extent), None), low)
             main = writer.index("and", writer.index("sub", extent, low), str(-beside * RUN))
             main = writer.maximum_index(writer.index("add", main, low), low)
-            texts = loop(low, main, beside * RUN, several)
+            texts = writer.loop(low, main, beside * RUN, list(zip(types, texts, strict=True)), several)
             low = main
-        loop(low, extent, RUN, one)
+        begun = list(zip(types, texts, strict=True))
+        if own:
+            writer.loop(low, extent, RUN, begun, one)
+        else:
+            self.parent.stretches(low, extent, 1, begun, lambda at, texts: self._element(self.body, at, texts, None))
 
     def _run(self, start: str, stop: str, base: tuple[str, list[str]] | None) -> list[str]:
         """What the elements of a run combine to, whose results are computed."""
-        loop = self.writer.loop
-        return loop(start, stop, 1, self.carried, lambda index, texts: self._element(self.body, index, texts, base))
+
+        def element(index: str, texts: list[str]) -> list[str]:
+            return self._element(self.body, index, texts, base)
+
+        return self.writer.loop(start, stop, 1, self._begun(base and base[1]), element)
+
+    def _begun(self, base: list[str] | None) -> list[tuple[str, str]]:
+        """What a run begins with: the identities, or what was before it if the order does not matter."""
+        none = self.none if base is None else [*self.none[: self.own], *base[self.own :]]
+        return list(zip(self.types, none, strict=True))
 
     def _following(self, texts: list[str], end: list[str], stop: str) -> list[str]:
         """What groups, blocks, runs and all elements combine to after the run that stops there."""
-        writer, none = self.writer, self.none
-        groups, blocks, runs, _ = (texts[k : k + len(none)] for k in range(0, len(texts), len(none)))
-        within = self._combined(runs, end)
-        inside = self._combined(blocks, within)
-        base = self._combined(groups, inside)
+        if not self.own:
+            return end
+        writer, own, picked = self.writer, self.own, slice(self.n_ordered)
+        none, (groups, blocks, runs) = self.none[:own], (texts[k * own : (k + 1) * own] for k in range(3))
+        within = self._combined(runs, end[:own], picked)
+        inside = self._combined(blocks, within, picked)
+        base = self._combined(groups, inside, picked)
 
         def at(length: int, yes: list[str], no: list[str]) -> list[str]:
             ends = writer.compare_index("eq", writer.index("and", stop, str(length - 1)), "0")
             return [
-                writer.op(f"select i1 {ends}, {t} {a}, {t} {b}") for t, a, b in zip(self.types, yes, no, strict=True)
+                writer.op(f"select i1 {ends}, {t} {a}, {t} {b}")
+                for t, a, b in zip(self.types[:own], yes, no, strict=True)
             ]
 
         group = GROUP_BLOCKS * BLOCK_LANES
         blocks = at(group, none, at(BLOCK_LANES, inside, blocks))
-        return [*at(group, base, groups), *blocks, *at(BLOCK_LANES, none, within), *base]
+        levels = [*at(group, base, groups), *blocks, *at(BLOCK_LANES, none, within)]
+        return [*levels, *base, *end[own:]]
 
     def _side_by_side(self, starts: Sequence[str], bases: Sequence[list[str]] | None) -> list[list[str]]:
         """What whole runs combine to; with ``bases`` the results too, for which the few statements run once more."""
@@ -194,42 +216,45 @@ class ScanLoop:
             return found
 
         size = len(self.none)
-        texts = self.writer.loop("0", str(RUN), 1, self.carried * len(starts), element)
+        begun = [register for base in bases or [None] * len(starts) for register in self._begun(base)]
+        texts = self.writer.loop("0", str(RUN), 1, begun, element)
         return [texts[k : k + size] for k in range(0, len(texts), size)]
 
     def _element(
         self, statements: Sequence[ir.Statement], index: str, texts: Sequence[str], base: tuple[str, list[str]] | None
     ) -> list[str]:
         """The states after one more element; ``base``: whether there is one, and what it is."""
-        states, before = iter(self._states(texts)), iter(self._states(texts if base is None else base[1]))
-        found: list[Value] = []
+        now, before = self._states(texts), self._states(texts if base is None else base[1])
+        vectors: list[Instance] = []
         for tile, place in self.chains:
             inner = self.parent.enter(place, self.dim, index, self.operands)
-            vectors = self.parent.entered(statements, tile, inner)
-            for vector in vectors:
-                vector.states = {s.outs[0]: next(states) for s in self.scans}
-                left = {s.outs[0]: next(before) for s in self.scans}
-                vector.before = None if base is None else (base[0], left)
-            self.parent.run(statements, vectors, inner)
-            found += [v for vector in vectors for state in vector.states.values() for v in state]
-        return reduce_tree.texts(found)
+            some = self.parent.entered(statements, tile, inner)
+            for number, vector in enumerate(some, len(vectors)):
+                mine = [(s.outs[0], k) for k, (owner, _, s) in enumerate(self.states) if owner == number]
+                vector.states = {key: now[k] for key, k in mine}
+                vector.before = None if base is None else (base[0], {key: before[k] for key, k in mine})
+            self.parent.run(statements, some, inner)
+            vectors += some
+        return reduce_tree.texts([v for owner, _, s in self.states for v in vectors[owner].states[s.outs[0]]])
 
-    def _states(self, texts: Sequence[str]) -> list[Accumulators]:
-        """One for every copy and running combination."""
-        values = iter(reduce_tree.rebuild(self.flat, texts))
-        return [tuple([next(values) for _ in s.accumulators]) for _, s in self.pairs]
+    def _states(self, texts: Sequence[str], picked: slice = slice(None)) -> list[Accumulators]:
+        """The picked states, of which these are the registers."""
+        found = self.identities[picked]
+        values = iter(reduce_tree.rebuild(reduce_tree.flat_accs(found), texts))
+        return [tuple([next(values) for _ in state]) for state in found]
 
-    def _combined(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
-        """Both combined, for every copy and running combination; what is much code is a function of the module."""
+    def _combined(self, left: Sequence[str], right: Sequence[str], picked: slice) -> list[str]:
+        """Both combined, of the picked states; what is much code is a function of the module."""
         found: list[str] = []
-        for (copy, s), a, b in zip(self.pairs, self._states(left), self._states(right), strict=True):
+        both = [self._states(texts, picked) for texts in (left, right)]
+        for (_, copy, s), a, b in zip(self.states[picked], *both, strict=True):
             if s.kind.cost <= 1:
                 found += reduce_tree.texts(reduce_tree.combine(s, _apart(copy), a, b))
                 continue
 
-            def write(writer: Writer, texts: list[str], s: ir.Scan = s, both: Sequence[Value] = (*a, *b)) -> list[str]:
+            def write(writer: Writer, texts: list[str], s: ir.Scan = s, pair: Sequence[Value] = (*a, *b)) -> list[str]:
                 lanes, rest = Lanes(writer, self.parent.width), iter(texts)
-                values = [Value(v.dtype, tuple([V(lanes, p.element, next(rest)) for p in v.parts])) for v in both]
+                values = [Value(v.dtype, tuple([V(lanes, p.element, next(rest)) for p in v.parts])) for v in pair]
                 half = len(values) // 2
                 return reduce_tree.texts(
                     reduce_tree.combine(s, Emitter(lanes), tuple(values[:half]), tuple(values[half:]))

@@ -43,7 +43,7 @@ def product(scope: Scope, s: routine.Product, lhs: Array, rhs: Array) -> Array:
 
 def running(scope: Scope, s: routine.Running, args: Sequence[Array]) -> list[Array]:
     rest = args[0].size // s.run
-    widths = scope.widths(rest)
+    widths, exact = scope.widths(rest), ir.is_exact(s)
     none: list[Accumulators] = [reduce_tree.identities(s, scope.emit(width)) for width in widths]
     state, runs, base = [*none], [*none], [*none]  # of the run, of those before it
     rows: list[list[Array]] = []
@@ -52,12 +52,12 @@ def running(scope: Scope, s: routine.Running, args: Sequence[Array]) -> list[Arr
         pieces = []
         for number, width in enumerate(widths):
             emit, given = scope.emit(width), [array.pieces[number] for array in element]
-            if i and i % RUN == 0:
+            if i and i % RUN == 0 and not exact:
                 runs[number] = reduce_tree.combine(s, emit, runs[number], state[number])
                 inside = reduce_tree.combine(s, emit, none[number], runs[number])
                 base[number], state[number] = reduce_tree.combine(s, emit, none[number], inside), none[number]
             state[number] = scans.after(s, emit, state[number], given)
-            whole = state[number] if i < RUN else reduce_tree.combine(s, emit, base[number], state[number])
+            whole = state[number] if i < RUN or exact else reduce_tree.combine(s, emit, base[number], state[number])
             pieces.append(scans.results(s, emit, whole))
         rows.append(_arrays(s, rest, pieces))
     return [

@@ -180,6 +180,7 @@ class Cumulative(Record):
     finish: Callable[..., tuple[Any, ...]]
     reference: Callable[..., Any]
     cost: float = 1.0
+    exact: Callable[[np.dtype], bool] = lambda dtype: False
 
 
 class Window(Record):

@@ -186,7 +186,7 @@ def _step(body: Body, parallel: Sequence[Loop]) -> int | None:
 
 def ordered_block(body: Body) -> int:
     """Indices in a block of a tree whose combinations of blocks have different bits in another order, else 0."""
-    if all(r.kind.exact(r.accumulators[0][0]) for *_, reductions in body.phases for r in reductions):
+    if all(ir.is_exact(reduction) for *_, reductions in body.phases for reduction in reductions):
         return 0
     return BLOCK_LANES if body.tree == "lanes" else BLOCK_ROWS
 

@@ -237,6 +237,11 @@ def applied(equation: JaxprEqn, out: int, args: Sequence[int]) -> Apply:
     return Apply(out, primitive.name, primitive.kind, params_of(equation), tuple(args), dtype)
 
 
+def is_exact(s: Reduce | Scan) -> bool:
+    """Whether every order of its combinations gives the same bits."""
+    return s.kind.exact(s.accumulators[0][0])
+
+
 def _accumulated(equation: JaxprEqn) -> tuple[tuple[tuple[np.dtype, Any], ...], tuple[np.dtype, ...]]:
     """The accumulators of a reduction or a running combination, and the dtypes of its results."""
     found = equation.primitive.kind.accumulators([atom.aval for atom in equation.invars], equation.params)

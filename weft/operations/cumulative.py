@@ -77,10 +77,11 @@ def cumulative(
     reference: Callable[[Any, Any], Any],
     pairs: prefix.Combine | None,
     cost: float = 1.0,
+    exact: Callable[[np.dtype], bool] = lambda dtype: False,
 ) -> core.Primitive:
     """Declare a running reduction by one accumulator; ``combine(emit, running, element)``.
 
-    ``pairs`` combines values with their tangents; None if the operation is linear.
+    ``pairs`` combines values with their tangents; None if the operation is linear. ``exact`` as in the kind.
     """
 
     def accumulators(avals: Any, params: dict[str, Any]) -> Any:
@@ -97,6 +98,7 @@ def cumulative(
             finish=lambda emit, accs, **_: accs,
             reference=_reference(reference, identity),
             cost=cost,
+            exact=exact,
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -113,7 +115,13 @@ def _bind(primitive: core.Primitive, operand: ArrayLike, axis: int, reverse: boo
 
 
 cumsum_p = cumulative(
-    "cumsum", NUMBER, identity=lambda dtype: 0, combine=reductions.add_values, reference=np.add, pairs=None
+    "cumsum",
+    NUMBER,
+    identity=lambda dtype: 0,
+    combine=reductions.add_values,
+    reference=np.add,
+    pairs=None,
+    exact=reductions.exact_integers,
 )
 cumsum_p.transpose = lambda ct, x, *, axis, reverse: (cumsum_p.bind(ct, axis=axis, reverse=not reverse),)
 
@@ -134,6 +142,7 @@ cumprod_p = cumulative(
     combine=reductions.mul_values,
     reference=np.multiply,
     pairs=arithmetic.mul_pairs,
+    exact=reductions.exact_integers,
 )
 
 
@@ -153,6 +162,7 @@ cummax_p = cumulative(
     combine=arithmetic.max_values,
     reference=references.maximum,
     pairs=arithmetic.extreme_pairs(arithmetic.max),
+    exact=reductions.exact_reals,
 )
 
 
@@ -172,6 +182,7 @@ cummin_p = cumulative(
     combine=arithmetic.min_values,
     reference=references.minimum,
     pairs=arithmetic.extreme_pairs(arithmetic.min),
+    exact=reductions.exact_reals,
 )
 
 
