@@ -126,6 +126,21 @@ def test_eager_operations_and_what_they_are_given(default: Any) -> None:
     assert [a for a in weft.live_arrays() if a is y]
 
 
+def test_branches_of_platforms(device: Any) -> None:
+    def f(x: Any) -> Any:
+        def inner(v: Any) -> Any:
+            return lax.platform_dependent(v, cpu=lambda a: a + 1, cuda=lambda a: a + 2, tpu=lambda a: a + 3)
+
+        looped = lax.fori_loop(0, 3, lambda i, c: inner(c), x)
+        return looped, lax.platform_dependent(x, cpu=lambda a: a * 0, default=lambda a: a * 4), weft.jit(inner)(x)
+
+    there = weft.jit(f)(weft.device_put(np.float32(1), device))
+    assert [float(v) for v in there] == [7, 4, 3]
+    assert [float(v) for v in weft.jit(f)(np.float32(1))] == [4, 0, 2]
+    with weft.default_device(device):
+        assert [float(v) for v in f(jnp.float32(1))] == [7, 4, 3]
+
+
 def test_callbacks_and_prints_are_steps_of_the_host(device: Any, capfd: pytest.CaptureFixture[str]) -> None:
     def f(x: Any) -> Any:
         weft.debug.print("sum {}", x.sum())

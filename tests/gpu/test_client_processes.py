@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_the_platform_is_chosen(variables: dict[str, str], platform: str, monkey
     [({"init": 100}, "not start: CUDA_ERROR_NO_DEVICE (100)"), ({"version": 10020}, "CUDA 11.0 or later is needed"),
      ({"capability": "7.5"}, "its compute capability is 7.5"), ({"devices": 0}, "CUDA_ERROR_NO_DEVICE")],
 )  # fmt: skip
-def test_why_a_gpu_is_not_used(settings: dict[str, object], words: str) -> None:
+def test_why_a_gpu_is_not_used(settings: dict[str, Any], words: str) -> None:
     program = """
         print((jnp.ones(3) + 1).device, weft.default_backend())
         try: weft.devices("cuda")
@@ -115,8 +116,8 @@ def test_two_devices() -> None:
         print(weft.jit(lambda v: v.sum(), device=second)(np.ones(5, np.float32)).device, weft.device_count())
         print(launching(second).run((weft.device_put(np.zeros(1000, np.float32), second),))[0].device)
     """
-    for settings in ({}, {"peer": 0}):
-        assert run(program, devices=2, **settings).split()[:4] == ["True", "cuda:1", "2", "cuda:1"]
+    for peer in (1, 0):
+        assert run(program, devices=2, peer=peer).split()[:4] == ["True", "cuda:1", "2", "cuda:1"]
 
 
 def test_memory_is_given_back_under_pressure() -> None:

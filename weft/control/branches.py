@@ -7,6 +7,7 @@ Operands: the int32 index, the values captured by any branch, the common operand
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from weft.control.bodies import Body
 from weft.core import avals as avals_module
 from weft.core import kinds, printer
 from weft.core.effects import join
-from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, subjaxprs
 from weft.core.primitive import Primitive
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
@@ -291,6 +292,49 @@ def platform_place(platforms: Platforms, platform: str | None = None) -> int:
 platform_index_p = Primitive("platform_index", kinds.Resolve(lambda platforms: np.int32(platform_place(platforms))))
 platform_index_p.def_abstract_eval(lambda platforms: runtime.ShapedArray((), np.int32))
 platform_index_p.jvp, platform_index_p.transpose = None, None
+
+
+def for_platform(closed: ClosedJaxpr, platform: str) -> ClosedJaxpr:
+    """The program in which weft's own compiler takes the branches for another platform than the CPU."""
+    made = _for_platform(closed.jaxpr, platform)
+    return closed if made is closed.jaxpr else ClosedJaxpr(made, closed.consts)
+
+
+def _for_platform(jaxpr: Jaxpr, platform: str) -> Jaxpr:
+    return jaxpr.memoize(f"for {platform}", functools.partial(_with_places, platform=platform)) or jaxpr
+
+
+def _with_places(jaxpr: Jaxpr, platform: str) -> Jaxpr | None:
+    """The program with the platform's name where the CPU's was; None if it asks for no platform."""
+
+    def equation(eqn: JaxprEqn) -> JaxprEqn:
+        if eqn.primitive is platform_index_p:
+            places = tuple([_renamed(names, platform) for names in eqn.params["platforms"]])
+            return eqn.replace(params={"platforms": places})
+        if not jaxprs_in_params(eqn.params):
+            return eqn
+        return eqn.replace(params={name: _inside(value, platform) for name, value in eqn.params.items()})
+
+    asks = any(eqn.primitive is platform_index_p for eqn in jaxpr.eqns)
+    if not asks and all(_for_platform(inner, platform) is inner for inner in subjaxprs(jaxpr)):
+        return None
+    return jaxpr.replace(eqns=[equation(eqn) for eqn in jaxpr.eqns])
+
+
+def _inside(value: Any, platform: str) -> Any:
+    """A parameter of an equation, with the programs in it."""
+    if isinstance(value, ClosedJaxpr):
+        return for_platform(value, platform)
+    if isinstance(value, Jaxpr):
+        return _for_platform(value, platform)
+    holds = type(value) in (tuple, list) and any(isinstance(item, ClosedJaxpr | Jaxpr) for item in value)
+    return type(value)([_inside(item, platform) for item in value]) if holds else value
+
+
+def _renamed(names: tuple[str, ...] | None, platform: str) -> tuple[str, ...] | None:
+    if names is None or names == OWN:
+        return names
+    return (PLATFORM,) if platform in names else tuple([name for name in names if name != PLATFORM])
 
 
 def platform_dependent(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import runtime
+from weft._base import lazy
 from weft.dispatch import devices
 
 
@@ -30,6 +31,8 @@ class Native:
         self._device = device
 
     def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **wishes: bool) -> Any:
+        if self._device.raw_platform != "cpu":
+            closed = lazy.submodule("weft.control.branches").for_platform(closed, self._device.raw_platform)
         return devices.OWN.compile(closed, name=name, donated=donated, device=self._device, **wishes)
 
     def place(self, array: Any) -> Any:

@@ -381,14 +381,14 @@ PyObject* consume(PyObject* capsule, const char* name, const char* used_name, Py
 Ref asked_of(PyObject* producer) {
   Ref kwargs = steal(Py_BuildValue("{s:(ii)}", "max_version", 1, 1));
   Ref method = steal(in_python<PyObject_GetAttrString>(producer, "__dlpack_device__"));
-  Ref place = method ? steal(in_python<PyObject_CallNoArgs>(method.get())) : Ref();
   int type, ordinal;
-  if (!place) {
+  if (!method) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Ref();
     PyErr_Clear();
     return kwargs;
   }
-  Ref pair = steal(in_python<PySequence_Tuple>(place.get()));
+  Ref place = steal(in_python<PyObject_CallNoArgs>(method.get()));
+  Ref pair = place ? steal(in_python<PySequence_Tuple>(place.get())) : Ref();
   if (!kwargs || !pair || !PyArg_ParseTuple(pair.get(), "ii", &type, &ordinal)) return Ref();
   const unsigned long long address = type == kGpu ? gpu_stream(ordinal) : 0;
   Ref stream = address == 0 ? Ref() : steal(PyLong_FromUnsignedLongLong(address));
