@@ -139,10 +139,10 @@ def test_memory_is_given_back_under_pressure() -> None:
     said = run(program, memory=128).split("\n")
     assert (
         said[0].startswith("OutOfMemoryError RESOURCE_EXHAUSTED: Out of memory")
-        and "bytes requested on cuda:0" in said[0]
+        and "512.0 MiB (536870912 bytes) requested on cuda:0" in said[0]
     )
     assert said[1] == "1000.0 True"
-    assert "62914560 bytes requested" in said[2] and "hold" in said[2] and "donate_argnums" in said[2]
+    assert "60.0 MiB (62914560 bytes) requested" in said[2] and "hold" in said[2] and "donate_argnums" in said[2]
     assert said[3] == "(15728640,) 5242880.0"
 
 
@@ -182,8 +182,8 @@ def test_a_kernel_that_fails_stops_its_device() -> None:
 
 def test_a_launch_that_fails_names_its_program() -> None:
     program = """
-        x = jnp.zeros(1000)
-        print(float(launching(weft.devices()[0]).run((x,))[0][0]))
+        x = weft.device_put(np.zeros(1000, np.float32))  # no kernel of the compiler's: launches are counted
+        print(np.asarray(launching(weft.devices()[0]).run((x,))[0])[0])
         try: launching(weft.devices()[0], name="second").run((x,))[0].block_until_ready()
         except weft.errors.JaxRuntimeError as error: print(error)
     """

@@ -400,15 +400,6 @@ void free_guarded(Buffer* buffer) noexcept {
 }
 #endif
 
-std::string bytes_text(double bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  int unit = 0;
-  for (; bytes >= 1024 && unit < 6; ++unit) bytes /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-  return text;
-}
-
 // ---- Python ----
 
 PyObject* memory_stats(PyObject*, PyObject*) {
@@ -532,16 +523,28 @@ int buffer_wait_pending(Buffer* buffer) {
   return status;
 }
 
+std::string bytes_text(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 6; ++unit) bytes /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+  return text;
+}
+
+std::string requested_text(int64_t nbytes) {
+  return nbytes < 0 ? "more memory"
+                    : bytes_text(static_cast<double>(nbytes)) + " (" + std::to_string(nbytes) + " bytes)";
+}
+
 std::string memory_error_text(int64_t nbytes, const char* who, const char* what) {
   Shared& all = shared();
   std::string text = std::string("RESOURCE_EXHAUSTED: Out of memory: [") + who + "] ";
   if (*what != 0) text += std::string(what) + ": ";
-  text += nbytes < 0 ? "more memory"
-                     : bytes_text(static_cast<double>(nbytes)) + " (" + std::to_string(nbytes) + " bytes)";
-  return text + " requested, " + bytes_text(static_cast<double>(all.live_bytes.load())) + " in use, the limit is " +
+  return text + requested_text(nbytes) + " requested, " + bytes_text(static_cast<double>(all.live_bytes.load())) + " in use, the limit is " +
          bytes_text(static_cast<double>(all.limit)) +
          (all.limit_is_users ? " (WEFT_MEMORY_LIMIT)" : " (this machine's memory; WEFT_MEMORY_LIMIT sets it)") +
-         "; drop arrays that are not needed any more (del, delete(), donate_argnums) or work on parts";
+         kMemoryCure;
 }
 
 PyObject* set_memory_error_text(const char* text) {

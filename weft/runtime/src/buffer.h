@@ -55,6 +55,11 @@ void buffer_destroy(Buffer* buffer) noexcept;  // the last reference is gone; ca
 // The message for a failed buffer_allocate(nbytes): who asked, what for, how much there is. nbytes < 0: unknown.
 std::string memory_error_text(int64_t nbytes, const char* who, const char* what);
 
+std::string bytes_text(double bytes);             // "1.5 GiB"
+std::string requested_text(int64_t nbytes);      // the same and "(1610612736 bytes)"; "more memory" if it is negative
+inline constexpr const char* kMemoryCure =
+    "; drop arrays that are not needed any more (del, delete(), donate_argnums) or work on parts";
+
 // Raises the class given to set_memory_error_type (MemoryError by default) and returns nullptr. GIL held.
 PyObject* set_memory_error(int64_t nbytes, const char* who, const char* what);
 PyObject* set_memory_error_text(const char* text);

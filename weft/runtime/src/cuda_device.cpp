@@ -21,6 +21,7 @@ constexpr int64_t kChunk = int64_t{4} << 20;     // bytes of a piece of a large 
 constexpr int64_t kAtOnce = 64 << 10;            // what the driver itself keeps until it is copied
 constexpr size_t kMostRecent = 4;                // programs named where one has failed
 constexpr auto kSpin = std::chrono::microseconds(40);
+constexpr auto kYield = std::chrono::milliseconds(1);  // a sleep takes 50 us more than it is asked for
 constexpr auto kLongestSleep = std::chrono::microseconds(1000);
 constexpr auto kSignals = std::chrono::milliseconds(50);
 using Clock = std::chrono::steady_clock;
@@ -146,6 +147,10 @@ Status CudaDevice::wait(Handle event) {
     while ((result = query()) == cuda::kNotReady) {
       const auto now = Clock::now();
       if (now - begin < kSpin) continue;
+      if (now - begin < kYield) {
+        std::this_thread::yield();
+        continue;
+      }
       if (now - looked >= kSignals) {
         if (!signals_let_wait()) return t_reason.clear(), Status::device_error;
         looked = now;
@@ -283,6 +288,7 @@ Buffer* CudaDevice::allocate(int64_t nbytes) noexcept {
       found = pool_.take(nbytes, &capacity, &result);
     if (found == 0) {
       if (result != cuda::kOutOfMemory) check(result, "cuMemAlloc");
+      else if (!stopped_.load()) t_reason.clear();  // that memory is out, is said by who asked
       return nullptr;
     }
     Buffer* buffer = buffer_on_device(this, reinterpret_cast<char*>(found), nbytes, capacity);
@@ -306,11 +312,11 @@ std::string CudaDevice::memory_text() {
   size_t free = 0, total = 0;
   InContext here(*this);
   the_driver().cuMemGetInfo_v2(&free, &total);
-  const auto text = [](int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+  const auto text = [](int64_t bytes) { return bytes_text(double(bytes)); };
   return "; arrays and running programs hold " + text(stats.bytes_in_use) + ", " +
          text(stats.pool_bytes - stats.bytes_in_use) + " more are kept in parts too small, and " + text(int64_t(free)) +
          " of the " + text(int64_t(total)) + " of " + who() +
-         " are free; drop arrays that are not needed any more (del, delete(), donate_argnums) or work on parts";
+         " are free" + kMemoryCure;
 }
 
 Status CudaDevice::copy(char* to, const char* from, int64_t nbytes) {
@@ -358,13 +364,18 @@ void CudaDevice::sweep() {
   }
 }
 
-char* CudaDevice::stage(int64_t nbytes) {
+Status CudaDevice::stage(int64_t nbytes, char** piece) {
   sweep();
-  if (char* piece = pinned_.take(nbytes)) return piece;
-  if (wait_idle() != Status::ok) return nullptr;
-  InContext here(*this);
+  if ((*piece = pinned_.take(nbytes)) != nullptr || resting_count() == 0) return Status::ok;
+  if (Status status = wait_idle(); status != Status::ok) return status;
   sweep();
-  return pinned_.take(nbytes);
+  *piece = pinned_.take(nbytes);
+  return Status::ok;
+}
+
+size_t CudaDevice::resting_count() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return resting_.size();
 }
 
 void CudaDevice::rest(char* piece, Handle event) {
@@ -381,9 +392,9 @@ Status CudaDevice::place(char* to, const char* from, int64_t nbytes) {
     return check(driver.cuMemcpyHtoDAsync_v2(address(to), from, size_t(nbytes), stream_), "a copy from the host");
   for (int64_t begin = 0; begin < nbytes; begin += kChunk) {
     const int64_t bytes = std::min(kChunk, nbytes - begin);
-    char* piece = stage(bytes);
+    char* piece = nullptr;
+    if (Status status = stage(bytes, &piece); status != Status::ok) return status;
     if (piece == nullptr) {  // no pinned memory: the driver copies from where it lies, and returns when it has it
-      if (PyGILState_GetThisThreadState() != nullptr && stopped_.load()) return Status::device_error;
       Status status = check(driver.cuMemcpyHtoDAsync_v2(address(to) + uint64_t(begin), from + begin, size_t(bytes), stream_),
                             "a copy from the host");
       if (status != Status::ok) return status;
@@ -415,9 +426,10 @@ Status CudaDevice::fetch(char* to, const char* from, int64_t nbytes) {
   Piece pieces[2];
   const int count = nbytes > kChunk ? 2 : 1;
   InContext here(*this);
-  for (int i = 0; i < count; ++i) pieces[i].host = stage(std::min(nbytes, kChunk));
   Status status = Status::ok;
-  if (pieces[0].host == nullptr || pieces[count - 1].host == nullptr) status = fetch_directly(to, from, nbytes);
+  for (int i = 0; i < count && status == Status::ok; ++i) status = stage(std::min(nbytes, kChunk), &pieces[i].host);
+  if (status == Status::ok && (pieces[0].host == nullptr || pieces[count - 1].host == nullptr))
+    status = fetch_directly(to, from, nbytes);
   else for (int64_t asked = 0, got = 0; got < nbytes && status == Status::ok;) {
     while (asked < nbytes && asked - got < count * kChunk && status == Status::ok) {
       Piece& piece = pieces[asked / kChunk % count];

@@ -91,9 +91,10 @@ class CudaDevice final : public Device {
   void give_event(cuda::Handle event);
   cuda::Handle mark(cuda::Handle stream);  // an event recorded there; nullptr: it failed
 
-  // Pinned memory, which is given back (stolen) once what the stream was asked for so far is done.
-  char* stage(int64_t nbytes);
-  void rest(char* piece, cuda::Handle event);  // steals both
+  // A piece of pinned memory, or nullptr where there is none to be had.
+  Status stage(int64_t nbytes, char** piece);
+  void rest(char* piece, cuda::Handle event);  // gives a piece back (both stolen) once the event is over
+  size_t resting_count();
   void sweep();                                // resting pieces whose events are over
   Status fetch_directly(char* to, const char* from, int64_t nbytes);
 

@@ -44,7 +44,9 @@ Status CudaDevice::run_on_host(const Step& step, Frame& frame) {
     range.offset = total + past;
     total += (past + (range.high - range.low) + kAlignment - 1) / kAlignment * kAlignment;
   }
-  char* pinned = total <= kPinnedMost ? stage(total) : nullptr;
+  char* pinned = nullptr;
+  if (total <= kPinnedMost)
+    if (Status status = stage(total, &pinned); status != Status::ok) return status;
   Buffer* plain = pinned == nullptr ? buffer_allocate(total) : nullptr;
   if (pinned == nullptr && plain == nullptr) return Status::no_memory;
   char* block = pinned != nullptr ? pinned : plain->data;

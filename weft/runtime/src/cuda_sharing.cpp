@@ -119,8 +119,8 @@ Remote* copied(CudaDevice& device, ShapedArray* aval, const ForeignMemory& memor
   if (status == Status::ok) return remote_new_native(device.number, own);
   if (own != nullptr) buffer_release(own);
   if (!PyErr_Occurred() && !device.explain("from_dlpack"))
-    set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: [from_dlpack] a copy: " + std::to_string(aval->nbytes) +
-                           " bytes requested on " + device.name + device.memory_text())
+    set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: [from_dlpack] a copy: " + requested_text(aval->nbytes) +
+                           " requested on " + device.name + device.memory_text())
                               .c_str());
   return nullptr;
 }

@@ -58,6 +58,14 @@ int wait_for_inputs(const Plan& plan, const Operand* operands, const bool* only)
   return 0;
 }
 
+// What a plan asked for on a device other than the host has failed: says why, else MemoryError.
+void set_device_memory_error(const Plan& plan, const std::string& what, int64_t nbytes) {
+  if (PyErr_Occurred() || plan.device->explain(plan.name.c_str())) return;
+  set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: [" + plan.name + "] " + what + ": " +
+                         requested_text(nbytes) + " requested on " + plan.device->name + plan.device->memory_text())
+                            .c_str());
+}
+
 // Runs the steps; on an error a Python error is set. `keep`: the GIL stays held. `timed`: a profile may be taken.
 template <bool timed>
 int run_steps(const Plan& plan, Frame& frame, bool keep) {
@@ -82,20 +90,10 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
   if (status != Status::python_error && stream_cancelled(frame.number))
     return PyErr_SetNone(PyExc_KeyboardInterrupt), -1;
   if (status == Status::ok) return 0;
-  if (status != Status::python_error && !plan.device->is_host() &&
-      (PyErr_Occurred() || plan.device->explain(plan.name.c_str())))
-    return -1;
-  if (status != Status::python_error) set_memory_error(-1, plan.name.c_str(), "a kernel's working memory");
+  constexpr const char* what = "a kernel's working memory";
+  if (status != Status::python_error && !plan.device->is_host()) set_device_memory_error(plan, what, -1);
+  else if (status != Status::python_error) set_memory_error(-1, plan.name.c_str(), what);
   return -1;
-}
-
-// MemoryError for what a plan needs on a device other than the host.
-void set_device_memory_error(const Plan& plan, const std::string& what, int64_t nbytes) {
-  if (PyErr_Occurred() || plan.device->explain(plan.name.c_str())) return;
-  set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: [" + plan.name + "] " + what + ": " +
-                         std::to_string(nbytes) + " bytes requested on " + plan.device->name +
-                         plan.device->memory_text())
-                            .c_str());
 }
 
 // MemoryError for output i: its number, its type.

@@ -80,7 +80,7 @@ PyObject* set_elsewhere_error(ShapedArray* aval) {
 // Copies the memory of a Device to the host; 0, or -1 with an error set. `later`: the copy may be pending.
 int fetch_native(Remote* remote, ShapedArray* aval, bool later) {
   Device& device = *device_of(remote).native;
-  if (later && (remote->host = device.fetch_later(remote->memory, aval->nbytes)) != nullptr) return 0;
+  if (later) return remote->host = device.fetch_later(remote->memory, aval->nbytes), 0;
   Buffer* memory = buffer_retain(remote->memory);  // the array may be deleted meanwhile
   Buffer* host = buffer_wait(memory) < 0 ? nullptr : buffer_allocate(aval->nbytes);
   Status status = Status::no_memory;
@@ -187,8 +187,8 @@ void set_no_memory(Device& device, ShapedArray* aval, const char* what) {
   const std::string held = device.memory_text();
   if (held.empty()) set_array_memory_error(aval, device.name.c_str(), what);
   else
-    set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: " + (what + (": " + std::to_string(aval->nbytes))) +
-                           " bytes requested on " + device.name + held)
+    set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: " + (what + (": " + requested_text(aval->nbytes))) +
+                           " requested on " + device.name + held)
                               .c_str());
 }
 
