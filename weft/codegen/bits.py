@@ -38,14 +38,18 @@ class BitEmitter(ABC):
         return self.value(x.dtype, ~x.part)
 
     def shift_left(self, x: Value, y: Value) -> Value:
-        element = elements.of(x.dtype)
-        shifted = self.lanes.select(y.part.compare("ult", element.bits), x.part << y.part, 0)
-        return self.value(x.dtype, shifted)
+        element, count = elements.of(x.dtype), self._count(y)
+        return self.value(x.dtype, self.lanes.select(count.compare("ult", element.bits), x.part << count, 0))
 
     def shift_right_logical(self, x: Value, y: Value) -> Value:
-        element = elements.of(x.dtype)
+        element, count = elements.of(x.dtype), self._count(y)
         v = self._unsigned(x)
-        return self.value(x.dtype, self.lanes.select(y.part.compare("ult", element.bits), v.lshr(y.part), 0))
+        return self.value(x.dtype, self.lanes.select(count.compare("ult", element.bits), v.lshr(count), 0))
+
+    def _count(self, y: Value) -> V:
+        """By how much to shift: what has more bits than the processor's counts is made to have no more."""
+        bits = elements.of(y.dtype).bits
+        return y.part.intrinsic("umin", bits) if bits > self.lanes.native.count_bits else y.part
 
     def shift_right_arithmetic(self, x: Value, y: Value) -> Value:
         element = elements.of(x.dtype)

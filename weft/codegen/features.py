@@ -33,6 +33,8 @@ class Native(Generic[T]):
     """
 
     table_bytes = 0  # of the longest table that ``lookup`` takes
+    count_bits = 64  # of the count of a shift
+    full_nans = False  # whether a NaN that an instruction makes has all bits of the mantissa
     permuted = 0  # lanes of the vectors of 4-byte words from which ``picked`` picks
 
     def whole_registers(self, x: T) -> bool:

@@ -36,7 +36,7 @@ def round_to(x: V, dtype: np.dtype, any_nan: bool = True) -> V:
     bits = x.bits()
     # in integers, since the processor's own conversion flushes subnormals; adding the last kept bit rounds ties to even
     rounded = ((bits | (bits.lshr(16) & 1)) + 0x7FFF) & -0x10000
-    if not any_nan:
+    if not any_nan and not x.lanes.native.full_nans:
         return rounded.as_float()
     return x.lanes.select(x.isnan(), (bits & -0x10000) | 0x400000, rounded).as_float()
 

@@ -15,6 +15,8 @@ from weft.codegen.lanes import V, literals
 class Gpu(Native[V]):
     """The answers of NVIDIA's GPUs."""
 
+    count_bits = 32  # LLVM takes these of longer ones, and leaves out a test of all
+    full_nans = True
     table_bytes = 32  # one sector of a cache, whichever elements the threads ask for
 
     def lookup(self, table: Sequence[float], index: V) -> V:
