@@ -69,7 +69,8 @@ class ScanWriter(PointWriter):
         threads.when(writer, writer.compare_index("eq", self.thread, "0"), self._fold_runs)
         if self.entry == "scans":
             threads.barrier(writer)
-            self._before_runs()
+            has_run = writer.compare_index("slt", writer.index("mul", self.thread, str(RUN)), self.count)
+            threads.when(writer, has_run, self._before_runs)
             threads.barrier(writer)
             self._results(point, place)
         return writer

@@ -1,0 +1,144 @@
+"""Kernels of GPUs on the PTX machine: every operation and every form gives the bits of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import weft
+import weft.nn as nn
+import weft.numpy as jnp
+from tests.aarch64 import samples_of_operations
+from tests.gpu import driver, native_build
+from weft import lax
+from weft._base import target
+from weft.loops import grid
+
+pytestmark = pytest.mark.skipif(
+    native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
+)
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((37, 1000)).astype(np.float32)
+LONG = RNG.standard_normal((5, 3000)).astype(np.float32)
+V = RNG.standard_normal(20_003).astype(np.float32)
+A, B = RNG.standard_normal((70, 600)).astype(np.float32), RNG.standard_normal((600, 130)).astype(np.float32)
+SMALL = (X[:, :70] * 20).astype(np.int8)
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEFT_CUDA_LIBRARY", str(driver.path()))
+        yield weft.devices("cuda")[0]
+
+
+def same(left: Any, right: Any) -> bool:
+    """The same bits, but for those of NaN."""
+    left, right = (np.atleast_1d(np.asarray(x)) for x in (left, right))
+    if left.tobytes() == right.tobytes():
+        return True
+    with np.errstate(invalid="ignore"):
+        return bool(np.all((left == right) | ((left != left) & (right != right))))
+
+
+def check(device: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Runs a program on the CPU and on the GPU; gives the compiled one."""
+    wanted = weft.tree.leaves(weft.jit(function)(*args))
+    with weft.default_device(device):
+        found = weft.tree.leaves(weft.jit(function)(*args))
+        compiled = weft.jit(function).lower(*args).compile()
+    assert [x.device for x in found] == [device] * len(found)
+    for x, y in zip(found, wanted, strict=True):
+        if jnp.issubdtype(x.dtype, weft.dtypes.prng_key):
+            x, y = weft.random.key_data(x), weft.random.key_data(y)
+        assert same(x, y)
+    return compiled
+
+
+ELEMENTWISE = {label: rest for label, *rest in samples_of_operations.elementwise()}
+OTHERS = {label: rest for label, *rest in samples_of_operations.others()}
+
+
+@pytest.mark.parametrize("label", ELEMENTWISE)
+def test_an_elementwise_operation(device: Any, label: str) -> None:
+    function, args, x64 = ELEMENTWISE[label]
+    with weft.enable_x64(x64):
+        check(device, function, args)
+
+
+@pytest.mark.parametrize("label", OTHERS)
+def test_another_operation(device: Any, label: str) -> None:
+    function, args, x64 = OTHERS[label]
+    with weft.enable_x64(x64):
+        check(device, function, args)
+
+
+FORMS: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
+    "a map": ("wide", lambda x: jnp.tanh(x) + jnp.sin(x * 1e6), (X,)),
+    "a map that is not aligned": ("wide", lambda x: jnp.exp(x[1:]) * 2, (V,)),
+    "a map of strides": ("points", lambda x: x[:, ::-1] * x[:, :1] + 1, (X,)),
+    "a map of bytes": ("wide", lambda x: x + 3, (np.arange(1001, dtype=np.uint8),)),
+    "half precision": ("wide", lambda x: jnp.tanh(x) * 2, (X.astype(np.float16),)),
+    "short rows": ("warps", lambda x: nn.softmax(x, -1), (X,)),
+    "rows": ("blocks", lambda x: nn.softmax(x, -1), (LONG,)),
+    "rows of bfloat16": ("blocks", lambda x: nn.softmax(x, -1), (jnp.asarray(LONG, jnp.bfloat16),)),
+    "several reductions": ("blocks", lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True), (LONG,)),
+    "positions": ("warps", lambda x: x.argmax(1), (X,)),
+    "positions in long rows": ("blocks", lambda x: (x.argmin(1), x.max(1)), (LONG,)),
+    "everything": ("parts", lambda x: (x**2 + jnp.sin(x)).sum() + 1, (V,)),
+    "everything's position": ("parts", lambda x: x.argmax(), (V,)),
+    "few long rows": ("parts", lambda x: x.sum(1) * 2, (V.reshape(1, -1).repeat(3, 0),)),
+    "columns": ("points", lambda x: (x - x.mean(0)) / x.std(0), (X,)),
+    "axes around": ("warps", lambda x: x.sum((0, 2)), (X.reshape(37, 10, 100),)),
+    "a broadcast within": ("warps", lambda x, y: (x * y[:, None]).sum((1, 2)), (X.reshape(37, 10, 100), X[:, :100])),
+    "a running sum": ("ends", lambda x: jnp.cumsum(x * 2) + 1, (V,)),
+    "running sums of rows": ("scans", lambda x: jnp.cumsum(x, 1), (X,)),
+    "from the end": ("ends", lambda x: lax.cumlogsumexp(x, 0, reverse=True), (V[:18000].reshape(9000, 2),)),
+    "running sums of columns": ("scans", lambda x: jnp.cumsum(x, 0), (X.T,)),
+    "a transposition": ("tiles", lambda x: x.T + 1, (X,)),
+    "axes in another order": ("tiles", lambda x: jnp.transpose(x, (2, 0, 1)) * 2, (X.reshape(37, 10, 100),)),
+    "rows by index": ("points", lambda x, i: x[i] + 1, (X, np.array([3, 7, -1, 50, 2]))),
+    "neighbours": ("points", lambda x: x[1:-1, 1:-1] * 4 - x[:-2, 1:-1] - x[2:, 1:-1], (X,)),
+    "an array that is put together": ("points", lambda x: jnp.pad(x, ((1, 2), (3, 4))), (X,)),
+    "a product": ("tiles", lambda a, b: a @ b, (A, B)),
+    "a product of transposed matrices": ("tiles", lambda a, b: a.T @ b.T, (B, A)),
+    "products": ("tiles", lambda a, b: a @ b, (A.reshape(7, 10, 600), B.reshape(1, 600, 130).repeat(7, 0))),
+    "a product of integers": ("tiles", lambda a: lax.dot(a, a.T, preferred_element_type=np.int32), (SMALL,)),
+    "a product of bfloat16": ("tiles", lambda a: a @ a.T, (jnp.asarray(A, jnp.bfloat16),)),
+    "several summed axes": (
+        "tiles", lambda a, b: jnp.einsum("abc,bcd->ad", a, b), (A.reshape(70, 20, 30), B.reshape(20, 30, 130)),
+    ),
+    "a matrix by a vector": ("vector", lambda a, b: a @ b, (X, V[:1000])),
+    "a loop": ("loop", lambda x: lax.fori_loop(0, 1000, lambda i, x: jnp.sin(x) * 0.9 + i * 1e-3, x), (np.float32(1),)),
+    "random numbers": ("wide", lambda k: weft.random.normal(k, (1000,)), (weft.random.PRNGKey(3),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form(device: Any, name: str) -> None:
+    way, function, args = FORMS[name]
+    assert way in check(device, function, args).as_text("plan")
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (1,), (1, 1), (1023,), (1025,), (33, 8193)])
+def test_sizes_at_borders(device: Any, shape: tuple[int, ...]) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    check(device, lambda x: (x + 1, x.sum(-1), jnp.cumsum(x, -1), x.sum()), (x,))
+
+
+@given(st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 1))
+def test_quotients(extent: int, n: int) -> None:
+    factor, shift = grid.quotient(extent)
+    assert factor < 2**32 and n * factor < 2**63
+    assert n * factor >> shift == n // extent
+
+
+def test_targets() -> None:
+    found = [target.gpu(capability) for capability in (70, 80, 86, 89, 90, 100, 120)]
+    assert [one and one.name for one in found] == [None, "sm_80", "sm_80", "sm_80", "sm_90", "sm_90", "sm_90"]
+    assert all(one.is_gpu for one in found if one) and not target.host().is_gpu
