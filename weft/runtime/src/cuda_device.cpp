@@ -71,7 +71,7 @@ class CudaEvent final : public Event {
   CudaEvent(CudaDevice& device, Handle event, uint64_t launched) : device_(device), event_(event), launched_(launched) {}
 
   bool done() const noexcept override {
-    if (over_.load(std::memory_order_acquire)) return true;
+    if (over_.load(std::memory_order_acquire) || event_ == nullptr) return true;
     if (is_forked_child()) return false;
     CudaDevice::InContext here(device_);
     const Result result = the_driver().cuEventQuery(event_);
@@ -82,7 +82,7 @@ class CudaEvent final : public Event {
   int wait() override {
     if (over_.load(std::memory_order_acquire)) return 0;
     if (refuse_after_fork()) return -1;
-    if (device_.wait(event_) == Status::ok) {
+    if (event_ != nullptr && device_.wait(event_) == Status::ok) {
       device_.forget(launched_);
       over_.store(true, std::memory_order_release);
       return 0;
@@ -93,7 +93,7 @@ class CudaEvent final : public Event {
   void retain() noexcept override { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept override {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    if (!is_forked_child()) device_.give_event(event_);
+    if (!is_forked_child() && event_ != nullptr) device_.give_event(event_);
     delete this;
   }
   Handle handle() const { return event_; }
@@ -102,7 +102,7 @@ class CudaEvent final : public Event {
   ~CudaEvent() = default;
 
   CudaDevice& device_;
-  const Handle event_;  // owned
+  const Handle event_;  // owned; nullptr: it could not be recorded, since what was before it has failed
   const uint64_t launched_;  // how many launches there were before
   std::atomic<int32_t> references_{1};
   mutable std::atomic<bool> over_{false};
@@ -177,10 +177,8 @@ Status CudaDevice::wait_idle() {
 }
 
 Event* CudaDevice::record() {
-  if (refuse() != Status::ok) return nullptr;
   InContext here(*this);
-  Handle event = mark(stream_);
-  return event == nullptr ? nullptr : new CudaEvent(*this, event, launched_now());
+  return new CudaEvent(*this, refuse() == Status::ok ? mark(stream_) : nullptr, launched_now());
 }
 
 void CudaDevice::drain() { wait_idle(); }
