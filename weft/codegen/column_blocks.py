@@ -92,13 +92,12 @@ class Blocks:
         writer.branch(join)
         writer.label(join)
         values = self._either(made, walked, read, loaded)
-        keep, done = writer.fresh_label(), writer.fresh_label()
-        writer.branch_if(self.leaves, keep, done)
-        writer.label(keep)
-        for (copy, place, _), value in zip(places, values, strict=True):
-            copy.memory.store(value, place, copy.mask)
-        writer.branch(done)
-        writer.label(done)
+
+        def keep() -> None:
+            for (copy, place, _), value in zip(places, values, strict=True):
+                copy.memory.store(value, place, copy.mask)
+
+        writer.when(self.leaves, keep, rare=False)
         return values
 
     def _either(self, left: list[Value], left_from: str, right: list[Value], right_from: str) -> list[Value]:

@@ -81,17 +81,12 @@ class ColumnWriter:
         if not transposed.near:
             turn()
             return
-        writer, done = self.writer, self.writer.fresh_label()
-        near, far = writer.fresh_label(), writer.fresh_label()
         stride = parent.strides[transposed.operands[0], nest.vector]
-        writer.branch_if(writer.compare_index("ule", stride, str(SMALL_STRIDES[-1])), near, far)
-        writer.label(near)
-        parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
-        writer.branch(done)
-        writer.label(far)
-        turn()
-        writer.branch(done)
-        writer.label(done)
+        self.writer.either(
+            self.writer.compare_index("ule", stride, str(SMALL_STRIDES[-1])),
+            lambda: parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base)),
+            turn,
+        )
 
     def _base(self, lanes: Lanes, scalars: Instance) -> Instance:
         """A copy with ``lanes`` lanes that holds the scalars used in the phases."""
@@ -108,13 +103,9 @@ class ColumnWriter:
         """The statements that run once for each row."""
         if not self.nest.edges:
             return
-        writer = self.writer
-        first, done = writer.fresh_label(), writer.fresh_label()
-        writer.branch_if(writer.compare_index("eq", self.parent.range(2), "0"), first, done)
-        writer.label(first)
-        self.parent.run(self.nest.edges, [instances.fresh(scalars, scalars.values)], place)
-        writer.branch(done)
-        writer.label(done)
+        copies = [instances.fresh(scalars, scalars.values)]
+        first = self.writer.compare_index("eq", self.parent.range(2), "0")
+        self.writer.when(first, lambda: self.parent.run(self.nest.edges, copies, place), rare=False)
 
     def _wanted(self) -> set[int]:
         from_phases: set[int] = set()

@@ -98,13 +98,8 @@ def update(parent: Frame, s: ir.Update, tile: list[Instance], place: Position) -
     if s.inside is None:
         updated(parent, s, tile, place)
         return
-    writer = parent.writer
-    inside, done = writer.fresh_label(), writer.fresh_label()
-    writer.branch_if(_uniform(parent, s.inside, tile[0]).text, inside, done)
-    writer.label(inside)
-    updated(parent, s, [instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], place)
-    writer.branch(done)
-    writer.label(done)
+    inner = [instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
+    parent.writer.when(_uniform(parent, s.inside, tile[0]).text, lambda: updated(parent, s, inner, place), rare=False)
 
 
 def updated(parent: Frame, s: ir.Update, tile: list[Instance], place: Position) -> None:

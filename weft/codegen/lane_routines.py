@@ -207,14 +207,13 @@ class LaneWriter(RoutineWriter):
         item = element.size
         tile = self.scope.emit(1).lanes.width * kind.size
         apart = writer.index("mul", self.extents[0], str(kind.size))
-        fetch, go_on = writer.fresh_label(), writer.fresh_label()
-        writer.branch_if(writer.compare_index("sge", apart, str(FAR_BYTES // item)), fetch, go_on)
-        writer.label(fetch)
-        ahead = writer.element(word, base, writer.index("mul", apart, str(-AHEAD if self.downwards else AHEAD)))
-        for k in range(0, tile, LINE // item):
-            writer.prefetch(writer.element(word, ahead, str(k)))
-        writer.branch(go_on)
-        writer.label(go_on)
+
+        def lines() -> None:
+            ahead = writer.element(word, base, writer.index("mul", apart, str(-AHEAD if self.downwards else AHEAD)))
+            for k in range(0, tile, LINE // item):
+                writer.prefetch(writer.element(word, ahead, str(k)))
+
+        writer.when(writer.compare_index("sge", apart, str(FAR_BYTES // item)), lines, rare=False)
 
     # control flow
 

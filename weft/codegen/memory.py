@@ -204,15 +204,11 @@ class Memory(Words):
     def _put_tested(self, dtype: np.dtype, packed: tuple[str, str], pointer: str, mask: Mask) -> None:
         """Store by a mask only if it is not whole."""
         writer = self.writer
-        plain, part, done = (writer.fresh_label() for _ in range(3))
-        writer.branch_if(writer.compare_index("sge", mask.remaining, str(self.lanes.width)), plain, part)
-        writer.label(plain)
-        self.put(dtype, packed, pointer, None)
-        writer.branch(done)
-        writer.label(part)
-        self.put(dtype, packed, pointer, mask.replace(mostly_whole=False))
-        writer.branch(done)
-        writer.label(done)
+        writer.either(
+            writer.compare_index("sge", mask.remaining, str(self.lanes.width)),
+            lambda: self.put(dtype, packed, pointer, None),
+            lambda: self.put(dtype, packed, pointer, mask.replace(mostly_whole=False)),
+        )
 
     def put_parts(self, value: Value, pointer: str, mask: Mask) -> None:
         """Store by plain stores of whole vectors, then of halves of halves, where masked ones are slow or missing.

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from weft.codegen import accesses
+from weft.codegen import accesses, reduce_tree
 from weft.codegen.accesses import Step
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame, distance
 from weft.codegen.instances import Instance, Position, fresh, index_value
-from weft.codegen.lanes import V
 from weft.codegen.memory import first_lanes
 from weft.codegen.memory_words import whole
+from weft.codegen.writer import Carried
 from weft.loops import elements, ir
 
 
@@ -95,31 +95,26 @@ class Digits:
         assert copy.index is not None and self.nest.vector is not None
         last = writer.index("add", digits[-1], str(self.lanes.width))
         remaining = writer.index("sub", self.extents[self.nest.vector], copy.index)
-        together, apart, done = (writer.fresh_label() for _ in range(3))
         in_row = writer.compare_index("sle", last, self.bases[-1])
         if copy.mask is not None:  # memory may be read past the last position within its row
             in_row = writer.op(f"and i1 {in_row}, {writer.compare_index('sge', remaining, str(self.lanes.width))}")
-        writer.branch_if(in_row, together, apart)
-        writer.label(together)
-        inside = self._within_row(fresh(copy, {}), place, reads, digits)
-        ends = [writer.block]
-        writer.branch(done)
-        writer.label(apart)
-        count = writer.minimum_index(remaining, str(self.lanes.width))
-        if copy.mask is not None:  # all lanes are past the last position: their values do not matter
-            past = writer.compare_index("slt", count, "1")
-            count = writer.choose_index(past, "1", count)
-            digits = [writer.choose_index(past, "0", digit) for digit in digits]
-        across = self._piece_by_piece(fresh(copy, {}), place, reads, digits, count)
-        ends.append(writer.block)
-        writer.branch(done)
-        writer.label(done)
-        for s, left, right in zip(reads, inside, across, strict=True):
-            parts = []
-            for a, b in zip(left.parts, right.parts, strict=True):
-                text = writer.phi(a.lanes.type(a.element), (a.text, ends[0]), (b.text, ends[1]))
-                parts.append(V(a.lanes, a.element, text))
-            copy.values[s.out] = Value(left.dtype, tuple(parts))
+
+        def across() -> list[Value]:
+            count, here = writer.minimum_index(remaining, str(self.lanes.width)), digits
+            if copy.mask is not None:  # all lanes are past the last position: their values do not matter
+                past = writer.compare_index("slt", count, "1")
+                count = writer.choose_index(past, "1", count)
+                here = [writer.choose_index(past, "0", digit) for digit in digits]
+            return self._piece_by_piece(fresh(copy, {}), place, reads, here, count)
+
+        inside: list[Value] = []
+
+        def together() -> Carried:
+            inside.extend(self._within_row(fresh(copy, {}), place, reads, digits))
+            return reduce_tree.flatten(inside)
+
+        texts = writer.either(in_row, together, lambda: reduce_tree.flatten(across()))
+        copy.values.update(zip([s.out for s in reads], reduce_tree.rebuild(inside, texts), strict=True))
 
     def _within_row(
         self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]

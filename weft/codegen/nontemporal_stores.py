@@ -116,28 +116,22 @@ class Streams:
         if mask is not None:
             whole = writer.compare_index("sge", mask.remaining, str(self.width))
             chosen = writer.op(f"and i1 {chosen}, {whole}")
-        past, kept, done = (writer.fresh_label() for _ in range(3))
-        writer.branch_if(chosen, past, kept)
-        writer.label(past)
-        for (type_, text), pointer in zip(packed, pointers, strict=True):
-            writer.stream(type_, text, pointer, aligned)
-        writer.branch(done)
-        writer.label(kept)
-        for copy, vector, pointer in zip(copies, packed, pointers, strict=True):
-            copy.memory.put(dtype, vector, pointer, copy.mask)
-        writer.branch(done)
-        writer.label(done)
+
+        def past() -> None:
+            for (type_, text), pointer in zip(packed, pointers, strict=True):
+                writer.stream(type_, text, pointer, aligned)
+
+        def kept() -> None:
+            for copy, vector, pointer in zip(copies, packed, pointers, strict=True):
+                copy.memory.put(dtype, vector, pointer, copy.mask)
+
+        writer.either(chosen, past, kept)
 
     def finish(self) -> None:
         """A fence after the streamed stores, which are unordered: when the kernel ends everything is in memory."""
         writer = self.writer
-        fence, done = writer.fresh_label(), writer.fresh_label()
         flags = list(self.limits.values())
         least = flags[0]
         for flag in flags[1:]:
             least = writer.index("and", least, flag)
-        writer.branch_if(writer.compare_index("eq", least, "0"), fence, done)
-        writer.label(fence)
-        writer.native.fence(writer)
-        writer.branch(done)
-        writer.label(done)
+        writer.when(writer.compare_index("eq", least, "0"), lambda: writer.native.fence(writer), rare=False)

@@ -60,14 +60,12 @@ def _moving(columns: ColumnWriter) -> list[int]:
 
 def _if_some(columns: ColumnWriter, main: str, high: str, parts: Sequence[Callable[[], None]]) -> None:
     """These parts of the code, if elements are left."""
-    writer = columns.writer
-    some, done = writer.fresh_label(), writer.fresh_label()
-    writer.branch_if(writer.compare_index("slt", main, high), some, done)
-    writer.label(some)
-    for part in parts:
-        part()
-    writer.branch(done)
-    writer.label(done)
+
+    def some() -> None:
+        for part in parts:
+            part()
+
+    columns.writer.when(columns.writer.compare_index("slt", main, high), some, rare=False)
 
 
 class _Copy:

@@ -98,18 +98,14 @@ class Transposer:
         if not self.chosen.twice:
             rows(lambda inner, at: self._any_row(inner, base, block, last, at))
             return
-        whole, part, done = (writer.fresh_label() for _ in range(3))
         inside = writer.compare_index("sle", last, block.high)
         if block.shift is not None:
             inside = writer.op(f"and i1 {inside}, {writer.compare_index('eq', block.back, '0')}")
-        writer.branch_if(inside, whole, part)
-        writer.label(whole)
-        rows(lambda inner, at: self._whole_row(inner, base, block, at))
-        writer.branch(done)
-        writer.label(part)
-        rows(lambda inner, at: self._any_row(inner, base, block, last, at))
-        writer.branch(done)
-        writer.label(done)
+        writer.either(
+            inside,
+            lambda: rows(lambda inner, at: self._whole_row(inner, base, block, at)),
+            lambda: rows(lambda inner, at: self._any_row(inner, base, block, last, at)),
+        )
 
     def _transpose_lanes(self, place: Position, block: Block, last: str, u: str, columns: str) -> None:
         """Fill the buffers: element (v, u) of the tiles goes to buffer[u][v - first + lead]."""
@@ -220,12 +216,6 @@ class Transposer:
         if self.parent.model.masks and bytes_of(self.nest, operand) <= register_transpose.WIDEST:
             self._shuffle(operand, source, stride, sink, (full, size))
             return
-        whole_block, part, done = (writer.fresh_label() for _ in range(3))
-        writer.branch_if(full, whole_block, part)
-        writer.label(whole_block)
-        self._shuffle(operand, source, stride, sink)
-        writer.branch(done)
-        writer.label(part)
 
         def row(v: str, _: list[str]) -> list[str]:
             line = writer.element(word, source, writer.index("mul", v, stride))
@@ -240,9 +230,10 @@ class Transposer:
             writer.loop("0", size[1], 1, [], one)
             return []
 
-        writer.loop("0", size[0], 1, [], row)
-        writer.branch(done)
-        writer.label(done)
+        def part() -> None:
+            writer.loop("0", size[0], 1, [], row)
+
+        writer.either(full, lambda: self._shuffle(operand, source, stride, sink), part)
 
     def _align(self, operand: int) -> int:
         return elements.of(self.nest.operands[operand].dtype).bytes
@@ -259,22 +250,15 @@ class Transposer:
         writer, word, side = self.writer, self.words[operand], self._side(operand)
         type_, align = register_transpose.row_type(side, bytes_of(self.nest, operand)), self._align(operand)
 
-        def plain() -> list[str]:
-            return self._rows(
-                word, source, [stride] * (side - 1), lambda p: writer.op(f"load {type_}, ptr {p}, align {align}")
-            )
+        def plain() -> list[tuple[str, str]]:
+            def whole(p: str) -> str:
+                return writer.op(f"load {type_}, ptr {p}, align {align}")
 
-        if part is None:
-            rows = plain()
-        else:
-            full, (height, width) = part
-            whole_block, some, done = (writer.fresh_label() for _ in range(3))
-            writer.branch_if(full, whole_block, some)
-            writer.label(whole_block)
-            left = plain()
-            writer.branch(done)
-            writer.label(some)
-            lanes = Lanes(writer, side)
+            return [(type_, row) for row in self._rows(word, source, [stride] * (side - 1), whole)]
+
+        def some() -> list[tuple[str, str]]:
+            assert part is not None
+            lanes, (height, width) = Lanes(writer, side), part[1]
             mask = first_lanes(lanes, width, few=True).lanes.text
 
             def masked(p: str) -> str:
@@ -283,10 +267,10 @@ class Transposer:
 
             # the last row is loaded again for those that are not there
             there = [writer.compare_index("sgt", height, str(k + 1)) for k in range(side - 1)]
-            right = self._rows(word, source, [writer.choose_index(yes, stride, "0") for yes in there], masked)
-            writer.branch(done)
-            writer.label(done)
-            rows = [writer.phi(type_, (a, whole_block), (b, some)) for a, b in zip(left, right, strict=True)]
+            steps = [writer.choose_index(yes, stride, "0") for yes in there]
+            return [(type_, row) for row in self._rows(word, source, steps, masked)]
+
+        rows = [row for _, row in plain()] if part is None else writer.either(part[0], plain, some)
         type_, columns = register_transpose.columns(self.lanes, rows, bytes_of(self.nest, operand))
         for k, column in enumerate(columns):
             place = writer.element(word, sink, str(k * self.row))

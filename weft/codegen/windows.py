@@ -71,32 +71,27 @@ def read(
     memory: Memory, window: Window, dtype: np.dtype, pointer: str, at: tuple[str, str, str], far: Callable[[], Value]
 ) -> Value:
     """The lanes from position ``at[1]`` of a block on that begins at ``at[0]``, whose first offset is ``at[2]``."""
-    writer, lanes = memory.writer, memory.lanes
-    near, other, done = (writer.fresh_label() for _ in range(3))
-    writer.branch_if(window.fits, near, other)
-    writer.label(near)
-    start = writer.minimum_index(writer.index("add", at[0], at[2]), window.last)
-    moved = writer.op(f"trunc i64 {writer.index('sub', at[0], start)} to i32")
-    type_ = lanes.type("i32")
-    offsets = writer.op(f"load {type_}, ptr {writer.element('i32', window.offsets, at[1])}, align 4")
-    picks = V(lanes, "i32", offsets) + lanes.splat(moved, "i32")
-    first = writer.element("i32", pointer, start)
-    low, high = (
-        V(lanes, "float", writer.op(f"load {lanes.type('float')}, ptr {p}, align 4"))
-        for p in (first, writer.element("i32", first, str(lanes.width)))
-    )
-    found = lanes.native.picked(low, high, picks)
-    ends = [(found.text, writer.block)]
-    writer.branch(done)
-    writer.label(other)
-    packed = memory.pack(far())[1]
-    kind = elements.of(dtype).memory
-    if kind != "float":
-        packed = writer.op(f"bitcast {lanes.type(kind)} {packed} to {lanes.type('float')}")
-    ends.append((packed, writer.block))
-    writer.branch(done)
-    writer.label(done)
-    text = writer.phi(lanes.type("float"), *ends)
+    writer, lanes, kind = memory.writer, memory.lanes, elements.of(dtype).memory
+
+    def near() -> list[tuple[str, str]]:
+        start = writer.minimum_index(writer.index("add", at[0], at[2]), window.last)
+        moved = writer.op(f"trunc i64 {writer.index('sub', at[0], start)} to i32")
+        offsets = writer.op(f"load {lanes.type('i32')}, ptr {writer.element('i32', window.offsets, at[1])}, align 4")
+        picks = V(lanes, "i32", offsets) + lanes.splat(moved, "i32")
+        first = writer.element("i32", pointer, start)
+        low, high = (
+            V(lanes, "float", writer.op(f"load {lanes.type('float')}, ptr {p}, align 4"))
+            for p in (first, writer.element("i32", first, str(lanes.width)))
+        )
+        return [(lanes.type("float"), lanes.native.picked(low, high, picks).text)]
+
+    def other() -> list[tuple[str, str]]:
+        packed = memory.pack(far())[1]
+        if kind != "float":
+            packed = writer.op(f"bitcast {lanes.type(kind)} {packed} to {lanes.type('float')}")
+        return [(lanes.type("float"), packed)]
+
+    (text,) = writer.either(window.fits, near, other)
     if kind != "float":
         text = writer.op(f"bitcast {lanes.type('float')} {text} to {lanes.type(kind)}")
     return memory.join(dtype, text, lanes.width)

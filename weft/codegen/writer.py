@@ -30,6 +30,14 @@ class Kept(Record, frozen=False):
     finish: Callable[[str], None]
 
 
+def _phis(names: Sequence[str], begun: Carried, following: Sequence[str], before: str, latch: str) -> list[str]:
+    """The values of a loop: those that it begins with, and after an iteration the following ones."""
+    return [
+        f"{name} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]"
+        for name, (type_, initial), new in zip(names, begun, following, strict=True)
+    ]
+
+
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
@@ -215,12 +223,10 @@ class Writer:
         latch = self.block
         next_index = self.op(f"add nsw i64 {index}, {step}")
         self.branch_if(self.compare_index("slt", next_index, high), head, done)
-        phis = [f"{index} = phi i64 [ {low}, %{before} ], [ {next_index}, %{latch} ]"]
-        for (type_, initial), value, new in zip(carried, values, following, strict=True):
-            phis.append(f"{value} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]")
-        for one in kept:
-            phis.append(f"{one.first} = phi {one.type} [ {one.initial}, %{before} ], [ {one.now}, %{latch} ]")
-        self.lines[at:at] = phis
+        names = [index, *values, *[one.first for one in kept]]
+        begun = [("i64", low), *carried, *[(one.type, one.initial) for one in kept]]
+        after = [next_index, *following, *[one.now for one in kept]]
+        self.lines[at:at] = _phis(names, begun, after, before, latch)
         self.label(done)
         results = [
             self.phi(type_, (initial, before), (new, latch))
@@ -258,10 +264,7 @@ class Writer:
         following = body(values[0], values[1:])
         latch = self.block
         self.branch_if(self.compare_index("slt", following[0], high), head, done)
-        self.lines[at:at] = [
-            f"{value} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]"
-            for (type_, initial), value, new in zip(carried, values, following, strict=True)
-        ]
+        self.lines[at:at] = _phis(values, carried, following, before, latch)
         self.label(done)
 
     def rounds(
@@ -283,22 +286,34 @@ class Writer:
         next_count = self.op(f"add nuw nsw i64 {count}, 1")
         within = self.compare_index("slt", next_count, str(bound))
         self.branch_if(self.op(f"and i1 {more}, {within}"), head, done)
-        phis = [f"{count} = phi i64 [ 0, %{before} ], [ {next_count}, %{latch} ]"]
-        for (type_, initial), value, new in zip(carried, values, following, strict=True):
-            phis.append(f"{value} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]")
-        self.lines[at:at] = phis
+        counted = [("i64", "0"), *carried]
+        self.lines[at:at] = _phis([count, *values], counted, [next_count, *following], before, latch)
         self.label(done)
         return [
             self.phi(type_, (initial, before), (new, latch))
             for (type_, initial), new in zip(carried, following, strict=True)
         ]
 
+    def either(self, condition: str, yes: Callable[[], Carried | None], no: Callable[[], Carried | None]) -> list[str]:
+        """The values that ``yes()`` gives if the condition holds, else those of ``no()``, which have the same types."""
+        labels, done, ends = (self.fresh_label(), self.fresh_label()), self.fresh_label(), []
+        self.branch_if(condition, *labels)
+        for label, write in zip(labels, (yes, no), strict=True):
+            self.label(label)
+            self.open_loops.append(None)
+            ends.append((write() or (), self.block))
+            self.open_loops.pop()
+            self.branch(done)
+        self.label(done)
+        (left, a), (right, b) = ends
+        return [self.phi(type_, (x, a), (y, b)) for (type_, x), (_, y) in zip(left, right, strict=True)]
+
     def when(
         self,
         condition: str,
-        cold: Callable[[], Sequence[str]],
-        types: Sequence[str],
-        otherwise: Sequence[str],
+        cold: Callable[[], Sequence[str] | None],
+        types: Sequence[str] = (),
+        otherwise: Sequence[str] = (),
         rare: bool = True,
         aside: bool = False,
     ) -> list[str]:
@@ -309,7 +324,7 @@ class Writer:
         at = len(self.lines)
         self.label(slow)
         self.open_loops.append(None)
-        values = cold()
+        values = cold() or ()
         self.open_loops.pop()
         end = self.block
         self.branch(join)
