@@ -223,10 +223,12 @@ class Writer:
         latch = self.block
         next_index = self.op(f"add nsw i64 {index}, {step}")
         self.branch_if(self.compare_index("slt", next_index, high), head, done)
-        names = [index, *values, *[one.first for one in kept]]
-        begun = [("i64", low), *carried, *[(one.type, one.initial) for one in kept]]
-        after = [next_index, *following, *[one.now for one in kept]]
-        self.lines[at:at] = _phis(names, begun, after, before, latch)
+        phis = [f"{index} = phi i64 [ {low}, %{before} ], [ {next_index}, %{latch} ]"]
+        for (type_, initial), value, new in zip(carried, values, following, strict=True):
+            phis.append(f"{value} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]")
+        for one in kept:
+            phis.append(f"{one.first} = phi {one.type} [ {one.initial}, %{before} ], [ {one.now}, %{latch} ]")
+        self.lines[at:at] = phis
         self.label(done)
         results = [
             self.phi(type_, (initial, before), (new, latch))
