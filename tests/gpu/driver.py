@@ -11,7 +11,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from tests.gpu.native_build import HERE, build, machine_sources
+from tests.gpu.native_build import HERE, Part, build, machine
 
 ROOT = HERE.parents[1]
 
@@ -19,14 +19,10 @@ ROOT = HERE.parents[1]
 @lru_cache(maxsize=1)
 def path() -> Path:
     """The library, built if need be."""
-    sources, headers = machine_sources()
     folder = HERE / "driver"
-    return build(
-        "libcuda.so.1",
-        [*sources, *sorted(folder.glob("*.cpp"))],
-        [*headers, *sorted(folder.glob("*.h"))],
-        ["-Wl,-soname,weft-test-cuda.so", "-ldl", "-pthread"],
-    )
+    own = Part(sorted(folder.glob("*.cpp")), sorted(folder.glob("*.h")))
+    link = ["-Wl,-soname,weft-test-cuda.so", "-ldl", "-pthread"]  # not to be found as the real one in this process
+    return build("libcuda.so.1", [machine(), own], link)
 
 
 def environment(**settings: object) -> dict[str, str]:

@@ -10,6 +10,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-frounding-math", "-ffp-contract=off", "-Wall", "-Wextra"]
@@ -48,38 +49,51 @@ def cache_folder() -> Path:
     return folder
 
 
-def build(name: str, sources: list[Path], headers: list[Path], link: list[str]) -> Path:
-    """The shared library ``name`` of these sources; each object and the library are kept."""
+class Part(NamedTuple):
+    """Sources, and the headers on which each of them depends."""
+
+    sources: list[Path]
+    headers: list[Path]
+
+
+def build(name: str, parts: list[Part], link: list[str]) -> Path:
+    """The shared library ``name``; objects, the library and the machine's headers, compiled once for all, are kept."""
     program = compiler()
     assert program is not None, "there is no C++ compiler"
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     flags = [*FLAGS, *native_flag()]
-    common = hashlib.sha256("\n".join([version, *flags, processor()]).encode())
-    for header in sorted(headers):
-        common.update(header.read_bytes())
+    common = "\n".join([version, *flags, processor()]).encode()
     folder = cache_folder()
 
-    def compiled(source: Path) -> Path:
-        digest = common.copy()
-        digest.update(source.read_bytes())
-        target = folder / f"{source.stem}-{digest.hexdigest()[:24]}.o"
+    def made(stem: str, suffix: str, inputs: list[Path], arguments: list[str]) -> Path:
+        """What the compiler makes of these arguments, unless it is there already."""
+        digest = hashlib.sha256(common + b"".join(path.read_bytes() for path in inputs)).hexdigest()[:24]
+        target = folder / digest / f"{stem}{suffix}"
         if not target.exists():
+            target.parent.mkdir(exist_ok=True)
             part = target.with_name(f"{target.name}.{os.getpid()}")
-            run([program, *flags, "-c", str(source), "-o", str(part)])
+            run([program, *flags, *arguments, "-o", str(part)])
             part.replace(target)
         return target
 
+    machine = sorted((HERE / "machine").glob("*.h"))
+    text = "".join(f'#include "{HERE / "machine" / header}"\n' for header in ("decode.h", "launch.h"))
+    digest = hashlib.sha256(common + text.encode() + b"".join(path.read_bytes() for path in machine)).hexdigest()[:24]
+    everything = folder / digest / "machine.h"
+    everything.parent.mkdir(exist_ok=True)
+    everything.write_text(text)
+    compiled = made("machine.h", ".gch", [*machine, everything], ["-x", "c++-header", str(everything)])
+    shutil.copy(everything, compiled.with_suffix(""))
+    jobs = [(source, part.headers) for part in parts for source in part.sources]
+
+    def one(job: tuple[Path, list[Path]]) -> Path:
+        source, headers = job
+        arguments = ["-include", str(compiled.with_suffix("")), "-c", str(source)]
+        return made(source.stem, ".o", [source, *machine, *headers], arguments)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, sources))
-    digest = hashlib.sha256("\n".join([*map(str, objects), *link]).encode()).hexdigest()[:24]
-    place = folder / digest
-    place.mkdir(exist_ok=True)
-    library = place / name
-    if not library.exists():
-        part = library.with_name(f"{name}.{os.getpid()}")
-        run([program, "-shared", "-o", str(part), *map(str, objects), *link])
-        part.replace(library)
-    return library
+        objects = list(pool.map(one, jobs))
+    return made(name, "", objects, ["-shared", *map(str, objects), *link])
 
 
 def run(command: list[str]) -> None:
@@ -87,8 +101,8 @@ def run(command: list[str]) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
-def machine_sources() -> tuple[list[Path], list[Path]]:
-    """The machine's sources, without what Python calls, and its headers."""
+def machine() -> Part:
+    """The machine, without what Python calls."""
     folder = HERE / "machine"
     sources = [path for path in sorted(folder.glob("*.cpp")) if path.name != "interface.cpp"]
-    return sources, sorted(folder.glob("*.h"))
+    return Part(sources, [])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.gpu.native_build import HERE, build, machine_sources
+from tests.gpu.native_build import HERE, Part, build, machine
 
 UNINITIALISED, RACES, DIVERGENCE, WRITTEN_ONCE = 1, 2, 4, 8
 ALL_CHECKS = UNINITIALISED | RACES | DIVERGENCE
@@ -33,7 +33,7 @@ class _Options(ctypes.Structure):
 
 
 _WHOLE = ("instructions", "accesses", "sectors", "bytes", "read_sectors", "written_sectors", "atomics")
-_WHOLE += ("shared_accesses", "shared_passes", "blocks")
+_WHOLE += ("shared_accesses", "shared_passes", "blocks", "code_bytes")
 
 
 class Counts(ctypes.Structure):
@@ -60,12 +60,12 @@ class Entry(NamedTuple):
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
-    sources, headers = machine_sources()
-    path = build("libptxmachine.so", [*sources, HERE / "machine" / "interface.cpp"], headers, [])
+    path = build("libptxmachine.so", [machine(), Part([HERE / "machine" / "interface.cpp"], [])], [])
     lib = ctypes.CDLL(str(path))
     lib.machine_load.restype = ctypes.c_void_p
     lib.machine_allocate.restype = ctypes.c_uint64
     lib.machine_symbol.restype = ctypes.c_uint64
+    lib.machine_touched.restype = ctypes.c_uint64
     return lib
 
 
@@ -98,6 +98,11 @@ class Buffer:
         )
         assert done == 0
         return out
+
+    def touched(self) -> tuple[int, int]:
+        """Sectors that the last counted launch read and wrote."""
+        read, written = (library().machine_touched(ctypes.c_uint64(self.address), k) for k in (0, 1))
+        return read, written
 
     def is_written(self) -> bool:
         """Whether every byte was written."""
@@ -138,9 +143,12 @@ class Module:
         resident: int = 8,
         steps: int = 0,
         blocks: int = 0,
-        counted: bool = False,
+        counted: int = 0,
     ) -> Counts:
-        """Runs a kernel. Arguments are buffers, int (64 bits) and NumPy scalars."""
+        """Runs a kernel. Arguments are buffers, int (64 bits) and NumPy scalars.
+
+        ``counted``: 1: loads come from memory, 2: from the second-level cache, where times are concerned.
+        """
         params = b""
         for argument in arguments:
             if isinstance(argument, Buffer):

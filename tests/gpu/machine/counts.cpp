@@ -21,7 +21,6 @@ void count_global(Warp& w, const Instruction& in, const uint64_t* addresses, uin
   std::sort(sectors, sectors + n);
   n = size_t(std::unique(sectors, sectors + n) - sectors);
   ++c.accesses;
-  c.sectors += n;
   if (reads && writes) c.atomics += n;
   for (size_t k = 0; k < n; ++k) {
     Allocation*& block = w.launch->counted_hint;
@@ -34,11 +33,10 @@ void count_global(Warp& w, const Instruction& in, const uint64_t* addresses, uin
         w.launch->touched.push_back(block);
       }
     }
-    uint8_t& mark = block->sectors[address / 32 - block->start / 32];
-    const uint8_t now = uint8_t((reads ? 1 : 0) | (writes ? 2 : 0));
-    if ((now & 1) && !(mark & 1)) ++c.read_sectors;
-    if ((now & 2) && !(mark & 2)) ++c.written_sectors;
-    mark |= now;
+    uint32_t& mark = block->sectors[address / 32 - block->start / 32];
+    const uint32_t here = uint32_t(w.block->number + 1) << 2;
+    if (writes || (mark & ~3u) != here) ++c.sectors;  // others are in the first-level cache
+    mark = here | (mark & 3) | (reads ? 1 : 0) | (writes ? 2 : 0);
   }
   (void)in;
 }
@@ -65,24 +63,73 @@ void count_shared(Warp& w, const Instruction& in, const uint32_t* offsets, uint3
   (void)in;
 }
 
+namespace {
+
+// Whether a division of lanes goes the long way: an exponent or the quotient's is near the ends.
+bool goes_far(const Warp& w, const Instruction& in) {
+  const uint32_t *a = w.src<uint32_t>(in.s[0]), *b = w.src<uint32_t>(in.s[1]);
+  for (uint32_t rest = w.mask; rest; rest &= rest - 1) {
+    const int l = __builtin_ctz(rest), x = int(a[l] >> 23 & 255), y = int(b[l] >> 23 & 255);
+    if ((a[l] & 0x7FFFFFFF) == 0 && y > 0 && y < 253) continue;
+    if (x < 24 || x > 253 || y < 1 || y > 252 || x - y > 125 || x - y < -124) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void keep_time(Warp& w, const Instruction& in) {
   Launch& launch = *w.launch;
   Counts& c = launch.counts;
   if (w.frames.size() == 1) ++c.hits[size_t(w.pc)];
   ++c.instructions;
-  c.slots[int(in.pipe)] += double(in.slots);
-  c.issued += double(in.slots);
+  double slots = double(in.slots), latency = in.latency;
+  if (in.divides && goes_far(w, in)) {
+    slots += 60;
+    latency += 250;
+  }
+  c.slots[int(in.pipe)] += slots;
+  c.slots[int(Pipe::special)] += double(in.special);
+  c.issued += slots;
+  if (in.pipe == Pipe::memory && in.latency > 500 && launch.options.counted == 2) latency -= 290;  // it is in the cache
   double start = w.time;
-  const double* ready = w.ready.data() + w.frames.back().written;
+  double* ready = w.ready.data() + w.frames.back().written;
   for (int k = 0; k < in.ns; ++k) start = std::max(start, ready[in.si[k]]);
   if (in.guard) start = std::max(start, ready[in.guard_index]);
-  w.time = start + double(in.slots);
-  double* results = w.ready.data() + w.frames.back().written;
-  for (int k = 0; k < in.nd; ++k) results[in.di[k]] = start + in.latency;
+  w.latest = std::max(w.latest, start);
+  w.issued += slots;
+  if (in.pipe == Pipe::memory && in.space != Space::param) {  // the unit serves the warps of a block in turn
+    uint32_t& users = c.users[size_t(w.pc) % c.users.size()];
+    users |= 1u << w.number % 32;
+    const double turn = std::max(1, bytes_of(in.type) * in.vector / 4) * double(__builtin_popcount(users));
+    latency += std::max(0.0, w.unit - start);
+    w.unit = std::max(w.unit, start) + (in.space == Space::shared || in.space == Space::generic ? turn : 0.0);
+  }
+  for (int k = 0; k < in.nd; ++k) ready[in.di[k]] = start + latency;
+  if (in.flow == Flow::branch || in.flow == Flow::table) w.time = std::max(w.time, start);  // what follows waits for it
+  if (in.flow == Flow::branch && w.pc >= in.target && ++w.jumps % 4 == 0) end_region(w);
+}
+
+double end_region(Warp& w) {
+  w.time = w.latest = std::max(w.latest, w.time + w.issued);
+  w.issued = 0;
+  return w.time;
 }
 
 void finish_counts(Launch& launch) {
-  for (Allocation* block : launch.touched) block->sectors.clear();
+  Counts& c = launch.counts;
+  for (Allocation* block : launch.touched) {
+    auto& [read, written] = c.touched[block->start];
+    for (uint32_t mark : block->sectors) {
+      read += mark & 1;
+      written += mark >> 1 & 1;
+    }
+    c.read_sectors += read;
+    c.written_sectors += written;
+    block->sectors.clear();
+  }
+  for (size_t k = 0; k < c.hits.size(); ++k)
+    if (c.hits[k]) c.code_bytes += uint64_t(16 * launch.function.code[k].slots);
   launch.touched.clear();
 }
 

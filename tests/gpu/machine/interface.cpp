@@ -18,6 +18,12 @@ Memory& memory() {
   return *all;
 }
 
+// Sectors of allocations that the last launch read and wrote.
+std::unordered_map<uint64_t, std::pair<uint64_t, uint64_t>>& last_touched() {
+  static std::unordered_map<uint64_t, std::pair<uint64_t, uint64_t>> all;
+  return all;
+}
+
 int failed(const Error& error, char* text, size_t room) {
   snprintf(text, room, "%s", error.what());
   return 1;
@@ -34,7 +40,7 @@ struct MachineOptions {
 struct MachineCounts {
   double slots[7], issued, block_cycles, longest_cycles;
   uint64_t instructions, accesses, sectors, bytes, read_sectors, written_sectors, atomics, shared_accesses, shared_passes;
-  uint64_t blocks;
+  uint64_t blocks, code_bytes;
 };
 
 uint64_t machine_allocate(uint64_t bytes) { return memory().allocate(0, bytes); }
@@ -95,6 +101,11 @@ int machine_names(void* module, char* text, size_t room) {
   return names.size() + 1 > room;
 }
 
+uint64_t machine_touched(uint64_t address, int written) {
+  auto found = last_touched().find(address);
+  return found == last_touched().end() ? 0 : written ? found->second.second : found->second.first;
+}
+
 int machine_launch(void* module, const char* name, const uint32_t* grid, const uint32_t* block, const void* params,
                    uint64_t param_bytes, const MachineOptions* options, MachineCounts* counts, char* kind, char* error,
                    size_t room) {
@@ -130,6 +141,8 @@ int machine_launch(void* module, const char* name, const uint32_t* grid, const u
     counts->shared_accesses = c.shared_accesses;
     counts->shared_passes = c.shared_passes;
     counts->blocks = c.blocks;
+    counts->code_bytes = c.code_bytes;
+    last_touched() = c.touched;
     return 0;
   } catch (const Error& e) {
     snprintf(kind, 64, "%s", e.kind.c_str());

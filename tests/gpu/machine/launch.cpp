@@ -49,13 +49,13 @@ void Block::release_barrier(uint32_t id) {
   barriers.erase(id);
   meet_clocks(*this, barrier.warps.data(), barrier.warps.size());
   double time = 0;
-  for (uint32_t n : barrier.warps) time = std::max(time, warps[n]->time);
+  for (uint32_t n : barrier.warps) time = std::max(time, end_region(*warps[n]));
   for (uint32_t n : barrier.warps) {
     Warp& w = *warps[n];
     if (w.waits_at != int(id)) continue;
     w.waits_at = -1;
     w.state = State::running;
-    w.time = time + 20;  // cycles until a warp goes on behind a barrier
+    w.time = w.latest = time + 25;  // cycles until a warp goes on behind a barrier
   }
 }
 
@@ -112,7 +112,10 @@ void Launch::prepare() {
   }
   hints.assign(function.code.size(), nullptr);
   if (!options.steps) options.steps = uint64_t{1} << 32;
-  if (options.counted) counts.hits.assign(function.code.size(), 0);
+  if (options.counted) {
+    counts.hits.assign(function.code.size(), 0);
+    counts.users.assign(function.code.size(), 0);
+  }
 }
 
 void Launch::turn(Block& b, uint64_t slice) {
@@ -168,7 +171,7 @@ void Launch::run() {
         continue;
       }
       double longest = 0;
-      for (const auto& w : live[k]->warps) longest = std::max(longest, w->time);
+      for (const auto& w : live[k]->warps) longest = std::max(longest, end_region(*w));
       counts.block_cycles += longest;
       counts.longest_cycles = std::max(counts.longest_cycles, longest);
       live.erase(live.begin() + long(k));

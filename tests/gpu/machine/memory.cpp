@@ -78,7 +78,17 @@ uint64_t Memory::allocate(int device, uint64_t bytes) {
   auto middle = arena.free.lower_bound(arena.next), at = fits(middle, arena.free.end());
   if (at == arena.free.end()) {
     at = fits(arena.free.begin(), middle);
-    if (at == middle) return 0;
+    if (at == middle) {
+      for (auto next = arena.free.begin(); next != arena.free.end();) {  // as large as they can be
+        const auto block = next++;
+        while (next != arena.free.end() && block->first + block->second == next->first) {
+          block->second += next->second;
+          next = arena.free.erase(next);
+        }
+      }
+      at = fits(arena.free.begin(), arena.free.end());
+      if (at == arena.free.end()) return 0;
+    }
   }
   const auto [offset, length] = *at;
   arena.free.erase(at);
@@ -109,11 +119,12 @@ bool Memory::release(uint64_t address) {
     const uint64_t first = (offset + 4095) / 4096 * 4096, last = (offset + length) / 4096 * 4096;
     if (last > first) madvise(arena.own + first, last - first, MADV_REMOVE);
     auto after = arena.free.lower_bound(offset);
-    if (after != arena.free.end() && after->first == offset + length) {
+    // what comes next is given before what was freed now
+    if (after != arena.free.end() && after->first == offset + length && after->first != arena.next) {
       length += after->second;
       after = arena.free.erase(after);
     }
-    if (after != arena.free.begin()) {
+    if (after != arena.free.begin() && offset != arena.next) {
       auto before = std::prev(after);
       if (before->first + before->second == offset) {
         offset = before->first;

@@ -21,7 +21,7 @@ struct Allocation {
   std::vector<uint16_t> written;    // a bit a byte; empty: all of it counts as written
   Mark* marks = nullptr;            // one for each grain, made when a launch first looks
   uint64_t marked_bytes = 0;
-  std::vector<uint8_t> sectors;     // of 32 bytes: 1: read, 2: written, in a launch that counts
+  std::vector<uint32_t> sectors;    // of 32 bytes: 1: read, 2: written, the rest: by which block last, in a launch that counts
   ~Allocation();
   bool is_written(uint64_t address, uint32_t count) const;
   void set_written(uint64_t address, uint64_t count);

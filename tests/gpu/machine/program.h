@@ -65,6 +65,8 @@ struct Instruction {
   Flow flow = Flow::next;
   Pipe pipe = Pipe::alu;
   float slots = 1;                       // instructions of the hardware, about
+  float special = 0;                     // those of the unit for special functions among them
+  bool divides = false;                  // it takes longer where exponents are extreme
   uint16_t latency = 4;                  // cycles until its result can be read
   int line = 0;                          // of the text
   uint32_t extra = 0;                    // number of a call or of a table of targets

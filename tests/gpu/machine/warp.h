@@ -59,7 +59,12 @@ struct Warp {
   std::vector<char> local;
   std::vector<uint32_t> clock;  // for races: how far each warp of the block was when this one last met it
   uint64_t steps = 0;
-  double time = 0;              // cycles, of a launch that is timed
+  // Of a launch that is timed, cycles: the instructions of a region begin when their operands are ready, in any order, as
+  // the hardware's compiler arranges them; a region ends when all of them have begun.
+  double time = 0;              // the region's begin
+  double latest = 0, issued = 0;  // in the region: the last begin, and what all of them take to be issued
+  double unit = 0;              // when the unit of loads can take another of this warp
+  uint32_t jumps = 0;           // back, for four of which the compiler unrolls a loop
   std::vector<double> ready;    // of each register
 
   template <class T>
