@@ -79,7 +79,7 @@ class Driver:
 
     def parameters(self, args: Sequence[Any]) -> Any:
         values = [a if isinstance(a, ctypes._SimpleCData) else ctypes.c_int64(int(a)) for a in args]
-        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+        pointers: Any = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
         pointers.kept = values
         return pointers
 

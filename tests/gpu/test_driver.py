@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import textwrap
 
 import numpy as np
@@ -41,7 +42,7 @@ def test_a_kernel_runs_in_stream_order_between_copies() -> None:
     np.testing.assert_array_equal(on.fetch(a, x.shape, x.dtype), x + 6)
 
 
-def crashed(done: object) -> bool:
+def crashed(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode in (-11, 139)
 
 
