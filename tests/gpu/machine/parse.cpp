@@ -523,6 +523,15 @@ void Parser::decode_body(Body& body) {
   last.run = run_end;
   last.text = "the end of " + f.name;
   last.line = end ? f.code[end - 1].line : 0;
+  // LLVM's loop of compare and exchange begins with a plain load, of which a wrong value does no harm
+  for (uint32_t k = 0; k < end; ++k) {
+    const Instruction& in = f.code[k];
+    if (in.text.find("atom.") == std::string::npos || in.text.find(".cas.") == std::string::npos) continue;
+    for (uint32_t j = k < 60 ? 0 : k - 60; j < k; ++j) {
+      Instruction& before = f.code[j];
+      if (before.text.rfind("ld.", 0) == 0 && before.s[0] == in.s[0] && before.offset == in.offset) before.strong = true;
+    }
+  }
   for (const Instruction& in : f.code) {
     const uint8_t bytes = uint8_t(std::max(1, bytes_of(in.type)));
     if (in.space == Space::shared) f.shared_grain = std::min(f.shared_grain, bytes);
