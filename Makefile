@@ -13,7 +13,7 @@ NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcar
 	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py)
 AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
 
-.PHONY: demo test test-all check unit unit-v3 bench sanitize test-aarch64 array-api tpu docs wheel check-wheel clean help
+.PHONY: demo test test-all check unit unit-v3 bench sanitize test-aarch64 test-gpu test-gpu-emulated array-api tpu docs wheel check-wheel clean help
 
 help:  ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -45,6 +45,13 @@ test-aarch64: $(VENV)/tested  ## kernels for AArch64 run by an emulator beside t
 	echo "test-aarch64 needs $$tool (Debian: apt install g++ g++-aarch64-linux-gnu qemu-user)"; exit 1; }; done
 	$(PIP) 'nanobind>=2.4'
 	WEFT_AARCH64=all $(PY) -m pytest -v -rs tests/aarch64
+
+test-gpu: $(VENV)/tested  ## every operation on this machine's GPU beside the CPU, and what takes how long (NVIDIA's driver; five minutes)
+	WEFT_TEST_GPU=real WEFT_TARGET=x86-64-v3 WEFT_TESTS=all $(PY) -m pytest -q tests/gpu/test_kernels.py
+	$(PY) benchmarks/gpu.py
+
+test-gpu-emulated: $(VENV)/tested  ## the same programs, all of them, on a driver that runs a GPU's kernels on the CPU (a quarter of an hour)
+	WEFT_TESTS=all $(PY) -m pytest -n 2 --dist worksteal tests/gpu
 
 array-api: $(if $(ARRAY_API_TESTS),$(VENV)/tested)  ## the array API standard's own tests, from a checkout: make array-api ARRAY_API_TESTS=path
 	@test -f "$(ARRAY_API_TESTS)/array_api_tests/__init__.py" || { \
