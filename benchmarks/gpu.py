@@ -120,9 +120,9 @@ def measured(row: Row, name: str) -> tuple[float, float, float]:
     once = max(first(args), 1e-3) * 1e-3
     count = max(int(SECONDS / once), 3)
     start = time.perf_counter()
-    for _ in range(count):
-        out = function(*args)
-    lib.wait(out)
+    for _ in range(count - 1):
+        function(*args)
+    lib.wait(function(*args))
     return (time.perf_counter() - start) / count * 1e6, compiled, resized
 
 

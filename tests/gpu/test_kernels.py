@@ -62,20 +62,20 @@ def check(device: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> A
     return compiled
 
 
-ELEMENTWISE = {label: rest for label, *rest in samples_of_operations.elementwise()}
-OTHERS = {label: rest for label, *rest in samples_of_operations.others()}
+ELEMENTWISE = {sample[0]: sample for sample in samples_of_operations.elementwise()}
+OTHERS = {sample[0]: sample for sample in samples_of_operations.others()}
 
 
 @pytest.mark.parametrize("label", ELEMENTWISE)
 def test_an_elementwise_operation(device: Any, label: str) -> None:
-    function, args, x64 = ELEMENTWISE[label]
+    _, function, args, x64 = ELEMENTWISE[label]
     with weft.enable_x64(x64):
         check(device, function, args)
 
 
 @pytest.mark.parametrize("label", OTHERS)
 def test_another_operation(device: Any, label: str) -> None:
-    function, args, x64 = OTHERS[label]
+    _, function, args, x64 = OTHERS[label]
     with weft.enable_x64(x64):
         check(device, function, args)
 
