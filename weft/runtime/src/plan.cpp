@@ -173,7 +173,7 @@ Plan::~Plan() {
 bool PlaceReader::check(const Place& place, int64_t nbytes) const {
   if (place.slot < 0 || place.slot >= plan_.n_slots())
     return plan_error("[executable] an instruction names slot %lld", place.slot);
-  touched_.push_back(place.slot);
+  if (!plan_.device->is_host()) touched_.push_back(place.slot);
   if (place.offset < 0) return plan_error("[executable] negative offset %lld into slot %lld", place.offset, place.slot);
   int64_t dynamic = 0;
   if (place.dynamic >= 0) {
