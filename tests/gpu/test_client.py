@@ -211,7 +211,7 @@ def test_a_launch_is_checked(device: Any) -> None:
         return runtime.Executable(1, [NewOutput(16, aval)], [], 0, [launch], "checked", (aval,), number)
 
     made()
-    for changes, words in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"number": 0}, "on one, not on cpu"),
         ({"grids": (("other", "", 1, 1, 32, 0),)}, "'other'"),
         ({"grids": (("plus", "", 1, 1, 2048, 0),)}, "impossible size"),
@@ -221,7 +221,8 @@ def test_a_launch_is_checked(device: Any) -> None:
         ({"params": b"8" * 4096}, "more parameters"),
         ({"scratch_bytes": -1}, "negative"),
         ({"module": None}, "no DeviceModule"),
-    ):
+    ]
+    for changes, words in wrong:
         with pytest.raises(ValueError, match=words):
             made(**changes)
 
