@@ -96,6 +96,8 @@ FORMS: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "everything's position": ("parts", lambda x: x.argmax(), (V,)),
     "few long rows": ("parts", lambda x: x.sum(1) * 2, (V.reshape(1, -1).repeat(3, 0),)),
     "columns": ("points", lambda x: (x - x.mean(0)) / x.std(0), (X,)),
+    "column sums": ("column_parts", lambda x: x.sum(0) * 2 + 1, (X.T,)),
+    "one column": ("column_parts", lambda x: (x.sum(0), x.argmax(0)), (V.reshape(-1, 1),)),
     "axes around": ("warps", lambda x: x.sum((0, 2)), (X.reshape(37, 10, 100),)),
     "a broadcast within": ("warps", lambda x, y: (x * y[:, None]).sum((1, 2)), (X.reshape(37, 10, 100), X[:, :100])),
     "a running sum": ("ends", lambda x: jnp.cumsum(x * 2) + 1, (V,)),

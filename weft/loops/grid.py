@@ -22,7 +22,7 @@ from weft.loops import elements, ir, nests, routine
 from weft.loops.body import Body
 from weft.loops.grid_space import grid_space
 from weft.loops.nests import Binding, Lowered
-from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS, RUN
+from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS, GROUP_BLOCKS, RUN
 
 PER_THREAD = 4  # points of a thread where nothing is reduced: 16 bytes of float32
 ALIGNED = 16  # bytes of the widest access
@@ -40,8 +40,8 @@ Grid = tuple[str, str, int, int, int, int]  # the fields of an instruction Launc
 class Form(Record):
     """How threads share a nest. ``wide``: four points may be one access; ``aligned``: of these operands.
 
-    ``scans``: threads may share a row of a running combination. ``turned``: along this dimension neighbours of some
-    operands lie side by side, and no result's; -1: there is none.
+    ``scans``: threads may share a row of a running combination; ``columns``: a column that is reduced. ``turned``:
+    along this dimension neighbours of some operands lie side by side, and no result's; -1: there is none.
     """
 
     teams: bool
@@ -50,6 +50,7 @@ class Form(Record):
     wide: bool
     aligned: tuple[int, ...]
     turned: int = -1
+    columns: bool = False
 
 
 class Launches(NamedTuple):
@@ -77,7 +78,9 @@ def form(nest: ir.Nest) -> Form:
     if alone and nest.vector is not None and all(isinstance(s, plain) for s in nest.statements()):
         dims = {nest.operands[k].strides.index(1) for k in across(nest)}
         turned = dims.pop() if len(dims) == 1 else -1
-    return Form(False, False, PER_THREAD if alone else 1, wide, tuple(aligned), turned)
+    columns = nest.split and any(phase.reductions for phase in nest.phases)
+    columns = columns and sum([dim.role == "reduced" for dim in nest.dims]) == 1 and not nest.digits
+    return Form(False, False, PER_THREAD if alone else 1, wide, tuple(aligned), turned, columns)
 
 
 def across(nest: ir.Nest) -> list[int]:
@@ -225,6 +228,16 @@ def _of_points(low: Lowered) -> Launches:
         words += [*quotient(n_blocks), n_blocks]
         if _reduced(nest, extents) > RUN and points < GPU_ROWS * WARP:
             return _of_scans(nest, words, points, n_blocks)
+    if how.columns:
+        n_blocks = -(-_reduced(nest, extents) // BLOCK_ROWS)
+        words += [n_blocks, *quotient(points)]
+        if n_blocks > 1 and points < GPU_ROWS * WARP:
+            parts = n_blocks * points
+            grids = (
+                ("column_parts", "", -(-parts // GPU_THREADS), 1, GPU_THREADS, 0),
+                ("column_whole", "", -(-points // GPU_THREADS), 1, GPU_THREADS, 0),
+            )
+            return Launches(_packed(words), grids, (), parts * part_bytes(nest))
     if how.turned >= 0:
         tiles_of = [-(-side // TILE) if d in (how.turned, len(sides) - 1) else side for d, side in enumerate(sides)]
         words += [*quotient(tiles_of[how.turned]), *quotient(tiles_of[-1])]

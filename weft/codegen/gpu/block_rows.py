@@ -51,26 +51,29 @@ class BlockRowWriter(TeamWriter):
         free = [number for number, r in enumerate(like) if grid.is_exact(r)]
         first = writer.index("add", start, self.lane)
 
-        def one(index: str, accs: list[Accumulators]) -> list[Accumulators]:
-            vector, at = self.element(phase, point, place, index), writer.index("sub", index, start)
-            for number in [number for number in range(len(like)) if number not in free]:
-                prepared = reduce_tree.prepared(like[number], vector.emit, vector.values)
-                for value, base in zip(prepared, stages[number], strict=True):
-                    vector.memory.store(value, writer.element(whole(value.dtype), base, at))
-            return [
-                reduce_tree.step(like[number], vector.emit, vector.values, acc, None)
-                for number, acc in zip(free, accs, strict=True)
-            ]
+        staged = [number for number in range(len(like)) if number not in free]
+
+        def some(indices: Sequence[str], accs: list[Accumulators]) -> list[Accumulators]:
+            for index, v in zip(indices, self.elements(phase, point, place, indices), strict=True):
+                at = writer.index("sub", index, start)
+                for number in staged:
+                    prepared = reduce_tree.prepared(like[number], v.emit, v.values)
+                    for value, base in zip(prepared, stages[number], strict=True):
+                        v.memory.store(value, writer.element(whole(value.dtype), base, at))
+                accs = [
+                    reduce_tree.step(like[n], v.emit, v.values, acc, None) for n, acc in zip(free, accs, strict=True)
+                ]
+            return accs
 
         exact = [like[number] for number in free]
         seeds = [reduce_tree.seeds(r, Emitter(self.scalar), first) for r in exact]
-        own = self.folded(exact, self.carry((first, stop, self.size), seeds, exact, one))
+        own = self.folded(exact, self.several((first, stop, self.size), seeds, exact, some))
         lane = writer.index("and", self.lane, str(WARP - 1))
         is_first = writer.compare_index("eq", lane, "0")
         for number, accs in zip(free, own, strict=True):
             threads.when(writer, is_first, lambda n=number, accs=accs: self._leave(accs, results[n], self.warp))
         threads.barrier(writer)
-        for number in [number for number in range(len(like)) if number not in free]:
+        for number in staged:
             mine = writer.compare_index("eq", self.warp, str(number % WARPS))
 
             def combine(number: int = number) -> None:
@@ -105,13 +108,17 @@ class BlockRowWriter(TeamWriter):
         count = writer.index("sub", bounds[1], bounds[0])
         dtypes = [np.dtype(dtype) for dtype, _ in reduction.accumulators]
 
-        def one(index: str, now: list[Accumulators]) -> list[Accumulators]:
-            pairs = zip(dtypes, stage, strict=True)
-            element = tuple([memory.load_scalar(d, writer.element(whole(d), base, index)) for d, base in pairs])
-            return [reduce_tree.appended(reduction, Emitter(self.scalar), now[0], element)]
+        def some(indices: Sequence[str], now: list[Accumulators]) -> list[Accumulators]:
+            found = []
+            for index in indices:
+                pairs = zip(dtypes, stage, strict=True)
+                found.append(tuple([memory.load_scalar(d, writer.element(whole(d), base, index)) for d, base in pairs]))
+            for element in found:
+                now = [reduce_tree.appended(reduction, Emitter(self.scalar), now[0], element)]
+            return now
 
         seeds = [reduce_tree.seeds(reduction, emit, writer.index("add", bounds[0], lane))]
-        (found,) = self.folded([reduction], self.carry((lane, count, WARP), seeds, [reduction], one))
+        (found,) = self.folded([reduction], self.several((lane, count, WARP), seeds, [reduction], some))
 
         threads.when(writer, writer.compare_index("eq", lane, "0"), lambda: self._leave(found, result, "0"))
 

@@ -12,6 +12,7 @@ from weft._base.target_model import GPU_THREADS
 from weft.codegen import module_text
 from weft.codegen.gpu import loops
 from weft.codegen.gpu.block_rows import BlockRowWriter
+from weft.codegen.gpu.cut_columns import CutColumnWriter
 from weft.codegen.gpu.cut_rows import CutRowWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
@@ -59,6 +60,8 @@ def _entries(nest: ir.Nest, target: Target) -> dict[str, Writer]:
         if how.scans:
             found |= {name: ScanWriter(nest, target, name).write() for name in ("scans", "ends")}
             found["bases"] = BaseWriter(nest, target).write()
+        if how.columns:
+            found |= {name: CutColumnWriter(nest, target, name).write() for name in ("column_parts", "column_whole")}
         if how.turned >= 0:
             found["tiles"] = TileWriter(nest, target).write()
         if how.wide:

@@ -6,13 +6,13 @@ entry wide:   the same of four points, as vectors of 16 bytes; the last few of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
-from weft.codegen import instances
+from weft.codegen import instances, reduce_tree
 from weft.codegen.columns import ColumnWriter
 from weft.codegen.emitter import Value
 from weft.codegen.gpu import threads
@@ -26,6 +26,9 @@ from weft.loops import elements, grid, ir
 from weft.loops.decisions import Schedule
 
 WIDTH = grid.PER_THREAD
+LOADS = (ir.Load, ir.RowLoad, ir.Param, ir.IndexOf)  # they need no value
+STORES = (ir.Store, ir.RowStore, ir.Update, ir.Guard)  # no value needs them
+AT_ONCE = 8  # elements of a thread that are loaded before the first of them is used
 
 
 class AlignedMemory(Memory):
@@ -99,6 +102,21 @@ class PointWriter(NestWriter):
         self.scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [self.scalars], place)
         return place
+
+    def at_once(
+        self, bounds: tuple[str, str, int], values: list[Value],
+        body: Callable[[Sequence[str], list[Value]], list[Value]],
+    ) -> list[Value]:  # fmt: skip
+        """A loop whose body gets several indices, to load their elements before the first is used."""
+        writer, (first, stop, step) = self.writer, bounds
+
+        def of(count: int) -> Callable[[str, list[Value]], list[Value]]:
+            return lambda index, now: body([writer.index("add", index, str(k * step)) for k in range(count)], now)
+
+        length = writer.maximum_index(writer.index("sub", stop, first), "0")
+        main = writer.index("add", first, writer.index("and", length, str(-AT_ONCE * step)))
+        values = reduce_tree.carry(writer.loop, (first, main, AT_ONCE * step), values, of(AT_ONCE))
+        return reduce_tree.carry(writer.loop, (main, stop, step), values, of(1))
 
     # points
 
@@ -233,5 +251,6 @@ def grid_words(nest: ir.Nest) -> int:
     """All words of a kernel's parameters."""
     parallel = sum([dim.role == "parallel" for dim in nest.dims])
     how = grid.form(nest)
-    behind = 2 + 2 * max(parallel - 1, 0) + 2 + (2 if how.teams else 3 if how.scans else 4 if how.turned >= 0 else 0)
+    own = 2 if how.teams else 3 if how.scans or how.columns else 4 if how.turned >= 0 else 0
+    behind = 2 + 2 * max(parallel - 1, 0) + 2 + own
     return nest_words(nest) + behind

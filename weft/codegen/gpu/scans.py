@@ -14,7 +14,7 @@ from weft._base.target import Target
 from weft.codegen import instances, reduce_tree, scans
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.gpu import threads
-from weft.codegen.gpu.points import PointWriter
+from weft.codegen.gpu.points import LOADS, PointWriter
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Memory
@@ -134,40 +134,43 @@ class ScanWriter(PointWriter):
     # the steps of a block of runs
 
     def _elements(
-        self, statements: Sequence[ir.Statement], point: Instance, place: Position,
+        self, groups: Sequence[Sequence[ir.Statement]], point: Instance, place: Position,
         use: Callable[[str, Instance], None],
     ) -> None:  # fmt: skip
-        """``use(number in the block, values)`` at every element of this thread: neighbours belong to neighbours."""
+        """Groups of statements at the elements of this thread; before the last ``use(number in the block, values)``.
 
-        def one(index: str, _: list[str]) -> list[str]:
-            at = self.writer.index("add", self.start, index)
-            inner = self.enter(place, self.dim, at, ir.operands(statements))
-            (vector,) = self.entered(statements, [point], inner)
-            use(index, vector)
-            self.run([s for s in statements if not isinstance(s, ir.Scan)], [vector], inner)
-            return []
+        Neighbours belong to neighbours.
+        """
+        everything = [s for group in groups for s in group]
 
-        self.writer.loop(self.thread, self.count, RUNS, [], one)
+        def some(indices: Sequence[str], now: list[Value]) -> list[Value]:
+            made = []
+            for index in indices:
+                at = self.writer.index("add", self.start, index)
+                inner = self.enter(place, self.dim, at, ir.operands(everything))
+                made += [(index, vector, inner) for vector in self.entered(everything, [point], inner)]
+            for group in groups:
+                for index, vector, inner in made:
+                    if group is groups[-1]:
+                        use(index, vector)
+                    self.run(group, [vector], inner)
+            return now
+
+        self.at_once((self.thread, self.count, RUNS), [], some)
 
     def _arguments(self, point: Instance, place: Position) -> None:
         wanted = {n for s in self.scans for n in s.args}
         for s in reversed(self.phase.body):
             wanted.update(() if wanted.isdisjoint(routine.outs(s)) else ir.arguments(s))
         statements = [s for s in self.phase.body if not wanted.isdisjoint(routine.outs(s)) and s not in self.scans]
+        self._elements([*_loads_first(statements), []], point, place, self._keep_arguments)
 
-        def one(index: str, _: list[str]) -> list[str]:
-            at = self.writer.index("add", self.start, index)
-            inner = self.enter(place, self.dim, at, ir.operands(statements))
-            (vector,) = self.entered(statements, [point], inner)
-            self.run(statements, [vector], inner)
-            states = []
-            for s in self.scans:
-                given = zip([vector.values[n] for n in s.args], s.accumulators, strict=True)
-                states.append(tuple([vector.emit.settle(vector.emit.convert(x, dtype)) for x, (dtype, _) in given]))
-            self.keep(states, self.addresses(self.local, self._padded(index)))
-            return []
-
-        self.writer.loop(self.thread, self.count, RUNS, [], one)
+    def _keep_arguments(self, index: str, vector: Instance) -> None:
+        states = []
+        for s in self.scans:
+            given = zip([vector.values[n] for n in s.args], s.accumulators, strict=True)
+            states.append(tuple([vector.emit.settle(vector.emit.convert(x, dtype)) for x, (dtype, _) in given]))
+        self.keep(states, self.addresses(self.local, self._padded(index)))
 
     def _runs(self) -> None:
         """Each thread: one run, from its first element to its last."""
@@ -175,13 +178,16 @@ class ScanWriter(PointWriter):
         first = writer.index("mul", self.thread, str(RUN))
         last = writer.minimum_index(writer.index("add", first, str(RUN)), self.count)
 
-        def element(index: str, now: list[Accumulators]) -> list[Accumulators]:
-            places = self.addresses(self.local, self._padded(index))
-            now = self.combined(now, self.states_at(places))
-            self.keep(now, places)
-            return now
+        def some(indices: Sequence[str], now: list[Value]) -> list[Value]:
+            places = [self.addresses(self.local, self._padded(index)) for index in indices]
+            loaded, states = [self.states_at(place) for place in places], [self.grouped(now)]
+            for element in loaded:
+                states.append(self.combined(states[-1], element))
+            for state, place in zip(states[1:], places, strict=True):
+                self.keep(state, place)
+            return reduce_tree.flat_accs(states[-1])
 
-        end = self.carry((first, last, 1), self.none(), element)
+        end = self.grouped(self.at_once((first, last, 1), reduce_tree.flat_accs(self.none()), some))
         self.keep(end, self.addresses(self.ends, self.thread))
 
     def _fold_runs(self) -> None:
@@ -189,11 +195,15 @@ class ScanWriter(PointWriter):
         writer = self.writer
         n_runs = writer.index("lshr", writer.index("add", self.count, str(RUN - 1)), str(SHIFT))
 
-        def run(index: str, now: list[Accumulators]) -> list[Accumulators]:
-            self.keep(now, self.addresses(self.prefixes, index))
-            return self.combined(now, self.states_at(self.addresses(self.ends, index)))
+        def some(indices: Sequence[str], now: list[Value]) -> list[Value]:
+            loaded, states = [self.states_at(self.addresses(self.ends, run)) for run in indices], [self.grouped(now)]
+            for end in loaded:
+                states.append(self.combined(states[-1], end))
+            for state, run in zip(states, indices, strict=False):  # the last one is of all of them
+                self.keep(state, self.addresses(self.prefixes, run))
+            return reduce_tree.flat_accs(states[-1])
 
-        total = self.carry(("0", n_runs, 1), self.none(), run)
+        total = self.grouped(self.at_once(("0", n_runs, 1), reduce_tree.flat_accs(self.none()), some))
         if self.entry == "ends":
             self.keep(total, self.kept("totals", self.part))
 
@@ -230,7 +240,13 @@ class ScanWriter(PointWriter):
                 state = reduce_tree.where(alone, own, both)
                 vector.values.update(zip(s.outs, scans.results(s, vector.emit, state), strict=True))
 
-        self._elements(self.phase.body, point, place, given)
+        follows = {out for s in self.scans for out in s.outs}
+        for s in self.phase.body:
+            follows.update(() if follows.isdisjoint(ir.arguments(s)) else routine.outs(s))
+        rest = [s for s in self.phase.body if s not in self.scans]
+        own = [s for s in rest if follows.isdisjoint(ir.arguments(s))]
+        after = [s for s in rest if not follows.isdisjoint(ir.arguments(s))]
+        self._elements([*_loads_first(own), after], point, place, given)
 
     # rows of several blocks
 
@@ -245,6 +261,11 @@ class ScanWriter(PointWriter):
         at = writer.index("add", writer.index("mul", parts, str(ARRAYS.index(name))), part)
         first = writer.element("i8", memory, writer.index("mul", at, str(grid.SLOT * len(self.accumulators))))
         return [writer.element("i8", first, str(grid.SLOT * k)) for k in range(len(self.accumulators))]
+
+
+def _loads_first(statements: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
+    """Those that need no value, and the others."""
+    return [[s for s in statements if isinstance(s, LOADS) == first] for first in (True, False)]
 
 
 def flag(of: ScanWriter, text: str) -> V:

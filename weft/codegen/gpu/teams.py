@@ -14,7 +14,7 @@ from weft._base.target_model import GPU_THREADS, WARP
 from weft.codegen import instances, reduce_tree
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.gpu import threads
-from weft.codegen.gpu.points import PointWriter
+from weft.codegen.gpu.points import LOADS, STORES, PointWriter
 from weft.codegen.groups import Combine, Groups
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory_words import whole
@@ -24,7 +24,6 @@ from weft.loops import grid, ir
 from weft.loops.reduction_tree import BLOCK_LANES
 
 SLOT = grid.SLOT  # bytes of a result that threads share
-AT_ONCE = 4  # elements of a thread that are loaded before the first of them is combined
 WARPS = GPU_THREADS // WARP  # of a block
 
 
@@ -136,7 +135,7 @@ class TeamWriter(PointWriter):
 
             return self.carry(("0", self.extents[dim], 1), totals, like, outer)
         if not like:
-            self._elements(phase, point, place, ("0", self.extents[dim]), lambda *_: None)
+            self._elements(phase, point, place, ("0", self.extents[dim]))
             return totals
 
         def block(start: str, now: list[Accumulators]) -> list[Accumulators]:
@@ -160,48 +159,38 @@ class TeamWriter(PointWriter):
 
     # elements
 
-    def _elements(
-        self, phase: ir.Phase, point: Instance, place: Position, bounds: tuple[str, str],
-        use: Callable[[str, Instance], None],
-    ) -> None:  # fmt: skip
-        """The body at this thread's elements, one after the other; ``use`` gets each and its index."""
+    def several(
+        self, bounds: tuple[str, str, int], totals: list[Accumulators], like: Sequence[ir.Reduce],
+        body: Callable[[Sequence[str], list[Accumulators]], list[Accumulators]],
+    ) -> list[Accumulators]:  # fmt: skip
+        """``carry`` that gives ``body`` several indices, so that their elements are loaded before the first is used."""
+
+        def some(indices: Sequence[str], values: list[Value]) -> list[Value]:
+            return reduce_tree.flat_accs(body(indices, reduce_tree.group_accs(like, values)))
+
+        return reduce_tree.group_accs(like, self.at_once(bounds, reduce_tree.flat_accs(totals), some))
+
+    def _elements(self, phase: ir.Phase, point: Instance, place: Position, bounds: tuple[str, str]) -> None:
+        """The body at this thread's elements."""
         first = self.writer.index("add", bounds[0], self.lane)
 
-        def one(index: str, _: list[str]) -> list[str]:
-            use(index, self.element(phase, point, place, index))
+        def some(indices: Sequence[str], _: list[Accumulators]) -> list[Accumulators]:
+            self.elements(phase, point, place, indices)
             return []
 
-        self.writer.loop(first, bounds[1], self.size, [], one)
+        self.several((first, bounds[1], self.size), [], [], some)
 
-    def element(self, phase: ir.Phase, point: Instance, place: Position, index: str) -> Instance:
-        inner = self.enter(place, self.last, index, ir.operands(phase.body))
-        (vector,) = self.entered(phase.body, [point], inner)
-        self.run(phase.body, [vector], inner)
-        return vector
-
-    def _accumulated(
-        self, phase: ir.Phase, like: Sequence[ir.Reduce], seeds: list[Accumulators], bounds: tuple[str, str],
-        elements: Callable[[str], Instance],
-    ) -> list[Accumulators]:  # fmt: skip
-        """Accumulators of this thread after its elements, several of which are computed side by side."""
-        writer, (first, stop) = self.writer, bounds
-
-        def several(count: int) -> Callable[[str, list[Accumulators]], list[Accumulators]]:
-            def body(index: str, accs: list[Accumulators]) -> list[Accumulators]:
-                at = [writer.index("add", index, str(k * self.size)) for k in range(count)]
-                for vector in [elements(place) for place in at]:
-                    accs = [
-                        reduce_tree.step(r, vector.emit, vector.values, acc, None)
-                        for r, acc in zip(like, accs, strict=True)
-                    ]
-                return accs
-
-            return body
-
-        length = writer.maximum_index(writer.index("sub", stop, first), "0")
-        main = writer.index("add", first, writer.index("and", length, str(-AT_ONCE * self.size)))
-        accs = self.carry((first, main, AT_ONCE * self.size), seeds, like, several(AT_ONCE))
-        return self.carry((main, stop, self.size), accs, like, several(1))
+    def elements(self, phase: ir.Phase, point: Instance, place: Position, indices: Sequence[str]) -> list[Instance]:
+        """The body at several elements: all are loaded before one is computed, and computed before one is stored."""
+        made = []
+        for index in indices:
+            inner = self.enter(place, self.last, index, ir.operands(phase.body))
+            made += [(vector, inner) for vector in self.entered(phase.body, [point], inner)]
+        for kinds in (LOADS, (), STORES):
+            some = [s for s in phase.body if (isinstance(s, kinds) if kinds else not isinstance(s, LOADS + STORES))]
+            for vector, inner in made:
+                self.run(some, [vector], inner)
+        return [vector for vector, _ in made]
 
     def folded(self, like: Sequence[ir.Reduce], accs: list[Accumulators]) -> list[Accumulators]:
         """The accumulators of a warp, combined: thread l with l + 16, then l + 8, ...; every thread has the result."""
@@ -218,8 +207,12 @@ class TeamWriter(PointWriter):
         self, phase: ir.Phase, point: Instance, place: Position, start: str, stop: str
     ) -> list[Accumulators]:
         like, first = phase.reductions, self.writer.index("add", start, self.lane)
+
+        def some(indices: Sequence[str], accs: list[Accumulators]) -> list[Accumulators]:
+            for v in self.elements(phase, point, place, indices):
+                accs = [reduce_tree.step(r, v.emit, v.values, acc, None) for r, acc in zip(like, accs, strict=True)]
+            return accs
+
         seeds = [reduce_tree.seeds(r, Emitter(self.scalar), first) for r in like]
-        accs = self._accumulated(
-            phase, like, seeds, (first, stop), lambda index: self.element(phase, point, place, index)
-        )
+        accs = self.several((first, stop, WARP), seeds, like, some)
         return self.folded(like, accs)

@@ -70,7 +70,8 @@ class TileWriter(PointWriter):
 
     def _each(self, row: str, body: Callable[[str], None]) -> None:
         """``body`` for each row of a tile that this thread takes."""
-        self.writer.loop(row, str(SIDE), STEP, [], lambda at, _: body(at) or [])
+        for first in range(0, SIDE, STEP):
+            body(self.writer.index("add", row, str(first)))
 
     def _moved(self, corner: Sequence[str], along: str, across: str) -> tuple[list[str], str]:
         """The indices of a point of the tile, and whether there is one."""
