@@ -30,6 +30,7 @@ MOST_POINTS = 1 << 31
 FEW = 4  # elements of a value of a routine that one thread keeps in registers
 LANE_THREADS = 128  # of a block, where each has a loop of its own
 SLOT = 16  # bytes of an accumulator in memory that threads share
+ROW_THREADS = 128  # of a block that has a row: with more, what each does besides its elements takes longer than these
 SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
 SCAN_ARRAYS = 4  # in working memory (``codegen.gpu.scans``)
 TILE = 32  # elements of a side of a tile that a block turns
@@ -299,7 +300,7 @@ def _of_teams(low: Lowered) -> Launches:
     else:
         kept = bytes_of_row + stage <= GPU_SHARED
         words += [int(kept), bytes_of_row]
-        grids = (("blocks", "", rows, 1, GPU_THREADS, stage + (bytes_of_row if kept else 0)),)
+        grids = (("blocks", "", rows, 1, ROW_THREADS, stage + (bytes_of_row if kept else 0)),)
     return Launches(_packed(words), grids, (), 0 if kept else -(-rows // warps) * warps * bytes_of_row)
 
 
@@ -337,14 +338,36 @@ def part_bytes(nest: ir.Nest) -> int:
 
 def stage_bytes(nest: ir.Nest, long: int) -> int:
     """Bytes through which the threads of a block hand the elements of one block of the tree, and its results."""
-    return max([sum([n for r in phase.reductions for n in stages(r, min(long, BLOCK_LANES))]) for phase in nest.phases])
+    count = min(long, BLOCK_LANES)
+    of = [[_stages(nest, phase, r, count) for r in phase.reductions] for phase in nest.phases]
+    return max([sum([n for some in phase for n in some]) for phase in of])
 
 
-def stages(reduction: ir.Reduce, count: int) -> list[int]:
+def _stages(nest: ir.Nest, phase: ir.Phase, reduction: ir.Reduce, count: int) -> list[int]:
     """Bytes of each accumulator: of so many elements and the result, or, where any order is right, a result a warp."""
     if is_exact(reduction):
-        return [SLOT * (GPU_THREADS // WARP) for _ in reduction.accumulators]
+        return [SLOT * (ROW_THREADS // WARP) for _ in reduction.accumulators]
+    if lent_row(nest, phase, reduction) is not None:
+        return [SLOT for _ in reduction.accumulators]
     return [SLOT + rounded(count * elements.of(dtype).size) for dtype, _ in reduction.accumulators]
+
+
+class _Value(Record):
+    """Stands for a value, to see whether a reduction takes its elements as they are."""
+
+    dtype: np.dtype
+
+
+def lent_row(nest: ir.Nest, phase: ir.Phase, reduction: ir.Reduce) -> int | None:
+    """The row buffer in which the elements of a reduction lie anyway, if there is one."""
+    (dtype, _), *more = reduction.accumulators
+    if more or reduction.index is not None or sum([dim.role == "reduced" for dim in nest.dims]) > 1:
+        return None
+    found = [s.row for s in phase.body if isinstance(s, ir.RowStore) and s.value == reduction.args[0]]
+    rows = [row for row in found if nest.rows[row] == dtype]
+    value = _Value(np.dtype(dtype))
+    prepared = reduction.kind.prepare(None, (value,), None, **dict(reduction.params)) if rows else ()
+    return rows[0] if rows and prepared[0] is value else None
 
 
 def is_exact(reduction: ir.Reduce) -> bool:

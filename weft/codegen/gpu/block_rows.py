@@ -6,11 +6,11 @@ order gives the same bits each thread combines its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft._base.target_model import GPU_THREADS, WARP
+from weft._base.target_model import WARP
 from weft.codegen import reduce_tree
 from weft.codegen.emitter import Emitter
 from weft.codegen.gpu import threads
@@ -21,16 +21,16 @@ from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import elements, grid, ir
-from weft.loops.grid import SLOT
+from weft.loops.grid import ROW_THREADS, SLOT
 from weft.loops.reduction_tree import BLOCK_LANES
 
-WARPS = GPU_THREADS // WARP  # of a block
+WARPS = ROW_THREADS // WARP  # of a block
 
 
 class BlockRowWriter(TeamWriter):
     """Writes the entry ``blocks``."""
 
-    size = GPU_THREADS
+    size = ROW_THREADS
 
     def write(self) -> Writer:
         writer, place = self.writer, self.begin()
@@ -47,7 +47,8 @@ class BlockRowWriter(TeamWriter):
         Where any order is right each thread combines its own, and leaves what its warp has.
         """
         writer, like = self.writer, phase.reductions
-        stages, results = self._stages(like)
+        lent = {number: grid.lent_row(self.nest, phase, r) for number, r in enumerate(like)}
+        stages, results = self._stages(like, lent, start)
         free = [number for number, r in enumerate(like) if grid.is_exact(r)]
         first = writer.index("add", start, self.lane)
 
@@ -56,7 +57,7 @@ class BlockRowWriter(TeamWriter):
         def some(indices: Sequence[str], accs: list[Accumulators]) -> list[Accumulators]:
             for index, v in zip(indices, self.elements(phase, point, place, indices), strict=True):
                 at = writer.index("sub", index, start)
-                for number in staged:
+                for number in [number for number in staged if lent[number] is None]:
                     prepared = reduce_tree.prepared(like[number], v.emit, v.values)
                     for value, base in zip(prepared, stages[number], strict=True):
                         v.memory.store(value, writer.element(whole(value.dtype), base, at))
@@ -122,14 +123,16 @@ class BlockRowWriter(TeamWriter):
 
         threads.when(writer, writer.compare_index("eq", lane, "0"), lambda: self._leave(found, result, "0"))
 
-    def _stages(self, like: Sequence[ir.Reduce]) -> tuple[list[list[str]], list[list[str]]]:
-        """Addresses in the block's memory, by reduction and accumulator: of elements, and of results."""
+    def _stages(
+        self, like: Sequence[ir.Reduce], lent: Mapping[int, int | None], start: str
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """Addresses, by reduction and accumulator: of elements, which may lie in a row buffer, and of results."""
         writer = self.writer
         kept = writer.compare_index("ne", self.word(self.cuts + 2), "0")
         offset = writer.choose_index(kept, self.word(self.cuts + 3), "0")
         length = writer.minimum_index(self.extents[self.last], str(BLOCK_LANES))
         stages, results = list[list[str]](), list[list[str]]()
-        for reduction in like:
+        for number, reduction in enumerate(like):
             stages.append([])
             results.append([])
             for dtype, _ in reduction.accumulators:
@@ -138,6 +141,10 @@ class BlockRowWriter(TeamWriter):
                     offset = writer.index("add", offset, str(SLOT * WARPS))
                     continue
                 offset = writer.index("add", offset, str(SLOT))
+                row = lent[number]
+                if row is not None:
+                    stages[-1].append(writer.element(whole(self.nest.rows[row]), self.row_bases[row], start))
+                    continue
                 stages[-1].append(threads.shared(writer, offset))
                 nbytes = writer.index("mul", length, str(elements.of(dtype).size))
                 nbytes = writer.index("and", writer.index("add", nbytes, str(SLOT - 1)), str(-SLOT))

@@ -24,7 +24,6 @@ from weft.loops import grid, ir
 from weft.loops.reduction_tree import BLOCK_LANES
 
 SLOT = grid.SLOT  # bytes of a result that threads share
-WARPS = GPU_THREADS // WARP  # of a block
 
 
 class TeamWriter(PointWriter):
