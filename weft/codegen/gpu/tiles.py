@@ -43,9 +43,22 @@ class TileWriter(PointWriter):
         for k in self.across:
             self.tile[k] = threads.shared(writer, str(offset))
             offset += grid.tile_bytes(self.nest, k)
-        self._each(row, lambda at: self._turn(corner, place, column, at))
-        threads.barrier(writer)
-        self._each(row, lambda at: self._element(corner, place, column, at))
+        inside = []
+        for d in (self.last, self.dim):
+            end = writer.index("add", corner[d], str(SIDE))
+            inside.append(writer.compare_index("sle", end, self.extents[d]))
+        is_whole = writer.op(f"and i1 {inside[0]}, {inside[1]}")
+        for of in (self._turn, self._element):
+            whole_tile, part, done = (writer.fresh_label() for _ in range(3))
+            writer.branch_if(is_whole, whole_tile, part)
+            for label, tested in ((whole_tile, False), (part, True)):
+                writer.label(label)
+                for first in range(0, SIDE, STEP):
+                    of(corner, place, column, row, first, tested)
+                writer.branch(done)
+            writer.label(done)
+            if of == self._turn:
+                threads.barrier(writer)
         return writer
 
     def _corner(self, block: str) -> list[str]:
@@ -68,44 +81,52 @@ class TileWriter(PointWriter):
             "lshr", self.writer.index("add", self.extents[dim], str(SIDE - 1)), str(SIDE.bit_length() - 1)
         )
 
-    def _each(self, row: str, body: Callable[[str], None]) -> None:
-        """``body`` for each row of a tile that this thread takes."""
-        for first in range(0, SIDE, STEP):
-            body(self.writer.index("add", row, str(first)))
-
-    def _moved(self, corner: Sequence[str], along: str, across: str) -> tuple[list[str], str]:
-        """The indices of a point of the tile, and whether there is one."""
+    def _moved(self, corner: Sequence[str], down: int, row: str, first: int, column: str) -> tuple[list[str], str]:
+        """The indices of a point of the tile, whose rows lie along dimension ``down``, and whether there is one."""
         writer, indices = self.writer, list(corner)
-        indices[self.last] = writer.index("add", indices[self.last], along)
-        indices[self.dim] = writer.index("add", indices[self.dim], across)
+        along = self.last if down == self.dim else self.dim
+        indices[along] = writer.index("add", indices[along], column)
+        # in this order, so that LLVM finds points whose addresses differ by a multiple of the stride
+        indices[down] = writer.index("add", writer.index("add", indices[down], row), str(first))
         inside = [writer.compare_index("slt", indices[d], self.extents[d]) for d in (self.last, self.dim)]
         return indices, writer.op(f"and i1 {inside[0]}, {inside[1]}")
 
-    def _turn(self, corner: Sequence[str], place: Position, column: str, row: str) -> None:
-        indices, inside = self._moved(corner, row, column)
+    def _turn(self, corner: Sequence[str], place: Position, column: str, row: str, first: int, tested: bool) -> None:
+        writer = self.writer
+        indices, inside = self._moved(corner, self.last, row, first, column)
 
         def copy() -> None:
             at = self.at_point(place, indices)
-            to = self.writer.index("add", self.writer.index("mul", row, str(SIDE + 1)), column)
+            to = writer.index("add", writer.index("mul", row, str(SIDE + 1)), column)
+            to = writer.index("add", to, str(first * (SIDE + 1)))
             for k in self.across:
                 dtype = self.nest.operands[k].dtype
                 value = self.memory.load_scalar(dtype, at.pointers[k])
-                self.memory.store_scalar(value, self.writer.element(whole(dtype), self.tile[k], to))
+                self.memory.store_scalar(value, writer.element(whole(dtype), self.tile[k], to))
 
-        threads.when(self.writer, inside, copy)
+        self._where(inside, tested, copy)
 
-    def _element(self, corner: Sequence[str], place: Position, column: str, row: str) -> None:
-        indices, inside = self._moved(corner, column, row)
+    def _element(self, corner: Sequence[str], place: Position, column: str, row: str, first: int, tested: bool) -> None:
+        writer = self.writer
+        indices, inside = self._moved(corner, self.dim, row, first, column)
 
         def compute() -> None:
-            self.mine = self.writer.index("add", self.writer.index("mul", column, str(SIDE + 1)), row)
+            mine = writer.index("add", writer.index("mul", column, str(SIDE + 1)), row)
+            self.mine = writer.index("add", mine, str(first))
             alone = instances.fresh(self.scalars, self.scalars.values)
             alone.scalars = dict(self.scalars.values)
             at = self.at_point(place, indices)
             for phase in self.nest.phases:
                 self.run([*phase.before, *phase.body], [alone], at)
 
-        threads.when(self.writer, inside, compute)
+        self._where(inside, tested, compute)
+
+    def _where(self, inside: str, tested: bool, body: Callable[[], None]) -> None:
+        """Points of a whole tile are not tested: nothing is between their accesses."""
+        if tested:
+            threads.when(self.writer, inside, body)
+        else:
+            body()
 
     def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
         if s.operand not in self.tile:
