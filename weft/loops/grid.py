@@ -365,9 +365,11 @@ def lent_row(nest: ir.Nest, phase: ir.Phase, reduction: ir.Reduce) -> int | None
         return None
     found = [s.row for s in phase.body if isinstance(s, ir.RowStore) and s.value == reduction.args[0]]
     rows = [row for row in found if nest.rows[row] == dtype]
+    if not rows:
+        return None
     value = _Value(np.dtype(dtype))
-    prepared = reduction.kind.prepare(None, (value,), None, **dict(reduction.params)) if rows else ()
-    return rows[0] if rows and prepared[0] is value else None
+    prepared = reduction.kind.prepare(None, (value,), None, **dict(reduction.params))
+    return rows[0] if prepared[0] is value else None
 
 
 def is_exact(reduction: ir.Reduce) -> bool:
