@@ -96,8 +96,10 @@ $(VENV)/tested: $(VENV)/python-ready $(NATIVE)
 	$(PIP) -e '.[demo,test]'
 	@touch $@ $(VENV)/built
 
+# the requirements alone: to install weft again is to build it again
 $(VENV)/documented: $(VENV)/built
-	$(PIP) -e '.[docs]'
+	$(PY) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" > $@.txt
+	$(PIP) -r $@.txt
 	@touch $@
 
 wheel: $(VENV)/packaging  ## dist/: the source distribution and a wheel; another Python's with PYTHON=... VENV=..., AArch64's with ARCH=aarch64
