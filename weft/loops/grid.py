@@ -293,6 +293,11 @@ def _of_teams(low: Lowered) -> Launches:
             ("whole", "", rows, 1, GPU_THREADS, run_offsets(nest)[-1]),
         )
         return Launches(_packed(words), grids, (), parts * part_bytes(nest))
+    if 0 < long <= WARP // 2 and may_be_short(nest):
+        shift = (long - 1).bit_length()
+        words += [shift, 0]
+        blocks = -(-(rows << shift) // GPU_THREADS)
+        return Launches(_packed(words), (("short", "", blocks, 1, GPU_THREADS, 0),), (), 0)
     if long <= WARP_ROW:
         kept = bytes_of_row * warps <= GPU_SHARED
         words += [int(kept), bytes_of_row]
@@ -302,6 +307,12 @@ def _of_teams(low: Lowered) -> Launches:
         words += [int(kept), bytes_of_row]
         grids = (("blocks", "", rows, 1, ROW_THREADS, stage + (bytes_of_row if kept else 0)),)
     return Launches(_packed(words), grids, (), 0 if kept else -(-rows // warps) * warps * bytes_of_row)
+
+
+def may_be_short(nest: ir.Nest) -> bool:
+    """Whether parts of a warp may share a row: one reduced dimension, and no updates."""
+    plain = not any(isinstance(s, ir.Update) for s in nest.statements()) and not nest.digits
+    return plain and sum([dim.role == "reduced" for dim in nest.dims]) == 1
 
 
 def _longest(nest: ir.Nest, extents: Sequence[int]) -> int:

@@ -18,6 +18,7 @@ from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
 from weft.codegen.gpu.scan_bases import BaseWriter
 from weft.codegen.gpu.scans import ScanWriter
+from weft.codegen.gpu.short_rows import ShortRowWriter
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.gpu.tiles import TileWriter
 from weft.codegen.writer import Writer
@@ -68,6 +69,8 @@ def _entries(nest: ir.Nest, target: Target) -> dict[str, Writer]:
             found["wide"] = PointWriter(nest, target, grid.PER_THREAD).write()
         return found
     found = {"warps": TeamWriter(nest, target).write(), "blocks": BlockRowWriter(nest, target).write()}
+    if grid.may_be_short(nest):
+        found["short"] = ShortRowWriter(nest, target).write()
     if nest.split:
         found |= {name: CutRowWriter(nest, target, name).write() for name in ("parts", "whole")}
     return found

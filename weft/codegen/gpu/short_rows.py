@@ -1,0 +1,96 @@
+"""Writes short rows for parts of a warp: 2, 4, 8 or 16 threads have a row, one element each.
+
+    softmax of [1000000, 10]: 16 threads a row; what a phase keeps of the row stays in registers
+
+Accumulators without an element hold the identity, with which the others are combined already: a fold of the tree begins
+at the first distance that meets an element, and has the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft._base.target_model import GPU_THREADS, WARP
+from weft.codegen import instances, reduce_tree
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.gpu import threads
+from weft.codegen.gpu.points import STORES
+from weft.codegen.gpu.teams import TeamWriter
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import V
+from weft.codegen.writer import Writer
+from weft.loops import ir
+
+
+class ShortRowWriter(TeamWriter):
+    """Writes the entry ``short``."""
+
+    def write(self) -> Writer:
+        writer, place = self.writer, self.begin()
+        thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
+        self.shift = self.word(self.cuts + 2)  # of the threads of a row
+        self.team_size = writer.op(f"shl i64 1, {self.shift}")
+        self.lane = writer.index("and", thread, writer.index("sub", self.team_size, "1"))
+        number = writer.index("add", writer.index("mul", block, str(GPU_THREADS)), thread)
+        row = writer.index("lshr", number, self.shift)
+        self.there = self.below(row, self.word(0))  # all threads of a warp take part in its shuffles
+        row = writer.choose_index(self.there, row, "0")
+        self.inside = self.below(self.lane, self.extents[self.last])
+        self.index = writer.choose_index(self.inside, self.lane, "0")
+        self.kept: dict[int, Value] = {}
+        point, place = self.at_row(row, place)
+        for phase in self.nest.phases:
+            self.before(phase.before, point, place)
+            if phase.body or phase.reductions:
+                self._phase(phase, point, place)
+        return writer
+
+    def before(self, statements: Sequence[ir.Statement], point: Instance, place: Position) -> None:
+        first = self.writer.op(f"and i1 {self.there}, {self.writer.compare_index('eq', self.lane, '0')}")
+        self._run(statements, self.there, first, point, place)
+
+    def _run(
+        self, statements: Sequence[ir.Statement], loads: str, stores: str, point: Instance, place: Position
+    ) -> None:
+        """Statements, of which loads and stores are those of the threads where these conditions hold."""
+        for s in statements:
+            if isinstance(s, ir.RowStore):
+                self.kept[s.row] = point.values[s.value]
+            elif isinstance(s, ir.RowLoad):
+                point.values[s.out] = self.kept[s.row]
+            elif isinstance(s, STORES):
+                threads.when(self.writer, stores, lambda s=s: self.run([s], [point], place))
+            elif isinstance(s, ir.Load | ir.LoadAt):
+                zero = Emitter(self.scalar).const(0, self.nest.operands[s.operand].dtype)
+                (value,) = reduce_tree.when(self.writer, loads, lambda s=s: [self._loaded(s, point, place)], [zero])
+                point.values[s.out] = value
+            else:
+                self.run([s], [point], place)
+
+    def _loaded(self, s: ir.Load | ir.LoadAt, point: Instance, place: Position) -> Value:
+        inner = instances.fresh(point, point.values)
+        self.run([s], [inner], place)
+        return inner.values[s.out]
+
+    def _phase(self, phase: ir.Phase, point: Instance, place: Position) -> None:
+        inner = self.enter(place, self.last, self.index, ir.operands(phase.body))
+        (vector,) = self.entered(phase.body, [point], inner)
+        mine = self.writer.op(f"and i1 {self.there}, {self.inside}")
+        self._run(phase.body, mine, mine, vector, inner)
+        inside = V(self.scalar, "i1", self.inside)
+        for reduction in phase.reductions:
+            none = reduce_tree.identities(reduction, Emitter(self.scalar))
+            seeds = reduce_tree.seeds(reduction, Emitter(self.scalar), self.lane)
+            new = reduce_tree.step(reduction, vector.emit, vector.values, seeds, None)
+            accs, distance = reduce_tree.where(inside, new, seeds), WARP // 4
+            while distance:
+                others = tuple([threads.shuffled(v, "down", str(distance)) for v in accs])
+                meets = V(self.scalar, "i1", self.writer.compare_index("ult", str(distance), self.team_size))
+                both = reduce_tree.combine(reduction, Emitter(self.scalar), accs, others)
+                accs, distance = reduce_tree.where(meets, both, accs), distance // 2
+            first = self.writer.index("sub", threads.number(self.writer, "laneid"), self.lane)
+            lane = self.writer.op(f"trunc i64 {first} to i32")
+            accs = tuple([threads.shuffled(v, "idx", lane) for v in accs])
+            total = reduce_tree.combine(reduction, Emitter(self.scalar), none, accs)
+            outs = reduce_tree.finish(reduction, point.emit, total)
+            point.values.update(zip(reduction.outs, outs, strict=True))
