@@ -96,6 +96,4 @@ void set_cost(Decoder& d) {
   d.in.divides = d.st.name == "div" && d.in.type == Type::f32 && !d.has("approx") && !d.has("full");
 }
 
-bool decode_matrix(Decoder&) { return false; }
-
 }  // namespace ptx

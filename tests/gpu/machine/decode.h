@@ -72,7 +72,6 @@ bool decode_memory(Decoder& d);
 bool decode_atomic(Decoder& d);
 bool decode_warp(Decoder& d);
 bool decode_control(Decoder& d);
-bool decode_matrix(Decoder& d);
 
 // The cost of a decoded instruction (costs.cpp).
 void set_cost(Decoder& d);
