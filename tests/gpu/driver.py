@@ -5,13 +5,20 @@ what fails is chosen by variables that begin with WEFT_TEST_CUDA_ (tests/gpu/dri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+import weft
 from tests.gpu.native_build import HERE, Part, build, machine
+from weft.dispatch.devices import cuda_devices
 
 ROOT = HERE.parents[1]
 
@@ -41,6 +48,24 @@ def run(program: str, timeout: float = 120, **settings: object) -> subprocess.Co
         timeout=timeout,
         cwd=ROOT,
     )
+
+
+_devices: list[Any] = []  # of this process, once they were asked for
+
+
+@contextlib.contextmanager
+def gpus() -> Iterator[list[Any]]:
+    """The GPUs of the library in this process, or of this machine (``make test-gpu``); other tests find none."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("WEFT_TEST_GPU") != "real":
+            patch.setenv("WEFT_CUDA_LIBRARY", str(path()))
+        cuda_devices._made.extend(_devices)
+        _devices[:] = weft.devices("cuda")
+        try:
+            yield _devices
+        finally:
+            cuda_devices._made.clear()
+            cuda_devices._reasons.setdefault(None, "there is no NVIDIA driver: those of tests/gpu are theirs")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,8 @@ X = np.random.default_rng(0).standard_normal((17, 33)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WEFT_CUDA_LIBRARY", str(driver.path()))
-        yield weft.devices("cuda")[0]
+    with driver.gpus() as devices:
+        yield devices[0]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,10 +32,8 @@ SMALL = (X[:, :70] * 20).astype(np.int8)
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        if os.environ.get("WEFT_TEST_GPU") != "real":  # make test-gpu
-            patch.setenv("WEFT_CUDA_LIBRARY", str(driver.path()))
-        yield weft.devices("cuda")[0]
+    with driver.gpus() as devices:
+        yield devices[0]
 
 
 def same(left: Any, right: Any) -> bool:
