@@ -17,6 +17,7 @@ from tests.aarch64 import samples_of_operations
 from tests.gpu import driver, native_build
 from weft import lax
 from weft._base import target
+from weft.compiler import fuse, pass_manager, pipeline
 from weft.loops import grid
 
 pytestmark = pytest.mark.skipif(
@@ -134,6 +135,24 @@ def test_a_form(device: Any, name: str) -> None:
 def test_sizes_at_borders(device: Any, shape: tuple[int, ...]) -> None:
     x = RNG.standard_normal(shape).astype(np.float32)
     check(device, lambda x: (x + 1, x.sum(-1), jnp.cumsum(x, -1), x.sum()), (x,))
+
+
+def test_rows_of_more_sums_than_a_blocks_memory_holds(device: Any) -> None:
+    x = RNG.standard_normal((3, 8200))
+    with weft.enable_x64(True):
+        check(device, lambda x: (x.sum(1), (x * x).sum(1), jnp.sin(x).sum(1), (x + 1).sum(1) / x.prod(1)), (x,))
+
+
+def test_points_are_counted_in_32_bits() -> None:
+    def fits(function: Callable[..., Any], *shape: int) -> bool:
+        stages = pass_manager.Stages("program")
+        simplified = stages.passes(weft.make_jaxpr(function)(weft.ShapeDtypeStruct(shape, jnp.float32)))
+        (body,) = pipeline.lower_all(fuse.fuse(simplified.jaxpr, stages.target))
+        assert body is not None
+        return grid.lowered(body) is not None
+
+    assert fits(lambda x: x.sum(1), 1 << 20, 1 << 14) and fits(lambda x: x.sum(), 1 << 40)
+    assert not fits(lambda x: x + 1, 1 << 31) and not fits(lambda x: x.sum(0), 1 << 16, 1 << 23)
 
 
 @given(st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 1))

@@ -26,7 +26,7 @@ from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS, GROUP_BLOCKS, RUN
 
 PER_THREAD = 4  # points of a thread where nothing is reduced: 16 bytes of float32
 ALIGNED = 16  # bytes of the widest access
-MOST_POINTS = 1 << 31
+MOST_POINTS = 1 << 31  # and parts of rows and columns: ``quotient`` divides smaller numbers
 FEW = 4  # elements of a value of a routine that one thread keeps in registers
 LANE_THREADS = 128  # of a block, where each has a loop of its own
 SLOT = 16  # bytes of an accumulator in memory that threads share
@@ -34,7 +34,9 @@ ROW_THREADS = 128  # of a block that has a row: with more, what each does beside
 SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
 SCAN_ARRAYS = 4  # in working memory (``codegen.gpu.scans``)
 TILE = 32  # elements of a side of a tile that a block turns
-SERIAL_POINTS, SERIAL_STEPS = 1 << 10, 1 << 12  # fewer threads than that make no more steps than that, one by one
+# Where each thread goes through its row one by one: so many rows keep a GPU busy, and of fewer rows it takes those of
+# at most so many elements. Estimates: a step waits 0.3 us for memory, and a copy to the host takes some 10 us.
+SERIAL_POINTS, SERIAL_STEPS = 1 << 10, 1 << 12
 Grid = tuple[str, str, int, int, int, int]  # the fields of an instruction Launch
 
 
@@ -121,30 +123,31 @@ def rounded(nbytes: int) -> int:
 
 def scan_bytes(nest: ir.Nest) -> int:
     """Bytes of a block's memory for the running combinations of a nest."""
-    dtypes = [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
-    counts = (scan_places(BLOCK_LANES), SCAN_THREADS, SCAN_THREADS, SCAN_THREADS)
-    return sum([rounded(count * elements.of(dtype).size) for dtype in dtypes for count in counts])
+    return _scan_memory(nest, (scan_places(BLOCK_LANES), SCAN_THREADS, SCAN_THREADS, SCAN_THREADS))
 
 
-def _scan_size(nest: ir.Nest) -> int:
-    """Bytes of the accumulators of all running combinations."""
-    found = [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
-    return sum([elements.of(dtype).size for dtype in found])
+def _scanned(nest: ir.Nest) -> list[np.dtype]:
+    """The accumulators of all running combinations."""
+    return [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
+
+
+def _scan_memory(nest: ir.Nest, counts: Sequence[int]) -> int:
+    """Bytes of arrays of so many elements, for each of these accumulators."""
+    return sum([rounded(count * elements.of(dtype).size) for dtype in _scanned(nest) for count in counts])
 
 
 def groups_at_once(nest: ir.Nest) -> int:
     """Groups of blocks of runs whose totals are in a block's memory at once: one for each thread of a warp."""
+    size = sum([elements.of(dtype).size for dtype in _scanned(nest)])
     groups = WARP
-    while groups > 1 and (groups * (GROUP_BLOCKS + 1) + WARP + SLOT) * _scan_size(nest) > GPU_SHARED:
+    while groups > 1 and (groups * (GROUP_BLOCKS + 1) + WARP + SLOT) * size > GPU_SHARED:
         groups //= 2
     return groups
 
 
 def base_bytes(nest: ir.Nest) -> int:
     """Bytes of a block's memory for what is before each block of runs."""
-    found = [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
-    counts = groups_at_once(nest) * (GROUP_BLOCKS + 1), WARP
-    return sum([rounded(count * elements.of(dtype).size) for dtype in found for count in counts])
+    return _scan_memory(nest, (groups_at_once(nest) * (GROUP_BLOCKS + 1), WARP))
 
 
 def _teams(nest: ir.Nest) -> bool:
@@ -154,7 +157,7 @@ def _teams(nest: ir.Nest) -> bool:
 def lowered(body: Body) -> Lowered | None:
     """The nest of a body on a GPU, and the arguments of its call; None if the host should run it."""
     low = nests.lowered(body, PER_THREAD, space=grid_space(body))
-    low = low.replace(gpu=True, extents=tuple(map(int, low.extents)))
+    low = low.replace(gpu=True, extents=tuple(map(int, low.extents)))  # NumPy's integers would wrap in products
     return low if _fits(low) else None
 
 
@@ -166,9 +169,8 @@ def _fits(low: Lowered) -> bool:
     nest, extents = low.nest, low.extents
     points, steps = _points(nest, extents), _reduced(nest, extents)
     n_words = len(low.params) // 8 + len(nest.operands) + 2 * len(nest.dims) + 8
-    if max(points, points * steps if _teams(nest) else points) >= MOST_POINTS * (BLOCK_LANES if points < 2 else 1):
-        return False
-    if n_words > GPU_WORDS:
+    parts = -(-steps // (BLOCK_LANES if _teams(nest) or form(nest).scans else BLOCK_ROWS))
+    if points * max(parts, 1) >= MOST_POINTS or n_words > GPU_WORDS:
         return False
     serial = ir.Update if form(nest).scans else (ir.Update, ir.Scan)
     one_by_one = any(isinstance(s, serial) for s in nest.statements()) and steps > 1
@@ -262,8 +264,7 @@ def _of_scans(nest: ir.Nest, words: Sequence[int], rows: int, n_blocks: int) -> 
             ("bases", "", rows, 1, SCAN_THREADS, base_bytes(nest)),
             *grids,
         ]
-        n_accumulators = sum([len(s.accumulators) for s in nest.statements() if isinstance(s, ir.Scan)])
-        scratch = SCAN_ARRAYS * parts * SLOT * n_accumulators
+        scratch = SCAN_ARRAYS * parts * SLOT * len(_scanned(nest))
     return Launches(_packed(words), tuple(grids), (), scratch)
 
 
@@ -298,7 +299,7 @@ def _of_teams(low: Lowered) -> Launches:
         words += [shift, 0]
         blocks = -(-(rows << shift) // GPU_THREADS)
         return Launches(_packed(words), (("short", "", blocks, 1, GPU_THREADS, 0),), (), 0)
-    if long <= WARP_ROW:
+    if long <= WARP_ROW or stage > GPU_SHARED:
         kept = bytes_of_row * warps <= GPU_SHARED
         words += [int(kept), bytes_of_row]
         grids = (("warps", "", -(-rows // warps), 1, GPU_THREADS, bytes_of_row * warps if kept else 0),)

@@ -54,22 +54,20 @@ class Product(Record, labels=("name",)):
 
 def product(gemm: Any, source: np.dtype, result: np.dtype) -> Product | None:
     """The kernel of an instruction Gemm; None if the host has to compute it."""
-    if source.kind == "c" or result.kind == "c" or gemm.epilogue is not None:
-        return None
     counts = (len(gemm.rows), len(gemm.columns), len(gemm.summed), len(gemm.batch))
-    rows, columns = [math.prod([dim[0] for dim in dims]) for dims in (gemm.rows, gemm.columns)]
+    rows, columns, terms, batch = _sizes(gemm)
+    if source.kind == "c" or max(rows * columns * batch, terms) >= grid.MOST_POINTS:
+        return None
     plain = counts[:3] == (1, 1, 1)
     vector = gemm.in_chains and (rows == 1 or columns == 1) and result.kind not in "iu" and plain
     a_along = bool(gemm.summed) and gemm.summed[-1][1] == 1
     b_along = bool(gemm.columns) and gemm.columns[-1][1] == 1
-    if max(rows * columns, math.prod([dim[0] for dim in gemm.summed])) >= grid.MOST_POINTS:
-        return None
     return Product(source, result, *counts, a_along, b_along, vector)
 
 
 def launches(kernel: Product, gemm: Any) -> tuple[bytes, tuple[grid.Grid, ...]]:
     """The words behind a kernel's operands, and its launch."""
-    m, n, k, batch = (math.prod([dim[0] for dim in d]) for d in (gemm.rows, gemm.columns, gemm.summed, gemm.batch))
+    m, n, k, batch = _sizes(gemm)
     tiles = (-(-m // SIDE), -(-n // SIDE)) if not kernel.vector else (m, n)
     words = [m, n, k, batch, *grid.quotient(tiles[1]), *grid.quotient(tiles[0] * tiles[1]), *tiles]
     for dims in (gemm.rows, gemm.columns, gemm.summed, gemm.batch):
@@ -79,6 +77,11 @@ def launches(kernel: Product, gemm: Any) -> tuple[bytes, tuple[grid.Grid, ...]]:
     blocks = -(-count // per_block)
     name, nbytes = ("vector", 0) if kernel.vector else ("tiles", 2 * DEPTH * PITCH * kernel.result.itemsize)
     return struct.pack(f"<{len(words)}q", *words), ((name, "", blocks, 1, GPU_THREADS, nbytes),)
+
+
+def _sizes(gemm: Any) -> list[int]:
+    """Rows, columns, terms and products."""
+    return [math.prod([dim[0] for dim in dims]) for dims in (gemm.rows, gemm.columns, gemm.summed, gemm.batch)]
 
 
 def _words(dims: Sequence[tuple[int, ...]]) -> list[int]:

@@ -21,7 +21,6 @@ from weft.codegen.instances import Position
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import ir
-from weft.loops.grid import SLOT
 from weft.loops.reduction_tree import BLOCK_ROWS, GROUP_BLOCKS
 
 
@@ -64,15 +63,8 @@ class CutColumnWriter(TeamWriter):
 
         seeds = [reduce_tree.seeds(r, Emitter(self.scalar), start) for r in phase.reductions]
         accs = self.several((start, stop, 1), seeds, phase.reductions, some)
-        for value, at in zip(reduce_tree.flat_accs(accs), self._kept(number), strict=True):
+        for value, at in zip(reduce_tree.flat_accs(accs), self.part_places(number, len(self.of)), strict=True):
             point.memory.store_scalar(value, at)
-
-    def _kept(self, part: str) -> list[str]:
-        """Where the accumulators of a part are."""
-        writer, count = self.writer, len(self.of)
-        memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
-        first = writer.element("i8", memory, writer.index("mul", part, str(SLOT * count)))
-        return [writer.element("i8", first, str(SLOT * k)) for k in range(count)]
 
     def _whole(self, column: str, n_blocks: str, place: Position) -> None:
         """A column from its parts, by groups of 256, and what follows."""
@@ -84,7 +76,8 @@ class CutColumnWriter(TeamWriter):
         def parts(blocks: Sequence[str], now: list[Accumulators]) -> list[Accumulators]:
             loaded = []
             for block in blocks:
-                kept = self._kept(writer.index("add", writer.index("mul", block, self.word(0)), column))
+                part = writer.index("add", writer.index("mul", block, self.word(0)), column)
+                kept = self.part_places(part, len(self.of))
                 values = [point.memory.load_scalar(dtype, at) for dtype, at in zip(self.of, kept, strict=True)]
                 loaded.append(reduce_tree.group_accs(like, values))
             for accs in loaded:

@@ -1,7 +1,7 @@
 """Writes rows that are cut for the threads of a GPU, where they are long and few, in the order of docs/NUMERICS.md.
 
 parts    a warp for one block of the tree, whose accumulators go to working memory
-whole    a thread for a row: the accumulators of its parts, in order, and what follows the reduction
+whole    a block for a row: its parts by runs of 256, all runs in order, and what follows the reduction
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import grid, ir
-from weft.loops.grid import SLOT
 from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS
 
 
@@ -59,17 +58,10 @@ class CutRowWriter(TeamWriter):
         accs = reduce_tree.flat_accs(self.tree_block(phase, point, place, start, stop))
 
         def keep() -> None:
-            for value, at in zip(accs, self._kept(number, len(accs)), strict=True):
+            for value, at in zip(accs, self.part_places(number, len(accs)), strict=True):
                 point.memory.store_scalar(value, at)
 
         threads.when(writer, writer.compare_index("eq", self.lane, "0"), keep)
-
-    def _kept(self, part: str, count: int) -> list[str]:
-        """Where the accumulators of a part are."""
-        writer = self.writer
-        memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
-        first = writer.element("i8", memory, writer.index("mul", part, str(SLOT * count)))
-        return [writer.element("i8", first, str(SLOT * k)) for k in range(count)]
 
     def _whole(self, row: str, place: Position) -> None:
         """A row from its parts, and what follows."""
@@ -104,7 +96,7 @@ class CutRowWriter(TeamWriter):
         writer, memory = self.writer, Memory(self.scalar, self.target)
 
         def part(number: str, _: list[str]) -> list[str]:
-            kept = self._kept(writer.index("add", first, number), len(of))
+            kept = self.part_places(writer.index("add", first, number), len(of))
             for dtype, source, stage in zip(of, kept, stages, strict=True):
                 value = memory.load_scalar(dtype, source)
                 memory.store_scalar(value, writer.element(whole(dtype), stage, self._apart(number)))

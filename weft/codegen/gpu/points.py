@@ -63,7 +63,9 @@ class PointWriter(NestWriter):
     def poll(self) -> None:
         """A GPU's kernel is not interrupted."""
 
-    def stretches(self, low: str, high: str, step: int, carried: Carried, body) -> list[str]:
+    def stretches(
+        self, low: str, high: str, step: int, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]
+    ) -> list[str]:
         return self.writer.loop(low, high, step, carried, body)
 
     def limits(self, place: Position, dim: int) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Writes a function of a nest for teams of threads: a warp or a block for each row, in the order of docs/NUMERICS.md.
+"""Writes rows for teams of threads, which are warps here, in the order of docs/NUMERICS.md.
 
     warps    a warp for a row: thread l has the accumulator l, of elements l, l + 32, ...; a fold by shuffles
 
@@ -22,8 +22,6 @@ from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import grid, ir
 from weft.loops.reduction_tree import BLOCK_LANES
-
-SLOT = grid.SLOT  # bytes of a result that threads share
 
 
 class TeamWriter(PointWriter):
@@ -98,6 +96,13 @@ class TeamWriter(PointWriter):
                 threads.when(self.writer, first, lambda s=s, inner=inner: self.run([s], [inner], place))
             else:
                 self.run([s], [point], place)
+
+    def part_places(self, part: str, count: int) -> list[str]:
+        """Where the accumulators of a part of a row or a column are, in working memory."""
+        writer = self.writer
+        memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
+        first = writer.element("i8", memory, writer.index("mul", part, str(grid.SLOT * count)))
+        return [writer.element("i8", first, str(grid.SLOT * k)) for k in range(count)]
 
     def finish(self, phase: ir.Phase, point: Instance, totals: Sequence[Accumulators]) -> None:
         for reduction, total in zip(phase.reductions, totals, strict=True):
