@@ -88,9 +88,9 @@ def library(name: str) -> Library:
     """weft or a peer."""
     if name in ("weft", "jax"):
         module = importlib.import_module(name)
-        modules = tuple([importlib.import_module(f"{name}.{part}") for part in ("numpy", "lax", "nn")])
+        modules = (module.numpy, module.lax, importlib.import_module(f"{name}.nn"))
         device = module.devices("gpu")[0]
-        return Library(modules, module.jit, lambda x: module.device_put(x, device), lambda y: y.block_until_ready())  # type: ignore[arg-type]
+        return Library(modules, module.jit, lambda x: module.device_put(x, device), lambda y: y.block_until_ready())
     if name == "torch":
         torch = importlib.import_module("torch")
         modules = (torch, torch.special, torch.nn.functional)
