@@ -121,6 +121,12 @@ FORMS: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "a matrix by a vector": ("vector", lambda a, b: a @ b, (X, V[:1000])),
     "a loop": ("loop", lambda x: lax.fori_loop(0, 1000, lambda i, x: jnp.sin(x) * 0.9 + i * 1e-3, x), (np.float32(1),)),
+    "a loop for each lane": (
+        "loop", lambda x: lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 2), (0, x)), (X[:, :7],),
+    ),
+    "a scan with rows of lanes": (
+        "loop", lambda x: lax.scan(lambda c, a: (jnp.sin(c) + a, (c, a.shape[0] * 2)), x[0], x[:9, :40]), (X[:, :40],),
+    ),
     "random numbers": ("wide", lambda k: weft.random.normal(k, (1000,)), (weft.random.PRNGKey(3),)),
 }  # fmt: skip
 
@@ -143,6 +149,15 @@ def test_rows_of_more_sums_than_a_blocks_memory_holds(device: Any) -> None:
 
     with weft.enable_x64(True):
         assert "warps" in check(device, sums, (RNG.standard_normal((3, 8000)),)).as_text("plan")
+
+
+@pytest.mark.parametrize("function", [lambda x: jnp.log(x) * 2, lambda x: jnp.log(x).sum(1)])
+def test_a_guard_that_many_threads_tell(device: Any, function: Callable[..., Any]) -> None:
+    with (
+        weft.default_device(device),
+        pytest.raises(weft.errors.NanCheckError, match=r"log made nan at element \(0, 0"),
+    ):
+        weft.jit(function, checks=("nan",))(-jnp.ones((300, 40))).block_until_ready()
 
 
 def test_points_are_counted_in_32_bits() -> None:

@@ -90,7 +90,7 @@ def tell(lanes: Lanes, found: V, word: str) -> None:
     yes, on = writer.fresh_label(), writer.fresh_label()
     writer.branch_if(lanes.any(found), yes, on, cold=True)
     writer.label(yes)
-    writer.line(f"store i8 1, ptr {word}, align 1")
+    writer.line(f"store atomic i8 1, ptr {word} monotonic, align 1")  # threads may all do so
     writer.branch(on)
     writer.label(on)
 

@@ -59,6 +59,14 @@ class _LanesOnGpu(_OnGpu, LaneWriter):
         threads.when(writer, inside, lambda: self.run(self.program.block))
         return writer
 
+    def store(self, s: ir.Store) -> None:
+        """What all lanes have in common is stored by the first of them."""
+        if self.program.operands[s.operand].lanes:
+            super().store(s)
+            return
+        is_first = self.writer.compare_index("eq", self.first, "0")
+        threads.when(self.writer, is_first, lambda: super(_LanesOnGpu, self).store(s))
+
     def fetch(self, s: ir.Load | ir.Store, base: str, kind: routine.Type) -> None:
         """Other threads run while one waits for memory."""
 
