@@ -113,14 +113,24 @@ X86_V3 = Model(
     past_caches=True,
 )
 AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4)
-# of one thread; what is chosen by them has the bits of x86-64-v3
+# Of one thread of a GPU; what is chosen by them has the bits of x86-64-v3.
 GPU = Model(registers=64, register_bytes=4, masks=False, tile=4)
-GPU_WORDS = 500  # of 8 bytes: the parameters of a kernel, which older drivers hold to 4 KB
-GPU_THREADS = 256  # of a block
 WARP = 32  # threads that run together
-WARP_ROW = 1024  # elements: a longer row is worth a block (prototypes: a warp needs 168 registers for 4096)
-GPU_SHARED = 96 << 10  # bytes of a block's own memory: two blocks of them fit a multiprocessor
-GPU_ROWS = 1 << 11  # rows from which on a device is full without cutting rows
+# Of kernels of GPUs. The sizes of blocks were compared by the predicted times of tests/gpu/prediction.py, for an H100.
+GPU_WORDS = 500  # of 8 bytes: the parameters of a kernel, which older drivers hold to 4 KB
+GPU_SHARED = 96 << 10  # bytes of a block's own memory: some GPUs have 99 KB for one, and an H100 runs two such blocks
+GPU_THREADS = 256  # of a block
+GPU_ROW_THREADS = (
+    128  # of a block that has a row; softmax of rows of 4096 fell from 259 to 216 us with this and lent rows
+)
+GPU_LANE_THREADS = 128  # of a block, where each has a loop of its own: an estimate
+GPU_AT_ONCE = 8  # elements that a thread loads before it uses the first: sums fell from 139 to 116 us
+WARP_ROW = 1024  # elements: a longer row is worth a block (on an H100 a warp needs 168 registers for 4096)
+GPU_ROWS = 1 << 11  # rows from which on a device is full without cutting rows: two blocks for each multiprocessor
+GPU_FEW = 4  # elements of a value of a loop that one thread keeps in registers: an estimate
+# Where each thread goes through its row one by one: so many rows keep a GPU busy, and of fewer rows it takes those of
+# at most so many elements. Estimates: a step waits 0.3 us for memory, and a copy to the host takes some 10 us.
+GPU_SERIAL_ROWS, GPU_SERIAL_STEPS = 1 << 10, 1 << 12
 
 # What the native runtime decides by (runtime/src/figures.h): where and when something is computed, and never what. Only
 # ``fast_pairs`` also decides bits: it chooses how products of bfloat16 are added (docs/NUMERICS.md). Figures are bytes,

@@ -17,7 +17,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft._base.record import NamedTuple, Record
-from weft._base.target_model import GPU_ROWS, GPU_SHARED, GPU_THREADS, GPU_WORDS, WARP, WARP_ROW
+from weft._base.target_model import (
+    GPU_FEW,
+    GPU_LANE_THREADS,
+    GPU_ROW_THREADS,
+    GPU_ROWS,
+    GPU_SERIAL_ROWS,
+    GPU_SERIAL_STEPS,
+    GPU_SHARED,
+    GPU_THREADS,
+    GPU_WORDS,
+    WARP,
+    WARP_ROW,
+)  # fmt: skip
 from weft.loops import elements, ir, nests, routine
 from weft.loops.body import Body
 from weft.loops.grid_space import grid_space
@@ -27,16 +39,10 @@ from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS, GROUP_BLOCKS, RUN
 PER_THREAD = 4  # points of a thread where nothing is reduced: 16 bytes of float32
 ALIGNED = 16  # bytes of the widest access
 MOST_POINTS = 1 << 31  # and parts of rows and columns: ``quotient`` divides smaller numbers
-FEW = 4  # elements of a value of a routine that one thread keeps in registers
-LANE_THREADS = 128  # of a block, where each has a loop of its own
 SLOT = 16  # bytes of an accumulator in memory that threads share
-ROW_THREADS = 128  # of a block that has a row: with more, what each does besides its elements takes longer than these
 SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
 SCAN_ARRAYS = 4  # in working memory (``codegen.gpu.scans``)
 TILE = 32  # elements of a side of a tile that a block turns
-# Where each thread goes through its row one by one: so many rows keep a GPU busy, and of fewer rows it takes those of
-# at most so many elements. Estimates: a step waits 0.3 us for memory, and a copy to the host takes some 10 us.
-SERIAL_POINTS, SERIAL_STEPS = 1 << 10, 1 << 12
 Grid = tuple[str, str, int, int, int, int]  # the fields of an instruction Launch
 
 
@@ -174,7 +180,7 @@ def _fits(low: Lowered) -> bool:
         return False
     serial = ir.Update if form(nest).scans else (ir.Update, ir.Scan)
     one_by_one = any(isinstance(s, serial) for s in nest.statements()) and steps > 1
-    return not one_by_one or points >= SERIAL_POINTS or steps <= SERIAL_STEPS
+    return not one_by_one or points >= GPU_SERIAL_ROWS or steps <= GPU_SERIAL_STEPS
 
 
 def launches(low: Lowered) -> Launches:
@@ -184,13 +190,13 @@ def launches(low: Lowered) -> Launches:
 
 def runs(program: routine.Routine) -> bool:
     """Whether a GPU should run a routine: a thread for each lane, or one thread where every value is a few numbers."""
-    return program.lanes or all(kind.size <= FEW for kind in program.types)
+    return program.lanes or all(kind.size <= GPU_FEW for kind in program.types)
 
 
 def launches_of(program: routine.Routine, extents: Sequence[int]) -> tuple[Grid, ...]:
     """The launch of a routine."""
     count = extents[0] if program.lanes else 1
-    threads = min(LANE_THREADS, max(count, 1))
+    threads = min(GPU_LANE_THREADS, max(count, 1))
     return (("loop", "", -(-count // threads), 1, threads, 0),)
 
 
@@ -306,7 +312,7 @@ def _of_teams(low: Lowered) -> Launches:
     else:
         kept = bytes_of_row + stage <= GPU_SHARED
         words += [int(kept), bytes_of_row]
-        grids = (("blocks", "", rows, 1, ROW_THREADS, stage + (bytes_of_row if kept else 0)),)
+        grids = (("blocks", "", rows, 1, GPU_ROW_THREADS, stage + (bytes_of_row if kept else 0)),)
     return Launches(_packed(words), grids, (), 0 if kept else -(-rows // warps) * warps * bytes_of_row)
 
 
@@ -358,7 +364,7 @@ def stage_bytes(nest: ir.Nest, long: int) -> int:
 def _stages(nest: ir.Nest, phase: ir.Phase, reduction: ir.Reduce, count: int) -> list[int]:
     """Bytes of each accumulator: of so many elements and the result, or, where any order is right, a result a warp."""
     if is_exact(reduction):
-        return [SLOT * (ROW_THREADS // WARP) for _ in reduction.accumulators]
+        return [SLOT * (GPU_ROW_THREADS // WARP) for _ in reduction.accumulators]
     if lent_row(nest, phase, reduction) is not None:
         return [SLOT for _ in reduction.accumulators]
     return [SLOT + rounded(count * elements.of(dtype).size) for dtype, _ in reduction.accumulators]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft._base.target_model import WARP
+from weft._base.target_model import GPU_ROW_THREADS, WARP
 from weft.codegen import reduce_tree
 from weft.codegen.emitter import Emitter
 from weft.codegen.gpu import threads
@@ -21,16 +21,16 @@ from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import elements, grid, ir
-from weft.loops.grid import ROW_THREADS, SLOT
+from weft.loops.grid import SLOT
 from weft.loops.reduction_tree import BLOCK_LANES
 
-WARPS = ROW_THREADS // WARP  # of a block
+WARPS = GPU_ROW_THREADS // WARP  # of a block
 
 
 class BlockRowWriter(TeamWriter):
     """Writes the entry ``blocks``."""
 
-    size = ROW_THREADS
+    size = GPU_ROW_THREADS
 
     def write(self) -> Writer:
         writer, place = self.writer, self.begin()

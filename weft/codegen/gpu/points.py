@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from weft._base.target import Target
-from weft._base.target_model import GPU_THREADS
+from weft._base.target_model import GPU_AT_ONCE, GPU_THREADS
 from weft.codegen import instances, reduce_tree
 from weft.codegen.columns import ColumnWriter
 from weft.codegen.emitter import Value
@@ -28,7 +28,6 @@ from weft.loops.decisions import Schedule
 WIDTH = grid.PER_THREAD
 LOADS = (ir.Load, ir.RowLoad, ir.Param, ir.IndexOf)  # they need no value
 STORES = (ir.Store, ir.RowStore, ir.Update, ir.Guard)  # no value needs them
-AT_ONCE = 8  # elements of a thread that are loaded before the first of them is used
 
 
 class AlignedMemory(Memory):
@@ -116,8 +115,8 @@ class PointWriter(NestWriter):
             return lambda index, now: body([writer.index("add", index, str(k * step)) for k in range(count)], now)
 
         length = writer.maximum_index(writer.index("sub", stop, first), "0")
-        main = writer.index("add", first, writer.index("and", length, str(-AT_ONCE * step)))
-        values = reduce_tree.carry(writer.loop, (first, main, AT_ONCE * step), values, of(AT_ONCE))
+        main = writer.index("add", first, writer.index("and", length, str(-GPU_AT_ONCE * step)))
+        values = reduce_tree.carry(writer.loop, (first, main, GPU_AT_ONCE * step), values, of(GPU_AT_ONCE))
         return reduce_tree.carry(writer.loop, (main, stop, step), values, of(1))
 
     # points
