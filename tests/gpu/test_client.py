@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import gc
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -73,6 +76,38 @@ def test_arrays_larger_than_a_piece_of_pinned_memory(device: Any) -> None:
     later.copy_to_host_async()
     del there
     assert np.array_equal(np.asarray(later), values + 1)
+
+
+@pytest.fixture
+def pinned(device: Any) -> Iterator[np.ndarray]:
+    """Memory of the host that the driver knows, as other libraries give it to their arrays."""
+    real = os.environ.get("WEFT_TEST_GPU") == "real"
+    library = ctypes.CDLL("libcuda.so.1" if real else str(driver.path()))
+    context, address = ctypes.c_void_p(), ctypes.c_void_p()
+    for code in (
+        library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
+        library.cuCtxPushCurrent_v2(context),
+        library.cuMemHostAlloc(ctypes.byref(address), ctypes.c_size_t(200_000), 0),
+    ):
+        assert code == 0
+    yield np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_float)), (50_000,))
+    library.cuMemFreeHost(address)
+    library.cuCtxPopCurrent_v2(ctypes.byref(context))
+    library.cuDevicePrimaryCtxRelease_v2(0)
+
+
+@pytest.mark.parametrize("count", [1, 1000, 50_000])
+def test_memory_that_the_driver_reads_later_may_be_changed_at_once(device: Any, pinned: np.ndarray, count: int) -> None:
+    work = weft.jit(lambda x: functools.reduce(lambda y, _: jnp.sin(y), range(20), x))
+    busy = weft.device_put(np.ones(100_000, np.float32), device)
+    work(busy)
+    for value in (1.0, 2.0):
+        pinned[:count] = value
+        work(busy)  # the copy waits behind it
+        shared = jnp.from_dlpack(pinned[:count])  # the CPU's array is this memory
+        there = weft.device_put(shared, device)
+        pinned[:count] = -1
+        assert np.all(np.asarray(there) == value)
 
 
 def test_64_bits(device: Any) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.gpu import native_build
-from tests.gpu.ptx_machine import ALL_CHECKS, WRITTEN_ONCE, Buffer, MachineError, Module
+from tests.gpu.ptx_machine import ALL_CHECKS, WRITTEN_ONCE, Buffer, Counts, MachineError, Module
 
 pytestmark = pytest.mark.skipif(native_build.compiler() is None, reason="there is no C++ compiler")
 
@@ -46,9 +48,9 @@ def launch(
     module.launch("k", grid, block, p, q, checks=checks, steps=steps)
 
 
-def fails(kind: str, match: str, module: Module, **options: object) -> None:
+def fails(kind: str, match: str, module: Module, **options: Any) -> None:
     with pytest.raises(MachineError, match=match) as found:
-        launch(module, **options)  # type: ignore[arg-type]
+        launch(module, **options)
     assert found.value.kind == kind, found.value
 
 
@@ -264,16 +266,16 @@ def test_the_order_of_blocks_follows_the_seed() -> None:
 
 
 def test_sectors_conflicts_and_bytes_are_counted() -> None:
-    def counted(body: str) -> object:
+    def counted(body: str) -> Counts:
         p, q = Buffer.of(np.zeros(4096, np.int32)), Buffer.of(np.zeros(4096, np.int32))
         return kernel(SHARED + IN_SHARED + body).launch("k", 1, 32, p, q, counted=1)
 
     together = counted("  add.s64 %rd6, %rd1, %rd3;\n  ld.global.b32 %r3, [%rd6];\n  st.shared.b32 [%rd5], %r3;\n")
-    assert (together.sectors, together.bytes, together.shared_passes) == (4, 128, 1)  # type: ignore[attr-defined]
+    assert (together.sectors, together.bytes, together.shared_passes) == (4, 128, 1)
     apart = "  mul.wide.u32 %rd6, %r1, 128;\n  add.s64 %rd7, %rd1, %rd6;\n  ld.global.b32 %r3, [%rd7];\n"
     apart += (
         "  and.b32 %r4, %r1, 7;\n  mul.wide.u32 %rd8, %r4, 128;\n  add.s64 %rd9, %rd4, %rd8;\n"
         "  ld.shared.b32 %r5, [%rd9];\n"
     )
     scattered = counted(apart)
-    assert (scattered.sectors, scattered.shared_passes) == (32, 8)  # type: ignore[attr-defined]
+    assert (scattered.sectors, scattered.shared_passes) == (32, 8)

@@ -11,15 +11,14 @@
 
 namespace weft {
 
+using cuda::address;
 using cuda::Handle;
 using cuda::Result;
 using cuda::the_driver;
 
 namespace {
 
-constexpr int64_t kChunk = int64_t{4} << 20;     // bytes of a piece of a large copy
-constexpr int64_t kAtOnce = 64 << 10;            // what the driver itself keeps until it is copied
-constexpr size_t kMostRecent = 4;                // programs named where one has failed
+constexpr size_t kMostRecent = 4;  // programs named where one has failed
 constexpr auto kSpin = std::chrono::microseconds(40);
 constexpr auto kYield = std::chrono::milliseconds(1);  // a sleep takes 50 us more than it is asked for
 constexpr auto kLongestSleep = std::chrono::microseconds(1000);
@@ -27,8 +26,6 @@ constexpr auto kSignals = std::chrono::milliseconds(50);
 using Clock = std::chrono::steady_clock;
 
 thread_local std::string t_reason;  // why what this thread asked for last has failed; empty: not known
-
-cuda::Address address(const char* pointer) { return reinterpret_cast<cuda::Address>(pointer); }
 
 // Whether a context that had this error does nothing more.
 bool is_sticky(Result result) {
@@ -351,106 +348,7 @@ bool CudaDevice::copy_rows(char* to, const char* from, int64_t nbytes, int64_t c
   return true;
 }
 
-// ---- the host's memory ----
-
-void CudaDevice::sweep() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  while (!resting_.empty() && the_driver().cuEventQuery(resting_.front().second) == cuda::kSuccess) {
-    pinned_.give(resting_.front().first);
-    events_.push_back(resting_.front().second);
-    resting_.pop_front();
-  }
-}
-
-Status CudaDevice::stage(int64_t nbytes, char** piece) {
-  sweep();
-  if ((*piece = pinned_.take(nbytes)) != nullptr || resting_count() == 0) return Status::ok;
-  if (Status status = wait_idle(); status != Status::ok) return status;
-  sweep();
-  *piece = pinned_.take(nbytes);
-  return Status::ok;
-}
-
-size_t CudaDevice::resting_count() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return resting_.size();
-}
-
-void CudaDevice::rest(char* piece, Handle event) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (event != nullptr) resting_.emplace_back(piece, event);
-}
-
-Status CudaDevice::place(char* to, const char* from, int64_t nbytes) {
-  if (nbytes == 0) return Status::ok;
-  if (Status status = refuse(); status != Status::ok) return status;
-  InContext here(*this);
-  const auto& driver = the_driver();
-  if (nbytes <= kAtOnce)
-    return check(driver.cuMemcpyHtoDAsync_v2(address(to), from, size_t(nbytes), stream_), "a copy from the host");
-  for (int64_t begin = 0; begin < nbytes; begin += kChunk) {
-    const int64_t bytes = std::min(kChunk, nbytes - begin);
-    char* piece = nullptr;
-    if (Status status = stage(bytes, &piece); status != Status::ok) return status;
-    if (piece == nullptr) {  // no pinned memory: the driver copies from where it lies, and returns when it has it
-      Status status = check(driver.cuMemcpyHtoDAsync_v2(address(to) + uint64_t(begin), from + begin, size_t(bytes), stream_),
-                            "a copy from the host");
-      if (status != Status::ok) return status;
-      continue;
-    }
-    std::memcpy(piece, from + begin, size_t(bytes));
-    Status status = check(driver.cuMemcpyHtoDAsync_v2(address(to) + uint64_t(begin), piece, size_t(bytes), stream_),
-                          "a copy from the host");
-    rest(piece, mark(stream_));
-    if (status != Status::ok) return status;
-  }
-  return Status::ok;
-}
-
-Status CudaDevice::fetch_directly(char* to, const char* from, int64_t nbytes) {
-  if (Status status = wait_idle(); status != Status::ok) return status;  // the driver's own wait hears no signals
-  InContext here(*this);
-  Status status = check(the_driver().cuMemcpyDtoHAsync_v2(to, address(from), size_t(nbytes), stream_), "a copy to the host");
-  return status == Status::ok ? wait_idle() : status;
-}
-
-Status CudaDevice::fetch(char* to, const char* from, int64_t nbytes) {
-  if (Status status = refuse(); status != Status::ok) return status;
-  if (nbytes == 0) return wait_idle();
-  struct Piece {
-    char* host = nullptr;
-    Handle event = nullptr;
-  };
-  Piece pieces[2];
-  const int count = nbytes > kChunk ? 2 : 1;
-  InContext here(*this);
-  Status status = Status::ok;
-  for (int i = 0; i < count && status == Status::ok; ++i) status = stage(std::min(nbytes, kChunk), &pieces[i].host);
-  if (status == Status::ok && (pieces[0].host == nullptr || pieces[count - 1].host == nullptr))
-    status = fetch_directly(to, from, nbytes);
-  else for (int64_t asked = 0, got = 0; got < nbytes && status == Status::ok;) {
-    while (asked < nbytes && asked - got < count * kChunk && status == Status::ok) {
-      Piece& piece = pieces[asked / kChunk % count];
-      const int64_t bytes = std::min(kChunk, nbytes - asked);
-      status = check(the_driver().cuMemcpyDtoHAsync_v2(piece.host, address(from) + uint64_t(asked), size_t(bytes), stream_),
-                     "a copy to the host");
-      if (status == Status::ok && (piece.event = mark(stream_)) == nullptr) status = Status::device_error;
-      asked += bytes;
-    }
-    Piece& piece = pieces[got / kChunk % count];
-    if (status == Status::ok) status = wait(piece.event);
-    if (status != Status::ok) break;
-    const int64_t bytes = std::min(kChunk, nbytes - got);
-    std::memcpy(to + got, piece.host, size_t(bytes));
-    give_event(std::exchange(piece.event, nullptr));
-    got += bytes;
-  }
-  for (const Piece& piece : pieces) {  // one that is still written to is left to its event
-    if (piece.host != nullptr && piece.event == nullptr && status == Status::ok) pinned_.give(piece.host);
-    else if (piece.host != nullptr) rest(piece.host, piece.event != nullptr ? piece.event : mark(stream_));
-  }
-  return status;
-}
+// ---- copies that somebody waits for later ----
 
 struct CudaDevice::HostCopy {
   CudaDevice* device;

@@ -96,6 +96,7 @@ class CudaDevice final : public Device {
   void rest(char* piece, cuda::Handle event);  // gives a piece back (both stolen) once the event is over
   size_t resting_count();
   void sweep();                                // resting pieces whose events are over
+  Status copy_from_host(char* to, const char* from, int64_t nbytes);  // one copy; see place for when it reads
   Status fetch_directly(char* to, const char* from, int64_t nbytes);
 
   Status run_on_host(const Step& step, Frame& frame);

@@ -14,6 +14,7 @@ namespace weft::cuda {
 using Result = int;
 using Handle = void*;       // contexts, streams, events, modules, functions
 using Address = uint64_t;   // in a device's memory
+inline Address address(const char* pointer) { return reinterpret_cast<Address>(pointer); }
 
 constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
 
@@ -36,6 +37,7 @@ constexpr int kDeviceMemory = 2;
 
 // Numbers of the driver's enumerations.
 enum Attribute { kMultiprocessors = 16, kMajor = 75, kMinor = 76 };
+enum PointerAttribute { kMemoryType = 2, kPointerOrdinal = 9 };
 enum JitOption { kInfoLog = 3, kInfoLogBytes = 4, kErrorLog = 5, kErrorLogBytes = 6 };
 constexpr int kMaxDynamicShared = 8;  // of a function's attributes
 constexpr int kLinkPtx = 1;           // what cuLinkAddData is given

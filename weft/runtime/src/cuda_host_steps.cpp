@@ -77,8 +77,12 @@ Status CudaDevice::run_on_host(const Step& step, Frame& frame) {
     status = step.run(here);
     frame.suspended = here.suspended;
   }
-  for (const Range& range : ranges)
-    if (status == Status::ok && range.written) status = place(range.low, block + range.offset, range.high - range.low);
+  for (const Range& range : ranges) {
+    if (status != Status::ok || !range.written) continue;
+    const int64_t bytes = range.high - range.low;
+    status = pinned == nullptr ? place(range.low, block + range.offset, bytes)
+                               : copy_from_host(range.low, block + range.offset, bytes);
+  }
   if (pinned != nullptr) rest(pinned, mark(stream_));
   else buffer_release(plain);
   return status;

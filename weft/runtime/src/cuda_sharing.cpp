@@ -212,10 +212,9 @@ void release_object(void* owner) { Py_DECREF(static_cast<PyObject*>(owner)); }
 
 // The ordinal of the GPU in whose memory an address is; the first one's if the driver does not say.
 int32_t ordinal_of(unsigned long long address) {
-  constexpr int kOrdinal = 9;  // among the attributes of a pointer
   int found = 0;
   const auto ask = cuda::the_driver().cuPointerGetAttribute;
-  return ask != nullptr && ask(&found, kOrdinal, address) == cuda::kSuccess ? found : 0;
+  return ask != nullptr && ask(&found, cuda::kPointerOrdinal, address) == cuda::kSuccess ? found : 0;
 }
 
 // from_cuda_array(aval, address, strides in elements or None, stream or None, owner, copy) -> Array
