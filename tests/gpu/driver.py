@@ -6,6 +6,7 @@ what fails is chosen by variables that begin with WEFT_TEST_CUDA_ (tests/gpu/dri
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import subprocess
 import sys
@@ -48,6 +49,13 @@ def run(program: str, timeout: float = 120, **settings: object) -> subprocess.Co
         timeout=timeout,
         cwd=ROOT,
     )
+
+
+def calls() -> dict[str, int]:
+    """How often this process has called each function of the driver since this was last asked."""
+    room = ctypes.create_string_buffer(1 << 16)
+    ctypes.CDLL(str(path())).weft_test_calls(room, ctypes.c_size_t(len(room)))
+    return {name: int(count) for name, count in map(str.split, room.value.decode().splitlines())}
 
 
 _devices: list[Any] = []  # of this process, once they were asked for

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -274,3 +275,35 @@ def test_threads_use_one_gpu_at_once() -> None:
         print(wrong)
     """
     assert run(program).split("\n")[0] == "[]"
+
+
+# -- machine code on disk ---------------------------------------------------------------------------------------------
+
+COUNTED = """
+from tests.gpu.driver import calls
+x = weft.device_put(np.arange(12, dtype=np.float32).reshape(3, 4))
+found = weft.jit(lambda x: jnp.sin(x).sum(1) @ jnp.cumsum(x, 0))(x)
+print(np.asarray(found).tobytes().hex())
+counts = calls()
+print(counts.get("cuLinkComplete", 0), counts.get("assembled at a load", 0), counts["cuModuleLoadDataEx"])
+"""
+
+
+def counted(folder: Path, **settings: object) -> tuple[str, int, int, int]:
+    """(the bits of a program's result; how often the driver made machine code of PTX, at a load; modules loaded)."""
+    head = f"import os; os.environ.update(WEFT_CACHE='1', WEFT_CACHE_DIR={str(folder)!r})\n"
+    bits, made, late, loaded = run(COUNTED, head + HEAD, **settings).split()
+    return bits, int(made), int(late), int(loaded)
+
+
+def test_another_process_loads_machine_code_from_disk(tmp_path: Path) -> None:
+    bits, made, late, loaded = counted(tmp_path)
+    files = sorted(tmp_path.glob("*.kernel"))
+    assert made == loaded == len(files) > 2 and late == 0
+    assert counted(tmp_path) == (bits, 0, 0, loaded)
+    files[0].write_bytes(files[0].read_bytes()[:-9])
+    files[1].write_bytes(b"\x7fELF no machine code")
+    assert counted(tmp_path) == (bits, 2, 0, loaded)  # made again
+    assert counted(tmp_path, version=12060) == (bits, made, 0, loaded)
+    assert counted(tmp_path, capability="9.1") == (bits, made, 0, loaded)
+    assert len(list(tmp_path.glob("*.kernel"))) == 3 * made

@@ -35,6 +35,7 @@ NATIVE_LOCKS = {
     "pjrt_plugin.cpp": "of one wait; a child has no plugins",
     "exchange_step.cpp": "a child takes part in no exchange",
     "fake_device.cpp": "a child asks no device for anything",
+    "cuda_copies.cpp": "a child asks no device for anything",
     "cuda_device.cpp": "a child asks no device for anything",
     "cuda_device.h": "a child asks no device for anything",
     "cuda_driver.cpp": "made anew in the child",

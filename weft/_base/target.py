@@ -30,6 +30,7 @@ class Target(Record):
     gather_bytes: tuple[int, ...]  # element sizes with gathers
     model: Model  # figures of the machine
     row_by_row: bool = False  # neighbourhoods: in one stream, rather than by pairs of rows that share loads
+    made_by: str = ""  # of a GPU: the device and the driver that make its machine code; without them it is a text
 
     @property
     def is_gpu(self) -> bool:
@@ -41,7 +42,7 @@ class Target(Record):
         """What a kernel cache must distinguish."""
         sizes = (self.model.second_cache, self.model.third_cache)
         caches = "" if sizes == tuple(LARGE_CACHES.values()) else f":caches {sizes}"
-        return f"{self.name}:{self.cpu}:{self.features}{':row_by_row' if self.row_by_row else ''}{caches}"
+        return f"{self.name}:{self.cpu}:{self.features}{':row_by_row' if self.row_by_row else ''}{caches}{self.made_by}"
 
 
 _LINUX = "unknown-linux-gnu"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import codegen, config, runtime
-from weft._base import forks
+from weft._base import forks, lazy
 from weft._base.record import NamedTuple
 from weft._base.target import Target
 from weft.compiler import disk, nest_key, progress
@@ -205,6 +205,8 @@ def build_all(
     def finish(work: tuple[ir.Nest, str]) -> codegen.Object:
         nest, text = work
         made = codegen.compile_text(text, machine, nest.name)
+        if machine.is_gpu:
+            made = _for_a_device(made, machine)
         key = keys.get(nest)
         if store is not None and key is not None:
             store.store(key, made.symbol, made.bytes)
@@ -221,11 +223,15 @@ def build_all(
 
 
 def _loaded(code: bytes, symbol: str, machine: Target) -> Any:
-    """The native handle of machine code, or of the text of a GPU's kernels."""
-    if not machine.is_gpu:
-        return runtime.load_kernel(code, symbol)
-    entries = [name.decode() for name in re.findall(rb"\.entry (\w+)\(", code)]
-    return runtime.DeviceModule(code, entries)
+    """The native handle of machine code; of a GPU's the symbol has the names of all entries."""
+    return runtime.DeviceModule(code, symbol.split()) if machine.is_gpu else runtime.load_kernel(code, symbol)
+
+
+def _for_a_device(made: codegen.Object, machine: Target) -> codegen.Object:
+    """A GPU's kernels as machine code of a device, or as their text, with the names of all entries."""
+    entries = " ".join(re.findall(r"\.entry (\w+)\(", made.bytes.decode()))
+    code = lazy.cuda_devices.assembled(made.bytes, machine) if machine.made_by else made.bytes
+    return made.replace(bytes=code, symbol=entries)
 
 
 BUILDER = Builder(KERNELS)

@@ -134,6 +134,8 @@ struct State {
   bool peer = true, approximate = false;
   uint64_t steps = 0;
   std::string log;
+  std::mutex counting;  // guards
+  std::map<std::string, uint64_t> calls;
 };
 
 State& state();
@@ -142,9 +144,10 @@ extern thread_local Context* current;
 // Starts the driver: what cuInit does.
 Result start();
 // What every call asks first: whether the driver was started in this process, and the context's error if it has one.
-Result ready();
+// It counts the call under the name of the function that asks.
+Result ready(const char* call = __builtin_FUNCTION());
 // The same, and that a context is current.
-Result in_context();
+Result in_context(const char* call = __builtin_FUNCTION());
 // A handle that was given and is still alive; nullptr: it is not.
 template <class T>
 T* alive(Handle handle) {

@@ -81,11 +81,12 @@ Result text_of(const void* image, Jit& jit, std::string* text) {
     return kSuccess;
   }
   *text = bytes;
+  ready("assembled at a load");  // to be counted
   return check(*text, jit);
 }
 
-Result load(Handle* out, const void* image, Jit jit) {
-  if (const Result r = in_context()) return r;
+Result load(Handle* out, const void* image, Jit jit, const char* call = __builtin_FUNCTION()) {
+  if (const Result r = in_context(call)) return r;
   if (image == nullptr) return kInvalidValue;
   std::string text;
   if (const Result r = text_of(image, jit, &text)) return r;

@@ -95,14 +95,18 @@ Result start() {
   return kSuccess;
 }
 
-Result ready() {
+Result ready(const char* call) {
   State& s = state();
+  {
+    std::lock_guard<std::mutex> lock(s.counting);
+    ++s.calls[call];
+  }
   if (!s.ready || s.process != getpid()) return kNotInitialized;
   return kSuccess;
 }
 
-Result in_context() {
-  if (const Result r = ready()) return r;
+Result in_context(const char* call) {
+  if (const Result r = ready(call)) return r;
   if (current == nullptr) return kInvalidContext;
   std::lock_guard<std::mutex> lock(state().mutex);
   return current->device->sticky;
@@ -208,3 +212,14 @@ bool is_pinned(const void* address) {
 }
 
 }  // namespace testcuda
+
+// For tests: how often each function was called since this was last asked, as "cuLaunchKernel 3\n...".
+WEFT_EXPORT weft_test_calls(char* out, size_t room) {
+  testcuda::State& s = testcuda::state();
+  std::lock_guard<std::mutex> lock(s.counting);
+  std::string text;
+  for (const auto& [name, count] : s.calls) text += name + " " + std::to_string(count) + "\n";
+  s.calls.clear();
+  snprintf(out, room, "%s", text.c_str());
+  return int(text.size());
+}

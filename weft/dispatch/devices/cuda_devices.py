@@ -30,12 +30,13 @@ class CudaDevice(NativeDevice):
     slice_index = 0
     core_on_chip = 0
 
-    def __init__(self, number: int, facts: tuple[Any, ...], client: list[Platform]) -> None:
+    def __init__(self, number: int, facts: tuple[Any, ...], client: list[Platform], driver: int) -> None:
         ordinal, self.device_kind, (major, minor), _, self.core_count, _ = facts
         super().__init__(ordinal, number)
         self.compute_capability = f"{major}.{minor}"
         self.coords = (ordinal, 0, 0)
-        self.grid = targets.gpu(10 * major + minor)
+        found = targets.gpu(10 * major + minor)
+        self.grid = found and found.replace(made_by=f":{major}.{minor} by driver {driver}")
         self._client = client
 
     @property
@@ -77,10 +78,11 @@ def find() -> Platform | None:
             except errors.JaxRuntimeError as error:
                 _reasons[asked] = str(error)
                 return None
+            driver = runtime.cuda_facts()["driver"]
             for number, facts in made:
-                _made.append(CudaDevice(number, facts, _client))
+                _made.append(CudaDevice(number, facts, _client, driver))
                 devices.register(_made[-1])
-            _client.append(Platform("cuda", "gpu", f"CUDA {_version(runtime.cuda_facts()['driver'])}, weft", _made))
+            _client.append(Platform("cuda", "gpu", f"CUDA {_version(driver)}, weft", _made))
     return _client[0] if _made else None
 
 
@@ -99,6 +101,11 @@ def is_default() -> bool:
 def why_not() -> str:
     """Why there is no GPU to be used."""
     return "" if find() is not None else _reasons[os.environ.get("WEFT_CUDA_LIBRARY")]
+
+
+def assembled(text: bytes, grid: targets.Target) -> bytes:
+    """Machine code for the devices of a target, by the driver's own assembler."""
+    return runtime.assemble(next(device.number for device in _made if device.grid == grid), text)
 
 
 def taken(value: Any, copy: bool | None) -> runtime.Array:

@@ -56,15 +56,16 @@ constexpr unsigned kNoTiming = 2;     // an event
   X(cuMemHostAlloc, void**, size_t, unsigned) X(cuMemFreeHost, void*) \
   X(cuMemcpyHtoDAsync_v2, Address, const void*, size_t, Handle) X(cuMemcpyDtoHAsync_v2, void*, Address, size_t, Handle) \
   X(cuMemcpyDtoDAsync_v2, Address, Address, size_t, Handle) X(cuMemsetD8Async, Address, unsigned char, size_t, Handle) \
+  X(cuLinkCreate_v2, unsigned, int*, void**, Handle*) \
+  X(cuLinkAddData_v2, Handle, int, const void*, size_t, const char*, unsigned, int*, void**) \
+  X(cuLinkComplete, Handle, void**, size_t*) X(cuLinkDestroy, Handle) \
   X(cuModuleLoadDataEx, Handle*, const void*, unsigned, int*, void**) X(cuModuleUnload, Handle) \
   X(cuModuleGetFunction, Handle*, Handle, const char*) X(cuFuncSetAttribute, Handle, int, int) \
   X(cuLaunchKernel, Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**)
 // Functions that are done without where a library lacks them: nullptr then.
 #define WEFT_CUDA_OPTIONAL(X) \
   X(cuMemcpy2DAsync_v2, const Copy2D*, Handle) X(cuMemcpyPeerAsync, Address, Handle, Address, Handle, size_t, Handle) \
-  X(cuPointerGetAttribute, void*, int, Address) X(cuLinkCreate_v2, unsigned, int*, void**, Handle*) \
-  X(cuLinkAddData_v2, Handle, int, const void*, size_t, const char*, unsigned, int*, void**) \
-  X(cuLinkComplete, Handle, void**, size_t*) X(cuLinkDestroy, Handle)
+  X(cuPointerGetAttribute, void*, int, Address)
 // clang-format on
 
 struct Driver {

@@ -173,9 +173,6 @@ PyObject* cuda_memory_stats(PyObject*, PyObject* argument) {
 // Machine code of PTX by the driver's own assembler, in the current context; empty: *reason says why.
 std::string linked(const char* text, size_t size, std::string* reason) {
   const cuda::Driver& driver = cuda::the_driver();
-  if (driver.cuLinkCreate_v2 == nullptr || driver.cuLinkAddData_v2 == nullptr || driver.cuLinkComplete == nullptr ||
-      driver.cuLinkDestroy == nullptr)
-    return *reason = "the driver has no assembler", "";
   char words[8192] = "";
   int options[] = {cuda::kErrorLog, cuda::kErrorLogBytes};
   void* values[] = {words, reinterpret_cast<void*>(sizeof words)};
