@@ -128,6 +128,9 @@ GPU_AT_ONCE = 8  # elements that a thread loads before it uses the first: sums f
 WARP_ROW = 1024  # elements: a longer row is worth a block (on an H100 a warp needs 168 registers for 4096)
 GPU_ROWS = 1 << 11  # rows from which on a device is full without cutting rows: two blocks for each multiprocessor
 GPU_FEW = 4  # elements of a value of a loop that one thread keeps in registers: an estimate
+# A loop whose kernels one block runs: at most so many times its threads one after the other, and so many terms of a
+# product. Estimates: a launch takes 3.8 us, in which a block does this.
+GPU_RESIDENT_ROUNDS, GPU_RESIDENT_TERMS = 16, 1 << 18
 # Where each thread goes through its row one by one: so many rows keep a GPU busy, and of fewer rows it takes those of
 # at most so many elements. Estimates: a step waits 0.3 us for memory, and a copy to the host takes some 10 us.
 GPU_SERIAL_ROWS, GPU_SERIAL_STEPS = 1 << 10, 1 << 12

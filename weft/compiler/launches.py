@@ -1,4 +1,4 @@
-"""Steps of a plan as launches of a GPU: kernels, products, and loops in registers. All other steps stay the host's.
+"""Steps of a plan as launches of a GPU: kernels, products, loops. All other steps stay the host's.
 
 kernel exp [4096x1024] 0+0 1+0    ->    launch points of 4096 blocks of 256 threads: kernel exp ...
 """
@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.compiler import instructions
+from weft.compiler import instructions, resident_loops
 from weft.compiler.contraction import dtype_of
-from weft.compiler.steps import Launched, Native, Plan, Run
+from weft.compiler.steps import Control, Launched, Native, Plan, Run
 from weft.loops import grid, grid_products
 
 
-def launched(planned: Plan) -> Plan:
-    """The plan with launches in place of what threads of a GPU can do."""
-    return planned.replace(instructions=[_launched(entry) for entry in planned.instructions])
+def launched(planned: Plan, inner: resident_loops.Inner | None = None) -> Plan:
+    """The plan with launches in place of what threads of a GPU can do; ``inner`` gives plans of programs in it."""
+    return planned.replace(instructions=[_launched(entry, inner) for entry in planned.instructions])
 
 
-def _launched(entry: Any) -> Any:
+def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
+    if isinstance(entry, Control) and inner is not None:
+        return resident_loops.resident_loop(entry, inner) or entry
     if isinstance(entry, Run) and entry.lowered.gpu:
         low = entry.lowered
         found = grid.launches(low)

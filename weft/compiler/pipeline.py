@@ -321,7 +321,8 @@ def compile_new(
     if stages.context.grid is None:
         planned = stages.run("chain", chain.chain, planned)
     else:
-        planned = stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned)
+        inner = functools.partial(_plan_of, name, stages.context)
+        planned = stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned, inner)
     if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
         planned = planned.replace(instructions=exchanges.with_overlap(planned.instructions))
     program.compiled = stages.run("codegen", _codegen, program, planned)
@@ -338,6 +339,20 @@ def compile_new(
         _log.warning("Finished XLA compilation of jit(%s) in %.9f sec (weft, in ms: %s); %d kernels built, %d loaded, "
                      "%d reused", name, total, spent, *counts)  # fmt: skip
     return program
+
+
+def _plan_of(name: str, within: context.Context, closed: ClosedJaxpr, donated: tuple[bool, ...]) -> steps.Plan | None:
+    """The plan of a program that control flow runs, if it has no constants."""
+    stages = Stages(name, within)
+    simplified, kernels, lowered = make_forms(explicit.erased(closed), stages)
+    if simplified.consts or any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
+        return None
+    out_avals, copied = (
+        tuple([v.aval for v in closed.jaxpr.outvars]),
+        copied_results.copied_results(closed.jaxpr, False),
+    )
+    planned = stages.run("plan", plan.plan, kernels, lowered, donated, out_avals, copied)
+    return stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned)
 
 
 def check_sizes(closed: ClosedJaxpr) -> None:

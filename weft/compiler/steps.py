@@ -56,8 +56,8 @@ class FusedEpilogue(Record):
 class Launched(Record):
     """Launches of a GPU in place of ``source``, of which ``nest`` is the kernel (``launches``)."""
 
-    source: Run | Native | Gemm
-    nest: Any  # a nest, a routine or a product
+    source: Run | Native | Gemm | Control
+    nest: Any  # a nest, a routine, a product or a resident loop
     operands: tuple[Place, ...]
     params: bytes
     grids: tuple[tuple[str, str, int, int, int, int], ...]

@@ -173,7 +173,7 @@ def _fits(low: Lowered) -> bool:
     What is done one by one, as running combinations along rows and updates in order are, needs many rows.
     """
     nest, extents = low.nest, low.extents
-    points, steps = _points(nest, extents), _reduced(nest, extents)
+    points, steps = points_of(nest, extents), reduced_of(nest, extents)
     n_words = len(low.params) // 8 + len(nest.operands) + 2 * len(nest.dims) + 8
     parts = -(-steps // (BLOCK_LANES if _teams(nest) or form(nest).scans else BLOCK_ROWS))
     if points * max(parts, 1) >= MOST_POINTS or n_words > GPU_WORDS:
@@ -210,11 +210,11 @@ def _parallel(nest: ir.Nest, extents: Sequence[int]) -> list[int]:
     return [extent for dim, extent in zip(nest.dims, extents, strict=True) if dim.role == "parallel"]
 
 
-def _points(nest: ir.Nest, extents: Sequence[int]) -> int:
+def points_of(nest: ir.Nest, extents: Sequence[int]) -> int:
     return math.prod(_parallel(nest, extents))
 
 
-def _reduced(nest: ir.Nest, extents: Sequence[int]) -> int:
+def reduced_of(nest: ir.Nest, extents: Sequence[int]) -> int:
     return math.prod([extent for dim, extent in zip(nest.dims, extents, strict=True) if dim.role == "reduced"])
 
 
@@ -225,7 +225,7 @@ def row_bytes(dtypes: Sequence[np.dtype], count: int) -> int:
 
 def _of_points(low: Lowered) -> Launches:
     nest, extents = low.nest, low.extents
-    how, sides, points = form(nest), _parallel(nest, extents), _points(nest, extents)
+    how, sides, points = form(nest), _parallel(nest, extents), points_of(nest, extents)
     tiles = math.prod(sides[:-1]) * -(-sides[-1] // PER_THREAD) if sides else 1
     words = [points, tiles]
     for extent in sides[1:]:
@@ -233,12 +233,12 @@ def _of_points(low: Lowered) -> Launches:
     words += quotient(-(-sides[-1] // PER_THREAD) if sides else 1)
     wide = how.wide and _lies_aligned(low.operands, how.aligned)
     if how.scans:
-        n_blocks = -(-_reduced(nest, extents) // BLOCK_LANES)
+        n_blocks = -(-reduced_of(nest, extents) // BLOCK_LANES)
         words += [*quotient(n_blocks), n_blocks]
-        if _reduced(nest, extents) > RUN and points < GPU_ROWS * WARP:
+        if reduced_of(nest, extents) > RUN and points < GPU_ROWS * WARP:
             return _of_scans(nest, words, points, n_blocks)
     if how.columns:
-        n_blocks = -(-_reduced(nest, extents) // BLOCK_ROWS)
+        n_blocks = -(-reduced_of(nest, extents) // BLOCK_ROWS)
         words += [n_blocks, *quotient(points)]
         if n_blocks > 1 and points < GPU_ROWS * WARP:
             parts = n_blocks * points
@@ -255,7 +255,7 @@ def _of_points(low: Lowered) -> Launches:
             return Launches(_packed(words), (("tiles", "", math.prod(tiles_of), 1, GPU_THREADS, nbytes),), (), 0)
     blocks = -(-points // (GPU_THREADS * how.per_thread))
     blocks = max(blocks, -(-tiles // GPU_THREADS)) if wide and points else blocks
-    scratch = row_bytes(nest.rows, points * _reduced(nest, extents))
+    scratch = row_bytes(nest.rows, points * reduced_of(nest, extents))
     grid = ("points", "wide" if wide else "", blocks, 1, GPU_THREADS, 0)
     return Launches(_packed(words), (grid,), how.aligned if wide else (), scratch)
 
@@ -283,7 +283,7 @@ def _lies_aligned(operands: Sequence[Binding], aligned: Sequence[int]) -> bool:
 
 def _of_teams(low: Lowered) -> Launches:
     nest, extents = low.nest, low.extents
-    rows, count, long = _points(nest, extents), _reduced(nest, extents), _longest(nest, extents)
+    rows, count, long = points_of(nest, extents), reduced_of(nest, extents), _longest(nest, extents)
     n_blocks = -(-long // BLOCK_LANES)
     sides = _parallel(nest, extents)
     bytes_of_row, stage = row_bytes(nest.rows, count), stage_bytes(nest, long)

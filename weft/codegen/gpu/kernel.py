@@ -7,6 +7,8 @@ Parameters: the address of each operand, that of working memory, then the words 
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
 from weft.codegen import module_text
@@ -16,34 +18,41 @@ from weft.codegen.gpu.cut_columns import CutColumnWriter
 from weft.codegen.gpu.cut_rows import CutRowWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
+from weft.codegen.gpu.resident import ResidentWriter
 from weft.codegen.gpu.scan_bases import BaseWriter
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.short_rows import ShortRowWriter
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.gpu.tiles import TileWriter
 from weft.codegen.writer import Writer
-from weft.loops import grid, grid_products, ir, routine
+from weft.loops import grid, grid_products, ir, resident, routine
 
 HEAD = 'target triple = "nvptx64-nvidia-cuda"'
 
 
-def text_of(nest: ir.Nest | routine.Routine | grid_products.Product, target: Target) -> str:
+def text_of(nest: ir.Nest | routine.Routine | grid_products.Product | resident.Resident, target: Target) -> str:
     """LLVM text of all entries."""
-    if isinstance(nest, grid_products.Product):
+    most, tables = GPU_THREADS, list[str]()
+    if isinstance(nest, resident.Resident):
+        most, n_words = nest.threads, nest.n_words
+        whole = ResidentWriter(nest, target, entry)
+        entries, tables = {loops.ENTRY: whole.write()}, whole.tables
+    elif isinstance(nest, grid_products.Product):
         n_words = grid_products.n_words(nest)
         entries = {"vector" if nest.vector else "tiles": ProductWriter(nest, target).write()}
     elif isinstance(nest, routine.Routine):
         n_words = nest.trips + nest.extents + len(nest.scalars)
         entries = {loops.ENTRY: loops.writer(nest, target).write()}
     else:
-        n_words, entries = grid_words(nest), _entries(nest, target)
+        n_words = grid_words(nest)
+        entries = {name: _written(nest, target, *given) for name, given in _entries(nest).items()}
     operands = [f"ptr addrspace(1) %o{k}" for k in range(len(nest.operands))]
     words = [f"i64 %w{k}" for k in range(n_words)]
     parameters = ", ".join([*operands, "ptr addrspace(1) %scratch", *words])
-    lines, functions, declarations, cold = [HEAD], dict[str, str](), dict[str, str](), False
+    lines, functions, declarations, cold = [HEAD, *tables], dict[str, str](), dict[str, str](), False
     for name, writer in entries.items():
         table, loads, body = module_text.constants(writer, name, "ret void")
-        head = f'define ptx_kernel void @{name}({parameters}) nounwind "nvvm.maxntid"="{GPU_THREADS}" {{'
+        head = f'define ptx_kernel void @{name}({parameters}) nounwind "nvvm.maxntid"="{most}" {{'
         lines += [*table, head, "entry:", *loads, body, "}"]
         functions |= writer.functions
         declarations |= writer.declarations
@@ -54,23 +63,40 @@ def text_of(nest: ir.Nest | routine.Routine | grid_products.Product, target: Tar
     return "\n".join([*lines, ""])
 
 
-def _entries(nest: ir.Nest, target: Target) -> dict[str, Writer]:
+def entry(nest: ir.Nest | routine.Routine | grid_products.Product, name: str, target: Target) -> Writer:
+    """One entry of a kernel; ``point``: a thread for each point of a nest."""
+    if isinstance(nest, grid_products.Product):
+        return ProductWriter(nest, target).write()
+    if isinstance(nest, routine.Routine):
+        return loops.writer(nest, target).write()
+    if name != resident.POINT:
+        return _written(nest, target, *_entries(nest)[name])
+    points = PointWriter(nest, target, 1)
+    points.form = points.form.replace(per_thread=1)
+    return points.write()
+
+
+def _entries(nest: ir.Nest) -> dict[str, tuple[Any, ...]]:
+    """The writer of each entry, and what it is given behind nest and target."""
     how = grid.form(nest)
     if not how.teams:
-        found = {"points": PointWriter(nest, target, 1).write()}
+        found: dict[str, tuple[Any, ...]] = {"points": (PointWriter, 1)}
         if how.scans:
-            found |= {name: ScanWriter(nest, target, name).write() for name in ("scans", "ends")}
-            found["bases"] = BaseWriter(nest, target).write()
+            found |= {"scans": (ScanWriter, "scans"), "ends": (ScanWriter, "ends"), "bases": (BaseWriter,)}
         if how.columns:
-            found |= {name: CutColumnWriter(nest, target, name).write() for name in ("column_parts", "column_whole")}
+            found |= {name: (CutColumnWriter, name) for name in ("column_parts", "column_whole")}
         if how.turned >= 0:
-            found["tiles"] = TileWriter(nest, target).write()
+            found["tiles"] = (TileWriter,)
         if how.wide:
-            found["wide"] = PointWriter(nest, target, grid.PER_THREAD).write()
+            found["wide"] = (PointWriter, grid.PER_THREAD)
         return found
-    found = {"warps": TeamWriter(nest, target).write(), "blocks": BlockRowWriter(nest, target).write()}
+    found = {"warps": (TeamWriter,), "blocks": (BlockRowWriter,)}
     if grid.may_be_short(nest):
-        found["short"] = ShortRowWriter(nest, target).write()
+        found["short"] = (ShortRowWriter,)
     if nest.split:
-        found |= {name: CutRowWriter(nest, target, name).write() for name in ("parts", "whole")}
+        found |= {name: (CutRowWriter, name) for name in ("parts", "whole")}
     return found
+
+
+def _written(nest: ir.Nest, target: Target, writer: Any, *more: Any) -> Writer:
+    return writer(nest, target, *more).write()

@@ -1,0 +1,287 @@
+"""Writes a loop of kernels as one kernel of one block: the text of each kernel stands where the loop runs it.
+
+A kernel that was written for many blocks runs them one after the other, or, where they need no barriers, as many side
+by side as there are threads for. A barrier follows each step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from weft._base.target import Target
+from weft.codegen import module_text
+from weft.codegen.cpu import families
+from weft.codegen.gpu import threads
+from weft.codegen.writer import Writer
+from weft.loops.resident import Call, Carry, Choose, Copy, Fill, Offset, Place, Repeat, Resident
+
+BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
+SOME = "llvm.nvvm.barrier.cta.sync.aligned.count"
+_NAMES = re.compile(r"%([A-Za-z][\w.]*)")
+_LABELS = re.compile(r"^(\w+):", re.MULTILINE)
+_ALLOCAS = re.compile(r"^%\S+ = alloca .*\n", re.MULTILINE)
+_CASTS = re.compile(r"addrspacecast ptr addrspace\(1\) %(o\d+|scratch) to ptr")
+_REGISTERS = re.compile(r"call i32 @llvm\.nvvm\.read\.ptx\.sreg\.(tid|ctaid)\.x\(\)")
+
+Entry = Callable[[Any, str, Target], Writer]
+
+
+class ResidentWriter:
+    """Writes the only entry; ``entry`` writes that of a kernel."""
+
+    def __init__(self, program: Resident, target: Target, entry: Entry) -> None:
+        self.program, self.target, self.entry = program, target, entry
+        self.writer = families.writer(target)
+        self.tables: list[str] = []
+        self.bases: dict[int, str] = {}
+        self.moved: dict[int, str] = {}
+        self._count = 0
+
+    def write(self) -> Writer:
+        writer, program = self.writer, self.program
+        self.thread = threads.number(writer, "tid.x")
+        for k in range(program.n_operands):
+            self.bases[-1 - k] = writer.op(f"addrspacecast ptr addrspace(1) %o{k} to ptr")
+        if program.near:
+            self.bases[0] = threads.shared(writer, "%w0")
+        else:
+            self.bases[0] = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
+        self.run(program.steps)
+        return writer
+
+    def run(self, steps: Sequence[Any]) -> None:
+        """Some steps, each with a barrier behind it where it has written."""
+        for step in steps:
+            if isinstance(step, Call):
+                self.call(step)
+            elif isinstance(step, Copy):
+                self.copy(self.address(step.to), self.address(step.source), f"%w{step.nbytes}")
+            elif isinstance(step, Fill):
+                self.over(f"%w{step.nbytes}", 1, self._filling(self.address(step.to), step.byte))
+            elif isinstance(step, Offset):
+                self.offset(step)
+            elif isinstance(step, Choose):
+                self.choose(step)
+            else:
+                self.repeat(step)
+            if isinstance(step, Call | Copy | Fill) or (isinstance(step, Offset) and step.flag is not None):
+                threads.barrier(self.writer)
+
+    def address(self, place: Place) -> str:
+        pointer = self.bases[place.base]
+        if place.offset is not None:
+            pointer = self.writer.element("i8", pointer, f"%w{place.offset}")
+        for number in place.moved:
+            pointer = self.writer.element("i8", pointer, self.moved[number])
+        return pointer
+
+    # kernels
+
+    def call(self, call: Call) -> None:
+        """All blocks of a kernel."""
+        made = self.entry(call.kernel, call.entry, self.target)
+        self.writer.declarations |= made.declarations
+        self.writer.functions |= made.functions
+        self.writer.cold_branches = self.writer.cold_branches or made.cold_branches
+        self._count += 1
+        mark = f"k{self._count}"
+        table, loads, body = module_text.constants(made, mark, "br label %done")
+        self.tables += table
+        text = "\n".join(["entry:", *loads, body, ""])
+        alone = BARRIER in text
+        n, writer = call.threads, self.writer
+        side_by_side = 1 if alone or n % 32 else self.program.threads // n
+        first, virtual = "0", self.thread
+        if side_by_side > 1:
+            first, virtual = writer.index("lshr", self.thread, str(n.bit_length() - 1)), None
+            virtual = writer.index("and", self.thread, str(n - 1))
+        pointers = {f"o{k}": self.address(place) for k, place in enumerate(call.operands)}
+        pointers["scratch"] = "null" if call.scratch is None else self.address(call.scratch)
+        if alone and n < self.program.threads:
+            text = text.replace(BARRIER, f"@{SOME}(i32 1, i32 {n})")
+            writer.declarations[SOME] = f"declare void @{SOME}(i32, i32)"
+
+        def blocks() -> None:
+            def block(number: str, _: list[str]) -> list[str]:
+                self._inline(text, mark, pointers, call.words, virtual, number)
+                if alone:  # the next one uses the same memory
+                    inner = f"{SOME}(i32 1, i32 {n})" if n < self.program.threads else BARRIER[1:]
+                    writer.line(f"call void @{inner}")
+                return []
+
+            writer.loop(first, f"%w{call.blocks}", side_by_side, [], block)
+
+        if side_by_side * n < self.program.threads:
+            threads.when(writer, writer.compare_index("slt", self.thread, str(side_by_side * n)), blocks)
+        else:
+            blocks()
+
+    def _inline(self, text: str, mark: str, pointers: dict[str, str], words: int, thread: str, block: str) -> None:
+        """The text of a kernel with names of its own, its parameters replaced, for one of its blocks."""
+        writer = self.writer
+        registers = {"tid": writer.op(f"trunc i64 {thread} to i32"), "ctaid": writer.op(f"trunc i64 {block} to i32")}
+
+        def renamed(found: re.Match[str]) -> str:
+            name = found[1]
+            if name.startswith("ours."):
+                return f"%{name[5:]}"
+            if name[0] == "w" and name[1:].isdigit():
+                return f"%w{words + int(name[1:])}"
+            return f"%{mark}.{name}"
+
+        text = _CASTS.sub(lambda found: f"getelementptr i8, ptr {_ours(pointers[found[1]])}, i64 0", text)
+        text = _REGISTERS.sub(lambda found: f"add i32 {_ours(registers[found[1]])}, 0", text)
+        text = _LABELS.sub(lambda found: f"{mark}.{found[1]}:", _NAMES.sub(renamed, text))
+        writer.entry += [line.strip() for line in _ALLOCAS.findall(text)]
+        writer.branch(f"{mark}.entry")
+        writer.lines.append(_ALLOCAS.sub("", text).rstrip("\n"))
+        writer.label(f"{mark}.done")
+
+    # memory
+
+    def over(self, count: str, step: int, body: Callable[[str], None]) -> None:
+        """``body(i)`` for i = 0, step, 2 step, ... below a count, shared by all threads."""
+        first = self.writer.index("mul", self.thread, str(step))
+        self.writer.loop(first, count, step * self.program.threads, [], lambda i, _: (body(i), [])[1])
+
+    def _filling(self, to: str, byte: int) -> Callable[[str], None]:
+        text = f"store i8 {byte - 256 if byte > 127 else byte}"
+        return lambda i: self.writer.line(f"{text}, ptr {self.writer.element('i8', to, i)}")
+
+    def copy(self, to: str, source: str, nbytes: str) -> None:
+        """Bytes, four at a time where all is a multiple of four."""
+        writer = self.writer
+        bits = [writer.op(f"ptrtoint ptr {p} to i64") for p in (to, source)]
+        all_bits = writer.op(f"or i64 {writer.op(f'or i64 {bits[0]}, {bits[1]}')}, {nbytes}")
+        whole = writer.compare_index("eq", writer.index("and", all_bits, "3"), "0")
+
+        def by(type_: str, step: int) -> None:
+            def one(i: str) -> None:
+                value = writer.load(type_, writer.element("i8", source, i))
+                writer.line(f"store {type_} {value}, ptr {writer.element('i8', to, i)}")
+
+            self.over(nbytes, step, one)
+
+        writer.either(whole, lambda: by("i32", 4), lambda: by("i8", 1))
+
+    def offset(self, step: Offset) -> None:
+        """Every thread computes it."""
+        writer, total, clamped = self.writer, "0", "false"
+        for place, dtype, most, stride in step.terms:
+            bits, signed = 8 * dtype.itemsize, dtype.kind == "i"
+            value = writer.load(f"i{bits}", self.address(place))
+            if bits < 64:
+                value = writer.op(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
+            over = writer.compare_index("sgt" if signed else "ugt", value, f"%w{most}")
+            under = writer.compare_index("slt", value, "0") if signed else "false"
+            clamped = writer.op(f"or i1 {clamped}, {writer.op(f'or i1 {over}, {under}')}")
+            value = writer.choose_index(under, "0", writer.choose_index(over, f"%w{most}", value))
+            total = writer.index("add", total, writer.index("mul", value, f"%w{stride}"))
+        self.moved[step.number] = total
+        if step.flag is not None:
+            first = writer.op(f"and i1 {clamped}, {writer.compare_index('eq', self.thread, '0')}")
+            flag = self.address(step.flag)
+            threads.when(writer, first, lambda: writer.line(f"store i8 1, ptr {flag}"))
+
+    # control
+
+    def choose(self, step: Choose) -> None:
+        """The steps of one branch; all threads read which."""
+        writer = self.writer
+        index = writer.op(f"sext i32 {writer.load('i32', self.address(step.which))} to i64")
+        threads.barrier(writer)  # a branch may write where that was
+        for number, steps in enumerate(step.branches):
+            low = "true" if number == 0 else writer.compare_index("sge", index, str(number))
+            last = number == len(step.branches) - 1
+            high = "true" if last else writer.compare_index("slt", index, str(number + 1))
+            threads.when(writer, writer.op(f"and i1 {low}, {high}"), lambda steps=steps: self.run(steps))
+
+    def repeat(self, step: Repeat) -> None:
+        writer = self.writer
+        homes = [self.address(one.home) for one in step.carry]
+        starts = self._starts(step.carry, homes)
+        pairs = zip(step.carry, starts, strict=True)
+        spares = [now if one.spare is None else self.address(one.spare) for one, now in pairs]
+        firsts = [self.address(row.first) for row in step.rows]
+        before, head, done = writer.block, writer.fresh_label(), writer.fresh_label()
+        writer.branch(head)
+        writer.label(head)
+        at, trip = len(writer.lines), writer.name()
+        swapped = [k for k, one in enumerate(step.carry) if one.spare is not None]
+        now, later = list(starts), list(spares)
+        for k in swapped:
+            now[k], later[k] = writer.name(), writer.name()
+        for one, a, b in zip(step.carry, now, later, strict=True):
+            self.bases[one.now], self.bases[one.later] = a, b
+        writer.open_loops.append(None)
+        self._asked(step, trip, done)
+        self._turn(step, trip, firsts)
+        following = writer.op(f"add nsw i64 {trip}, 1")
+        latch = writer.block
+        writer.branch(head)
+        writer.open_loops.pop()
+        phis = [f"{trip} = phi i64 [ 0, %{before} ], [ {following}, %{latch} ]"]
+        for k in swapped:
+            phis.append(f"{now[k]} = phi ptr [ {starts[k]}, %{before} ], [ {later[k]}, %{latch} ]")
+            phis.append(f"{later[k]} = phi ptr [ {spares[k]}, %{before} ], [ {now[k]}, %{latch} ]")
+        writer.lines[at:at] = phis
+        writer.label(done)
+        self._settle(step, homes, now)
+
+    def _starts(self, carry: Sequence[Carry], homes: Sequence[str]) -> list[str]:
+        """Where the state is before the first step."""
+        starts = list(homes)
+        for k, one in enumerate(carry):
+            if one.start is not None:
+                starts[k] = self.address(one.start)
+                self.copy(starts[k], homes[k], f"%w{one.nbytes}")
+        if starts != list(homes):
+            threads.barrier(self.writer)
+        return starts
+
+    def _asked(self, step: Repeat, trip: str, done: str) -> None:
+        """Leaves the loop if it is over."""
+        writer, body = self.writer, self.writer.fresh_label()
+        self.run(step.cond)
+        if step.answer is None:
+            goes_on = writer.compare_index("slt", trip, f"%w{step.trips}")
+        else:
+            goes_on = writer.op(f"icmp ne i8 {writer.load('i8', self.address(step.answer))}, 0")
+            threads.barrier(writer)  # the body may write where that was
+        writer.branch_if(goes_on, body, done)
+        writer.label(body)
+
+    def _turn(self, step: Repeat, trip: str, firsts: Sequence[str]) -> None:
+        """The body once, and what has to be copied of its results."""
+        writer, index = self.writer, trip
+        if step.reverse:
+            index = writer.index("sub", writer.index("sub", f"%w{step.trips}", "1"), trip)
+        for row, first in zip(step.rows, firsts, strict=True):
+            self.bases[row.base] = writer.element("i8", first, writer.index("mul", index, f"%w{row.stride}"))
+        self.run(step.body)
+        copies = [(one, one.copied) for one in step.carry if one.copied is not None]
+        for one, source in copies:
+            self.copy(self.bases[one.later], self.address(source), f"%w{one.nbytes}")
+        if copies:
+            threads.barrier(writer)
+
+    def _settle(self, step: Repeat, homes: Sequence[str], now: Sequence[str]) -> None:
+        """The state where it is wanted."""
+        copied = False
+        for one, home, place in zip(step.carry, homes, now, strict=True):
+            if one.spare is None and one.start is None:
+                continue
+            elsewhere = self.writer.op(f"icmp ne ptr {place}, {home}")
+            size = f"%w{one.nbytes}"
+            threads.when(self.writer, elsewhere, partial(self.copy, home, place, size))
+            copied = True
+        if copied:
+            threads.barrier(self.writer)
+
+
+def _ours(name: str) -> str:
+    """A name that stays as it is."""
+    return f"%ours.{name[1:]}" if name.startswith("%") else name

@@ -1,0 +1,133 @@
+"""Loops that one block of a GPU's threads runs whole: kernels one after the other, over memory that stays where it is.
+
+    scan of [64] by a product and tanh   ->   Repeat of (Call product, Call tanh), the state in the block's memory
+
+Addresses are a base and words: the bases -1, -2, ... are the operands of the kernel, 0 is memory of its own (the
+arena), others are what loops define. Records hold no sizes: words, which are parameters, do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft._base.record import Record
+
+POINT = "point"  # the entry of a kernel with a thread for each point
+
+
+class Place(Record):
+    """An address: a base, the word of a constant offset in bytes, and the numbers of offsets found at run time."""
+
+    base: int
+    offset: int | None = None
+    moved: tuple[int, ...] = ()
+
+
+class Call(Record):
+    """A kernel: ``threads`` threads for each of as many blocks as a word says. Its words begin at ``words``."""
+
+    kernel: Any  # a nest, a routine or a product
+    entry: str
+    operands: tuple[Place, ...]
+    scratch: Place | None
+    words: int
+    blocks: int
+    threads: int
+
+
+class Copy(Record):
+    """Copies as many bytes as a word says."""
+
+    to: Place
+    source: Place
+    nbytes: int
+
+
+class Fill(Record):
+    """Fills as many bytes as a word says with one value."""
+
+    to: Place
+    byte: int
+    nbytes: int
+
+
+class Offset(Record):
+    """Run-time offset ``number``: the sum of clamped starts times strides; a start that is clamped sets a byte."""
+
+    number: int
+    terms: tuple[tuple[Place, np.dtype, int, int], ...]  # where it is, its type, words of most and stride
+    flag: Place | None
+
+
+class Carry(Record):
+    """A part of a loop's state: where the loop finds and leaves it, and bases of where it is now and will be next.
+
+    ``start``: it is copied there first. ``spare``: where the first step writes the next state, unless that takes the
+    same place. ``copied``: what a step has to copy there.
+    """
+
+    home: Place
+    start: Place | None
+    spare: Place | None
+    copied: Place | None
+    nbytes: int
+    now: int
+    later: int
+
+
+class Row(Record):
+    """A base that moves by a stride (a word) with each step."""
+
+    base: int
+    first: Place
+    stride: int
+
+
+class Repeat(Record):
+    """A loop of so many steps (a word), or while ``answer`` is not 0, which the steps of the condition write."""
+
+    carry: tuple[Carry, ...]
+    rows: tuple[Row, ...]
+    body: tuple[Any, ...]
+    trips: int
+    reverse: bool
+    cond: tuple[Any, ...] = ()
+    answer: Place | None = None
+
+
+class Choose(Record):
+    """One of several lists of steps, by a clamped int32."""
+
+    which: Place
+    branches: tuple[tuple[Any, ...], ...]
+
+
+class Resident(Record, labels=("name",)):
+    """A kernel of one block. ``near``: the arena is in the block's memory, from the byte on that word 0 says."""
+
+    n_operands: int
+    n_words: int
+    threads: int
+    near: bool
+    steps: tuple[Any, ...]
+    name: str = "loop"
+
+    @property
+    def operands(self) -> range:
+        return range(self.n_operands)
+
+    def size(self) -> int:
+        """The number of statements of all kernels."""
+        return sum([call.kernel.size() for call in calls(self.steps)])
+
+
+def calls(steps: tuple[Any, ...]) -> list[Call]:
+    """The kernels of some steps, those of inner ones included."""
+    found: list[Call] = []
+    for step in steps:
+        inner = (step.cond, step.body) if isinstance(step, Repeat) else ()
+        inner = step.branches if isinstance(step, Choose) else inner
+        found += [step] if isinstance(step, Call) else [call for some in inner for call in calls(some)]
+    return found
