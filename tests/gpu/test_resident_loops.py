@@ -154,7 +154,9 @@ def test_what_one_block_should_not_do_stays_a_loop_of_launches(device: Any) -> N
 
         return lax.fori_loop(0, 2, step, x)
 
-    for function, shape in ((times, (600, 600)), (heat, (400, 400)), (told, (40,))):
+    large: list[tuple[Callable[..., Any], tuple[int, ...]]]
+    large = [(times, (600, 600)), (heat, (400, 400)), (told, (40,))]
+    for function, shape in large:
         with weft.default_device(device):
             compiled = weft.jit(function).lower(weft.ShapeDtypeStruct(shape, np.float32)).compile()
         assert not loops_of(compiled)
