@@ -153,7 +153,7 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
     "default_prng_impl": (("threefry2x32", "rbg", "unsafe_rbg"), "the other generators"),
     "threefry_partitionable": ((True,), "random bits by halves"),
     "default_matmul_precision": ((*_DOT_PRECISIONS[:7], "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
-                                  "BF16_BF16_F32_X9", "F32_F32_F32"), _ONE_DTYPE),
+                                  "BF16_BF16_F32_X9", "TF32_TF32_F32", "F32_F32_F32"), _ONE_DTYPE),
     "legacy_prng_key": (("allow",), "raw keys are always accepted"),
     "check_static_indices": ((False,), "static indices are not checked"),
     "thread_guard": ((False,), "threads are not checked"),

@@ -22,7 +22,16 @@ CACHE_BYTES = 30 << 20  # what is certainly still in it from the kernel before
 ATOMICS = 80e3  # sectors a microsecond
 LAUNCH = 3.0  # microseconds
 # warps a cycle of a multiprocessor: 128 lanes of fma, 64 of others, 16 of special functions, 32 of loads and shuffles
-RATES = {"fma": 4.0, "alu": 2.0, "integer": 2.0, "special": 0.5, "fp64": 2.0, "memory": 1.0, "control": 2.0}
+RATES = {
+    "fma": 4.0,
+    "alu": 2.0,
+    "integer": 2.0,
+    "special": 0.5,
+    "fp64": 2.0,
+    "memory": 1.0,
+    "control": 2.0,
+    "tensor": 0.63,
+}
 ISSUE = 4.0 * 0.8  # of the four schedulers some cycles are lost to dependencies and banks of registers
 FETCH = 1.1  # warps a cycle, where the code is longer than the cache of instructions
 CODE_BYTES = 48 << 10

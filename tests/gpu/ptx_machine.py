@@ -14,7 +14,7 @@ from tests.gpu.native_build import HERE, Part, build, machine
 
 UNINITIALISED, RACES, DIVERGENCE, WRITTEN_ONCE = 1, 2, 4, 8
 ALL_CHECKS = UNINITIALISED | RACES | DIVERGENCE
-PIPES = ("fma", "alu", "integer", "special", "fp64", "memory", "control")
+PIPES = ("fma", "alu", "integer", "special", "fp64", "memory", "control", "tensor")
 ROOM = 4000
 
 

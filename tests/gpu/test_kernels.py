@@ -115,7 +115,9 @@ FORMS: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "a product of transposed matrices": ("tiles", lambda a, b: a.T @ b.T, (B, A)),
     "products": ("tiles", lambda a, b: a @ b, (A.reshape(7, 10, 600), B.reshape(1, 600, 130).repeat(7, 0))),
     "a product of integers": ("tiles", lambda a: lax.dot(a, a.T, preferred_element_type=np.int32), (SMALL,)),
-    "a product of bfloat16": ("tiles", lambda a: a @ a.T, (jnp.asarray(A, jnp.bfloat16),)),
+    "a product of bfloat16": (
+        "tiles", lambda a: jnp.matmul(a, a.T, precision="highest"), (jnp.asarray(A, jnp.bfloat16),),
+    ),
     "several summed axes": (
         "tiles", lambda a, b: jnp.einsum("abc,bcd->ad", a, b), (A.reshape(70, 20, 30), B.reshape(20, 30, 130)),
     ),

@@ -120,6 +120,7 @@ WARP = 32  # threads that run together
 GPU_WORDS = 500  # of 8 bytes: the parameters of a kernel, which older drivers hold to 4 KB
 GPU_SHARED = 96 << 10  # bytes of a block's own memory: some GPUs have 99 KB for one, and an H100 runs two such blocks
 GPU_THREADS = 256  # of a block
+GPU_TILES = 96  # tiles of 128 x 256 of a product that keep a GPU busy: an estimate, two thirds of an H100's processors
 GPU_ROW_THREADS = (
     128  # of a block that has a row; softmax of rows of 4096 fell from 259 to 216 us with this and lent rows
 )

@@ -120,6 +120,13 @@ def permutation(equation: JaxprEqn) -> list[int] | None:
     return found if tuple([shape[dim] for dim in found]) == out.shape else None
 
 
+def precision_of(asked: Any) -> str:
+    """The precision of a product's parameter: float32 or tf32; empty where it does not say."""
+    if isinstance(asked, tuple):
+        return {1: "tf32", 2: "float32"}.get(max([side.value for side in asked]), "")
+    return {"TF32_TF32_F32": "tf32", "F32_F32_F32": "float32"}.get(getattr(asked, "name", ""), "")
+
+
 def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
     """A function that computes a contraction by other operations, or None if it is a matrix product already."""
     if isinstance(equation.primitive.kind, kinds.StridedContraction):
@@ -127,7 +134,8 @@ def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
     lhs, rhs = (atom.aval for atom in equation.invars)
     out = equation.outvars[0].aval
     numbers = equation.params["dimension_numbers"]
-    converted = _converted(equation, lambda x, y, dtype: _product(x, y, numbers, dtype))
+    precision = equation.params["precision"]
+    converted = _converted(equation, lambda x, y, dtype: _product(x, y, numbers, dtype, precision))
     if converted is not None:
         return converted
     if lhs.size and rhs.size and loops_of(equation) is None:
@@ -199,8 +207,8 @@ def is_reduced(results: int, terms: int, in_batch: bool) -> bool:
     return results >= LONG and _is_short(terms, in_batch)
 
 
-def _product(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
-    return operations.dot_general(x, y, numbers, preferred_element_type=dtype)
+def _product(x: Any, y: Any, numbers: Any, dtype: Any, precision: Any) -> Any:
+    return operations.dot_general(x, y, numbers, precision, preferred_element_type=dtype)
 
 
 def dtype_of(char: str) -> np.dtype:
@@ -261,7 +269,7 @@ def _transposed_first(equation: JaxprEqn) -> Callable[..., Any]:
     """Operands as (batch, m, k) and (batch, k, n), copied if necessary."""
     sums, (left_batch, right_batch) = equation.params["dimension_numbers"]
     left_sum, right_sum = _in_order(sums)
-    preferred = equation.outvars[0].aval.dtype
+    preferred, precision = equation.outvars[0].aval.dtype, equation.params["precision"]
 
     def canonical(x: Any, y: Any) -> Any:
         n_batch, n_sum = len(left_batch), len(left_sum)
@@ -270,7 +278,7 @@ def _transposed_first(equation: JaxprEqn) -> Callable[..., Any]:
         batch = tuple(range(n_batch))
         sums = (tuple(range(x.ndim - n_sum, x.ndim)), tuple(range(n_batch, n_batch + n_sum)))
         return operations.dot_general(
-            operations.optimization_barrier(x), operations.optimization_barrier(y), (sums, (batch, batch)),
+            operations.optimization_barrier(x), operations.optimization_barrier(y), (sums, (batch, batch)), precision,
             preferred_element_type=preferred,
         )  # fmt: skip
 

@@ -66,6 +66,7 @@ class Gemm(NamedTuple):
     unit: bool = True  # whether a matrix unit may multiply them
     form: str = ""  # of the epilogue (``epilogues``): flat, grid, rows or products
     epilogue: Kernel | None = None
+    precision: str = ""  # that was asked for: tf32 or float32; of GPUs (``loops.grid_products``)
 
 
 class Copy(NamedTuple):

@@ -33,5 +33,6 @@ def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
         kernel = grid_products.product(entry, dtype_of(entry.source), dtype_of(entry.result))
         if kernel is not None:
             params, grids = grid_products.launches(kernel, entry)
-            return Launched(entry, kernel, (entry.a, entry.b, entry.c), params, grids)
+            wide = grid_products.aligned(kernel)
+            return Launched(entry, kernel, (entry.a, entry.b, entry.c), params, grids, wide)
     return entry

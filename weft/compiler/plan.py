@@ -284,7 +284,8 @@ def product(equation: JaxprEqn, loops: Loops, places: tuple[Place, Place, Place]
     in_chains = isinstance(equation.primitive.kind, kinds.Contraction)
     whole = (*contraction.free_sizes(equation), "exchanged" in equation.params)
     unit = in_chains or lhs.dtype.itemsize < 4 or not is_in_pieces(loops)
-    return Gemm(*chars, *places, *dims(loops), tuple(batch), in_chains, whole, unit)
+    precision = contraction.precision_of(equation.params.get("precision"))
+    return Gemm(*chars, *places, *dims(loops), tuple(batch), in_chains, whole, unit, precision=precision)
 
 
 def dims(loops: Loops) -> tuple[Any, Any, Any]:

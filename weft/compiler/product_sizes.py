@@ -60,7 +60,7 @@ class ResizableProduct:
             around = ((batch, *[stride * size for stride, size in zip(strides, self.sizes, strict=True)]),)
         dims, gemm = plan.dims(Loops((row,), (column,), (summed,), ())), self.gemm
         whole = (rows, columns, gemm.whole[2])
-        fields = (*gemm[:5], *dims, around, gemm.in_chains, whole, gemm.unit, gemm.form, gemm.epilogue)
+        fields = (*gemm[:5], *dims, around, gemm.in_chains, whole, *gemm[11:])
         return [tuple.__new__(Gemm, fields)]
 
 

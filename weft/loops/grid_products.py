@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft._base.target_model import GPU_THREADS, WARP
+from weft._base.target_model import GPU_THREADS, GPU_TILES, WARP
 from weft.loops import grid
 
 SIDE = 64  # elements of a side of a tile of a result
@@ -25,11 +25,26 @@ PITCH = SIDE + 4  # elements of a row of a tile in memory: another row begins in
 LINE = 64  # bytes of the sums in which a vector's product is added, side by side
 
 
+class Tile(Record):
+    """Rows and columns of the result that a block computes by tensor cores, and those of a warp."""
+
+    rows: int
+    columns: int
+    warp_rows: int
+    warp_columns: int
+
+
+SMALL, LARGE = Tile(64, 64, 32, 16), Tile(128, 256, 64, 64)
+STEP = 64  # bytes of terms of an operand that a stage holds for each of its rows or columns
+STAGES = 4  # in a block's memory at a time: one is multiplied, others are on their way
+ALIGNED = grid.ALIGNED
+
+
 class Product(Record, labels=("name",)):
     """A kernel: dtypes of the operands and of the result, which is that of sums, and how many dimensions of each kind.
 
     ``a_along``: neighbours of the left operand lie along its terms; ``b_along``: those of the right one along columns.
-    ``vector``: one of the operands is a vector, whose product is added in several sums.
+    ``form``: tiles, vector (one of the operands is one, whose product is added in several sums) or tensor.
     """
 
     source: np.dtype
@@ -40,7 +55,7 @@ class Product(Record, labels=("name",)):
     batch: int
     a_along: bool
     b_along: bool
-    vector: bool
+    form: str
     name: str = "product"
 
     def size(self) -> int:
@@ -62,21 +77,82 @@ def product(gemm: Any, source: np.dtype, result: np.dtype) -> Product | None:
     vector = gemm.in_chains and (rows == 1 or columns == 1) and result.kind not in "iu" and plain
     a_along = bool(gemm.summed) and gemm.summed[-1][1] == 1
     b_along = bool(gemm.columns) and gemm.columns[-1][1] == 1
-    return Product(source, result, *counts, a_along, b_along, vector)
+    form = "vector" if vector else "tensor" if _by_tensor_cores(gemm, source, result) else "tiles"
+    return Product(source, result, *counts, a_along, b_along, form)
+
+
+def _by_tensor_cores(gemm: Any, source: np.dtype, result: np.dtype) -> bool:
+    """Half precisions unless float32 is asked for, float32 where TF32 is."""
+    if result != np.float32 or gemm.precision == "float32":
+        return False
+    return source.itemsize == 2 or gemm.precision == "tf32"
+
+
+def entries(kernel: Product) -> tuple[str, ...]:
+    """The functions of its module."""
+    return ("mma", "mma_aligned", "mma_large") if kernel.form == "tensor" else (kernel.form,)
 
 
 def launches(kernel: Product, gemm: Any) -> tuple[bytes, tuple[grid.Grid, ...]]:
     """The words behind a kernel's operands, and its launch."""
     m, n, k, batch = _sizes(gemm)
-    tiles = (-(-m // SIDE), -(-n // SIDE)) if not kernel.vector else (m, n)
+    tiles = (-(-m // SIDE), -(-n // SIDE)) if kernel.form != "vector" else (m, n)
     words = [m, n, k, batch, *grid.quotient(tiles[1]), *grid.quotient(tiles[0] * tiles[1]), *tiles]
     for dims in (gemm.rows, gemm.columns, gemm.summed, gemm.batch):
         words += _words(dims)
     count = math.prod(tiles) * batch
-    per_block = GPU_THREADS // WARP * (WARP // chains(kernel)) if kernel.vector else 1
-    blocks = -(-count // per_block)
-    name, nbytes = ("vector", 0) if kernel.vector else ("tiles", 2 * DEPTH * PITCH * kernel.result.itemsize)
-    return struct.pack(f"<{len(words)}q", *words), ((name, "", blocks, 1, GPU_THREADS, nbytes),)
+    if kernel.form == "tensor":
+        found = _tensor_grid(kernel, gemm, count)
+        words.append(found[2])
+        return struct.pack(f"<{len(words)}q", *words), (found,)
+    packed = struct.pack(f"<{len(words)}q", *words)
+    per_block = GPU_THREADS // WARP * (WARP // chains(kernel)) if kernel.form == "vector" else 1
+    nbytes = 0 if kernel.form == "vector" else 2 * DEPTH * PITCH * kernel.result.itemsize
+    return packed, ((kernel.form, "", -(-count // per_block), 1, GPU_THREADS, nbytes),)
+
+
+def _tensor_grid(kernel: Product, gemm: Any, count: int) -> grid.Grid:
+    """By so many small tiles, or by large ones if these are enough; 16 bytes at a time where strides allow it."""
+    if not _in_chunks(kernel, gemm):
+        return "mma", "", count, 1, GPU_THREADS, stage_bytes(SMALL) * 2
+    m, n, _, batch = _sizes(gemm)
+    large = -(-m // LARGE.rows) * -(-n // LARGE.columns) * batch
+    in_pairs = not any(x % 2 for x in (n, *[row[2] for row in gemm.rows], *[dim[3] // 4 for dim in gemm.batch]))
+    entry, tile, blocks = (
+        ("mma_large", LARGE, large) if in_pairs and GPU_TILES <= large <= count // 6 else ("mma_aligned", SMALL, count)
+    )
+    return "mma", entry, blocks, 1, GPU_THREADS, stage_bytes(tile) * STAGES
+
+
+def stage_bytes(tile: Tile) -> int:
+    """Bytes of a stage of both operands."""
+    return (tile.rows + tile.columns) * STEP
+
+
+def aligned(kernel: Product) -> tuple[int, ...]:
+    """The operands whose addresses decide whether the aligned entry is taken."""
+    return (0, 1, 2) if kernel.form == "tensor" else ()
+
+
+def _in_chunks(kernel: Product, gemm: Any) -> bool:
+    """Whether 16 bytes of an operand that begin at a multiple of them lie side by side, from end to end."""
+    size = kernel.source.itemsize
+    per = ALIGNED // size
+
+    def whole(dims: Sequence[tuple[int, ...]], at: int, inner: bool) -> bool:
+        """Whether all steps are chunks; of ``inner`` dimensions the last one has steps of an element."""
+        if not inner:
+            return all(dim[at] % per == 0 for dim in dims)
+        last, single = dims[-1], len(dims) == 1
+        return last[at] == 1 and (single or last[0] % per == 0) and whole(dims[:-1], at, False)
+
+    along = kernel.a_along, not kernel.b_along
+    sides = (gemm.rows, gemm.columns)
+    return all(
+        whole(gemm.summed, 1 + k, along[k]) and whole(sides[k], 1, not along[k])
+        and all(dim[1 + k] % ALIGNED == 0 for dim in gemm.batch)
+        for k in (0, 1)
+    )  # fmt: skip
 
 
 def _sizes(gemm: Any) -> list[int]:
@@ -96,4 +172,5 @@ def chains(kernel: Product) -> int:
 
 def n_words(kernel: Product) -> int:
     """The words of a kernel."""
-    return 10 + 5 * kernel.rows + 4 * kernel.columns + 5 * kernel.summed + 6 * kernel.batch
+    found = 10 + 5 * kernel.rows + 4 * kernel.columns + 5 * kernel.summed + 6 * kernel.batch
+    return found + (kernel.form == "tensor")  # of which the last is the number of blocks

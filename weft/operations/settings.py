@@ -35,7 +35,10 @@ class RoundingMethod(enum.IntEnum):
 
 
 class Precision(enum.Enum):
-    """How accurately matrix products are computed; on a CPU all choices compute in full precision."""
+    """How accurately matrix products are computed; on a CPU all choices compute in full precision.
+
+    On a GPU ``HIGH`` multiplies ``float32`` by tensor cores in TF32, and ``HIGHEST`` half precisions without them.
+    """
 
     DEFAULT = 0
     HIGH = 1

@@ -89,20 +89,24 @@ void undefine(Warp& w, const Access& access, int lane, uint32_t first, uint32_t 
 }
 
 void reach(Warp& w, const Instruction& in, uint32_t bytes, Kind kind, Access& access) {
+  reach(w, in, {in.s[0], in.si[0], in.width[1] == 4, in.space, in.offset}, bytes, kind, access);
+}
+
+void reach(Warp& w, const Instruction& in, const Address& where, uint32_t bytes, Kind kind, Access& access) {
   Launch& launch = *w.launch;
-  const bool is_short = in.width[1] == 4;
-  const uint64_t* base = is_short ? nullptr : w.src<uint64_t>(in.s[0]);
-  const uint32_t* narrow = is_short ? w.src<uint32_t>(in.s[0]) : nullptr;
-  const uint64_t plus = uint64_t(in.offset) + (in.space == Space::frame ? w.frame_local() : 0);
+  const bool is_short = where.is_short;
+  const uint64_t* base = is_short ? nullptr : w.src<uint64_t>(where.place);
+  const uint32_t* narrow = is_short ? w.src<uint32_t>(where.place) : nullptr;
+  const uint64_t plus = uint64_t(where.offset) + (where.space == Space::frame ? w.frame_local() : 0);
   Allocation*& hint = launch.hints[size_t(&in - w.frames.back().function->code.data()) % launch.hints.size()];
-  if (launch.checks(kUninitialised) && (w.active & ~w.written[in.si[0]]))
-    w.fault("uninitialised", "the address comes of what nobody wrote", __builtin_ctz(w.active & ~w.written[in.si[0]]));
+  if (launch.checks(kUninitialised) && (w.active & ~w.written[where.index]))
+    w.fault("uninitialised", "the address comes of what nobody wrote", __builtin_ctz(w.active & ~w.written[where.index]));
   uint32_t offsets[kLanes];
   bool is_global = false, is_shared = false;
   for (uint32_t rest = w.active; rest; rest &= rest - 1) {
     const int l = __builtin_ctz(rest);
     uint64_t address = is_short ? uint64_t(uint32_t(narrow[l] + uint32_t(plus))) : base[l] + plus;
-    Space space = in.space;
+    Space space = where.space;
     if (space == Space::generic) {
       space = address & kSharedWindow ? Space::shared : address & kLocalWindow ? Space::local : Space::global;
       address &= ~(kSharedWindow | kLocalWindow);

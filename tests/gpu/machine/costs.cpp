@@ -53,6 +53,9 @@ Cost cost_of(const Decoder& d) {
                     in.type == Type::f16x2 || in.type == Type::bf16x2 || in.type == Type::f32x2;
   if (in.flow != Flow::next) return {Pipe::control, 1, 0};
   if (is_one_of(name, {"bar", "barrier", "membar", "fence"})) return {Pipe::control, 1, 0};
+  if (name == "mma") return {Pipe::tensor, 1, 33};
+  if (name == "cp") return in.pipe == Pipe::memory ? Cost{Pipe::memory, 1, 560} : Cost{Pipe::control, 1, 0};
+  if (name == "ldmatrix") return {Pipe::memory, 1, 33};
   if (in.pipe == Pipe::memory) {
     const int bytes = bytes_of(in.type) * in.vector;
     switch (in.space) {

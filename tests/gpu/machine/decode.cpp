@@ -195,7 +195,7 @@ void decode(Decoder& d) {
   }
   using Family = bool (*)(Decoder&);
   for (Family family : {decode_float, decode_half, decode_integer, decode_bits, decode_convert, decode_compare, decode_move,
-                        decode_memory, decode_atomic, decode_warp, decode_control})
+                        decode_memory, decode_atomic, decode_warp, decode_async, decode_tensor, decode_control})
     if (family(d)) {
       if (d.in.run == nullptr) d.refuse("the machine has no such form");
       set_cost(d);

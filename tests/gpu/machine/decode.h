@@ -71,6 +71,8 @@ bool decode_move(Decoder& d);
 bool decode_memory(Decoder& d);
 bool decode_atomic(Decoder& d);
 bool decode_warp(Decoder& d);
+bool decode_async(Decoder& d);
+bool decode_tensor(Decoder& d);
 bool decode_control(Decoder& d);
 
 // The cost of a decoded instruction (costs.cpp).

@@ -38,7 +38,7 @@ struct MachineOptions {
   uint64_t seed, steps, blocks;
 };
 struct MachineCounts {
-  double slots[7], issued, block_cycles, longest_cycles;
+  double slots[8], issued, block_cycles, longest_cycles;
   uint64_t instructions, accesses, sectors, bytes, read_sectors, written_sectors, atomics, shared_accesses, shared_passes;
   uint64_t blocks, code_bytes;
 };

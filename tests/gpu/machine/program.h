@@ -40,7 +40,7 @@ using Run = void (*)(Warp&, const Instruction&);
 enum class Flow : uint8_t { next, jump, branch, table, call, end, stop };
 
 // Pipes of a multiprocessor, as prediction counts them.
-enum class Pipe : uint8_t { fma, alu, integer, special, fp64, memory, control, kinds };
+enum class Pipe : uint8_t { fma, alu, integer, special, fp64, memory, control, tensor, kinds };
 
 struct Instruction {
   Run run = nullptr;

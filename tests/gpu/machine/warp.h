@@ -33,6 +33,18 @@ struct Frame {
   const Call* call;
 };
 
+// Bytes on their way to shared memory, and when they come; ``defined``: somebody wrote them where they come from.
+struct Copy {
+  char* to;
+  uint32_t lane, offset, bytes;
+  bool defined;
+  char data[16];
+};
+struct CopyGroup {
+  std::vector<Copy> copies;
+  double ready = 0;
+};
+
 enum class State : uint8_t { running, waiting, done };
 
 struct Warp {
@@ -58,6 +70,7 @@ struct Warp {
   std::vector<uint32_t> masks;
   std::vector<char> local;
   std::vector<uint32_t> clock;  // for races: how far each warp of the block was when this one last met it
+  std::vector<CopyGroup> arriving;  // of which the last is not committed
   uint64_t steps = 0;
   // Of a launch that is timed, cycles: the instructions of a region begin when their operands are ready, in any order, as
   // the hardware's compiler arranges them; a region ends when all of them have begun.

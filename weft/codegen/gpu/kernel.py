@@ -23,6 +23,7 @@ from weft.codegen.gpu.scan_bases import BaseWriter
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.short_rows import ShortRowWriter
 from weft.codegen.gpu.teams import TeamWriter
+from weft.codegen.gpu.tensor_products import TensorWriter
 from weft.codegen.gpu.tiles import TileWriter
 from weft.codegen.writer import Writer
 from weft.loops import grid, grid_products, ir, resident, routine
@@ -39,7 +40,7 @@ def text_of(nest: ir.Nest | routine.Routine | grid_products.Product | resident.R
         entries, tables = {loops.ENTRY: whole.write()}, whole.tables
     elif isinstance(nest, grid_products.Product):
         n_words = grid_products.n_words(nest)
-        entries = {"vector" if nest.vector else "tiles": ProductWriter(nest, target).write()}
+        entries = {name: entry(nest, name, target) for name in grid_products.entries(nest)}
     elif isinstance(nest, routine.Routine):
         n_words = nest.trips + nest.extents + len(nest.scalars)
         entries = {loops.ENTRY: loops.writer(nest, target).write()}
@@ -66,7 +67,7 @@ def text_of(nest: ir.Nest | routine.Routine | grid_products.Product | resident.R
 def entry(nest: ir.Nest | routine.Routine | grid_products.Product, name: str, target: Target) -> Writer:
     """One entry of a kernel; ``point``: a thread for each point of a nest."""
     if isinstance(nest, grid_products.Product):
-        return ProductWriter(nest, target).write()
+        return (TensorWriter(nest, target, name) if nest.form == "tensor" else ProductWriter(nest, target)).write()
     if isinstance(nest, routine.Routine):
         return loops.writer(nest, target).write()
     if name != resident.POINT:

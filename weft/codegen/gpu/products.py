@@ -57,7 +57,7 @@ class ProductWriter:
         self.base = [writer.op(f"addrspacecast ptr addrspace(1) %o{k} to ptr") for k in range(3)]
         self.m, self.n, self.k = "%w0", "%w1", "%w2"
         self.thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
-        if self.product.vector:
+        if self.product.form == "vector":
             self._vector(block)
         else:
             self._tile(block)

@@ -1,0 +1,257 @@
+"""Matrix products of GPUs: by tensor cores within a stated bound of float64, and the bits of the CPU elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from tests.gpu import driver, native_build, ptxas
+from tests.gpu.llvm_ptx import ptx
+from tests.gpu.ptx_machine import Buffer, MachineError, Module
+from weft import lax
+from weft._base import target
+from weft.codegen import llvm
+from weft.codegen.gpu import kernel
+from weft.compiler.instructions import Gemm
+from weft.loops import grid_products
+
+pytestmark = pytest.mark.skipif(
+    native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
+)
+RNG = np.random.default_rng(0)
+HALVES = [np.dtype(jnp.bfloat16), np.dtype(np.float16)]
+F32 = np.dtype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Any]:
+    with driver.gpus() as devices:
+        yield devices[0]
+
+
+def normal(shape: tuple[int, ...], dtype: Any) -> Any:
+    return jnp.asarray(RNG.standard_normal(shape), dtype)
+
+
+def check(device: Any, formula: str, a: Any, b: Any, unit: float = 0.0, **asked: Any) -> str:
+    """Holds a product by tensor cores against float64; gives the entry. ``unit``: by which operands were rounded."""
+    function = weft.jit(lambda a, b: jnp.einsum(formula, a, b, preferred_element_type=np.float32, **asked))
+    with weft.default_device(device):
+        got = np.asarray(function(a, b))
+        plan = function.lower(a, b).compile().as_text("plan")
+    exact = [np.asarray(x).astype(np.float64) for x in (a, b)]
+    terms = np.einsum(formula, *[np.ones_like(x) for x in exact])
+    bound = (terms / 16 + 2) * 2.0**-20 + 2 * unit  # docs/NUMERICS.md
+    error = np.abs(got - np.einsum(formula, *exact))
+    assert np.all(error <= bound * np.einsum(formula, *[np.abs(x) for x in exact]))
+    found = re.findall(r"launch (\w+) of", plan)
+    assert len(found) == 1
+    return found[0]
+
+
+LAYOUTS = ["mk,kn->mn", "mk,nk->mn", "km,kn->mn", "km,nk->mn"]
+SIZES = {"m": 72, "n": 136, "k": 104, "b": 2, "h": 2}
+
+
+def operands(formula: str, dtype: Any, **sizes: int) -> list[Any]:
+    sizes = {**SIZES, **sizes}
+    return [normal(tuple([sizes[name] for name in part]), dtype) for part in formula.split("->")[0].split(",")]
+
+
+@pytest.mark.parametrize("formula", LAYOUTS)
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_half_precisions(device: Any, dtype: np.dtype, formula: str) -> None:
+    assert check(device, formula, *operands(formula, dtype)) == "mma_aligned"
+    assert check(device, formula, *operands(formula, dtype, m=67, n=71, k=45)) == "mma"
+
+
+@pytest.mark.parametrize("formula", LAYOUTS)
+def test_tf32(device: Any, formula: str) -> None:
+    asked = {"precision": "tensorfloat32", "unit": 2.0**-11}
+    assert check(device, formula, *operands(formula, F32), **asked) == "mma_aligned"
+    assert check(device, formula, *operands(formula, F32, m=67, n=71, k=45), **asked) == "mma"
+
+
+@pytest.mark.parametrize("formula", LAYOUTS)
+@pytest.mark.parametrize("dtype", [HALVES[0], F32], ids=str)
+def test_large_tiles(device: Any, dtype: np.dtype, formula: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid_products, "GPU_TILES", 1)
+    a, b = operands(formula, dtype, m=248, n=504, k=72)
+    assert check(device, formula, a, b, 2.0**-11 * (dtype == F32), precision="high") == "mma_large"
+
+
+@pytest.mark.parametrize("formula", ["bmk,bkn->bmn", "bmhk,bnhk->bhmn", "bhmn,bnhk->bmhk", "mhk,hkn->mn"])
+def test_batches_and_several_dimensions(device: Any, formula: str) -> None:
+    assert check(device, formula, *operands(formula, jnp.bfloat16, k=24, m=40, n=64)) == "mma_aligned"
+    assert check(device, formula, *operands(formula, jnp.bfloat16, k=21, m=33, n=35)) == "mma"
+
+
+def test_an_odd_number_of_columns_and_an_operand_that_is_not_aligned(device: Any) -> None:
+    a, b = operands("mk,nk->mn", jnp.bfloat16, n=69)
+    assert check(device, "mk,nk->mn", a, b) == "mma_aligned"
+    with weft.default_device(device):
+        function = weft.jit(lambda x, b: lax.dot(x[1:].reshape(20, 16), b, preferred_element_type=np.float32))
+        x, b = normal((321,), jnp.bfloat16), normal((16, 24), jnp.bfloat16)
+        got = np.asarray(function(x, b))
+    x, b = (np.asarray(y).astype(np.float64) for y in (x, b))
+    np.testing.assert_allclose(got, x[1:].reshape(20, 16) @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_not_finite(device: Any) -> None:
+    a, b = (np.ones(shape, np.float32) for shape in ((16, 16), (16, 16)))
+    a[0, 3], a[1, 4], a[2, 5], b[5, 2] = np.nan, np.inf, -np.inf, 0
+    b[:, 7] = 0
+    with np.errstate(invalid="ignore"):
+        wanted = a @ b
+    for dtype, precision in ((jnp.bfloat16, None), (np.float16, None), (np.float32, "tensorfloat32")):
+        with weft.default_device(device):
+            found = jnp.matmul(jnp.asarray(a, dtype), jnp.asarray(b, dtype), precision=precision)
+        np.testing.assert_array_equal(np.asarray(found).astype(np.float32), wanted)
+
+
+def same(device: Any, function: Any, *args: Any) -> str:
+    """The bits of the CPU; gives the plan."""
+    wanted = np.asarray(weft.jit(function)(*args))
+    with weft.default_device(device):
+        compiled = weft.jit(function).lower(*args).compile()
+        found = np.asarray(weft.jit(function)(*args))
+    assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+    return compiled.as_text("plan")
+
+
+def test_float32_is_true_float32_unless_tf32_is_asked_for(device: Any) -> None:
+    a, b = operands("mk,kn->mn", F32, k=600)
+    for precision in (None, "default", "highest", "F32_F32_F32", "BF16_BF16_F32"):
+        assert "tiles of" in same(device, lambda a, b, p=precision: jnp.matmul(a, b, precision=p), a, b)
+    with weft.default_matmul_precision("tensorfloat32"):
+        assert check(device, "mk,kn->mn", a, b, 2.0**-11).startswith("mma")
+    preset = lax.DotAlgorithmPreset.TF32_TF32_F32
+    assert check(device, "mk,kn->mn", a, b, 2.0**-11, precision=preset).startswith("mma")
+    with weft.default_matmul_precision("TF32_TF32_F32"):
+        assert check(device, "mk,kn->mn", a, b, 2.0**-11).startswith("mma")
+
+
+def test_the_gradient_of_a_product_keeps_its_precision(device: Any) -> None:
+    a, b = operands("mk,kn->mn", F32)
+    with weft.default_device(device):
+        function = weft.jit(weft.grad(lambda a: jnp.matmul(a, b, precision="high").sum()))
+        assert "mma" in function.lower(a).compile().as_text("plan")
+
+
+def test_half_precisions_in_float32_have_the_bits_of_the_cpu(device: Any) -> None:
+    a, b = operands("mk,kn->mn", np.float16, k=600)
+    assert "tiles of" in same(device, lambda a, b: jnp.matmul(a, b, precision="highest"), a, b)
+
+
+@functools.cache
+def module(source: np.dtype, form: str, cpu: int, a_along: bool = True, b_along: bool = True) -> str:
+    product = grid_products.Product(source, F32, 1, 1, 1, 1, a_along, b_along, form)
+    on = target.gpu(cpu)
+    assert on is not None
+    return llvm.emit_assembly(kernel.text_of(product, on), on)
+
+
+@pytest.mark.parametrize(
+    ("source", "along", "cpu"),
+    [
+        (HALVES[0], (True, True), 90),
+        (HALVES[1], (False, False), 80),
+        (F32, (True, True), 80),
+        (F32, (False, False), 90),
+    ],
+)
+def test_kernels_assemble_without_spills(source: np.dtype, along: tuple[bool, bool], cpu: int) -> None:
+    ptxas.needed()
+    text = module(source, "tensor", cpu, *along)
+    for name, found in ptxas.assemble(text, f"sm_{cpu}").items():
+        assert (found.spill_stores, found.stack_bytes) == (0, 0), name
+    assert text.count("cp.async.cg") > 8 and "ldmatrix" in text
+
+
+@pytest.mark.parametrize(("source", "along"), [(HALVES[0], (True, True)), (F32, (False, False))])
+def test_no_banks_are_met_twice(source: np.dtype, along: tuple[bool, bool]) -> None:
+    m, n, k = 128, 256, 64
+    rows = ((m, k if along[0] else 1, n),), ((n, 1 if along[1] else k),)
+    summed = ((k, 1 if along[0] else m, n if along[1] else 1),)
+    gemm = Gemm("", "", (0, 0, -1), (0, 0, -1), (0, 0, -1), *rows, summed, ((1, 0, 0, 0),), True, (m, n, False))
+    product = grid_products.Product(source, F32, 1, 1, 1, 1, *along, "tensor")
+    params, _ = grid_products.launches(product, gemm)
+    a, b = (Buffer.of(RNG.standard_normal(size).astype(F32).astype(source)) for size in (m * k, n * k))
+    made = Module(module(source, "tensor", 90, *along))
+    shared = grid_products.stage_bytes(grid_products.LARGE) * grid_products.STAGES
+    words = np.frombuffer(params, np.int64).tolist()
+    arguments = (a, b, Buffer(4 * m * n), Buffer(16), *words)
+    counts = made.launch("mma_large", 1, 256, *arguments, shared=shared, counted=1)
+    sets = 8 * (2 * k * source.itemsize // grid_products.STEP + 1)  # of words that warps load: one is never multiplied
+    words_alone = sets * 16 * (not along[0], along[1]).count(True) if source == F32 else 0
+    assert counts.shared_passes == 4 * (counts.shared_accesses - words_alone) + words_alone
+    assert counts.slots[7] == (m // 16) * (n // 8) * k * source.itemsize // 32
+
+
+# instructions, in the machine
+
+DECLARATIONS = """
+@shared = external addrspace(3) global [0 x i8], align 16
+declare void @llvm.nvvm.cp.async.cg.shared.global.16.s(ptr addrspace(3), ptr addrspace(1), i32)
+declare void @llvm.nvvm.cp.async.commit.group()
+declare void @llvm.nvvm.cp.async.wait.group(i32)
+declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+"""
+
+
+def copied(nbytes: int, after: str, turned: int = 0) -> np.ndarray:
+    """32 threads copy 16 bytes each of their own, and read those of thread ``turned`` further on."""
+    body = f"""{DECLARATIONS}
+define ptx_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %o) {{
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %at = mul i32 %t, 16
+  %from = getelementptr i8, ptr addrspace(1) %p, i32 %at
+  %to = getelementptr i8, ptr addrspace(3) @shared, i32 %at
+  call void @llvm.nvvm.cp.async.cg.shared.global.16.s(ptr addrspace(3) %to, ptr addrspace(1) %from, i32 {nbytes})
+  call void @llvm.nvvm.cp.async.commit.group()
+  {after}
+  %next = add i32 %t, {turned}
+  %in = and i32 %next, 31
+  %there = mul i32 %in, 16
+  %q = getelementptr i8, ptr addrspace(3) @shared, i32 %there
+  %x = load <4 x i32>, ptr addrspace(3) %q, align 16
+  %r = getelementptr i8, ptr addrspace(1) %o, i32 %at
+  store <4 x i32> %x, ptr addrspace(1) %r, align 16
+  ret void
+}}
+"""
+    out = Buffer(512)
+    Module(ptx(body)).launch("k", 1, 32, Buffer.of(np.arange(128, dtype=np.int32)), out, shared=512)
+    assert out.is_written(), "what was not waited for was read"
+    return out.read((32, 4), np.int32)
+
+
+WAIT = "call void @llvm.nvvm.cp.async.wait.group(i32 0)\n"
+BARRIER = "call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n"
+
+
+def test_copies_behind_a_threads_back() -> None:
+    given = np.arange(128, dtype=np.int32).reshape(32, 4)
+    np.testing.assert_array_equal(copied(16, WAIT), given)
+    np.testing.assert_array_equal(copied(16, WAIT + BARRIER, 1), np.roll(given, -1, 0))
+    np.testing.assert_array_equal(copied(8, WAIT), given * [1, 1, 0, 0])
+    np.testing.assert_array_equal(copied(0, WAIT), given * 0)
+
+
+def test_copies_that_are_read_too_early() -> None:
+    with pytest.raises(AssertionError, match="not waited for"):
+        copied(16, "")
+    with pytest.raises(AssertionError, match="not waited for"):
+        copied(16, "call void @llvm.nvvm.cp.async.wait.group(i32 1)\n")
+    with pytest.raises(MachineError, match="byte 16 of shared memory was written"):
+        copied(16, WAIT, 1)
+    with pytest.raises(MachineError, match="with nothing in between"):
+        copied(16, BARRIER + WAIT, 1)
