@@ -150,6 +150,20 @@ def test_half_precisions_in_float32_have_the_bits_of_the_cpu(device: Any) -> Non
     assert "tiles of" in same(device, lambda a, b: jnp.matmul(a, b, precision="highest"), a, b)
 
 
+def test_products_within_a_loop_that_is_one_kernel(device: Any) -> None:
+    a, x = normal((40, 40), np.float16), normal((40, 72), np.float16)
+
+    def step(x: Any, _: Any) -> Any:
+        return (jnp.matmul(a, x) / 8).astype(np.float16), None
+
+    with weft.default_device(device):
+        found = weft.jit(lambda x: lax.scan(step, x, None, length=3)[0])(x)
+        alone = x
+        for _ in range(3):
+            alone = weft.jit(step)(alone, None)[0]
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(alone))
+
+
 @functools.cache
 def module(source: np.dtype, form: str, cpu: int, a_along: bool = True, b_along: bool = True) -> str:
     product = grid_products.Product(source, F32, 1, 1, 1, 1, a_along, b_along, form)
