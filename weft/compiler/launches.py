@@ -11,6 +11,7 @@ from weft.compiler import instructions, resident_loops
 from weft.compiler.contraction import dtype_of
 from weft.compiler.steps import Control, Launched, Native, Plan, Run
 from weft.loops import grid, grid_products
+from weft.loops.nests import Lowered
 
 
 def launched(planned: Plan, inner: resident_loops.Inner | None = None) -> Plan:
@@ -18,14 +19,21 @@ def launched(planned: Plan, inner: resident_loops.Inner | None = None) -> Plan:
     return planned.replace(instructions=[_launched(entry, inner) for entry in planned.instructions])
 
 
+def of_kernel(low: Lowered) -> tuple[bytes, tuple[grid.Grid, ...], tuple[int, ...], int] | None:
+    """Parameters, grids, operands whose addresses count and bytes of working memory; None if the host should run it."""
+    return _of(low) if grid.fits(low) else None
+
+
+def _of(low: Lowered) -> tuple[bytes, tuple[grid.Grid, ...], tuple[int, ...], int]:
+    found = grid.launches(low)
+    return low.params + found.words, found.grids, found.wide, found.scratch_bytes
+
+
 def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
     if isinstance(entry, Control) and inner is not None:
         return resident_loops.resident_loop(entry, inner) or entry
     if isinstance(entry, Run) and entry.lowered.gpu:
-        low = entry.lowered
-        found = grid.launches(low)
-        params = low.params + found.words
-        return Launched(entry, low.nest, entry.operands, params, found.grids, found.wide, found.scratch_bytes)
+        return Launched(entry, entry.lowered.nest, entry.operands, *_of(entry.lowered))
     if isinstance(entry, Native) and grid.runs(entry.lowered.routine):
         routine, places = entry.lowered.routine, tuple([place for place, _ in entry.places])
         return Launched(entry, routine, places, entry.params(), grid.launches_of(routine, entry.lowered.extents))

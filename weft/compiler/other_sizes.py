@@ -15,16 +15,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import dtypes, runtime
+from weft._base import lazy
 from weft._base.target_model import FAR
 from weft.compiler import context, contraction, link, product_sizes, resized_forms, sort_sizes, steps
-from weft.compiler.instructions import Copy, Kernel, NewOutput
+from weft.compiler.instructions import Copy, Kernel, Launch, NewOutput
 from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.core.store import PROGRAMS, Entry
 from weft.errors import InternalError
-from weft.loops import indexed, resize
+from weft.loops import costs, indexed, resize
 from weft.loops.index_math import UNIT
+from weft.loops.nests import Lowered
 
 if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
@@ -61,13 +63,13 @@ class Resizable:
         """The shape of a result."""
         return tuple([1 if place is None else sizes[place] for place in self.shapes[output]])
 
-    def instructions(self, sizes: Sequence[int]) -> list[Kernel | Copy] | None:
+    def instructions(self, sizes: Sequence[int]) -> list[Kernel | Launch | Copy] | None:
         """The call of the kernel, after the copy that it updates; None if there are too many points."""
         if self.sizing.words:
             for shape in self.inputs:
                 if math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW:
                     return None
-        found, nest = resize.numbers(self.sizing, sizes), self.nest
+        found = resize.numbers(self.sizing, sizes)
         if self.known and any(found.extents[place] != extent for place, extent in self.known):
             return None  # ``thresholds`` tells such sizes apart; this holds even if it should not
         points = math.prod(found.extents[: self.n_loops])
@@ -75,24 +77,47 @@ class Resizable:
             points *= math.prod([extent for extent, _ in found.outer])
         if self.reduces and points > (MOST_REDUCED if self.copied is None else MOST_UPDATED):
             return None
-        split = link.split_call(nest, found.extents, points, self.ns_per_point)
-        call = tuple.__new__(Kernel, (self.kernel, self.operands, found.params, found.outer, *split))
-        if self.copied is None:
-            return [call]
+        call = self._call(found, points, sizes)
+        if self.copied is None or call is None:
+            return call and [call]
         nbytes = math.prod(self.shape(0, sizes)) * self.itemsize
         return [tuple.__new__(Copy, (self.copied.to, self.copied.source, nbytes)), call]
+
+    def _call(self, found: resize.Numbers, points: int, sizes: Sequence[int]) -> Kernel | Launch | None:
+        """The instruction; None if the host would run it, which is another one."""
+        del sizes
+        split = link.split_call(self.nest, found.extents, points, self.ns_per_point)
+        return tuple.__new__(Kernel, (self.kernel, self.operands, found.params, found.outer, *split))
+
+
+class ResizableLaunch(Resizable):
+    """The same of a program that a GPU runs."""
+
+    def __init__(self, low: Lowered, elements: Sequence[Sequence[resize.Term]], *described: Any) -> None:
+        super().__init__(*described)
+        self.low, self.elements = low, elements  # of each operand its strides
+
+    def _call(self, found: resize.Numbers, points: int, sizes: Sequence[int]) -> Launch | None:
+        strides = [tuple(resize.values(terms, sizes)) for terms in self.elements]
+        operands = [b._replace(strides=s) for b, s in zip(self.low.operands, strides, strict=True)]
+        low = self.low.replace(operands=tuple(operands), extents=found.extents, params=found.params)
+        call = lazy.submodule("weft.compiler.launches").of_kernel(low)
+        cost = points * costs.nanoseconds(self.nest)
+        return None if call is None else tuple.__new__(Launch, (self.kernel, self.operands, *call, cost))
 
 
 class Family(Entry):
     """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
 
     __slots__ = (
-        "alone", "asked", "found", "given", "literals", "members", "out_avals", "refuses",
+        "alone", "asked", "device", "found", "given", "literals", "members", "out_avals", "refuses",
         "several", "turns", "users", "weight",
     )  # fmt: skip
 
-    def __init__(self, out_avals: Sequence[Any], given: bool = False, weight: int = _FAMILY_BYTES) -> None:
-        self.weight = weight  # bytes
+    def __init__(
+        self, out_avals: Sequence[Any], given: bool = False, weight: int = _FAMILY_BYTES, device: int = 0
+    ) -> None:
+        self.weight, self.device = weight, device  # bytes; the number of the device that runs them
         self.given = given  # whether all extents are among the sizes, those of operations without operands too
         self.out_avals = tuple(out_avals)  # of one member; of the others the shapes differ
         self.members: dict[Any, Resizable] = {}
@@ -135,7 +160,8 @@ class Family(Entry):
             self.found += 1
             avals = self._results(member, sizes)
             outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
-            return runtime.Executable(len(in_avals), outputs, [], 0, made, member.name, in_avals), avals
+            executable = runtime.Executable(len(in_avals), outputs, [], 0, made, member.name, in_avals, self.device)
+            return executable, avals
         several = None if self.several is None else self.several.at(sizes, literals)
         if several is None or context.verifies():
             return None
@@ -181,6 +207,8 @@ class Family(Entry):
         made = _resizable(program, sizes, self.given)
         if made is None:
             if self.members:
+                return False
+            if program.stages.context.grid is not None:
                 return False
             if _is_of_one(program, _is_product):
                 self.alone = product_sizes.resizable(program, sizes)
@@ -240,6 +268,7 @@ def _compare(known: Resizable | _Alone, program: Program, sizes: Sequence[int]) 
     same = shapes == [output.aval.shape for output in plan.outputs] and len(plan.instructions) == len(given)
     if isinstance(known, Resizable):
         run = plan.instructions[-1]
+        run = run.source if type(run) is steps.Launched else run
         same = same and type(run) is Run and run.lowered.nest == known.nest
         made = link.instructions(plan, program.compiled, _no_program) if same else []
         same = same and made[:-1] == given[:-1] and made[-1][1:] == given[-1][1:]
@@ -267,6 +296,7 @@ def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable
     if not _is_plain(program) or not 1 <= len(plan.instructions) <= 2 or _has_fewer_loops(program):
         return None
     run = plan.instructions[-1]
+    run = run.source if type(run) is steps.Launched else run
     if type(run) is not Run or plan.temps or not _is_general(program.source.jaxpr):
         return None
     if len(plan.instructions) == 2 and not _is_copy_of_operand(plan):
@@ -283,11 +313,21 @@ def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable
     shapes, inputs = _shapes(program, jaxpr.outvars, places), _shapes(program, jaxpr.invars, places, _ranks(program))
     if shapes is None or inputs is None:
         return None
-    made = Resizable(program, run, sizing, shapes, inputs)
+    made = _made(program, run, sizing, places, shapes, inputs)
     found = resize.numbers(sizing, sizes)
     same = found == (run.lowered.extents, run.outer, run.lowered.params)
-    same = same and all(made.shape(n, sizes) == aval.shape for n, aval in enumerate(program.out_avals))
+    same = same and made is not None and all(made.shape(n, sizes) == v.shape for n, v in enumerate(program.out_avals))
     return made if same else None
+
+
+def _made(
+    program: Program, run: Run, sizing: resize.Sizing, places: dict[int, int | None], *shapes: Any
+) -> Resizable | None:
+    low = run.lowered
+    if not low.gpu:
+        return Resizable(program, run, sizing, *shapes)
+    elements = None if low.sizing is None else resize.placed_terms(low.sizing.elements, places)
+    return None if elements is None else ResizableLaunch(low, elements, program, run, sizing, *shapes)
 
 
 def _has_fewer_loops(program: Program) -> bool:

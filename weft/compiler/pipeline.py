@@ -101,9 +101,8 @@ class Program(Runnable):
     def lowered(self) -> list[Lowered | None]:
         return self.forms.lowered
 
-    def family(self, out_avals: Sequence[Any], given: bool = False) -> other_sizes.Family | None:
-        on_cpu = self.stages.context.device == 0
-        return other_sizes.Family(out_avals, given, other_sizes.weight_of(self)) if on_cpu else None
+    def family(self, out_avals: Sequence[Any], given: bool = False) -> other_sizes.Family:
+        return other_sizes.Family(out_avals, given, other_sizes.weight_of(self), self.stages.context.device)
 
     @property
     def weight(self) -> int:
@@ -229,7 +228,7 @@ def compile_jaxpr(
     found = PROGRAMS.find(key)
     if found is not None:
         return _capturing(found, closed, within)
-    alone = in_family or any(donated) or within.watched or within.device != 0
+    alone = in_family or any(donated) or within.watched
     like = None if alone else like_programs.key_of(closed, name, within)
     later = functools.partial(_compile_later, closed, name, donated, copied, within)
     made = None if like is None else like_programs.find(like, closed, name, later)
@@ -293,7 +292,7 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
         kernels = guards.attached(kernels, stages.name, stages.context.checks)
     bodies = stages.run("lower", lower_all, kernels)
     if stages.context.grid is not None:
-        return Forms(simplified, kernels, stages.run("schedule", schedule_on_gpu, bodies, stages.target.lanes))
+        return Forms(simplified, kernels, stages.run("schedule", schedule_on_gpu, kernels, bodies, stages.target.lanes))
     lowered = stages.run("schedule", schedule_all, kernels, bodies, stages.target.lanes)
     return Forms(simplified, *stages.run("boundary_fusion", boundary_fusion.boundary_fusion, kernels, lowered))
 
@@ -377,16 +376,20 @@ def lower_all(kernels: Kernels) -> list[Body | None]:
 
 def schedule_all(kernels: Kernels, bodies: list[Body | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
-    equations = [equation for step in kernels.steps if step.kernel for equation in step.kernel.equations]
-    sized = kernels.guards is None and all(map(other_sizes.may_be_sized, equations))
+    sized = _may_be_sized(kernels)
     return [nests.lowered(body, lanes, sized) if body else None for body in bodies]
 
 
-def schedule_on_gpu(bodies: list[Body | None], lanes: int) -> list[Lowered | None]:
+def _may_be_sized(kernels: Kernels) -> bool:
+    equations = [equation for step in kernels.steps if step.kernel for equation in step.kernel.equations]
+    return kernels.guards is None and all(map(other_sizes.may_be_sized, equations))
+
+
+def schedule_on_gpu(kernels: Kernels, bodies: list[Body | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel: for the threads of a GPU, or for a step of the host where threads would wait."""
-    found: list[Lowered | None] = []
+    found, sized = list[Lowered | None](), _may_be_sized(kernels)
     for body in bodies:
-        low = None if body is None else lazy.submodule("weft.loops.grid").lowered(body)
+        low = None if body is None else lazy.submodule("weft.loops.grid").lowered(body, sized)
         found.append(nests.lowered(body, lanes) if low is None and body is not None else low)
     return found
 

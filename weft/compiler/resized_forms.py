@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtypes, runtime
+from weft._base import lazy
 from weft._base.target_model import FAR
 from weft.compiler import chain, context, link, plan, sort_lowering, steps
 from weft.compiler.instructions import Copy, Fill, Gemm, NewOutput, Sort
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = FAR - 1  # of a kernel: fusion treats larger ones in ways of their own
 _MOST_MEMBERS, _MOST_REFUTED = 8, 3
-_INSTRUCTIONS = (steps.Run, steps.Chain, steps.FusedEpilogue, Gemm, Sort, Copy, Fill)
+_INSTRUCTIONS = (steps.Run, steps.Chain, steps.FusedEpilogue, steps.Launched, Gemm, Sort, Copy, Fill)
 
 Numbered = tuple[Any, tuple[int | None, ...]]  # a type, and of each dimension the number of its extent (None: 1)
 
@@ -86,7 +87,9 @@ class _Kernel:
                 assert scalar is not None, "literals are found in kernels as numbers that are not integers"
                 block[begin + at : begin + at + dtype.itemsize] = scalar
             params = bytes(block)
-        return Lowered(self.low.name, self.low.nest, tuple(bindings), found.extents, outer, params)
+        gpu = self.low.gpu
+        low = Lowered(self.low.name, self.low.nest, tuple(bindings), found.extents, outer, params, gpu=gpu)
+        return None if gpu and not lazy.submodule("weft.loops.grid").fits(low) else low
 
     @property
     def scalar_bytes(self) -> int:
@@ -147,6 +150,7 @@ class ResizableForms:
     ) -> None:
         self.turns, self.literals, self.differed = turns, tuple(literals), frozenset[int]()
         self.name, self.kernels, self.parts = program.name, _light(program.kernels), parts
+        self.device, self.on_gpu = program.stages.context.device, program.stages.context.grid is not None
         self.sizes, self.trusted = tuple(sizes), frozenset[int]()  # the places of sizes that were seen to differ
         self.constants, self.types = tuple(numbering.constants), numbering.types
         self.results = [numbering.types[v] for v in program.jaxpr.outvars]
@@ -179,7 +183,7 @@ class ResizableForms:
             return None
         made = link.instructions(planned, compiled, _no_program)
         return runtime.Executable(
-            len(in_avals), planned.outputs, planned.temps, planned.arena_bytes, made, self.name, in_avals
+            len(in_avals), planned.outputs, planned.temps, planned.arena_bytes, made, self.name, in_avals, self.device
         )
 
     def _plan(self, sizes: Sequence[int], out_avals: Sequence[Any], literals: Sequence[Any]) -> steps.Plan | None:
@@ -204,7 +208,7 @@ class ResizableForms:
         if any(sort_lowering.may_be_unrolled(equation, equation.invars[0].aval.shape) for equation in sorts):
             return None
         made = plan.plan(kernels, lowered, (), out_avals)
-        made = chain.chain(made)
+        made = lazy.submodule("weft.compiler.launches").launched(made) if self.on_gpu else chain.chain(made)
         return made if _is_plain(made) else None
 
     def _compiled(self, planned: steps.Plan) -> list[Any] | None:
@@ -340,11 +344,12 @@ def resizable(program: Program, sizes: Sequence[int], literals: Sequence[Any], t
     except KeyError:  # an operand's extent is none of the sizes: float0
         return None
     parts: list[_Kernel | None] = []
+    on_gpu = program.stages.context.grid is not None
     for low in program.lowered:
         if low is None:
             parts.append(None)
             continue
-        if low.sizing is None or math.prod(low.space) > MOST_POINTS:
+        if low.sizing is None or low.gpu != on_gpu or math.prod(low.space) > MOST_POINTS:
             return None
         sizing = resize.placed(low.sizing, numbering.of_symbols)
         elements = resize.placed_terms(low.sizing.elements, numbering.of_symbols)
@@ -434,6 +439,8 @@ def _is_equal(one: Any, other: Any) -> bool:
         return same and all(map(_is_equal, one.runs, other.runs))
     if isinstance(one, steps.FusedEpilogue):
         return (one.product, one.form) == (other.product, other.form) and _is_equal(one.run, other.run)
+    if isinstance(one, steps.Launched):
+        return one.call == other.call
     return one == other
 
 
@@ -446,7 +453,7 @@ def _nest_of(entry: Any) -> Any:
         return entry.lowered.nest
     if isinstance(entry, steps.FusedEpilogue):
         return entry.run.lowered.nest
-    return entry.nest if isinstance(entry, steps.Chain) else None
+    return entry.nest if isinstance(entry, steps.Chain | steps.Launched) else None
 
 
 def _shape(numbered: Numbered, sizes: Sequence[int]) -> tuple[int, ...]:

@@ -64,6 +64,11 @@ class Launched(Record):
     wide: tuple[int, ...] = ()
     scratch_bytes: int = 0
 
+    @property
+    def call(self) -> tuple[Any, ...]:
+        """All that is launched."""
+        return self.nest, self.operands, self.params, self.grids, self.wide, self.scratch_bytes
+
     def describe(self) -> str:
         ways = ", ".join([f"{wide or name} of {x * y} blocks of {n} threads" for name, wide, x, y, n, _ in self.grids])
         source = self.source

@@ -160,14 +160,17 @@ def _teams(nest: ir.Nest) -> bool:
     return any(reduction.tree == "lanes" for phase in nest.phases for reduction in phase.reductions)
 
 
-def lowered(body: Body) -> Lowered | None:
-    """The nest of a body on a GPU, and the arguments of its call; None if the host should run it."""
-    low = nests.lowered(body, PER_THREAD, space=grid_space(body))
+def lowered(body: Body, sized: bool = False) -> Lowered | None:
+    """The nest of a body on a GPU, and the arguments of its call; None if the host should run it.
+
+    ``sized``: with what gives them at other sizes.
+    """
+    low = nests.lowered(body, PER_THREAD, space=grid_space(body, sized))
     low = low.replace(gpu=True, extents=tuple(map(int, low.extents)))  # NumPy's integers would wrap in products
-    return low if _fits(low) else None
+    return low if fits(low) else None
 
 
-def _fits(low: Lowered) -> bool:
+def fits(low: Lowered) -> bool:
     """Whether a GPU should run a nest of these sizes: its points are counted in 32 bits, and there are threads for it.
 
     What is done one by one, as running combinations along rows and updates in order are, needs many rows.

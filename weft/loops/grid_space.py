@@ -16,10 +16,12 @@ from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops
 from weft.loops.cpu_space import Space, ordered_block
 from weft.loops.reduction_tree import GROUP_BLOCKS
+from weft.loops.resize import Asked
+from weft.loops.thresholds import SHORT
 
 
-def grid_space(body: Body) -> Space:
-    """The loops of a body on a GPU."""
+def grid_space(body: Body, sized: bool = False) -> Space:
+    """The loops of a body on a GPU; ``sized``: with what extents decide at other sizes."""
     parallel = collapse(body.free, body)
     reduced, digits = reduced_loops(body)
     if body.tree == "rows" and not parallel:
@@ -27,13 +29,17 @@ def grid_space(body: Body) -> Space:
     loops = [*parallel, *reduced, *digits]
     vector = len(parallel) - 1 if parallel and not _in_teams(body) and not digits else None
     extents, nowhere = [None] * len(loops), [None] * len(body.operands)
-    return Space((), parallel, reduced, digits, extents, vector, nowhere, _splits(body), long=_is_long(body, reduced))
+    block = ordered_block(body) if reduced else 0
+    summed = tuple([loop.symbols for loop in reduced]) if block else ()
+    asked = Asked((), (), (), summed, (), (), 1, False, SHORT, block) if sized else None
+    long = _is_long(block, reduced)
+    return Space((), parallel, reduced, digits, extents, vector, nowhere, _splits(body), asked=asked, long=long)
 
 
-def _is_long(body: Body, reduced: Sequence[Loop]) -> bool:
+def _is_long(block: int, reduced: Sequence[Loop]) -> bool:
     """Whether blocks of the tree go by groups."""
-    block, sides = ordered_block(body), [loop.extent for loop in reduced]
-    return bool(block and sides) and math.prod(sides[:-1]) * -(-sides[-1] // block) > GROUP_BLOCKS
+    sides = [loop.extent for loop in reduced]
+    return bool(block) and math.prod(sides[:-1]) * -(-sides[-1] // block) > GROUP_BLOCKS
 
 
 def _in_teams(body: Body) -> bool:

@@ -85,7 +85,7 @@ def classified(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], t
     operands = tuple(leaves)
     found = runtime.size_class((*operands, *shapes) if shapes else operands)
     place = devices.place_of_call(operands)
-    if found is None or not 0 <= place <= 1:
+    if found is None or not devices.compiles_own(place):
         return None
     return Classified(operands, (state.record(), state.form, (found[0], place, *marks), (), token), found[1], place)
 

@@ -215,6 +215,11 @@ def backend_at(place: Any) -> Backend:
     return BY_NUMBER[place >> 1].backend if type(place) is int and 1 < place < HOST << 1 else OWN
 
 
+def compiles_own(place: int) -> bool:
+    """Whether a place is one device whose programs are weft's own; -1 is none."""
+    return 0 <= place <= 1 or (1 < place < HOST << 1 and bool(BY_NUMBER[place >> 1].backend.step_kinds))
+
+
 def check_local(device: Device) -> None:
     """ValueError for a device of another process."""
     if not device.is_local:
