@@ -1,4 +1,4 @@
-"""Steps of a plan as launches of a GPU: kernels, products, loops. All other steps stay the host's.
+"""Steps of a plan as launches of a GPU: kernels, products, sorts, loops. All other steps stay the host's.
 
 kernel exp [4096x1024] 0+0 1+0    ->    launch points of 4096 blocks of 256 threads: kernel exp ...
 """
@@ -10,7 +10,7 @@ from typing import Any
 from weft.compiler import instructions, resident_loops
 from weft.compiler.contraction import dtype_of
 from weft.compiler.steps import Control, Launched, Native, Plan, Run
-from weft.loops import grid, grid_products
+from weft.loops import grid, grid_products, grid_sorts
 from weft.loops.nests import Lowered
 
 
@@ -43,4 +43,9 @@ def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
             params, grids = grid_products.launches(kernel, entry)
             wide = grid_products.aligned(kernel)
             return Launched(entry, kernel, (entry.a, entry.b, entry.c), params, grids, wide)
+    if isinstance(entry, instructions.Sort):
+        kernel = grid_sorts.sorting(entry)
+        if kernel is not None:
+            params, grids, scratch_bytes = grid_sorts.launches(kernel, entry)
+            return Launched(entry, kernel, grid_sorts.places(entry), params, grids, (), scratch_bytes)
     return entry

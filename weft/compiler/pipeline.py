@@ -316,8 +316,9 @@ def compile_new(
     program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:], stages.context))
     if any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
         kernels, lowered = stages.run("exchanges", exchanges.apart, kernels, lowered, stages.context.process)
-    planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied)
-    if stages.context.grid is None:
+    on_gpu = stages.context.grid is not None
+    planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied, on_gpu)
+    if not on_gpu:
         planned = stages.run("chain", chain.chain, planned)
     else:
         inner = functools.partial(_plan_of, name, stages.context)
@@ -350,7 +351,7 @@ def _plan_of(name: str, within: context.Context, closed: ClosedJaxpr, donated: t
         tuple([v.aval for v in closed.jaxpr.outvars]),
         copied_results.copied_results(closed.jaxpr, False),
     )
-    planned = stages.run("plan", plan.plan, kernels, lowered, donated, out_avals, copied)
+    planned = stages.run("plan", plan.plan, kernels, lowered, donated, out_avals, copied, True)
     return stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned)
 
 

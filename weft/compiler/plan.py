@@ -41,6 +41,7 @@ def plan(
     donated: Sequence[bool],
     out_avals: Sequence[Any],
     copied: Container[int] = (),
+    on_gpu: bool = False,
 ) -> Plan:
     """The plan of a fused program; ``lowered`` has the nest of every kernel step.
 
@@ -48,7 +49,7 @@ def plan(
     another result, whole or in another shape.
     """
     found = None if any(donated) else _of_results_alone(kernels, lowered, out_avals)
-    return Planner(Assignment(kernels, lowered, donated, out_avals, copied)).run() if found is None else found
+    return Planner(Assignment(kernels, lowered, donated, out_avals, copied), on_gpu).run() if found is None else found
 
 
 def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_avals: Sequence[Any]) -> Plan | None:
@@ -96,8 +97,8 @@ def _outer(low: Lowered) -> tuple[tuple[int, tuple[int, ...]], ...]:
 class Planner:
     """Writes the instructions of a program over its buffers."""
 
-    def __init__(self, memory: Assignment) -> None:
-        self.kernels, self.lowered, self.memory = memory.kernels, memory.lowered, memory
+    def __init__(self, memory: Assignment, on_gpu: bool = False) -> None:
+        self.kernels, self.lowered, self.memory, self.on_gpu = memory.kernels, memory.lowered, memory, on_gpu
         self.place = self.memory.place
         self.guards = None if self.kernels.guards is None else PlannedGuards(self.kernels.guards, memory)
         self.instructions: list[Any] = []
@@ -224,7 +225,10 @@ class Planner:
             if (calls := libraries.instructions(equation, self.place, read)) is not None:
                 self.instructions += calls
                 return
-        if isinstance(kind, kinds.External) and (sort := sort_lowering.instruction(equation, self.place)) is not None:
+        sort = (
+            sort_lowering.instruction(equation, self.place, self.on_gpu) if isinstance(kind, kinds.External) else None
+        )
+        if sort is not None:
             self.instructions.append(sort)
             return
         ins = tuple([(*self.place(v)[:2], v.aval) for v in equation.invars])

@@ -224,6 +224,8 @@ class _Maker:
             extents = (*entry.source.rows, *entry.source.columns, *entry.source.summed, *entry.source.batch)
             if int(np.prod([float(extent) for extent, *_ in extents])) > GPU_RESIDENT_TERMS:
                 raise UnfitError
+        if isinstance(entry.source, instructions.Sort) and len(grids) > 1:  # of long rows
+            raise UnfitError
         places = tuple([self.place(resolve(place)) for place in entry.operands])
         scratch = self.place(self.arena(entry.scratch_bytes)) if entry.scratch_bytes else None
         first = len(self.words)

@@ -78,8 +78,11 @@ def _counts(equation: JaxprEqn, operand: Atom, makers: Makers) -> bool:
     return affine(operand, makers) == Affine(equation.params["dimension"])
 
 
-def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
-    """The instruction for an External that is a sort, None if Python has to do it; ``place`` as in plan."""
+def instruction(equation: JaxprEqn, place: Callable[..., Any], on_gpu: bool = False) -> Sort | None:
+    """The instruction for an External that is a sort, None if Python has to do it; ``place`` as in plan.
+
+    A GPU has kernels for every size.
+    """
     kind, operands, results = equation.primitive.kind, equation.invars, equation.outvars
     if kind.ordering is None or not operands[0].aval.size:
         return None
@@ -92,7 +95,7 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
     if None in keys:
         return None
     sources = operands if found.moved is None else [operands[k] for k in found.moved]
-    if not is_native(keys if found.largest is None else (), is_alone(equation), size, n):
+    if not on_gpu and not is_native(keys if found.largest is None else (), is_alone(equation), size, n):
         return None
     moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
     counts = results[-1] if len(results) > len(sources) else None

@@ -16,22 +16,27 @@ from weft.codegen.gpu import loops
 from weft.codegen.gpu.block_rows import BlockRowWriter
 from weft.codegen.gpu.cut_columns import CutColumnWriter
 from weft.codegen.gpu.cut_rows import CutRowWriter
+from weft.codegen.gpu.long_sorts import LongSortWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
 from weft.codegen.gpu.resident import ResidentWriter
 from weft.codegen.gpu.scan_bases import BaseWriter
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.short_rows import ShortRowWriter
+from weft.codegen.gpu.short_sorts import ENTRIES, ShortSortWriter
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.gpu.tensor_products import TensorWriter
 from weft.codegen.gpu.tiles import TileWriter
 from weft.codegen.writer import Writer
-from weft.loops import grid, grid_products, ir, resident, routine
+from weft.loops import grid, grid_products, grid_sorts, ir, resident, routine
 
 HEAD = 'target triple = "nvptx64-nvidia-cuda"'
 
 
-def text_of(nest: ir.Nest | routine.Routine | grid_products.Product | resident.Resident, target: Target) -> str:
+Part = ir.Nest | routine.Routine | grid_products.Product | grid_sorts.Sorting
+
+
+def text_of(nest: Part | resident.Resident, target: Target) -> str:
     """LLVM text of all entries."""
     most, tables = GPU_THREADS, list[str]()
     if isinstance(nest, resident.Resident):
@@ -41,6 +46,9 @@ def text_of(nest: ir.Nest | routine.Routine | grid_products.Product | resident.R
     elif isinstance(nest, grid_products.Product):
         n_words = grid_products.n_words(nest)
         entries = {name: entry(nest, name, target) for name in grid_products.entries(nest)}
+    elif isinstance(nest, grid_sorts.Sorting):
+        n_words = grid_sorts.N_WORDS
+        entries = {name: entry(nest, name, target) for name in grid_sorts.entries(nest)}
     elif isinstance(nest, routine.Routine):
         n_words = nest.trips + nest.extents + len(nest.scalars)
         entries = {loops.ENTRY: loops.writer(nest, target).write()}
@@ -64,10 +72,12 @@ def text_of(nest: ir.Nest | routine.Routine | grid_products.Product | resident.R
     return "\n".join([*lines, ""])
 
 
-def entry(nest: ir.Nest | routine.Routine | grid_products.Product, name: str, target: Target) -> Writer:
+def entry(nest: Part, name: str, target: Target) -> Writer:
     """One entry of a kernel; ``point``: a thread for each point of a nest."""
     if isinstance(nest, grid_products.Product):
         return (TensorWriter(nest, target, name) if nest.form == "tensor" else ProductWriter(nest, target)).write()
+    if isinstance(nest, grid_sorts.Sorting):
+        return (ShortSortWriter if name in ENTRIES else LongSortWriter)(nest, target, name).write()
     if isinstance(nest, routine.Routine):
         return loops.writer(nest, target).write()
     if name != resident.POINT:

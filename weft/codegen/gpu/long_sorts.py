@@ -1,0 +1,264 @@
+"""Writes sorts of long rows for the threads of a GPU, by 8 bits of a key after the other, from the lowest ones on.
+
+    begin, words  the words of a key, and positions; nothing of both where only a key is moved
+    count         of a tile: how many elements have each value of the 8 bits
+    offsets       where the elements of each tile and value go
+    move          a tile is sorted in its block's memory, and its elements go there, neighbours side by side
+    values        they go at the positions
+
+Launches of all passes are the same: the number of a pass is in working memory. Elements of a tile are in the order of
+warp, item and lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft._base.target_model import GPU_THREADS, WARP
+from weft.codegen.gpu import threads
+from weft.codegen.gpu.sorts import KEPT_TILES, POSITIONS, TILES, TOTALS, WORDS, SortWriter
+from weft.loops import grid_sorts
+from weft.loops.grid_sorts import DIGITS, ITEMS, NEAR, TILE, WARPS
+
+
+class LongSortWriter(SortWriter):
+    """Writes the other entries."""
+
+    def body(self) -> None:
+        name = self.entry.rstrip("0123456789")
+        if name == "words":
+            self._words(int(self.entry[len(name) :]))
+            return
+        ways = {"begin": self._begin, "count": self._count, "offsets": self._offsets, "move": self._move}
+        (ways | {"values": self._values})[name]()
+
+    def _tile(self, at: int = TILES) -> tuple[str, str, str]:
+        """Row, number and first element of this block's tile."""
+        row, tile = self._divided(self.block, at + 1, f"%w{at}")
+        return row, tile, self.writer.index("mul", tile, str(TILE))
+
+    def _in_order(self, first: str) -> list[tuple[str, str, str]]:
+        """The elements of this thread: index, one that exists, and whether it does."""
+        writer = self.writer
+        begin = writer.index(
+            "add", writer.index("add", first, writer.index("mul", self.warp, str(ITEMS * WARP))), self.lane
+        )
+        found = []
+        for k in range(ITEMS):
+            index = writer.index("add", begin, str(k * WARP))
+            inside = self._below(index, self.n)
+            found.append((index, writer.choose_index(inside, index, first), inside))
+        return found
+
+    def _begin(self) -> None:
+        self._state(0)
+
+    def _state(self, key: int) -> None:
+        """No pass is done by this key, and how many there are."""
+        writer = self.writer
+        is_first = writer.compare_index("eq", writer.index("add", self.block, self.thread), "0")
+
+        def put() -> None:
+            self._store("i64", 8, "0", self.scratch, "0")
+            self._store("i64", 8, str(grid_sorts.passes(self.sorting, key)), self.scratch, "1")
+
+        threads.when(writer, is_first, put)
+
+    def _far(self, at: int, nbytes: int, odd: str | None, row: str) -> str:
+        """A row of the first or the second array of working memory whose offset and bytes are words at ``at``."""
+        writer = self.writer
+        base = writer.element("i8", self.scratch, f"%w{at}")
+        if odd is not None:
+            other = writer.element("i8", base, f"%w{at + 1}")
+            base = writer.op(f"select i1 {odd}, ptr {other}, ptr {base}")
+        return self._element("", nbytes, base, writer.index("mul", row, self.n))[1]
+
+    def _words(self, key: int) -> None:
+        writer, (row, _, first) = self.writer, self._tile()
+        self._state(key)
+        last = key == len(self.sorting.keys) - 1
+        words, positions = self._far(WORDS, self.sorting.word_bytes, None, row), self._far(POSITIONS, 4, None, row)
+        begin, wide = self._begins(row, self.n), self._wide(key)[0]
+        items = self._in_order(first)
+        found = [safe if last else self._whole(self._load("i32", 4, positions, safe)) for _, safe, _ in items]
+        made = [self._key(key, self._at(begin, position), wide) for position in found]
+        for (index, _, inside), position, text in zip(items, found, made, strict=True):
+
+            def put(index: str = index, position: str = position, text: str = text) -> None:
+                word = text if wide == self.word else writer.op(f"zext {wide} {text} to {self.word}")
+                self._store(self.word, self.sorting.word_bytes, word, words, index)
+                if last:
+                    self._store("i32", 4, self._half(position), positions, index)
+
+            threads.when(writer, inside, put)
+
+    def _source(self, number: str, row: str) -> tuple[str, str]:
+        """Address of a row's words before a pass, and whether the pass is odd."""
+        writer, nbytes = self.writer, self.sorting.word_bytes
+        odd = writer.op(f"trunc i64 {number} to i1")
+        base = self._far(WORDS, nbytes, odd, row)
+        if not self.sorting.alone:
+            return base, odd
+        given = self._element("", nbytes, self._operand(0), writer.index("mul", row, self.n))[1]
+        return writer.op(f"select i1 {writer.compare_index('eq', number, '0')}, ptr {given}, ptr {base}"), odd
+
+    @property
+    def _greatest(self) -> str:
+        """An element that comes last; those behind the end of a row, which are not moved, are such."""
+        order, nbytes, _, _ = self.sorting.keys[0]
+        return str((1 << (8 * nbytes - 1)) - 1) if self.sorting.alone and order == "i" else "-1"
+
+    def _items(self, first: str, arrays: Sequence[tuple[str, int, str, str]]) -> list[list[str]]:
+        """This thread's elements of a tile, of arrays as (type, bytes, address, what is behind the end)."""
+        writer = self.writer
+        begin = writer.index("add", writer.index("mul", self.warp, str(ITEMS * WARP)), self.lane)
+        left = writer.index("sub", self.n, first)
+        bases = [self._element("", nbytes, base, first)[1] for _, nbytes, base, _ in arrays]
+
+        def load(whole: bool) -> list[tuple[str, str]]:
+            found = []
+            for (type_, nbytes, _, none), base in zip(arrays, bases, strict=True):
+                for k in range(ITEMS):
+                    at = writer.index("add", begin, str(k * WARP))
+                    inside = "true" if whole else self._below(at, left)
+                    text = self._load(type_, nbytes, base, at if whole else writer.choose_index(inside, at, "0"))
+                    found.append(
+                        (type_, text if whole else writer.op(f"select i1 {inside}, {type_} {text}, {type_} {none}"))
+                    )
+            return found
+
+        is_whole = writer.compare_index("sge", left, str(TILE))
+        texts = writer.either(is_whole, lambda: load(True), lambda: load(False))
+        return [texts[k : k + ITEMS] for k in range(0, len(texts), ITEMS)]
+
+    def _tile_count(self, row: str, tile: str, digit: str) -> tuple[str, str]:
+        """Where the counter of a tile and a digit is: an address and an index."""
+        writer = self.writer
+        number = writer.index("add", writer.index("mul", row, str(DIGITS)), digit)
+        base = writer.element("i8", self.scratch, str(grid_sorts.LINE))
+        return base, writer.index("add", writer.index("mul", number, "%w6"), tile)
+
+    def _count(self) -> None:
+        writer, (row, tile, first) = self.writer, self._tile()
+        self._clear(1)
+        number = self._load("i64", 8, self.scratch, "0")
+        (items,) = self._items(
+            first, [(self.word, self.sorting.word_bytes, self._source(number, row)[0], self._greatest)]
+        )
+        for item in items:
+            pointer = self._counter(self._whole(self._digit_of(item, number)))
+            writer.op(f'atomicrmw add ptr {pointer}, i32 1 syncscope("block") monotonic')
+        threads.barrier(writer)
+        total = self._load("i32", 4, self._counter(self.thread), "0")
+        self._store("i32", 4, total, *self._tile_count(row, tile, self.thread))
+
+    def _offsets(self) -> None:
+        """A block for each row and digit: the counters of its tiles become sums of those before."""
+        writer = self.writer
+        per = writer.index("lshr", writer.index("add", "%w6", str(GPU_THREADS - 1)), "8")
+        low = writer.index("mul", self.thread, per)
+        high = writer.minimum_index(writer.index("add", low, per), "%w6")
+        base, begin = self._tile_count("0", "0", self.block)
+
+        def at(i: str) -> str:
+            return self._load("i32", 4, base, writer.index("add", begin, i))
+
+        (total,) = writer.loop(low, high, 1, [("i32", "0")], lambda i, now: [writer.op(f"add i32 {now[0]}, {at(i)}")])
+        before = self._before(total)
+
+        def put(i: str, now: list[str]) -> list[str]:
+            count = at(i)
+            self._store("i32", 4, now[0], base, writer.index("add", begin, i))
+            return [writer.op(f"add i32 {now[0]}, {count}")]
+
+        (whole,) = writer.loop(low, high, 1, [("i32", before)], put)
+        totals = writer.element("i8", self.scratch, TOTALS)
+        last = writer.compare_index("eq", self.thread, str(GPU_THREADS - 1))
+        threads.when(writer, last, lambda: self._store("i32", 4, whole, totals, self.block))
+        is_first = writer.compare_index("eq", writer.index("add", self.block, self.thread), "0")
+
+        def step() -> None:
+            done = writer.index("add", self._load("i64", 8, self.scratch, "0"), "1")
+            self._store("i64", 8, done, self.scratch, "0")
+
+        threads.when(writer, is_first, step)
+
+    def _move(self) -> None:
+        writer, sorting, (row, tile, first) = self.writer, self.sorting, self._tile()
+        self._clear(WARPS)
+        number = writer.index("sub", self._load("i64", 8, self.scratch, "0"), "1")
+        is_last = writer.compare_index("eq", self._load("i64", 8, self.scratch, "1"), writer.index("add", number, "1"))
+        base, odd = self._source(number, row)
+        arrays = [(self.word, sorting.word_bytes, base, self._greatest)]
+        if not sorting.alone:
+            arrays.append(("i32", 4, self._far(POSITIONS, 4, odd, row), "0"))
+        found, *more = self._items(first, arrays)
+        digits = [self._digit_of(item, number) for item in found]
+        masks = [self._peers(digit) for digit in digits]
+        ranks = [self._rank(digit, mask) for digit, mask in zip(digits, masks, strict=True)]
+        threads.barrier(writer)
+        mine = self._placed()
+        totals = writer.index("add", writer.index("mul", row, str(DIGITS)), self.thread)
+        start = self._before(self._load("i32", 4, writer.element("i8", self.scratch, TOTALS), totals))
+        start = writer.op(f"add i32 {start}, {self._load('i32', 4, *self._tile_count(row, tile, self.thread))}")
+        nbytes = sorting.word_bytes
+        words = threads.shared(writer, str(NEAR + 4 * DIGITS))
+        near = threads.shared(writer, str(NEAR + 4 * DIGITS + TILE * nbytes))
+        starts = threads.shared(writer, str(NEAR))
+        self._store("i32", 4, writer.op(f"sub i32 {start}, {mine}"), starts, self.thread)
+        threads.barrier(writer)
+        for k, (digit, rank) in enumerate(zip(digits, ranks, strict=True)):
+            to = self._whole(writer.op(f"add i32 {rank}, {self._place(digit)}"))
+            self._store(self.word, nbytes, found[k], words, to)
+            for positions in more:
+                self._store("i32", 4, positions[k], near, to)
+        threads.barrier(writer)
+        self._written(row, first, number, (is_last, odd), (words, near, starts))
+
+    def _written(self, row: str, first: str, number: str, passes: tuple[str, str], near: tuple[str, str, str]) -> None:
+        """The elements of a tile, which lie in order in the block's memory, to where they belong in the row."""
+        writer, sorting, (is_last, odd), (words, positions, starts) = self.writer, self.sorting, passes, near
+        nbytes, order = sorting.word_bytes, ""
+        even = writer.op(f"xor i1 {odd}, true")
+        to = self._far(WORDS, nbytes, even, row)
+        if sorting.alone:
+            result = self._element("", nbytes, self._operand(2), writer.index("mul", row, self.n))[1]
+            to = writer.op(f"select i1 {is_last}, ptr {result}, ptr {to}")
+        else:
+            order = self._far(POSITIONS, 4, even, row)
+        goes_on = writer.op(f"xor i1 {is_last}, true")
+
+        def one(index: str) -> None:
+            item = self._load(self.word, nbytes, words, index)
+            start = self._load("i32", 4, starts, self._whole(self._digit_of(item, number)))
+            at = self._whole(writer.op(f"add i32 {start}, {self._half(index)}"))
+            if sorting.alone:
+                self._store(self.word, nbytes, item, to, at)
+                return
+            self._store("i32", 4, self._load("i32", 4, positions, index), order, at)
+            threads.when(writer, goes_on, lambda: self._store(self.word, nbytes, item, to, at))
+
+        def once(index: str, _: list[str]) -> list[str]:
+            one(index)
+            return []
+
+        def whole() -> None:
+            for k in range(ITEMS):
+                one(self._number(k))
+
+        def part() -> None:
+            writer.loop(self.thread, left, GPU_THREADS, [], once)
+
+        left = writer.index("sub", self.n, first)
+        writer.either(writer.compare_index("sge", left, str(TILE)), whole, part)
+
+    def _values(self) -> None:
+        writer, (row, _, first) = self.writer, self._tile(KEPT_TILES)
+        positions = self._far(POSITIONS, 4, None, row)
+        indices = [writer.index("add", first, self._number(k)) for k in range(ITEMS)]
+        for index in indices:
+
+            def one(index: str = index) -> None:
+                self._moved(row, index, self._whole(self._load("i32", 4, positions, index)))
+
+            threads.when(writer, self._below(index, self.kept), one)

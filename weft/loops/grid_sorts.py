@@ -1,0 +1,130 @@
+"""Sorts on a GPU: one record for the kernels of a sort, and its launches.
+
+    ranks     rows of at most 256    a thread for an element, which counts the elements before its own
+    row_sort  rows of at most 4096   a block for a row: positions are sorted in its memory, 8 bits of a key at a time
+    else      tiles of 4096          for every 8 bits three launches: tiles count, sums over tiles, tiles move
+
+All are stable, so that the order is that of ``operations.sort`` in every bit. Records hold no sizes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from weft._base.record import Record
+from weft._base.target_model import GPU_SHARED, GPU_THREADS, WARP
+from weft.loops import grid
+
+TINY = GPU_THREADS  # elements of a row
+ITEMS = 16  # elements of a tile for each thread
+TILE = GPU_THREADS * ITEMS
+DIGITS = 256  # values of 8 bits
+WARPS = GPU_THREADS // WARP
+COUNTERS = 64  # bytes of a block's memory before its counters: the sums of its warps
+NEAR = COUNTERS + 4 * WARPS * DIGITS  # before the elements
+MOST = 1 << 31  # elements of a row, and rows
+LINE = 64  # arrays in working memory begin at multiples of so many bytes
+
+
+class Sorting(Record, labels=("name",)):
+    """The kernels of a sort.
+
+    ``keys``: the order (u, i or f) of each, its bytes, the bytes to the next one, and the bits of infinity.
+    ``values``: bytes of what is moved. ``alone``: the only key is moved, and nothing else; its rows lie one after
+    the other.
+    """
+
+    keys: tuple[tuple[str, int, int, int], ...]
+    values: tuple[int, ...]
+    position_bytes: int
+    largest: bool
+    alone: bool
+    name: str = "sorting"
+
+    def size(self) -> int:
+        """As many statements as its instructions are like."""
+        return 64
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Keys, where each value comes from and goes to, and where positions go."""
+        moved = [name for k in range(len(self.values)) for name in (f"from{k}", f"to{k}")]
+        return (*[f"key{k}" for k in range(len(self.keys))], *moved, *["positions"][: bool(self.position_bytes)])
+
+    @property
+    def word_bytes(self) -> int:
+        """Of an element in working memory: of a key itself, or of words of the order of keys."""
+        most = max([nbytes for _, nbytes, _, _ in self.keys])
+        return most if self.alone else max(most, 4)
+
+
+def sorting(sort: Any) -> Sorting | None:
+    """The kernels of an instruction Sort; None if the host has to do it."""
+    keys = tuple([(order, nbytes, distance, infinity) for _, order, nbytes, distance, infinity in sort.keys])
+    most_bytes = (sort.n if sort.n <= TINY else 1) * 8 * len(keys)
+    if max(sort.rows * -(-sort.n // TILE) * DIGITS, sort.n) >= MOST or most_bytes > GPU_SHARED:
+        return None
+    moved = [(source, nbytes) for source, _, nbytes in sort.values]
+    alone = len(keys) == 1 and moved == [(sort.keys[0][0], keys[0][1])]
+    alone = alone and not sort.position_bytes and not sort.largest and sort.kept == sort.n and sort.inner == 1
+    return Sorting(keys, tuple([nbytes for _, _, nbytes in sort.values]), sort.position_bytes, sort.largest, alone)
+
+
+def places(sort: Any) -> tuple[Any, ...]:
+    """The places of a kernel's operands."""
+    moved = [place for source, to, _ in sort.values for place in (source, to)]
+    return (*[key[0] for key in sort.keys], *moved, *([sort.positions] if sort.position_bytes else []))
+
+
+def passes(kernel: Sorting, key: int) -> int:
+    """How often the elements are moved by a key: an even number, after which they are where they were."""
+    return max(2, kernel.keys[key][1])
+
+
+def entries(kernel: Sorting) -> tuple[str, ...]:
+    """The functions of a sort."""
+    first = ("begin",) if kernel.alone else tuple([f"words{k}" for k in range(len(kernel.keys))])
+    return ("ranks", "row_sort", *first, "count", "offsets", "move", *([] if kernel.alone else ["values"]))
+
+
+N_WORDS = 20
+
+
+def launches(kernel: Sorting, sort: Any) -> tuple[bytes, tuple[grid.Grid, ...], int]:
+    """The words behind a kernel's operands, its launches, and the bytes of working memory."""
+    rows, n, kept = sort.rows, sort.n, sort.kept
+    together = max(1, TINY // n)  # rows of a block
+    tiles, kept_tiles = -(-n // TILE), -(-kept // TILE)
+    words = [rows, n, sort.inner, kept, *grid.quotient(sort.inner), tiles, *grid.quotient(tiles)]
+    words += [kept_tiles, *grid.quotient(kept_tiles), together, *grid.quotient(n if sort.inner == 1 else together)]
+    sizes = [LINE, 4 * rows * DIGITS * tiles, 4 * rows * DIGITS]
+    sizes += [rows * n * kernel.word_bytes] * 2 + [0 if kernel.alone else rows * n * 4] * 2
+    at = [0]
+    for size in sizes:
+        at.append(at[-1] + -(-size // LINE) * LINE)
+    words += [at[2], at[3], at[4] - at[3], at[5], at[6] - at[5]]
+    grids, scratch = _grids(kernel, rows, n, -(-rows // together), tiles, kept_tiles), 0
+    if not kept:
+        grids = []
+    elif n > TILE:
+        scratch = at[-1]
+    return struct.pack(f"<{N_WORDS}q", *words), tuple(grids), scratch
+
+
+def _grids(kernel: Sorting, rows: int, n: int, blocks: int, tiles: int, kept_tiles: int) -> list[grid.Grid]:
+    def of(name: str, count: int, nbytes: int) -> grid.Grid:
+        return name, "", count, 1, GPU_THREADS, nbytes
+
+    if n <= TINY:
+        return [of("ranks", blocks, GPU_THREADS * sum([max(nbytes, 4) for _, nbytes, _, _ in kernel.keys]))]
+    if n <= TILE:
+        most = max([max(nbytes, 4) for _, nbytes, _, _ in kernel.keys])
+        return [of("row_sort", rows, NEAR + (-(-n // 8) * 8) * (most + 6))]
+    staged = TILE * (kernel.word_bytes + (0 if kernel.alone else 4)) + 4 * DIGITS
+    made = [of("begin", 1, 0)] if kernel.alone else []
+    for key in reversed(range(len(kernel.keys))):
+        made += [] if kernel.alone else [of(f"words{key}", rows * tiles, 0)]
+        once = [("count", rows * tiles, COUNTERS + 4 * DIGITS), ("offsets", rows * DIGITS, COUNTERS)]
+        made += [of(*one) for one in (*once, ("move", rows * tiles, NEAR + staged))] * passes(kernel, key)
+    return made if kernel.alone else [*made, of("values", rows * kept_tiles, 0)]
