@@ -48,11 +48,9 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
         _statements(run, nest.setup)
         for phase in nest.phases:
             _scheduled(run, phase.before)
-            if schedule.halves is not None:
-                _scheduled(run, schedule.halves.first)
-                _scheduled(run, schedule.halves.second)
-            else:
-                _scheduled(run, phase.body)
+            loop = schedule.loops[-1] if schedule.loops else None
+            for statements in [part.statements for part in loop.parts] if loop and loop.parts else [phase.body]:
+                _scheduled(run, statements)
             for reduction in phase.reductions:
                 _reduce(run, reduction)
         _statements(run, nest.edges)

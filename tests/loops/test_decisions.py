@@ -13,6 +13,7 @@ from tests.aarch64.programs import nests, traced
 from weft._base import target
 from weft._base.target import Target
 from weft.loops import decisions, ir, schedule_printer, sides
+from weft.loops.lane_loops import LaneLoop
 
 V4, V3, ARM = (target.named(name) for name in ("x86-64-v4", "x86-64-v3", "aarch64"))
 
@@ -96,7 +97,7 @@ def test_targets_differ_where_their_facts_do() -> None:
     assert lines(lambda x: x + 1, ARM, x) == ["lanes i0 x4; 2 in flight, last lanes one by one"]
     assert lines(jnp.exp, V3, x) == ["lanes i0 x8; 1 in flight, last on padded copies; out1 streamed from 64 MB"]
     chain = lines(lambda x: jnp.exp(jnp.tanh(x) / 3), ARM, x)[0]
-    assert chain.startswith("lanes i0 x4; 1 in flight, last on padded copies; 2 stages over blocks of 512 elements, v")
+    assert chain.startswith("lanes i0 x4; 1 in flight, last on padded copies; 2 parts over blocks of 512 elements, v")
     wide, narrow = (lines(heat, on, f32(100, 100))[0] for on in (V4, V3))
     assert "2 of 4 lines shuffled" in wide and "0 of 4 lines shuffled" in narrow
 
@@ -118,30 +119,24 @@ def test_parts_of_a_body_are_the_whole_body(on: Target) -> None:
                 ordered = flat(sides.grouped(phase.body, lambda s=schedule: sides.uses(s.nest), 2.0))
                 assert sorted(map(repr, ordered)) == sorted(map(repr, phase.body))
                 check_order(ordered, {n for s in (*nest.setup, *phase.before) for n in outs(s)} | earlier(nest, phase))
-            if schedule.halves is not None:
-                halves, body = schedule.halves, [*nest.phases[0].before, *nest.phases[0].body]
-                assert {*halves.first, *halves.second} == set(body)
-                both = set(halves.first) & set(halves.second)
-                assert all(isinstance(s, ir.Load) for s in both)
-            if schedule.stages is not None:
-                check_stages(schedule)
+            for loop in schedule.loops:
+                if loop.parts:
+                    check_parts(schedule.nest, loop)
 
 
-def check_stages(schedule: decisions.Schedule) -> None:
-    """Nothing but loads and indices is in two stages; each takes what earlier ones keep; the last one stores."""
-    nest, cut = schedule.nest, schedule.stages
-    assert cut is not None
+def check_parts(nest: ir.Nest, loop: LaneLoop) -> None:
+    """Nothing but loads and indices is in two parts; each takes what earlier ones keep; the last one stores."""
     body = [*nest.phases[0].before, *nest.phases[0].body]
-    assert {s for stage in cut.stages for s in stage.statements} == set(body)
-    applied = [s for stage in cut.stages for s in stage.statements if isinstance(s, ir.Apply)]
+    assert {s for part in loop.parts for s in part.statements} == set(body)
+    applied = [s for part in loop.parts for s in part.statements if isinstance(s, ir.Apply)]
     assert len(applied) == len(set(applied))
     kept: set[int] = set()
-    for stage in cut.stages:
-        taken = {s.out for s in stage.taken}
+    for part in loop.parts:
+        taken = {s.out for s in part.taken}
         assert taken <= kept
-        check_order(list(stage.statements), taken | {n for s in nest.setup for n in outs(s)})
-        assert stage is cut.stages[-1] or not any(isinstance(s, ir.Store) for s in stage.statements)
-        kept |= {s.out for s in stage.kept}
+        check_order(list(part.statements), taken | {n for s in nest.setup for n in outs(s)})
+        assert part is loop.parts[-1] or not any(isinstance(s, ir.Store) for s in part.statements)
+        kept |= {s.out for s in part.kept}
 
 
 def flat(block: sides.Block) -> list[ir.Statement]:

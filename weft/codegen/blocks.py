@@ -16,6 +16,7 @@ from weft.codegen.lanes import Lanes
 from weft.codegen.memory_words import whole
 from weft.loops import blocks, ir, routine, uniform
 from weft.loops.blocks import Block, Point
+from weft.loops.lane_loops import Loops
 
 
 class BlockWriter(columns.ColumnWriter):
@@ -48,9 +49,9 @@ class BlockWriter(columns.ColumnWriter):
 
         parent.parallel(place, range(dim), rows)
 
-    def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
+    def _columns(self, place: Position, alone: Instance, base: Instance, loops: Loops) -> None:
         if self.across:
-            super()._columns(place, alone, base, tiles)
+            super()._columns(place, alone, base, loops)
         else:
             self._points(base, self.block, place)
 

@@ -17,16 +17,17 @@ transposes a tenth, a transpose to rows of 9 to 63 elements with vectors of 8 la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from weft.codegen import columns, instances, windows
+from weft.codegen import columns, instances, lane_loops, windows
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
-from weft.codegen.memory import Mask, first_lanes
+from weft.codegen.memory import Mask
 from weft.codegen.memory_words import whole
 from weft.loops import elements, ir
+from weft.loops.lane_loops import LaneLoop
 
 
 class CollapsedLoopWriter(columns.ColumnWriter):
@@ -36,7 +37,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         super().__init__(parent)
         assert parent.digits is not None
         self.digits = parent.digits
-        self.ahead = parent.schedule.tiles[0] * parent.width  # elements that are in flight
+        self.ahead = parent.schedule.loops[0].vectors * parent.width  # elements that are in flight
         self.slots = ir.COLLAPSED + self.ahead  # entries of a table
         self.windows: dict[int, windows.Window] = {}  # value -> what is known of its operand
         self.block = "1"  # elements of the short dimensions
@@ -57,35 +58,29 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         self._find_windows(tables)
         low, high = parent.range(2), parent.range(3)
         at = [writer.op(f"{op} i64 {low}, {self.block}") for op in ("udiv", "urem")]
-        for step in sorted({self.ahead, parent.width}, reverse=True):
-            main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), f"-{step}"))
-            at = self._whole(place, base, tables, (low, main, step), at)
-            low = main
+        moves = {loop: self._move(loop.vectors * parent.width) for loop in parent.schedule.loops[:-1]}
 
-        def rest(index: str, _: list[str]) -> list[str]:
-            mask = first_lanes(parent.lanes, writer.index("sub", high, index))
-            self._side_by_side([index], at, mask, base, place, tables)
-            return []
+        def tile(loop: LaneLoop, each: list[str], mask: Mask | None, at: list[str]) -> list[str]:
+            self._side_by_side(each, at, mask, base, place, tables)
+            return moves[loop](at) if loop in moves else at
 
-        writer.loop(low, high, parent.width, [], rest)
+        lane_loops.write(parent, parent.schedule.loops, (low, high), tile, [("i64", one) for one in at])
 
-    def _whole(
-        self, place: Position, base: Instance, tables: dict[int, str], over: tuple[str, str, int], at: list[str]
-    ) -> list[str]:
-        """Whole vectors, so many elements at a time, from a block and a position in it on; gives where they end."""
-        parent, writer, (low, high, step) = self.parent, self.writer, over
-        blocks, on = (writer.op(f"{op} i64 {step}, {self.block}") for op in ("udiv", "urem"))
+    def _move(self, step: int) -> Callable[[list[str]], list[str]]:
+        """Gives the block, and the position in it, so many elements further on."""
+        writer, (blocks, on) = (
+            self.writer,
+            [self.writer.op(f"{op} i64 {step}, {self.block}") for op in ("udiv", "urem")],
+        )
 
-        def vectors(index: str, at: list[str]) -> list[str]:
-            each = [writer.index("add", index, str(k)) if k else index for k in range(0, step, parent.width)]
-            self._side_by_side(each, at, None, base, place, tables)
-            moved = writer.index("add", at[1], on)
-            over = writer.compare_index("sge", moved, self.block)
+        def moved(at: list[str]) -> list[str]:
+            within = writer.index("add", at[1], on)
+            over = writer.compare_index("sge", within, self.block)
             carry = writer.op(f"zext i1 {over} to i64")
-            moved = writer.index("sub", moved, writer.choose_index(over, self.block, "0"))
-            return [writer.index("add", writer.index("add", at[0], blocks), carry), moved]
+            within = writer.index("sub", within, writer.choose_index(over, self.block, "0"))
+            return [writer.index("add", writer.index("add", at[0], blocks), carry), within]
 
-        return parent.stretches(low, high, step, [("i64", one) for one in at], vectors)
+        return moved
 
     def _side_by_side(
         self,

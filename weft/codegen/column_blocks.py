@@ -16,7 +16,7 @@ from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance
 from weft.codegen.memory_words import whole
 from weft.loops import ir
-from weft.loops.column_tiles import Passes
+from weft.loops.lane_loops import Passes
 from weft.loops.reduction_tree import BLOCK_ROWS
 
 PARTIAL_BYTES = 16  # reserved for an element of the partial buffer

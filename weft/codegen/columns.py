@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from weft.codegen import (
     column_blocks,
     instances,
+    lane_loops,
+    modulo_scheduling,
     padded_tail,
     reduce_tree,
     runs,
     scans,
-    software_pipeline,
     stencils,
     transposed_tiles,
 )
@@ -27,10 +28,11 @@ from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import Frame
 from weft.codegen.groups import Groups
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import lanes_below
-from weft.codegen.stages import StageWriter
+from weft.codegen.loop_distribution import Distributed
+from weft.codegen.memory import Mask
 from weft.loops import ir
 from weft.loops.decisions import SMALL_STRIDES
+from weft.loops.lane_loops import LaneLoop, Loops
 from weft.loops.reduction_tree import BLOCK_ROWS
 
 if TYPE_CHECKING:
@@ -94,9 +96,9 @@ class ColumnWriter:
         base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
         return base
 
-    def row(self, place: Position, scalars: Instance, base: Instance, once: bool = False) -> None:
-        """Everything at one point of the dimensions before the lanes. With ``once`` it is written as short code."""
-        self._vectors(place, scalars, base, once)
+    def row(self, place: Position, scalars: Instance, base: Instance, loops: Loops | None = None) -> None:
+        """Everything at one point of the dimensions before the lanes, by the schedule's loops or these."""
+        self._vectors(place, scalars, base, loops)
         self.edges(place, scalars)
 
     def edges(self, place: Position, scalars: Instance) -> None:
@@ -115,95 +117,51 @@ class ColumnWriter:
             from_phases |= ir.used(phase)
         return from_phases
 
-    def _vectors(self, place: Position, scalars: Instance, base: Instance, once: bool = False) -> None:
+    def _vectors(self, place: Position, scalars: Instance, base: Instance, loops: Loops | None = None) -> None:
         hoisted = self.parent.hoist(self.hoistable, scalars, place)
         known = {**scalars.values, **hoisted}
         wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
         base = base.replace(values=wide, scalars=known)
         alone = instances.fresh(scalars, known)
-        tiles = () if once else self.schedule.tiles
+        loops = self.schedule.loops if loops is None else loops
         if self.blocks and self.schedule.passes is not None:
-            self.blocks.passes(self.schedule.passes, lambda: self._columns(place, alone, base, tiles))
+            self.blocks.passes(self.schedule.passes, lambda: self._columns(place, alone, base, loops))
         else:
-            self._columns(place, alone, base, tiles)
+            self._columns(place, alone, base, loops)
 
-    def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
-        """Process the range of the lanes in tiles of these sizes, then the rest; without tiles by single vectors."""
+    def _columns(self, place: Position, alone: Instance, base: Instance, loops: Loops) -> None:
+        """Process the range of the lanes; where stores are streamed, up to a cache line and from there on."""
         parent = self.parent
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
         streamed = self.schedule.streamed
-        if not tiles or parent.streams is None or streamed is None or not streamed.aligned:
-            self._stretch(place, alone, base, tiles, (low, high))
+        if len(loops) == 1 or parent.streams is None or streamed is None or not streamed.aligned:
+            self._stretch(place, alone, base, loops, (low, high))
             return
         end = parent.streams.first_line(place, low, high)
 
         def stretch(start: str, ends: list[str]) -> list[str]:
-            self._stretch(place, alone, base, tiles, (start, ends[0]))
+            self._stretch(place, alone, base, loops, (start, ends[0]))
             return [ends[0], high]
 
         self.writer.repeat(high, [("i64", low), ("i64", end)], stretch)
 
-    def _stretch(
-        self,
-        place: Position,
-        alone: Instance,
-        base: Instance,
-        tiles: Sequence[int],
-        bounds: tuple[str, str],
-    ) -> None:
-        """Process one part of the range; the first part ends at a cache line border."""
-        parent, writer, width = self.parent, self.writer, self.parent.width
-        low, high = bounds
-        for unroll in tiles:
-            step = width * unroll
-            length = writer.index("sub", high, low)
-            if unroll & (unroll - 1):
-                main = writer.index("sub", high, writer.index("urem", length, str(step)))
-            else:
-                main = writer.index("add", low, writer.index("and", length, str(-step)))
+    def _stretch(self, place: Position, alone: Instance, base: Instance, loops: Loops, bounds: tuple[str, str]) -> None:
+        """The loops over one part of the range."""
+        last, width = loops[-1], self.parent.width
+        if last.rest == "copied":
+            padded_tail.write(self, last, base, place, *bounds)
+        elif last.block:
+            Distributed(self.parent, last).write(base, place, *bounds)
+        elif last.parts:
+            modulo_scheduling.write(self.parent, last, base, place, *bounds)
+        else:
 
-            def tile(index: str, _: list[str], unroll: int = unroll) -> list[str]:
-                vectors = []
-                for u in range(unroll):
-                    at = writer.index("add", index, str(u * width))
-                    vectors.append(instances.fresh(base, base.values, at, None, u * width))
-                self._inside(vectors, place)
+            def tile(loop: LaneLoop, at: list[str], mask: Mask | None, _: list[str]) -> list[str]:
+                one = alone if loop.rest == "apart" else base
+                self._inside([instances.fresh(one, one.values, k, mask, u * width) for u, k in enumerate(at)], place)
                 return []
 
-            parent.stretches(low, main, step, [], tile)
-            low = main
-        self._rest(place, alone, base, (low, high), heavy=not tiles)
-
-    def _rest(self, place: Position, alone: Instance, base: Instance, bounds: tuple[str, str], heavy: bool) -> None:
-        """The rest by single vectors, or by single elements if the target has no masked access."""
-        parent, writer = self.parent, self.writer
-        low, high = bounds
-        if self.schedule.padded:
-            padded_tail.write(self, base, place, low, high, self.schedule.padded)
-            return
-        if self.schedule.stages is not None:
-            StageWriter(parent, self.schedule.stages).write(base, place, low, high, parent.width, masked=True)
-            return
-        cut = self.schedule.halves
-        if heavy and cut is not None:
-            software_pipeline.write(parent, cut, low, high, base, base.values, place)
-            return
-        if self.schedule.masked:
-
-            def masked(index: str, _: list[str]) -> list[str]:
-                mask = lanes_below(parent.lanes, writer.index("sub", high, index), heavy)
-                self._inside([instances.fresh(base, base.values, index, mask)], place)
-                return []
-
-            loop = parent.stretches if heavy else writer.loop
-            loop(low, high, parent.width, [], masked)
-            return
-
-        def one(index: str, _: list[str]) -> list[str]:
-            self._inside([instances.fresh(alone, alone.values, index, None)], place)
-            return []
-
-        writer.loop(low, high, 1, [], one)
+            lane_loops.write(self.parent, loops, bounds, tile)
 
     # one tile
 

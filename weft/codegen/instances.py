@@ -9,7 +9,7 @@ import numpy as np
 from weft._base.record import Record, field
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.memory import Mask, Memory
-from weft.loops import column_tiles, elements, ir
+from weft.loops import elements, ir, lane_loops
 
 
 class Position(Record):
@@ -67,5 +67,5 @@ def fresh(
 ) -> Instance:
     """A copy with an emitter of its own, as each loop body needs: memoised values must dominate their uses."""
     lanes = base.emit.lanes
-    emit = Emitter(lanes, is_second=slot // lanes.width % column_tiles.SHARING == 1)
+    emit = Emitter(lanes, is_second=slot // lanes.width % lane_loops.SHARING == 1)
     return Instance(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

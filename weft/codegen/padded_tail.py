@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import instances
+from weft.codegen import instances, lane_loops
 from weft.codegen.instances import Instance, Position
+from weft.codegen.loop_distribution import Distributed
 from weft.codegen.memory_words import alignment, whole
-from weft.codegen.stages import StageWriter
+from weft.loops.lane_loops import LaneLoop
 
 if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 Side = Callable[[str], tuple[str, str]]  # the number of an element -> a pointer, and the element's distance from it
 
 
-def write(columns: ColumnWriter, base: Instance, place: Position, low: str, high: str, vectors: int) -> None:
-    """Write the loop from ``low`` to ``high``, ``vectors`` at a time."""
+def write(columns: ColumnWriter, loop: LaneLoop, base: Instance, place: Position, low: str, high: str) -> None:
+    """Write the loop from ``low`` to ``high``."""
     writer, width = columns.writer, columns.parent.width
-    step = vectors * width
-    main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
+    step = loop.vectors * width
+    main = lane_loops.whole(columns.parent, low, high, step)
     copies = {k: _Copy(columns, k, place.pointers[k], (main, high), step) for k in _moving(columns)}
     _if_some(columns, main, high, [copy.fetch for copy in copies.values() if copy.role == "in"])
 
@@ -40,14 +41,13 @@ def write(columns: ColumnWriter, base: Instance, place: Position, low: str, high
             columns.point([instances.fresh(base, base.values, p, None, s) for p, s in zip(places, slots)], at)
             return []
 
-        if staged is not None:
-            staged.write(base, at, start, end, step)
+        if distributed is not None:
+            distributed.write(base, at, start, end)
         else:
             columns.parent.stretches(start, end, step, [], tile)
         return [end, writer.index("add", main, str(step)), *[copy.shifted for copy in copies.values()]]
 
-    cut = columns.schedule.stages
-    staged = StageWriter(columns.parent, cut) if cut is not None else None
+    distributed = Distributed(columns.parent, loop) if loop.parts else None
     begun = [("i64", low), ("i64", main), *[("ptr", place.pointers[k]) for k in copies]]
     writer.repeat(high, begun, stretch)
     _if_some(columns, main, high, [copy.give for copy in copies.values() if copy.role == "out"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import argmax_two_pass, instances, reduce_tree
+from weft.codegen import argmax_two_pass, instances, lane_loops, reduce_tree
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import Frame
 from weft.codegen.groups import Groups
@@ -21,6 +21,7 @@ from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import elements, ir
 from weft.loops.decisions import SEARCHED, RowPhase
+from weft.loops.lane_loops import LaneLoop
 from weft.loops.reduction_tree import BLOCK_LANES
 
 
@@ -186,16 +187,12 @@ class RowReducer:
             [reduce_tree.seeds(r, instances.fresh(base, {}).emit, start, k * width) for r in phase.reductions]
             for k in range(per_block)
         ]
+        vectors = self._sweep(run, base, place, (start, stop), vectors)
         length = writer.index("sub", stop, start)
-        low = start
-        if run.whole:
-            low = writer.index("add", start, writer.index("and", length, str(-self.lanes)))
-            vectors = self._sweep(run, base, place, (start, low), vectors, run.vectors, None)
         last, rounded = (
             writer.index("add", start, writer.index("and", writer.index("add", length, str(n - 1)), str(-n)))
             for n in (width, self.lanes)
         )
-        vectors = self._sweep(run, base, place, (low, last), vectors, 1, stop)
         if per_block > 1:
             vectors = self._rotated(phase, vectors, (last, rounded))
         emit = base.emit
@@ -223,10 +220,8 @@ class RowReducer:
         place: Position,
         bounds: tuple[str, str],
         vectors: list[list[Accumulators]],
-        group: int,
-        stop: str | None,
     ) -> list[list[Accumulators]]:
-        """``group`` vectors a step; lanes from ``stop`` on are masked. The accumulators move on by as many places."""
+        """The accumulators after all vectors; each vector moves them on by one place."""
         writer, width, phase, size = self.writer, self.parent.width, run.phase, len(run.phase.reductions)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
 
@@ -238,28 +233,23 @@ class RowReducer:
 
         carried, following_row = self.digits(bounds[0]), self._following_row(run, place)
 
-        def body(index: str, texts: list[str]) -> list[str]:
+        def body(_: LaneLoop, at: list[str], mask: Mask | None, texts: list[str]) -> list[str]:
             digits, texts = texts[: len(carried)], texts[len(carried) :]
             now = split(reduce_tree.rebuild(flat, texts))
             for word, row in following_row:
-                writer.prefetch(writer.element(word, row, index))
-            tile = []
-            for u in range(group):
-                at = writer.index("add", index, str(u * width))
-                mask = None
-                if stop is not None:
-                    mask = lanes_below(self.parent.lanes, writer.index("sub", stop, at), run.mostly_whole)
-                tile.append(instances.fresh(base, base.values, at, mask, u * width))
+                writer.prefetch(writer.element(word, row, at[0]))
+            tile = [instances.fresh(base, base.values, index, mask, u * width) for u, index in enumerate(at)]
             digits = self.fill(phase, tile, place, digits)
             self.parent.run(phase.body, tile, place)
             new = [
                 [reduce_tree.step(phase.reductions[k], c.emit, c.values, accs[k], c.mask) for k in range(size)]
                 for c, accs in zip(tile, now, strict=False)
             ]
-            following = [*now[group:], *new]
+            following = [*now[len(at) :], *new]
             return [*digits, *reduce_tree.texts([v for groups in following for v in reduce_tree.flat_accs(groups)])]
 
-        texts = writer.loop(*bounds, width * group, [*carried, *reduce_tree.flatten(flat)], body)
+        begun = [*carried, *reduce_tree.flatten(flat)]
+        texts = lane_loops.write(self.parent, run.loops, bounds, body, begun, short=True)
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
 
     def _following_row(self, run: RowPhase, place: Position) -> list[tuple[str, str]]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.codegen import argmax_two_pass, instances, ordered, reduce_tree
+from weft.codegen import argmax_two_pass, instances, lane_loops, ordered, reduce_tree
 from weft.codegen.column_blocks import PARTIAL_BYTES
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import Mask, lanes_below
+from weft.codegen.memory import Mask
 from weft.codegen.row_reductions import RowReducer
 from weft.loops import ir
 from weft.loops.decisions import RowPhase
+from weft.loops.lane_loops import LaneLoop
 from weft.loops.reduction_tree import BLOCK_LANES
 
 
@@ -62,35 +63,19 @@ class RowWriter(RowReducer):
         self.writer.loop("0", self.parent.extents[dim], 1, [], body)
 
     def _map_row(self, run: RowPhase, base: Instance, place: Position) -> None:
-        writer, width, phase = self.writer, self.parent.width, run.phase
+        phase = run.phase
         base = self.hoisted(phase, base, place)
         if run.ordered:
             ordered.OrderedWriter(self.parent, phase).row(base, place)
             return
-        low, high = "0", self.parent.extents[self.vector]
 
-        def vector(index: str, digits: list[str], mask: Mask | None = None) -> list[str]:
-            tile = [instances.fresh(base, base.values, index, mask)]
+        def vector(_: LaneLoop, at: list[str], mask: Mask | None, digits: list[str]) -> list[str]:
+            tile = [instances.fresh(base, base.values, index, mask) for index in at]
             digits = self.fill(phase, tile, place, digits)
             self.parent.run(phase.body, tile, place)
             return digits
 
-        def masked(index: str, digits: list[str]) -> list[str]:
-            return vector(index, digits, lanes_below(self.parent.lanes, writer.index("sub", high, index), low == "0"))
-
-        if run.whole:
-            main = writer.index("and", high, str(-width))
-            self.parent.stretches(low, main, width, self.digits(low), vector)
-            low = main
-        if low == "0":
-            self.parent.stretches(low, high, width, self.digits(low), masked)
-            return
-
-        def rest() -> list[str]:
-            masked(low, [digit for _, digit in self.digits(low)])
-            return []
-
-        writer.when(writer.compare_index("slt", low, high), rest, [], [], rare=False)
+        lane_loops.write(self.parent, run.loops, ("0", self.parent.extents[self.vector]), vector, self.digits("0"))
 
     # split nests
 

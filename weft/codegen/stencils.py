@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft._base.target_model import PAGE
-from weft.codegen import instances
+from weft.codegen import instances, lane_loops
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import Mask, first_lanes
 from weft.codegen.memory_words import whole
 from weft.loops import elements, ir
 from weft.loops.decisions import Line, Stencil, place_of
+from weft.loops.lane_loops import LaneLoop
 
 if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
@@ -36,7 +37,7 @@ class StencilWriter:
         self.nest = columns.nest
         self.scalars, self.base = scalars, base
         self.around, self.dim = range(len(self.nest.dims) - 2), len(self.nest.dims) - 2
-        self.chosen, self.rows, self.unroll = chosen, chosen.rows, chosen.vectors
+        self.chosen, self.rows = chosen, chosen.rows
         self.shifts = dict(chosen.lines)  # in elements
 
     def write(self, place: Position) -> None:
@@ -57,7 +58,7 @@ class StencilWriter:
                 return []
 
             def last(index: str, _: list[str]) -> list[str]:
-                self.columns.row(parent.enter(inner, dim, index, operands), self.scalars, self.base, once=True)
+                self.columns.row(parent.enter(inner, dim, index, operands), self.scalars, self.base, self.chosen.last)
                 return []
 
             writer.loop(low, even, self.rows, [], pair)
@@ -67,29 +68,19 @@ class StencilWriter:
         parent.parallel(place, self.around, pairs)
 
     def _rows(self, places: Sequence[Position]) -> None:
-        parent, writer, width = self.parent, self.writer, self.parent.width
-        known = []
+        parent, known = self.parent, []
         for place in places:
             hoisted = parent.hoist(self.columns.hoistable, self.scalars, place)
             known.append({**self.base.values, **{n: self.base.memory.splat(v) for n, v in hoisted.items()}})
-        low, high, step = parent.range(2), parent.range(3), width * self.unroll
-        main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
-
         following = self._following(places[0])
 
-        def tile(index: str, _: list[str]) -> list[str]:
-            self._fetch(following, index)
-            at = [writer.index("add", index, str(u * width)) for u in range(self.unroll)]
-            self._tile(places, [[self._copy(row, i, u) for u, i in enumerate(at)] for row in known])
+        def tile(_: LaneLoop, at: list[str], mask: Mask | None, __: list[str]) -> list[str]:
+            if mask is None:
+                self._fetch(following, at)
+            self._tile(places, [[self._copy(row, i, u, mask) for u, i in enumerate(at)] for row in known])
             return []
 
-        def part(index: str, _: list[str]) -> list[str]:
-            mask = first_lanes(parent.lanes, writer.index("sub", high, index))
-            self._tile(places, [[self._copy(row, index, 0, mask)] for row in known])
-            return []
-
-        parent.stretches(low, main, step, [], tile)
-        writer.loop(main, high, width, [], part)
+        lane_loops.write(parent, parent.schedule.loops, (parent.range(2), parent.range(3)), tile)
 
     def _following(self, place: Position) -> list[tuple[str, str]]:
         """(word, pointer) of the rows to prefetch: those that only the next rows read and write.
@@ -109,11 +100,10 @@ class StencilWriter:
                 found.append((whole(operand.dtype), writer.element(whole(operand.dtype), place.pointers[k], ahead)))
         return found
 
-    def _fetch(self, rows: Sequence[tuple[str, str]], index: str) -> None:
+    def _fetch(self, rows: Sequence[tuple[str, str]], at: Sequence[str]) -> None:
         for word, row in rows:
-            for u in range(self.unroll):
-                at = self.writer.index("add", index, str(u * self.parent.width))
-                self.writer.prefetch(self.writer.element(word, row, at))
+            for index in at:
+                self.writer.prefetch(self.writer.element(word, row, index))
 
     def _copy(self, known: dict[int, Value], index: str, number: int, mask: Mask | None = None) -> Instance:
         return instances.fresh(self.base, known, index, mask, number * self.parent.width)

@@ -17,10 +17,21 @@ import numpy as np
 from weft._base.record import Record
 from weft._base.target import Target
 from weft._base.target_model import LINE
-from weft.loops import blocks, column_tiles, costs, elements, ir, lane_width, sides, stages, two_halves, uniform, words
-from weft.loops.column_tiles import Passes
+from weft.loops import (
+    blocks,
+    costs,
+    elements,
+    ir,
+    lane_loops,
+    lane_width,
+    loop_distribution,
+    modulo_scheduling,
+    sides,
+    uniform,
+    words,
+)
+from weft.loops.lane_loops import LaneLoop, Loops, Passes
 from weft.loops.reduction_tree import LANES
-from weft.loops.stages import Stages
 
 Form = Literal["rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "blocks"]
 Line = tuple[int, int]  # an operand, and how many rows below its own
@@ -39,17 +50,14 @@ LEAST_STREAMED = 16  # bytes of a vector: narrower ones have no such store
 
 
 class RowPhase(Record):
-    """A phase whose lanes are reduced: its body is a vector loop along the lanes.
+    """A phase whose lanes are reduced: its body is run by ``loops`` along the lanes.
 
-    ``vectors`` are in flight. ``whole``: whole vectors come first, then the last ones with a mask; else every vector
-    has one. ``fetched``: operands whose next row is fetched meanwhile. ``first``: the pass that finds an extremum, if
+    ``fetched``: operands whose next row is fetched meanwhile. ``first``: the pass that finds an extremum, if
     its position is looked for only where it changes; with ``flags`` the pass ends at the first value that is best.
     """
 
     phase: ir.Phase
-    vectors: int
-    whole: bool
-    mostly_whole: bool
+    loops: Loops
     fetched: tuple[int, ...] = ()
     first: RowPhase | None = None
     flags: bool = False
@@ -71,14 +79,14 @@ class ShortRows(Record):
 
 
 class Stencil(Record):
-    """A neighbourhood: ``rows`` at a time by tiles of ``vectors``.
+    """A neighbourhood: ``rows`` at a time; a ``last`` one has short code.
 
     ``lines``: rows of buffers that several operands read, and the distances in elements at which they read them.
     ``shuffled`` lines are loaded as whole vectors, of which the others are made.
     """
 
     rows: int
-    vectors: int
+    last: Loops
     lines: tuple[tuple[Line, tuple[int, ...]], ...]
     shuffled: tuple[Line, ...]
     fetched: bool
@@ -113,24 +121,18 @@ class Streamed(Record):
 class Schedule(Record):
     """The decisions for one nest; ``nest`` is the nest as it is run (see ``words``).
 
-    ``tiles``: vectors in flight, larger tiles first; none if every vector has a mask. ``masked``: the last lanes are a
-    vector with a mask, else single elements. ``padded``: so many vectors are in flight, and the last elements are
-    computed on padded copies, by the same code. ``stages``: of a long body, padded or with a mask in every vector.
-    ``block``: points at known places, which are written together.
+    ``loops`` are those over the lanes, if these are parallel. ``block``: points at known places, which are written
+    together.
     ``beside``: so many rows or runs of a running combination without lanes are computed side by side, if not 0.
     """
 
     nest: ir.Nest
     form: Form
     lanes: int
-    tiles: tuple[int, ...] = ()
-    masked: bool = True
+    loops: Loops = ()
     near: tuple[int, ...] = ()
     phases: tuple[RowPhase, ...] = ()
     accumulators: int = 0
-    padded: int = 0
-    stages: Stages | None = None
-    halves: two_halves.Halves | None = None
     passes: Passes | None = None
     short: ShortRows | None = None
     block: blocks.Block | None = None
@@ -170,31 +172,42 @@ class _Decider:
             return Schedule(nest, form, self.lanes, beside=self.model.beside if self.scans_apart() else 0)
         transposed = self.transposed() if form == "columns" else None
         masked = self.maskable()
-        padded = self.padded() if form == "columns" and transposed is None else 0
-        heavy = bool(padded) or (masked and form == "columns" and column_tiles.is_heavy(nest, self.model))
-        cut = stages.stages(nest, self.model) if heavy and transposed is None and self.contiguous() else None
-        if cut is not None and padded and not self.tests():
-            padded = 1
         block = blocks.block(nest, self.lanes) if form == "blocks" else None
-        tiles = (block.rows // self.lanes,) if block else () if heavy else self.tiles(form)
         stencil = self.stencil() if form == "columns" and transposed is None and masked else None
+        if stencil is not None:
+            loops = lane_loops.plain([self.stencil_vectors(stencil)], "masked")
+        elif block is not None:
+            loops = lane_loops.plain([block.rows // self.lanes], "masked" if masked else "apart")
+        else:
+            loops = self.loops(form, masked, transposed is not None)
         return Schedule(
             nest,
             "transposed" if transposed else "stencil" if stencil else form,
             self.lanes,
-            tiles,
-            masked,
+            loops,
             self.near(),
-            padded=padded,
-            stages=cut,
-            halves=two_halves.halves(nest, self.model, self.lanes) if heavy or stencil else None,
-            passes=column_tiles.passes(nest, self.model, self.lanes, tiles) if nest.split else None,
+            passes=lane_loops.passes(nest, self.model, self.lanes, loops) if nest.split else None,
             short=self.short_rows() if form == "short rows" else None,
             block=block,
             stencil=stencil,
             transposed=transposed,
-            streamed=self.streamed(tiles, masked, transposed) if form == "columns" else None,
+            streamed=self.streamed(loops, masked, transposed) if form == "columns" else None,
         )
+
+    def loops(self, form: Form, masked: bool, transposed: bool) -> Loops:
+        """The loops over the lanes: tiles and what they leave, or one loop of a long body, which may be cut."""
+        nest = self.nest
+        if form == "columns" and not transposed and (vectors := self.padded()):
+            loops = (LaneLoop(vectors, "copied"),)
+        elif form == "columns" and masked and lane_loops.is_heavy(nest, self.model):
+            loops = lane_loops.plain((), "masked")
+        else:
+            return lane_loops.plain(self.tiles(form), "masked" if masked or form == "collapsed" else "apart")
+        if not transposed and self.contiguous():
+            loops = loop_distribution.distributed(loops, nest, self.model)
+        if loops[0].parts and not self.tests():  # the vectors of a part do not wait for each other
+            loops = (loops[0].replace(vectors=1),)
+        return modulo_scheduling.pipelined(loops, nest, self.model, self.lanes)
 
     def form(self) -> Form:
         nest = self.nest
@@ -219,10 +232,10 @@ class _Decider:
 
     def tiles(self, form: Form) -> tuple[int, ...]:
         if form == "collapsed":
-            return (self.tabled(),)
+            return tuple(sorted({self.tabled(), 1}, reverse=True))
         if form == "short rows":
             return (1,)
-        return column_tiles.tiles(self.nest, self.target, self.model, self.lanes)
+        return lane_loops.tiles(self.nest, self.target, self.model, self.lanes)
 
     def tabled(self) -> int:
         """Vectors in flight where values of digits are looked up: finding the next place takes as long as a few."""
@@ -248,7 +261,7 @@ class _Decider:
         """Vectors in flight of a long body over one contiguous dimension, if the target has no registers for masks."""
         if len(self.nest.dims) != 1 or not self.contiguous():
             return 0
-        return column_tiles.padded(self.statements, self.model, self.tests())
+        return lane_loops.padded(self.statements, self.model, self.tests())
 
     def contiguous(self) -> bool:
         """Whether operands are contiguous along the last dimension, on a target without mask registers."""
@@ -290,11 +303,10 @@ class _Decider:
         model, cost = self.model, costs.instructions(phase.body)
         masked = self.maskable(among=ir.operands(phase.body))
         first = lane_width.without_position(phase) if masked else None
+        vectors = most if phase.reductions and cost <= model.unrolled else 1
         return RowPhase(
             phase,
-            vectors=most if phase.reductions and cost <= model.unrolled else 1,
-            whole=cost < model.twice or not masked,
-            mostly_whole=cost >= model.twice,
+            lane_loops.plain([vectors] if cost < model.twice or not masked else [], "masked"),
             fetched=self.fetched(phase) if phase.reductions and cost > model.unrolled else (),
             first=self.row_phase(first, most) if first is not None else None,
             flags=first is not None and lane_width.is_flag(first, self.nest),
@@ -370,13 +382,18 @@ class _Decider:
                 for row in range(rows):
                     line, shift = place_of(nest, s.operand, row)
                     lines.setdefault(line, set()).add(shift)
-        sizes = [self.lanes * nest.operands[first].dtype.itemsize for first, _ in lines]
+        shuffled = [line for line, shifts in lines.items() if len(shifts) > 1 and self.shuffles(line[0])]
+        listed = tuple([(line, tuple(shifts)) for line, shifts in lines.items()])
+        last = modulo_scheduling.pipelined(lane_loops.plain((), "masked"), nest, self.model, self.lanes)
+        return Stencil(rows, last, listed, tuple(shuffled), self.target.row_by_row)
+
+    def stencil_vectors(self, stencil: Stencil) -> int:
+        """Vectors of a tile of a neighbourhood: more would need more lines than the first cache holds."""
+        sizes = [self.lanes * self.nest.operands[first].dtype.itemsize for (first, _), _ in stencil.lines]
         vectors = max(STENCIL_BYTES // max(sizes), 1)
         while vectors > 1 and sum(sizes) * (vectors + 1) > self.model.line_bytes:
             vectors //= 2
-        shuffled = [line for line, shifts in lines.items() if len(shifts) > 1 and self.shuffles(line[0])]
-        listed = tuple([(line, tuple(shifts)) for line, shifts in lines.items()])
-        return Stencil(rows, vectors, listed, tuple(shuffled), self.target.row_by_row)
+        return vectors
 
     def shuffles(self, operand: int) -> bool:
         element = elements.of(self.nest.operands[operand].dtype)
@@ -410,7 +427,7 @@ class _Decider:
         """Bytes of an operand's element."""
         return elements.of(self.nest.operands[operand].dtype).size
 
-    def streamed(self, tiles: Sequence[int], masked: bool, transposed: Transposed | None) -> Streamed | None:
+    def streamed(self, loops: Loops, masked: bool, transposed: Transposed | None) -> Streamed | None:
         """The operands that may be streamed: contiguous along the lanes, and written only by plain stores."""
         nest, lanes = self.nest, transposed.lanes if transposed else self.lanes
         assert nest.vector is not None
@@ -426,5 +443,5 @@ class _Decider:
             return None
         least = self.model.streamed_lines if transposed else self.model.streamed_bytes
         # only transposed tiles use the stores of other lanes
-        aligned = bool(tiles) and len(nest.dims) > 1 and masked and lanes == self.lanes
+        aligned = len(loops) > 1 and len(nest.dims) > 1 and masked and lanes == self.lanes
         return Streamed(tuple(found), least, lanes, aligned)

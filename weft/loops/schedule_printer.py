@@ -7,8 +7,9 @@ schedule: lanes i1 x16; loops 2 | 1 | masked in flight; next row of in0 fetched
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.loops import decisions, ir, lane_tiles, routine, sides
+from weft.loops import decisions, ir, lane_loops, lane_tiles, routine, sides
 from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule
+from weft.loops.lane_loops import LaneLoop
 
 
 def text(nest: ir.Nest | routine.Routine, target: Target) -> str:
@@ -39,7 +40,7 @@ def _rows(schedule: Schedule) -> list[str]:
     runs = [run for run in schedule.phases if run.phase.body]
     found = [_loop(run) for run in runs]
     if len(set(found)) == 1:
-        parts = [f"{found[0]} in flight, last masked" if runs[0].whole and not runs[0].ordered else found[0]]
+        parts = [f"{found[0]} in flight, last masked" if len(runs[0].loops) > 1 and not runs[0].ordered else found[0]]
     else:
         parts = [f"loops {' | '.join(found)} in flight"]
     fetched = sorted({k for run in runs for k in run.fetched})
@@ -51,32 +52,30 @@ def _loop(run: RowPhase) -> str:
         return f"{ORDERED_BLOCK} updates by vectors, then one by one"
     if run.first is not None:
         return f"{_loop(run.first)} ({'with' if run.flags else 'then'} positions)"
-    return str(run.vectors) if run.whole else "masked"
+    return str(run.loops[0].vectors) if len(run.loops) > 1 else "masked"
 
 
 def _columns(schedule: Schedule, target: Target) -> list[str]:
     masked = "masked, stores tested" if target.model.tests_masks else "masked"
-    last = "last masked" if schedule.masked else "last lanes one by one"
-    stencil, transposed, halves = schedule.stencil, schedule.transposed, schedule.halves
+    loop, stencil, transposed = schedule.loops[-1], schedule.stencil, schedule.transposed
+    last = "last lanes one by one" if loop.rest == "apart" else "last masked"
+    tiles = [one.vectors for one in schedule.loops[:-1]]
     if schedule.block is not None:
         rows, vectors = schedule.block.rows, schedule.block.vectors
         parts = [f"blocks of {rows} x {schedule.nest.row}", f"{len(vectors)} of {schedule.block.width} lanes"]
         return [", ".join([*parts, last] if rows > 1 else parts)]
     if schedule.form == "collapsed":
-        return [f"digits' values from tables, {schedule.tiles[0]} in flight, {last}"]
+        return [f"digits' values from tables, {tiles[0]} in flight, {last}"]
     if transposed is not None:
         turned = _listed("in", transposed.operands)
         return [f"{turned} transposed along i{transposed.dim}, blocks of {transposed.block} lanes"]
     if stencil is not None:
         fetched = ["next rows fetched"] if stencil.fetched else []
         shuffled = f"{len(stencil.shuffled)} of {len(stencil.lines)} lines shuffled"
-        return [f"{stencil.rows} rows by {stencil.vectors} in flight, {last}", shuffled, *fetched]
-    if schedule.padded:
-        return [f"{schedule.padded} in flight, last on padded copies", *_stages(schedule)]
-    parts = [f"{' then '.join(map(str, schedule.tiles))} in flight, {last}" if schedule.tiles else masked]
-    if halves is not None:
-        parts.append(f"in halves, {_listed('v', [s.out for s in halves.carried]) or 'nothing'} carried")
-    parts += _stages(schedule)
+        return [f"{stencil.rows} rows by {tiles[0]} in flight, {last}", shuffled, *fetched]
+    if loop.rest == "copied":
+        return [f"{loop.vectors} in flight, last on padded copies", *_parts(loop)]
+    parts = [f"{' then '.join(map(str, tiles))} in flight, {last}" if tiles else masked, *_parts(loop)]
     if schedule.passes is not None:
         parts.append(f"{schedule.passes.rows} rows at a time above {schedule.passes.columns} columns")
     return [*parts, *_short(schedule)]
@@ -96,12 +95,13 @@ def _short(schedule: Schedule) -> list[str]:
     return parts
 
 
-def _stages(schedule: Schedule) -> list[str]:
-    cut = schedule.stages
-    if cut is None:
+def _parts(loop: LaneLoop) -> list[str]:
+    if not loop.parts:
         return []
-    kept = _listed("v", [s.out for s in cut.kept]) or "nothing"
-    return [f"{len(cut.stages)} stages over blocks of {cut.block} elements, {kept} kept"]
+    values = _listed("v", [s.out for s in lane_loops.kept(loop)]) or "nothing"
+    if not loop.block:
+        return [f"in halves, {values} carried"]
+    return [f"{len(loop.parts)} parts over blocks of {loop.block} elements, {values} kept"]
 
 
 def _sides(schedule: Schedule, target: Target) -> list[str]:

@@ -1,10 +1,10 @@
-"""Stages of a long elementwise body: each goes over a block of elements in the first cache before the next one does.
+"""Loop distribution: each part of a long body goes over a block of elements in the first cache before the next one.
 
     y = exp(log(x / k) * tanh x)     ->     of 512 elements:  a = log(x / k);  b = a * tanh x;  y = exp b
 
 A vector of a body of several functions waits for one chain of results that is longer than the processor looks ahead,
-and 16 registers do not hold the constants of all functions. A stage has the constants of one, and its vectors do not
-wait for each other. What a later stage needs lies in a buffer of the block; operands are loaded again.
+and 16 registers do not hold the constants of all functions. A part has the constants of one, and its vectors do not
+wait for each other. What a later part needs lies in a buffer of the block; operands are loaded again.
 """
 
 from __future__ import annotations
@@ -13,70 +13,52 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft._base.record import Record
 from weft._base.target_model import Model
 from weft.loops import costs, ir
+from weft.loops.lane_loops import Loops, Part
 
-CHEAP = 4.0  # up to this cost, statements go to the stage that uses them
+CHEAP = 4.0  # up to this cost, statements go to the part that uses them
 BLOCK_BYTES = 16 << 10  # of the values of a block: half of a first cache
 LARGEST, LEAST = 512, 64  # elements of a block
 
 
-class Stage(Record):
-    """The statements of a stage; the values that it takes from earlier ones, and those that it keeps for later ones."""
-
-    statements: tuple[ir.Statement, ...]
-    taken: tuple[ir.Apply, ...]
-    kept: tuple[ir.Apply, ...]
-
-
-class Stages(Record):
-    """The stages of a body, and the elements of a block."""
-
-    stages: tuple[Stage, ...]
-    block: int
-
-    @property
-    def kept(self) -> tuple[ir.Apply, ...]:
-        return tuple(s for stage in self.stages for s in stage.kept)
-
-
-def stages(nest: ir.Nest, model: Model) -> Stages | None:
-    """The stages of an elementwise body; None if it has no functions that wait for each other."""
+def distributed(loops: Loops, nest: ir.Nest, model: Model) -> Loops:
+    """The only loop over the lanes, with parts; as it is if the body has no functions that wait for each other."""
+    (loop,) = loops
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     applied = [s for s in statements if isinstance(s, ir.Apply)]
     number = _numbers(applied, model)
     last = max(number.values(), default=0)
     if not last or not costs.waits(statements, model.rounding):
-        return None
+        return loops
     stored = {s.value for s in statements if isinstance(s, ir.Store)}
     users: dict[int, set[int]] = {n: {last} for n in stored}
     for s in applied:
         for n in s.args:
             users.setdefault(n, set()).add(number[s.out])
-    # every result is stored by the last stage, as operands that share its memory are loaded again until then
-    found = [_stage(k, last, statements, number, users) for k in range(last + 1)]
-    sizes = [np.dtype(s.dtype).itemsize for stage in found for s in stage.kept]
+    # every result is stored by the last part, as operands that share its memory are loaded again until then
+    parts = [_part(k, last, statements, number, users) for k in range(last + 1)]
+    sizes = [np.dtype(s.dtype).itemsize for part in parts for s in part.kept]
     sizes += [operand.dtype.itemsize for operand in nest.operands]
     block = LARGEST
     while block > LEAST and block * sum(sizes) > BLOCK_BYTES:
         block //= 2
-    return Stages(tuple(found), block)
+    return (loop.replace(parts=tuple(parts), block=block),)
 
 
 def _numbers(applied: Sequence[ir.Apply], model: Model) -> dict[int, int]:
-    """The stage of each value: a stage has one function, and what is cheap is computed where it is used.
+    """The part of each value: a part has one function, and what is cheap is computed where it is used.
 
-    Functions of the same operands share a stage, as they may share parts: sine and cosine reduce their argument once.
+    Functions of the same operands share a part: sine and cosine reduce their argument once.
     """
     number: dict[int, int] = {}
     of_operands: dict[tuple[int, ...], int] = {}
-    stage = 0
+    part = 0
     for s in applied:
-        number[s.out] = stage
+        number[s.out] = part
         if s.kind.cost >= model.function:
             if s.args not in of_operands:
-                stage = of_operands[s.args] = len(of_operands)
+                part = of_operands[s.args] = len(of_operands)
             number[s.out] = of_operands[s.args]
     users: dict[int, list[int]] = {}
     for s in reversed(applied):
@@ -90,9 +72,9 @@ def _numbers(applied: Sequence[ir.Apply], model: Model) -> dict[int, int]:
     return number
 
 
-def _stage(
+def _part(
     k: int, last: int, statements: Sequence[ir.Statement], number: dict[int, int], users: dict[int, set[int]]
-) -> Stage:
+) -> Part:
     own = [s for s in statements if isinstance(s, ir.Apply) and number[s.out] == k]
     used = {n for s in own for n in s.args}
     stores = [s for s in statements if isinstance(s, ir.Store)] if k == last else []
@@ -101,4 +83,4 @@ def _stage(
     earlier = [s for s in statements if isinstance(s, ir.Apply) and number[s.out] < k]
     taken = tuple(s for s in earlier if s.out in used)
     kept = tuple(s for s in own if any(user > k for user in users.get(s.out, ())))
-    return Stage((*loads, *own, *stores), taken, kept)
+    return Part((*loads, *own, *stores), taken, kept)

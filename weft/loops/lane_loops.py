@@ -1,11 +1,18 @@
-"""Tiles of vectors for nests whose lanes run along a parallel dimension: how many are in flight, which have masks.
+"""The loops over the lanes of a nest, one after the other: how many vectors each takes, and what it leaves.
 
-sum of columns: 16 vectors, then 4, then one with a mask      exp: every vector with a mask, for a single body
+    2 vectors, then masked                         y = x + 1
+    16 vectors, then 4, then masked                sums of columns
+    masked, every vector                           a long body, which would else be compiled twice
+    masked, first half | second half               the same after ``modulo_scheduling``
+    4 vectors, last on copies, part a | part b     after ``loop_distribution``: each part over a block of elements
+
+The two modules named here rewrite the list, and know nothing of each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -24,11 +31,52 @@ WIDE_TILE = 16  # the same if there are enough registers: longer runs of memory 
 LONG_TILES = 4  # rows of more tiles are long: a few of them are read side by side, from start to end
 
 
+# Where fewer elements are left than a loop takes at once it leaves them to the next loop, has a mask, takes them one by
+# one, or computes them on padded copies.
+Rest = Literal["left", "masked", "apart", "copied"]
+
+
+class Part(Record):
+    """Statements of a body, the values that they take from earlier parts, and those that they keep for later ones."""
+
+    statements: tuple[ir.Statement, ...]
+    taken: tuple[ir.Apply, ...]
+    kept: tuple[ir.Apply, ...]
+
+
+class LaneLoop(Record):
+    """A loop over the lanes, from where the one before it ended.
+
+    ``tested``: masks are made for those vectors alone that are not whole. ``parts``: of a body that is cut. All vectors
+    of ``block`` elements run a part before the next one; if it is 0, an iteration runs every part for another vector.
+    """
+
+    vectors: int
+    rest: Rest
+    tested: bool = False
+    parts: tuple[Part, ...] = ()
+    block: int = 0
+
+
+Loops = tuple[LaneLoop, ...]
+
+
 class Passes(Record):
     """Rows longer than ``columns`` are reduced ``rows`` at a time, from one end to the other."""
 
     columns: int
     rows: int
+
+
+def plain(vectors: Sequence[int], last: Rest) -> Loops:
+    """Loops of whole vectors, and one for what they leave; without any, a loop that takes everything."""
+    heavy = last == "masked" and not vectors
+    return (*[LaneLoop(count, "left") for count in vectors], LaneLoop(1, last, tested=heavy))
+
+
+def kept(loop: LaneLoop) -> tuple[ir.Apply, ...]:
+    """The values that go from one part of a body to another."""
+    return tuple([s for part in loop.parts for s in part.kept])
 
 
 def tiles(nest: ir.Nest, target: Target, model: Model, lanes: int) -> tuple[int, ...]:
@@ -91,11 +139,11 @@ def padded(statements: Sequence[ir.Statement], model: Model, tests: bool) -> int
     return WAITING if cost <= model.pipelined else WAITING // 2
 
 
-def passes(nest: ir.Nest, model: Model, lanes: int, sizes: Sequence[int]) -> Passes | None:
+def passes(nest: ir.Nest, model: Model, lanes: int, loops: Loops) -> Passes | None:
     """How long columns are reduced, part of a block of rows after another; None if one pass takes all rows."""
-    if not sizes or _ends(nest) > SMALL_ENDS:
+    if len(loops) == 1 or _ends(nest) > SMALL_ENDS:
         return None
-    return Passes(LONG_TILES * sizes[0] * lanes, model.streams)
+    return Passes(LONG_TILES * loops[0].vectors * lanes, model.streams)
 
 
 def _statements(nest: ir.Nest) -> list[ir.Statement]:

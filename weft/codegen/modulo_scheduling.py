@@ -1,10 +1,10 @@
-"""Software pipelining of long elementwise bodies: an iteration runs half of the body for each of two vectors.
+"""Writes a loop whose body is pipelined: an iteration runs half of the body for each of two vectors.
 
     late = nothing
     for vector in range, and once more:  early = first(vector); second(vector - 1, late); late = early
 
-The halves, and whether there are any, are decided by ``loops/two_halves.py``. There is no prologue or epilogue: masks
-exclude the vector before the first and the one after the last.
+The halves are decided by ``loops/modulo_scheduling.py``. There is no prologue or epilogue: masks exclude the vector
+before the first and the one after the last.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below
-from weft.loops.two_halves import Halves
+from weft.loops.lane_loops import LaneLoop
 
 
-def write(parent: Frame, cut: Halves, low: str, high: str, base: Instance, wide: dict, place: Position) -> None:
-    """Write the loop from ``low`` to ``high``; ``wide`` are the values known before it."""
+def write(parent: Frame, loop: LaneLoop, base: Instance, place: Position, low: str, high: str) -> None:
+    """Write the loop from ``low`` to ``high``."""
     writer, lanes, width = parent.writer, parent.lanes, parent.width
-    initial = [base.emit.const(0, s.dtype) for s in cut.carried]
+    first, second = loop.parts
+    initial = [base.emit.const(0, s.dtype) for s in first.kept]
     none = lanes.constant_text(False, "i1")
 
     def body(index: str, texts: list[str]) -> list[str]:
         mask = lanes_below(lanes, writer.index("sub", high, index), True)
-        early = instances.fresh(base, wide, index, mask)
-        parent.run(cut.first, [early], place)
+        early = instances.fresh(base, base.values, index, mask)
+        parent.run(first.statements, [early], place)
         before = Mask(texts[0], V(lanes, "i1", texts[1]), True)
-        late = instances.fresh(base, wide, writer.index("sub", index, str(width)), before)
+        late = instances.fresh(base, base.values, writer.index("sub", index, str(width)), before)
         values = reduce_tree.rebuild(initial, texts[2:])
-        late.values.update((s.out, value) for s, value in zip(cut.carried, values, strict=True))
-        parent.run(cut.second, [late], place)
-        following = reduce_tree.flatten([early.values[s.out] for s in cut.carried])
+        late.values.update((s.out, value) for s, value in zip(second.taken, values, strict=True))
+        parent.run(second.statements, [late], place)
+        following = reduce_tree.flatten([early.values[s.out] for s in first.kept])
         return [mask.remaining, mask.lanes.text, *[text for _, text in following]]
 
     carried = [("i64", "0"), (lanes.type("i1"), none), *reduce_tree.flatten(initial)]

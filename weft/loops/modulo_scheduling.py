@@ -1,4 +1,4 @@
-"""Halves of a long elementwise body, of which an iteration runs one for each of two vectors.
+"""Modulo scheduling of a long elementwise body: an iteration runs one half for a vector, the other for the one before.
 
 A body of 150 instructions fills the reorder window of the processor, which then waits for the dependence chain of one
 vector. The halves of two vectors are independent of each other.
@@ -8,39 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft._base.record import Record
 from weft._base.target_model import Model
 from weft.loops import costs, elements, ir
+from weft.loops.lane_loops import Loops, Part
 
 LEAST_SHARE = 0.2  # least share of the cost in the cheaper half
 CHEAP = 4.0  # up to this cost, values made of loads and used only in the second half are computed there
 
 
-class Halves(Record):
-    """The statements of both halves of a body, and the values that the second takes from the first."""
+def pipelined(loops: Loops, nest: ir.Nest, model: Model, lanes: int) -> Loops:
+    """The only loop over the lanes, with two parts: as it is if its body is short or not elementwise.
 
-    first: tuple[ir.Statement, ...]
-    second: tuple[ir.Statement, ...]
-    carried: tuple[ir.Apply, ...]
-
-
-def halves(nest: ir.Nest, model: Model, lanes: int) -> Halves | None:
-    """The halves of a body; None if it is short or not elementwise, or if the target has no mask registers."""
+    Or if the target has no mask registers, which exclude the vector before the first and the one after the last.
+    """
     phase, *others = nest.phases
     if not model.masks or lanes == 1 or others:
-        return None
+        return loops
     if any(dim.role != "parallel" for dim in nest.dims) or nest.vector != len(nest.dims) - 1:
-        return None
+        return loops
     statements = [*phase.before, *phase.body]
     simple = [s for s in statements if isinstance(s, ir.Apply | ir.Load | ir.Store | ir.Guard)]
     total = _cost(statements, model)
     if total < model.pipelined or len(simple) < len(statements):
-        return None
+        return loops
     applied = [s for s in simple if isinstance(s, ir.Apply)]
     first = _first(applied, model)
     cost = _cost([s for s in applied if s.out in first], model)
     if min(cost, total - cost) < LEAST_SHARE * total:
-        return None
+        return loops
     rest = {s.out for s in applied} - first
     now = {n for s in applied if s.out in first for n in s.args}
     later = {n for s in applied if s.out in rest for n in s.args}
@@ -58,7 +53,11 @@ def halves(nest: ir.Nest, model: Model, lanes: int) -> Halves | None:
             )
         )
 
-    return Halves(half(first, now, False), half(rest, later, True), tuple(s for s in applied if s.out in first & later))
+    carried = tuple([s for s in applied if s.out in first & later])
+    (loop,) = loops
+    return (
+        loop.replace(parts=(Part(half(first, now, False), (), carried), Part(half(rest, later, True), carried, ()))),
+    )
 
 
 def _cost(statements: Sequence[ir.Statement], model: Model) -> float:

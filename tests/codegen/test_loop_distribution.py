@@ -1,4 +1,4 @@
-"""Long chains of functions in stages: over blocks and their ends, with any dtype between them, into shared memory."""
+"""Long chains of functions in parts: over blocks and their ends, with any dtype between them, into shared memory."""
 
 from __future__ import annotations
 
@@ -101,13 +101,11 @@ def schedule_of(function, count: int, shape: tuple[int, ...] = (100_000,)) -> st
     return weft.jit(function).lower(*given).compile().as_text("loops")
 
 
-def test_which_bodies_have_stages():
+def test_which_bodies_have_parts():
     if target.host().model.masks:
         pytest.skip("bodies are in halves where masks have registers")
-    assert "4 stages over blocks of 256 elements" in schedule_of(option, 4)
-    assert "2 stages" in schedule_of(lambda x: jnp.exp(jnp.sin(x) * jnp.cos(x)), 1)  # which share their reduction
-    assert "2 stages" in schedule_of(
-        lambda x, y: jnp.exp(jnp.sin(x[:100, :90] + y[0, :90])), 2, (101, 91)
-    )  # rows apart
-    assert "stages" not in schedule_of(jnp.tanh, 1)
-    assert "stages" not in schedule_of(lambda x, y: jnp.sin(x) * jnp.exp(y), 2)  # they do not wait for each other
+    assert "4 parts over blocks of 256 elements" in schedule_of(option, 4)
+    assert "2 parts" in schedule_of(lambda x: jnp.exp(jnp.sin(x) * jnp.cos(x)), 1)  # which share their reduction
+    assert "2 parts" in schedule_of(lambda x, y: jnp.exp(jnp.sin(x[:100, :90] + y[0, :90])), 2, (101, 91))  # rows apart
+    assert "parts" not in schedule_of(jnp.tanh, 1)
+    assert "parts" not in schedule_of(lambda x, y: jnp.sin(x) * jnp.exp(y), 2)  # they do not wait for each other
