@@ -29,7 +29,7 @@ def test_the_table_has_nothing_that_is_gone() -> None:
 def test_counts_are_of_what_they_say() -> None:
     found = growth.counted()
     assert found["passes"] == len(passes.PASSES)
-    assert found["schedule forms"] == len(typing.get_args(decisions.Form))
+    assert found["schedule forms"] == len(typing.get_args(decisions.Tile))
     assert found["first jit: files"] > 20 and found["classes with retire()"] > 0
     assert growth.slack("passes") == 0 and growth.exceeded({"passes": 3}, {"passes": 2})
     assert growth.exceeded({"class: weft.new.Class": 301}, {}) and not growth.exceeded({"passes": 2}, {"passes": 2})

@@ -24,8 +24,8 @@ class BlockWriter(columns.ColumnWriter):
 
     def __init__(self, parent: Frame) -> None:
         super().__init__(parent)
-        assert self.schedule.block is not None and self.nest.row is not None
-        self.block, self.extent, self.dim = self.schedule.block, self.nest.row, self.nest.last
+        assert isinstance(self.schedule.tile, Block) and self.nest.row is not None
+        self.block, self.extent, self.dim = self.schedule.tile, self.nest.row, self.nest.last
         self.across = self.nest.vector != self.dim  # vectors lie across rows, of which some may be left
 
     def write(self, place: Position, scalars: Instance) -> None:

@@ -31,7 +31,7 @@ from weft.codegen.instances import Instance, Position
 from weft.codegen.loop_distribution import Distributed
 from weft.codegen.memory import Mask
 from weft.loops import ir
-from weft.loops.decisions import SMALL_STRIDES
+from weft.loops.decisions import SMALL_STRIDES, Stencil, Transposed
 from weft.loops.lane_loops import LaneLoop, Loops
 from weft.loops.reduction_tree import BLOCK_ROWS
 
@@ -55,7 +55,7 @@ class ColumnWriter:
         parent, nest = self.parent, self.nest
         inner = parent.inner
         outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector and d not in inner]
-        if self.schedule.form == "runs":
+        if nest.vector is None and nest.dims and nest.dims[0].runs:
             runs.write(parent, place)
             return
         if self.schedule.beside and outer:
@@ -65,25 +65,25 @@ class ColumnWriter:
             parent.parallel(place, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner))
             return
         base = self._base(parent.lanes, scalars)
-        transposed = self.schedule.transposed
-        if transposed is None:
+        chosen = self.schedule.tile
+        if not isinstance(chosen, Transposed):
             parent.stream(place)
-            if self.schedule.stencil is not None:
-                stencils.StencilWriter(self, scalars, base, self.schedule.stencil).write(place)
+            if isinstance(chosen, Stencil):
+                stencils.StencilWriter(self, scalars, base, chosen).write(place)
             else:
                 parent.parallel(place, outer, lambda inner: self.row(inner, scalars, base))
             return
-        transposer = transposed_tiles.Transposer(self, transposed)
+        transposer = transposed_tiles.Transposer(self, chosen)
         parent.stream(place)
-        rest, wide = [d for d in outer if d != transposed.dim], self._base(transposer.lanes, scalars)
+        rest, wide = [d for d in outer if d != chosen.dim], self._base(transposer.lanes, scalars)
 
         def turn() -> None:
             parent.parallel(place, rest, lambda inner: transposer.write(inner, wide))
 
-        if not transposed.near:
+        if not chosen.near:
             turn()
             return
-        stride = parent.strides[transposed.operands[0], nest.vector]
+        stride = parent.strides[chosen.operands[0], nest.vector]
         self.writer.either(
             self.writer.compare_index("ule", stride, str(SMALL_STRIDES[-1])),
             lambda: parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base)),

@@ -38,7 +38,8 @@ from weft.codegen.memory import Memory
 from weft.codegen.memory_words import whole
 from weft.codegen.writer import Writer
 from weft.loops import costs, elements, ir, sides
-from weft.loops.decisions import Schedule
+from weft.loops.blocks import Block
+from weft.loops.decisions import Schedule, ShortRows, is_collapsed
 
 PARAMETERS = (
     "ptr noalias readonly %operands, ptr noalias readonly %params, ptr noalias readonly %range, ptr noalias %scratch"
@@ -61,7 +62,7 @@ class NestWriter(Frame):
         place = self._entry()
         self.scalars = scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
-        _LOOPS.get(self.schedule.form, columns.ColumnWriter)(self).write(place, scalars)
+        _writer(self.schedule)(self).write(place, scalars)
         if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)
@@ -233,9 +234,12 @@ class NestWriter(Frame):
                 copy.values[s.out] = shared
 
 
-_LOOPS: dict[str, Callable[[NestWriter], Any]] = {
-    "rows": rows.RowWriter,
-    "collapsed": collapsed_loops.CollapsedLoopWriter,
-    "blocks": blocks.BlockWriter,
-    "short rows": short_rows.ShortRowWriter,
-}
+def _writer(schedule: Schedule) -> Callable[[NestWriter], Any]:
+    """What writes the loops of a nest."""
+    if schedule.phases:
+        return rows.RowWriter
+    if isinstance(schedule.tile, Block):
+        return blocks.BlockWriter
+    if isinstance(schedule.tile, ShortRows):
+        return short_rows.ShortRowWriter
+    return collapsed_loops.CollapsedLoopWriter if is_collapsed(schedule.nest) else columns.ColumnWriter

@@ -21,6 +21,7 @@ from weft.codegen.memory import Memory
 from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import ir
+from weft.loops.decisions import ShortRows
 
 Found = list[list[list[Accumulators]]]  # of each vector of a tile, for each reduction: what ``fold_few`` combines
 
@@ -31,10 +32,10 @@ class ShortRowWriter(columns.ColumnWriter):
     def __init__(self, parent: Frame) -> None:
         super().__init__(parent)
         nest = self.nest
-        assert nest.short is not None and nest.vector is not None and self.schedule.short is not None
+        assert nest.short is not None and nest.vector is not None and isinstance(self.schedule.tile, ShortRows)
         self.extent, self.vector = nest.short, nest.vector
         self.dim = parent.reduced[0]
-        self.chosen = chosen = self.schedule.short
+        self.chosen = chosen = self.schedule.tile
         self.shared = chosen.shared
         self.rows = "", ""  # first row of the block, and its end
         self.loaded: dict[int, list[list[Value]]] = {}  # operand -> its elements in the rows of each vector of the tile

@@ -10,7 +10,6 @@ among the ways that are named here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -33,7 +32,6 @@ from weft.loops import (
 from weft.loops.lane_loops import LaneLoop, Loops, Passes
 from weft.loops.reduction_tree import LANES
 
-Form = Literal["rows", "columns", "short rows", "collapsed", "stencil", "transposed", "runs", "blocks"]
 Line = tuple[int, int]  # an operand, and how many rows below its own
 
 SEARCHED = 4  # vectors that are tested together in a search
@@ -109,6 +107,9 @@ class Transposed(Record):
     near: bool
 
 
+Tile = ShortRows | blocks.Block | Stencil | Transposed
+
+
 class Streamed(Record):
     """Stores past the caches: of these operands, from so many bytes of results and operands on, by so many lanes."""
 
@@ -121,23 +122,19 @@ class Streamed(Record):
 class Schedule(Record):
     """The decisions for one nest; ``nest`` is the nest as it is run (see ``words``).
 
-    ``loops`` are those over the lanes, if these are parallel. ``block``: points at known places, which are written
-    together.
+    ``loops`` are those over the lanes, and ``tile`` how the vectors of a tile reach memory together, if lanes are
+    parallel; ``phases``, if they are reduced.
     ``beside``: so many rows or runs of a running combination without lanes are computed side by side, if not 0.
     """
 
     nest: ir.Nest
-    form: Form
     lanes: int
     loops: Loops = ()
+    tile: Tile | None = None
     near: tuple[int, ...] = ()
     phases: tuple[RowPhase, ...] = ()
     accumulators: int = 0
     passes: Passes | None = None
-    short: ShortRows | None = None
-    block: blocks.Block | None = None
-    stencil: Stencil | None = None
-    transposed: Transposed | None = None
     streamed: Streamed | None = None
     beside: int = 0
 
@@ -151,6 +148,11 @@ def place_of(nest: ir.Nest, operand: int, row: int) -> tuple[Line, int]:
     """The line that an operand reads in a row of a neighbourhood, and its offset in elements."""
     first, below, shift = nest.operands[operand].near or (operand, 0, 0)
     return (first, below + row if nest.operands[first].strides[-2] else 0), shift
+
+
+def is_collapsed(nest: ir.Nest) -> bool:
+    """Whether the lanes lie along several dimensions that are one."""
+    return bool(nest.digits) and nest.row is None and all(dim.role != "reduced" for dim in nest.dims)
 
 
 class _Decider:
@@ -167,57 +169,47 @@ class _Decider:
         nest = self.nest
         if nest.vector is not None and nest.dims[nest.vector].role == "reduced":
             return self.rows()
-        form = self.form()
         if nest.vector is None:
-            return Schedule(nest, form, self.lanes, beside=self.model.beside if self.scans_apart() else 0)
-        transposed = self.transposed() if form == "columns" else None
-        masked = self.maskable()
-        block = blocks.block(nest, self.lanes) if form == "blocks" else None
-        stencil = self.stencil() if form == "columns" and transposed is None and masked else None
-        if stencil is not None:
-            loops = lane_loops.plain([self.stencil_vectors(stencil)], "masked")
-        elif block is not None:
-            loops = lane_loops.plain([block.rows // self.lanes], "masked" if masked else "apart")
-        else:
-            loops = self.loops(form, masked, transposed is not None)
-        return Schedule(
-            nest,
-            "transposed" if transposed else "stencil" if stencil else form,
-            self.lanes,
-            loops,
-            self.near(),
-            passes=lane_loops.passes(nest, self.model, self.lanes, loops) if nest.split else None,
-            short=self.short_rows() if form == "short rows" else None,
-            block=block,
-            stencil=stencil,
-            transposed=transposed,
-            streamed=self.streamed(loops, masked, transposed) if form == "columns" else None,
-        )
+            return Schedule(nest, self.lanes, beside=self.model.beside if self.scans_apart() else 0)
+        tile = self.tile()
+        loops, strided = self.loops(tile), nest.short is None and nest.row is None and not is_collapsed(nest)
+        passes = lane_loops.passes(nest, self.model, self.lanes, loops) if nest.split else None
+        streamed = self.streamed(loops, tile) if strided else None
+        return Schedule(nest, self.lanes, loops, tile, self.near(), passes=passes, streamed=streamed)
 
-    def loops(self, form: Form, masked: bool, transposed: bool) -> Loops:
-        """The loops over the lanes: tiles and what they leave, or one loop of a long body, which may be cut."""
+    def tile(self) -> Tile | None:
+        """How the vectors of a tile reach memory together; None: each by itself."""
         nest = self.nest
-        if form == "columns" and not transposed and (vectors := self.padded()):
+        if nest.short is not None:
+            return self.short_rows()
+        if nest.row is not None:
+            return blocks.block(nest, self.lanes)
+        if is_collapsed(nest):
+            return None
+        return self.transposed() or (self.stencil() if self.maskable() else None)
+
+    def loops(self, tile: Tile | None) -> Loops:
+        """The loops over the lanes: tiles and what they leave, or one loop of a long body, which may be cut."""
+        nest, masked = self.nest, self.maskable()
+        if isinstance(tile, Stencil):
+            return lane_loops.plain([self.stencil_vectors(tile)], "masked")
+        if isinstance(tile, blocks.Block | ShortRows):
+            vectors = tile.rows // self.lanes if isinstance(tile, blocks.Block) else 1
+            return lane_loops.plain([vectors], "masked" if masked else "apart")
+        if is_collapsed(nest):
+            return lane_loops.plain(sorted({self.tabled(), 1}, reverse=True), "masked")
+        if tile is None and (vectors := self.padded()):
             loops = (LaneLoop(vectors, "copied"),)
-        elif form == "columns" and masked and lane_loops.is_heavy(nest, self.model):
+        elif masked and lane_loops.is_heavy(nest, self.model):
             loops = lane_loops.plain((), "masked")
         else:
-            return lane_loops.plain(self.tiles(form), "masked" if masked or form == "collapsed" else "apart")
-        if not transposed and self.contiguous():
+            found = lane_loops.tiles(nest, self.target, self.model, self.lanes)
+            return lane_loops.plain(found, "masked" if masked else "apart")
+        if tile is None and self.contiguous():
             loops = loop_distribution.distributed(loops, nest, self.model)
         if loops[0].parts and not self.tests():  # the vectors of a part do not wait for each other
             loops = (loops[0].replace(vectors=1),)
         return modulo_scheduling.pipelined(loops, nest, self.model, self.lanes)
-
-    def form(self) -> Form:
-        nest = self.nest
-        if nest.short is not None:
-            return "short rows"
-        if nest.row is not None:
-            return "blocks"
-        if nest.digits and not self.reduced:
-            return "collapsed"
-        return "runs" if nest.vector is None and nest.dims and nest.dims[0].runs else "columns"
 
     def scans_apart(self) -> bool:
         """Whether running combinations are cheap, of real numbers that need no rounding, and none of another's."""
@@ -229,13 +221,6 @@ class _Decider:
             or any(d.kind not in "fiu" or d.itemsize < 4 for d in s.dtypes)
             for s in scans
         )
-
-    def tiles(self, form: Form) -> tuple[int, ...]:
-        if form == "collapsed":
-            return tuple(sorted({self.tabled(), 1}, reverse=True))
-        if form == "short rows":
-            return (1,)
-        return lane_loops.tiles(self.nest, self.target, self.model, self.lanes)
 
     def tabled(self) -> int:
         """Vectors in flight where values of digits are looked up: finding the next place takes as long as a few."""
@@ -294,10 +279,8 @@ class _Decider:
         # if registers have more lanes than the nest, elements are integers, which may be combined in any order
         accumulators = LANES if self.lanes == nest.width else 2 * self.lanes
         phases = tuple([self.row_phase(phase, accumulators // self.lanes) for phase in nest.phases])
-        streamed = None if nest.split else self.streamed((), False, None)
-        return Schedule(
-            nest, "rows", self.lanes, near=self.near(), phases=phases, accumulators=accumulators, streamed=streamed
-        )
+        streamed = None if nest.split else self.streamed((), None)
+        return Schedule(nest, self.lanes, near=self.near(), phases=phases, accumulators=accumulators, streamed=streamed)
 
     def row_phase(self, phase: ir.Phase, most: int) -> RowPhase:
         model, cost = self.model, costs.instructions(phase.body)
@@ -427,9 +410,10 @@ class _Decider:
         """Bytes of an operand's element."""
         return elements.of(self.nest.operands[operand].dtype).size
 
-    def streamed(self, loops: Loops, masked: bool, transposed: Transposed | None) -> Streamed | None:
+    def streamed(self, loops: Loops, tile: Tile | None) -> Streamed | None:
         """The operands that may be streamed: contiguous along the lanes, and written only by plain stores."""
-        nest, lanes = self.nest, transposed.lanes if transposed else self.lanes
+        nest, transposed = self.nest, tile if isinstance(tile, Transposed) else None
+        lanes = transposed.lanes if transposed else self.lanes
         assert nest.vector is not None
         if lanes == 1 or nest.digits or not self.model.past_caches:
             return None
@@ -443,5 +427,5 @@ class _Decider:
             return None
         least = self.model.streamed_lines if transposed else self.model.streamed_bytes
         # only transposed tiles use the stores of other lanes
-        aligned = len(loops) > 1 and len(nest.dims) > 1 and masked and lanes == self.lanes
+        aligned = len(loops) > 1 and len(nest.dims) > 1 and loops[-1].rest == "masked" and lanes == self.lanes
         return Streamed(tuple(found), least, lanes, aligned)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from weft._base.target import Target
 from weft.loops import decisions, ir, lane_loops, lane_tiles, routine, sides
-from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule
+from weft.loops.blocks import Block
+from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule, ShortRows, Stencil, Transposed
 from weft.loops.lane_loops import LaneLoop
 
 
@@ -20,10 +21,10 @@ def text(nest: ir.Nest | routine.Routine, target: Target) -> str:
     if nest.vector is None:
         beside = f", {schedule.beside} side by side" if schedule.beside else ""
         return "schedule: " + (
-            "runs of equal places in a register" if schedule.form == "runs" else f"one by one{beside}"
+            "runs of equal places in a register" if nest.dims and nest.dims[0].runs else f"one by one{beside}"
         )
     parts = [f"lanes i{nest.vector} x{schedule.lanes}"]
-    parts += _rows(schedule) if schedule.form == "rows" else _columns(schedule, target)
+    parts += _rows(schedule) if schedule.phases else _columns(schedule, target)
     if schedule.near and any(operand.strides[nest.vector] == ir.RUNTIME for operand in schedule.nest.operands):
         parts.append(f"strides {_listed('', schedule.near)} shuffled")
     if schedule.streamed is not None:
@@ -57,37 +58,33 @@ def _loop(run: RowPhase) -> str:
 
 def _columns(schedule: Schedule, target: Target) -> list[str]:
     masked = "masked, stores tested" if target.model.tests_masks else "masked"
-    loop, stencil, transposed = schedule.loops[-1], schedule.stencil, schedule.transposed
+    loop, tile = schedule.loops[-1], schedule.tile
     last = "last lanes one by one" if loop.rest == "apart" else "last masked"
-    tiles = [one.vectors for one in schedule.loops[:-1]]
-    if schedule.block is not None:
-        rows, vectors = schedule.block.rows, schedule.block.vectors
-        parts = [f"blocks of {rows} x {schedule.nest.row}", f"{len(vectors)} of {schedule.block.width} lanes"]
-        return [", ".join([*parts, last] if rows > 1 else parts)]
-    if schedule.form == "collapsed":
-        return [f"digits' values from tables, {tiles[0]} in flight, {last}"]
-    if transposed is not None:
-        turned = _listed("in", transposed.operands)
-        return [f"{turned} transposed along i{transposed.dim}, blocks of {transposed.block} lanes"]
-    if stencil is not None:
-        fetched = ["next rows fetched"] if stencil.fetched else []
-        shuffled = f"{len(stencil.shuffled)} of {len(stencil.lines)} lines shuffled"
-        return [f"{stencil.rows} rows by {tiles[0]} in flight, {last}", shuffled, *fetched]
+    counts = [one.vectors for one in schedule.loops[:-1]]
+    if isinstance(tile, Block):
+        parts = [f"blocks of {tile.rows} x {schedule.nest.row}", f"{len(tile.vectors)} of {tile.width} lanes"]
+        return [", ".join([*parts, last] if tile.rows > 1 else parts)]
+    if decisions.is_collapsed(schedule.nest):
+        return [f"digits' values from tables, {counts[0]} in flight, {last}"]
+    if isinstance(tile, Transposed):
+        turned = _listed("in", tile.operands)
+        return [f"{turned} transposed along i{tile.dim}, blocks of {tile.block} lanes"]
+    if isinstance(tile, Stencil):
+        fetched = ["next rows fetched"] if tile.fetched else []
+        shuffled = f"{len(tile.shuffled)} of {len(tile.lines)} lines shuffled"
+        return [f"{tile.rows} rows by {counts[0]} in flight, {last}", shuffled, *fetched]
     if loop.rest == "copied":
         return [f"{loop.vectors} in flight, last on padded copies", *_parts(loop)]
-    parts = [f"{' then '.join(map(str, tiles))} in flight, {last}" if tiles else masked, *_parts(loop)]
+    parts = [f"{' then '.join(map(str, counts))} in flight, {last}" if counts else masked, *_parts(loop)]
     if schedule.passes is not None:
         parts.append(f"{schedule.passes.rows} rows at a time above {schedule.passes.columns} columns")
-    return [*parts, *_short(schedule)]
+    return [*parts, *(_short(tile, schedule.nest) if isinstance(tile, ShortRows) else [])]
 
 
-def _short(schedule: Schedule) -> list[str]:
-    short, operands = schedule.short, schedule.nest.operands
-    if short is None:
-        return []
+def _short(short: ShortRows, nest: ir.Nest) -> list[str]:
     parts = []
     if short.blocks:
-        parts.append(f"blocks of {' '.join([f'{operands[k].role}{k}' for k in short.blocks])} transposed")
+        parts.append(f"blocks of {' '.join([f'{nest.operands[k].role}{k}' for k in short.blocks])} transposed")
     if any(short.looped_blocks if short.blocks else short.looped):
         parts.append("elements in a loop")
     if short.shared:
