@@ -14,7 +14,8 @@ import weft
 import weft.numpy as jnp
 from tests.gpu import driver, native_build, ptxas
 from tests.gpu.llvm_ptx import ptx
-from tests.gpu.ptx_machine import Buffer, MachineError, Module
+from tests.gpu.prediction import ISSUE, RATES
+from tests.gpu.ptx_machine import PIPES, Buffer, Counts, MachineError, Module
 from weft import lax
 from weft._base import target
 from weft.codegen import llvm
@@ -127,7 +128,7 @@ def same(device: Any, function: Any, *args: Any) -> str:
 
 
 def test_float32_is_true_float32_unless_tf32_is_asked_for(device: Any) -> None:
-    a, b = operands("mk,kn->mn", F32, k=600)
+    a, b = operands("mk,kn->mn", F32, m=9, n=10, k=530)
     for precision in (None, "default", "highest", "F32_F32_F32", "BF16_BF16_F32"):
         assert "tiles of" in same(device, lambda a, b, p=precision: jnp.matmul(a, b, precision=p), a, b)
     with weft.default_matmul_precision("tensorfloat32"):
@@ -150,6 +151,39 @@ def test_half_precisions_in_float32_have_the_bits_of_the_cpu(device: Any) -> Non
     assert "tiles of" in same(device, lambda a, b: jnp.matmul(a, b, precision="highest"), a, b)
 
 
+NUMBERS = [np.dtype(name) for name in ("float32", "float64", "int32", "int64", "complex64", "complex128")]
+
+
+def numbers(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    found = [RNG.standard_normal((2, *shape)) * (1 if dtype.kind in "fc" else 1000) for shape in shapes]
+    return [(x[0] + 1j * x[1]).astype(dtype) if dtype.kind == "c" else x[0].astype(dtype) for x in found]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_the_bits_of_the_cpu(device: Any, dtype: np.dtype) -> None:
+    with weft.enable_x64(True):
+        assert "tiles of" in same(device, lambda a, b: a @ b, *numbers(dtype, (67, 531), (531, 15)))
+        assert "tiles of" in same(device, lambda a, b: a.T @ b.T, *numbers(dtype, (30, 9), (11, 30)))
+        assert "tiles of" in same(device, lambda a, b: a @ b, *numbers(dtype, (3, 5, 17), (3, 17, 9)))
+        way, terms = ("vector of", 8300) if dtype.kind in "fc" else ("tiles of", 520)
+        assert way in same(device, lambda a, b: a @ b, *numbers(dtype, (5, terms), (terms,)))
+        assert way in same(device, lambda a, b: a @ b, *numbers(dtype, (70,), (70, 5)))
+
+
+@pytest.mark.parametrize("along", LAYOUTS)
+def test_large_tiles_have_the_same_bits(device: Any, along: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid_products, "GPU_TILES", 1)
+    sizes = {"m": 121, "n": 107, "k": 1049 if along == LAYOUTS[0] else 21}
+    a, b = (np.asarray(x) for x in operands(along, F32, **sizes))
+    assert "tiles_large of" in same(device, lambda a, b: jnp.einsum(along, a, b), a, b)
+
+
+def test_terms_that_are_not_there_leave_minus_zero(device: Any) -> None:
+    tiny = np.full((2, 3), 1e-30, np.float32)
+    assert np.signbit(np.asarray(weft.jit(jnp.matmul)(tiny, -tiny.T))).all()  # an exact product that is rounded once
+    same(device, lambda a, b: a @ b, tiny, -tiny.T)
+
+
 def test_products_within_a_loop_that_is_one_kernel(device: Any) -> None:
     a, x = normal((40, 40), np.float16), normal((40, 72), np.float16)
 
@@ -166,7 +200,8 @@ def test_products_within_a_loop_that_is_one_kernel(device: Any) -> None:
 
 @functools.cache
 def module(source: np.dtype, form: str, cpu: int, a_along: bool = True, b_along: bool = True) -> str:
-    product = grid_products.Product(source, F32, 1, 1, 1, 1, a_along, b_along, form)
+    result = F32 if source.itemsize == 2 else source
+    product = grid_products.Product(source, result, 1, 1, 1, 1, a_along, b_along, form)
     on = target.gpu(cpu)
     assert on is not None
     return llvm.emit_assembly(kernel.text_of(product, on), on)
@@ -189,24 +224,35 @@ def test_kernels_assemble_without_spills(source: np.dtype, along: tuple[bool, bo
     assert text.count("cp.async.cg") > 8 and "ldmatrix" in text
 
 
-@pytest.mark.parametrize(("source", "along"), [(HALVES[0], (True, True)), (F32, (False, False))])
-def test_no_banks_are_met_twice(source: np.dtype, along: tuple[bool, bool]) -> None:
-    m, n, k = 128, 256, 64
+def counted(source: np.dtype, form: str, entry: str, along: tuple[bool, bool], sizes: tuple[int, int, int]) -> Counts:
+    """What the machine counts of a block of a product of matrices."""
+    m, n, k = sizes
     rows = ((m, k if along[0] else 1, n),), ((n, 1 if along[1] else k),)
     summed = ((k, 1 if along[0] else m, n if along[1] else 1),)
     gemm = Gemm("", "", (0, 0, -1), (0, 0, -1), (0, 0, -1), *rows, summed, ((1, 0, 0, 0),), True, (m, n, False))
-    product = grid_products.Product(source, F32, 1, 1, 1, 1, *along, "tensor")
-    params, _ = grid_products.launches(product, gemm)
+    params, _ = grid_products.launches(grid_products.Product(source, F32, 1, 1, 1, 1, *along, form), gemm)
     a, b = (Buffer.of(RNG.standard_normal(size).astype(F32).astype(source)) for size in (m * k, n * k))
-    made = Module(module(source, "tensor", 90, *along))
-    shared = grid_products.stage_bytes(grid_products.LARGE) * grid_products.STAGES
-    words = np.frombuffer(params, np.int64).tolist()
-    arguments = (a, b, Buffer(4 * m * n), Buffer(16), *words)
-    counts = made.launch("mma_large", 1, 256, *arguments, shared=shared, counted=1)
+    words, made = np.frombuffer(params, np.int64).tolist(), Module(module(source, form, 90, *along))
+    return made.launch(entry, 1, 256, a, b, Buffer(4 * m * n), Buffer(16), *words, shared=96 << 10, counted=1)
+
+
+@pytest.mark.parametrize(("source", "along"), [(HALVES[0], (True, True)), (F32, (False, False))])
+def test_tensor_cores_wait_for_nothing_else(source: np.dtype, along: tuple[bool, bool]) -> None:
+    m, n, k = 128, 256, 192
+    counts = counted(source, "tensor", "mma_large", along, (m, n, k))
     sets = 8 * (2 * k * source.itemsize // grid_products.STEP + 1)  # of words that warps load: one is never multiplied
     words_alone = sets * 16 * (not along[0], along[1]).count(True) if source == F32 else 0
-    assert counts.shared_passes == 4 * (counts.shared_accesses - words_alone) + words_alone
-    assert counts.slots[7] == (m // 16) * (n // 8) * k * source.itemsize // 32
+    assert counts.shared_passes == 4 * (counts.shared_accesses - words_alone) + words_alone  # no bank is met twice
+    products = counts.slots[PIPES.index("tensor")]
+    assert products == (m // 16) * (n // 8) * k * source.itemsize // 32
+    longer = counted(source, "tensor", "mma_large", along, (m, n, 2 * k))  # what begin and end take does not grow
+    assert products / RATES["tensor"] > (longer.issued - counts.issued) / ISSUE
+
+
+def test_products_of_float32_are_mostly_multiplications() -> None:
+    counts = counted(F32, "tiles", "tiles_large", (True, True), (128, 128, 512))
+    assert counts.slots[PIPES.index("fma")] > 0.7 * counts.issued
+    assert counts.shared_passes <= 4 * counts.shared_accesses
 
 
 # instructions, in the machine

@@ -19,21 +19,22 @@ from weft._base.record import Record
 from weft._base.target_model import GPU_THREADS, GPU_TILES, WARP
 from weft.loops import grid
 
-SIDE = 64  # elements of a side of a tile of a result
-DEPTH = 16  # terms that a block keeps at once
-PITCH = SIDE + 4  # elements of a row of a tile in memory: another row begins in another bank
+DEPTH = 8  # terms that a block multiplies at once, without tensor cores
+PAD = 4  # elements between their rows in memory, so that another row begins in another bank
+CHAIN = 512  # terms
 LINE = 64  # bytes of the sums in which a vector's product is added, side by side
 
 
 class Tile(Record):
-    """Rows and columns of the result that a block computes by tensor cores, and those of a warp."""
+    """Rows and columns of the result that a block computes, and by tensor cores those of a warp."""
 
     rows: int
     columns: int
-    warp_rows: int
-    warp_columns: int
+    warp_rows: int = 0
+    warp_columns: int = 0
 
 
+PLAIN_SMALL, PLAIN_LARGE = Tile(64, 64), Tile(128, 128)
 SMALL, LARGE = Tile(64, 64, 32, 16), Tile(128, 256, 64, 64)
 STEP = 64  # bytes of terms of an operand that a stage holds for each of its rows or columns
 STAGES = 4  # in a block's memory at a time: one is multiplied, others are on their way
@@ -71,7 +72,7 @@ def product(gemm: Any, source: np.dtype, result: np.dtype) -> Product | None:
     """The kernel of an instruction Gemm; None if the host has to compute it."""
     counts = (len(gemm.rows), len(gemm.columns), len(gemm.summed), len(gemm.batch))
     rows, columns, terms, batch = _sizes(gemm)
-    if source.kind == "c" or max(rows * columns * batch, terms) >= grid.MOST_POINTS:
+    if max(rows * columns * batch, terms) >= grid.MOST_POINTS:
         return None
     plain = counts[:3] == (1, 1, 1)
     vector = gemm.in_chains and (rows == 1 or columns == 1) and result.kind not in "iu" and plain
@@ -90,13 +91,22 @@ def _by_tensor_cores(gemm: Any, source: np.dtype, result: np.dtype) -> bool:
 
 def entries(kernel: Product) -> tuple[str, ...]:
     """The functions of its module."""
-    return ("mma", "mma_aligned", "mma_large") if kernel.form == "tensor" else (kernel.form,)
+    if kernel.form == "vector":
+        return ("vector",)
+    if kernel.form == "tensor":
+        return "mma", "mma_aligned", "mma_large"
+    return ("tiles", "tiles_large") if _may_be_large(kernel) else ("tiles",)
+
+
+def _may_be_large(kernel: Product) -> bool:
+    """Whether a thread's registers hold 8 x 8 sums."""
+    return kernel.result.itemsize == 4
 
 
 def launches(kernel: Product, gemm: Any) -> tuple[bytes, tuple[grid.Grid, ...]]:
     """The words behind a kernel's operands, and its launch."""
     m, n, k, batch = _sizes(gemm)
-    tiles = (-(-m // SIDE), -(-n // SIDE)) if kernel.form != "vector" else (m, n)
+    tiles = (-(-m // SMALL.rows), -(-n // SMALL.columns)) if kernel.form != "vector" else (m, n)
     words = [m, n, k, batch, *grid.quotient(tiles[1]), *grid.quotient(tiles[0] * tiles[1]), *tiles]
     for dims in (gemm.rows, gemm.columns, gemm.summed, gemm.batch):
         words += _words(dims)
@@ -106,9 +116,19 @@ def launches(kernel: Product, gemm: Any) -> tuple[bytes, tuple[grid.Grid, ...]]:
         words.append(found[2])
         return struct.pack(f"<{len(words)}q", *words), (found,)
     packed = struct.pack(f"<{len(words)}q", *words)
-    per_block = GPU_THREADS // WARP * (WARP // chains(kernel)) if kernel.form == "vector" else 1
-    nbytes = 0 if kernel.form == "vector" else 2 * DEPTH * PITCH * kernel.result.itemsize
-    return packed, ((kernel.form, "", -(-count // per_block), 1, GPU_THREADS, nbytes),)
+    if kernel.form == "vector":
+        per_block = GPU_THREADS // WARP * (WARP // chains(kernel))
+        return packed, (("vector", "", -(-count // per_block), 1, GPU_THREADS, 0),)
+    large = -(-m // PLAIN_LARGE.rows) * -(-n // PLAIN_LARGE.columns) * batch
+    is_large = _may_be_large(kernel) and GPU_TILES <= large <= count // 3
+    entry, tile, blocks = ("tiles_large", PLAIN_LARGE, large) if is_large else ("tiles", PLAIN_SMALL, count)
+    numbers = 2 * stage_words(tile) + (tile.rows * tile.columns if k > CHAIN else 0)
+    return packed, ((entry, "", blocks, 1, GPU_THREADS, numbers * kernel.result.itemsize),)
+
+
+def stage_words(tile: Tile) -> int:
+    """Elements of both operands in a stage, without tensor cores."""
+    return DEPTH * (tile.rows + tile.columns + 2 * PAD)
 
 
 def _tensor_grid(kernel: Product, gemm: Any, count: int) -> grid.Grid:

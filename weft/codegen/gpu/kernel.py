@@ -26,7 +26,9 @@ from weft.codegen.gpu.short_rows import ShortRowWriter
 from weft.codegen.gpu.short_sorts import ENTRIES, ShortSortWriter
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.gpu.tensor_products import TensorWriter
+from weft.codegen.gpu.tile_products import TileProductWriter
 from weft.codegen.gpu.tiles import TileWriter
+from weft.codegen.gpu.vector_products import VectorWriter
 from weft.codegen.writer import Writer
 from weft.loops import grid, grid_products, grid_sorts, ir, resident, routine
 
@@ -75,7 +77,7 @@ def text_of(nest: Part | resident.Resident, target: Target) -> str:
 def entry(nest: Part, name: str, target: Target) -> Writer:
     """One entry of a kernel; ``point``: a thread for each point of a nest."""
     if isinstance(nest, grid_products.Product):
-        return (TensorWriter(nest, target, name) if nest.form == "tensor" else ProductWriter(nest, target)).write()
+        return _product(nest, name, target).write()
     if isinstance(nest, grid_sorts.Sorting):
         return (ShortSortWriter if name in ENTRIES else LongSortWriter)(nest, target, name).write()
     if isinstance(nest, routine.Routine):
@@ -85,6 +87,12 @@ def entry(nest: Part, name: str, target: Target) -> Writer:
     points = PointWriter(nest, target, 1)
     points.form = points.form.replace(per_thread=1)
     return points.write()
+
+
+def _product(product: grid_products.Product, name: str, target: Target) -> ProductWriter:
+    if product.form == "vector":
+        return VectorWriter(product, target)
+    return (TensorWriter if product.form == "tensor" else TileProductWriter)(product, target, name)
 
 
 def _entries(nest: ir.Nest) -> dict[str, tuple[Any, ...]]:

@@ -18,7 +18,6 @@ from weft.codegen.writer import Writer
 from weft.loops.grid_products import LARGE, SMALL, STAGES, Product, n_words
 
 FLOATS = "{float, float, float, float}"
-GROUP = 8  # rows of tiles that are computed together, so that blocks at the same time share rows and columns in a cache
 _KINDS = {"E": "m16n8k16.row.col.bf16", "e": "m16n8k16.row.col.f32.f32", "f": "m16n8k8.row.col.tf32"}
 
 
@@ -34,16 +33,14 @@ class TensorWriter(TensorTiles):
 
     def write(self) -> Writer:
         writer, tile = self.writer, self.tile
-        self.base = [writer.op(f"addrspacecast ptr addrspace(1) %o{k} to ptr") for k in range(3)]
-        self.m, self.n, self.k = "%w0", "%w1", "%w2"
+        block = self._begin()
         warp = self._i("lshr", self.t, 5)
         across = tile.columns // tile.warp_columns
         self.down = self._i("mul", self._i("lshr", warp, across.bit_length() - 1), tile.warp_rows)
         self.across = self._i("mul", self._i("and", warp, across - 1), tile.warp_columns)
-        block = threads.number(writer, "ctaid.x")
         whole = list(self.base)
         if self.entry != "mma":
-            self._placed(block)
+            self._placed(block, self.tile)
             self._finish(self._pipelined())
             return writer
         count = writer.index("mul", writer.index("mul", "%w8", "%w9"), "%w3")
@@ -58,30 +55,6 @@ class TensorWriter(TensorTiles):
 
         writer.loop(block, count, blocks, [], item)
         return writer
-
-    def _placed(self, block: str) -> None:
-        """The tile of this block, GROUP rows of tiles at a time."""
-        writer, tile = self.writer, self.tile
-        number = self._low(block)
-        downs, acrosses = (
-            self._low(writer.index("lshr", writer.index("add", extent, str(side - 1)), str(side.bit_length() - 1)))
-            for extent, side in ((self.m, tile.rows), (self.n, tile.columns))
-        )
-        tiles = self._i("mul", downs, acrosses)
-        product = self._i("udiv", number, tiles)
-        within = self._i("sub", number, self._i("mul", product, tiles))
-        width = self._i("mul", acrosses, GROUP)
-        group = self._i("udiv", within, width)
-        first = self._i("mul", group, GROUP)
-        left = self._i("sub", downs, first)
-        height = writer.op(f"select i1 {writer.op(f'icmp ult i32 {left}, {GROUP}')}, i32 {left}, i32 {GROUP}")
-        at = self._i("sub", within, self._i("mul", group, width))
-        column = self._i("udiv", at, height)
-        row = self._i("add", first, self._i("sub", at, self._i("mul", column, height)))
-        product = self._wide(product)
-        self.base = [writer.element("i8", p, self._offset("batch", product, k)) for k, p in enumerate(self.base)]
-        self.row = writer.index("mul", self._wide(row), str(tile.rows))
-        self.column = writer.index("mul", self._wide(column), str(tile.columns))
 
     @property
     def _zeros(self) -> list[tuple[str, str]]:

@@ -62,36 +62,6 @@ class TensorTiles(ProductWriter):
         self.t = self._low(threads.number(self.writer, "tid.x"))
         self.lane = self._i("and", self.t, 31)
 
-    # 32-bit numbers; literals fold
-
-    def _i(self, op: str, x: str | int, y: str | int) -> str:
-        x, y = str(x), str(y)
-        if y == "0" and op in ("add", "sub", "or", "xor", "shl", "lshr"):
-            return x
-        if x == "0" and op in ("add", "or", "xor"):
-            return y
-        if op == "mul" and "0" in (x, y):
-            return "0"
-        return self.writer.op(f"{op} i32 {x}, {y}")
-
-    def _sums(self, *parts: str | int) -> str:
-        total = "0"
-        for part in parts:
-            total = self._i("add", part, total) if total == "0" else self._i("add", total, part)
-        return total
-
-    def _wide(self, x: str) -> str:
-        return self.writer.op(f"zext i32 {x} to i64") if x.startswith("%") else x
-
-    def _low(self, x: str) -> str:
-        return self.writer.op(f"trunc i64 {x} to i32") if x.startswith("%") else x
-
-    def _in_block(self, offset: str, plus: int = 0) -> str:
-        """The address of a byte of the block's memory."""
-        self.writer.declarations[threads.SHARED] = threads.DECLARATION
-        pointer = self.writer.op(f"getelementptr i8, ptr addrspace(3) {threads.SHARED}, i32 {offset}")
-        return self.writer.op(f"getelementptr i8, ptr addrspace(3) {pointer}, i32 {plus}") if plus else pointer
-
     def _begin_and_end(self, side: Side) -> tuple[str, str]:
         return (self.row, self.m) if side.operand == 0 else (self.column, self.n)
 
@@ -181,7 +151,9 @@ class TensorTiles(ProductWriter):
         places = [self._free(side, writer.index("add", begin, at), end) for at in (rows if side.along else numbers)]
 
         def fetch(at: str) -> list[str]:
-            terms = [self._term(side, writer.index("add", at, number)) for number in (numbers if side.along else rows)]
+            terms = [
+                self._of_term(side, writer.index("add", at, number)) for number in (numbers if side.along else rows)
+            ]
             pairs = (
                 [[(place, term) for term in terms] for place in places]
                 if side.along
@@ -201,7 +173,7 @@ class TensorTiles(ProductWriter):
         inside = self.writer.compare_index("slt", at, end)
         return self._offset(side.kind, self.writer.choose_index(inside, at, "0"), 0), inside
 
-    def _term(self, side: Side, at: str) -> tuple[str, str]:
+    def _of_term(self, side: Side, at: str) -> tuple[str, str]:
         inside = self.writer.compare_index("slt", at, self.k)
         return self._offset("summed", self.writer.choose_index(inside, at, "0"), side.operand), inside
 
