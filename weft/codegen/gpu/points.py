@@ -49,7 +49,7 @@ class PointWriter(NestWriter):
     """Writes one entry; ``lanes`` 1 or 4."""
 
     def __init__(self, nest: ir.Nest, target: Target, lanes: int) -> None:
-        super().__init__(Schedule(nest.replace(split=False), "columns", lanes), target)
+        super().__init__(Schedule(nest.replace(split=False), lanes), target)
         self.form, self.kept_guards = grid.form(nest), frozenset()
         if lanes == 1:  # nothing is shared by lanes
             self.moving = self.places = frozenset()
