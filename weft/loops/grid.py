@@ -19,8 +19,9 @@ import numpy as np
 from weft._base.record import NamedTuple, Record
 from weft._base.target_model import (
     GPU_FEW,
+    GPU_HELD,
     GPU_LANE_THREADS,
-    GPU_ROW_THREADS,
+    GPU_REGISTERS,
     GPU_ROWS,
     GPU_SERIAL_ROWS,
     GPU_SERIAL_STEPS,
@@ -40,9 +41,13 @@ PER_THREAD = 4  # points of a thread where nothing is reduced: 16 bytes of float
 ALIGNED = 16  # bytes of the widest access
 MOST_POINTS = 1 << 31  # and parts of rows and columns: ``quotient`` divides smaller numbers
 SLOT = 16  # bytes of an accumulator in memory that threads share
+RESULT = SLOT * (WARP + 1)  # those of all warps of a block, and of what they combine to
 SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
 SCAN_ARRAYS = 4  # in working memory (``codegen.gpu.scans``)
+ROW_THREADS = BLOCK_LANES // GPU_HELD  # of a block that has a long row
 TILE = 32  # elements of a side of a tile that a block turns
+WARP_PART = WARP * GPU_HELD  # elements of a row that a warp has at a time
+HELD_BESIDE = 32  # registers of a thread beside those that hold elements
 Grid = tuple[str, str, int, int, int, int]  # the fields of an instruction Launch
 
 
@@ -289,7 +294,7 @@ def _of_teams(low: Lowered) -> Launches:
     rows, count, long = points_of(nest, extents), reduced_of(nest, extents), _longest(nest, extents)
     n_blocks = -(-long // BLOCK_LANES)
     sides = _parallel(nest, extents)
-    bytes_of_row, stage = row_bytes(nest.rows, count), stage_bytes(nest, long)
+    bytes_of_row, stage = row_bytes(nest.rows, count), block_bytes(nest, ROW_THREADS)
     words = [rows, n_blocks]
     for extent in sides[1:]:
         words += quotient(extent)
@@ -297,7 +302,7 @@ def _of_teams(low: Lowered) -> Launches:
     warps = GPU_THREADS // WARP
     if nest.split and n_blocks > 1 and rows < GPU_ROWS and count == long:
         parts = rows * n_blocks
-        words += [0, 0]
+        words += [0, 0, 0]
         grids = (
             ("parts", "", -(-parts // warps), 1, GPU_THREADS, 0),
             ("whole", "", rows, 1, GPU_THREADS, run_offsets(nest)[-1]),
@@ -305,17 +310,22 @@ def _of_teams(low: Lowered) -> Launches:
         return Launches(_packed(words), grids, (), parts * part_bytes(nest))
     if 0 < long <= WARP // 2 and may_be_short(nest):
         shift = (long - 1).bit_length()
-        words += [shift, 0]
+        words += [shift, 0, 0]
         blocks = -(-(rows << shift) // GPU_THREADS)
         return Launches(_packed(words), (("short", "", blocks, 1, GPU_THREADS, 0),), (), 0)
+    threads = -(-long // WARP_PART) * WARP
     if long <= WARP_ROW or stage > GPU_SHARED:
         kept = bytes_of_row * warps <= GPU_SHARED
-        words += [int(kept), bytes_of_row]
+        words += [int(kept), bytes_of_row, 0]
         grids = (("warps", "", -(-rows // warps), 1, GPU_THREADS, bytes_of_row * warps if kept else 0),)
+    elif threads <= held_threads(nest) and block_bytes(nest, threads) <= GPU_SHARED:
+        kept = True
+        words += [threads // WARP, 0, int(_row_aligned(low))]
+        grids = (("held", "", rows, 1, threads, block_bytes(nest, threads)),)
     else:
         kept = bytes_of_row + stage <= GPU_SHARED
-        words += [int(kept), bytes_of_row]
-        grids = (("blocks", "", rows, 1, GPU_ROW_THREADS, stage + (bytes_of_row if kept else 0)),)
+        words += [int(kept), bytes_of_row, int(_row_aligned(low))]
+        grids = (("blocks", "", rows, 1, ROW_THREADS, stage + (bytes_of_row if kept else 0)),)
     return Launches(_packed(words), grids, (), 0 if kept else -(-rows // warps) * warps * bytes_of_row)
 
 
@@ -357,40 +367,65 @@ def part_bytes(nest: ir.Nest) -> int:
     return SLOT * accumulators(nest)
 
 
-def stage_bytes(nest: ir.Nest, long: int) -> int:
-    """Bytes through which the threads of a block hand the elements of one block of the tree, and its results."""
-    count = min(long, BLOCK_LANES)
-    of = [[_stages(nest, phase, r, count) for r in phase.reductions] for phase in nest.phases]
-    return max([sum([n for some in phase for n in some]) for phase in of])
+def row_lanes(nest: ir.Nest) -> int:
+    """Elements side by side that a thread of a block computes at once: four if one access may read them, else one."""
+    plain = (ir.Load, ir.Store, ir.RowLoad, ir.RowStore, ir.Param, ir.Apply, ir.IndexOf)
+    inner = [s for phase in nest.phases for s in phase.body]
+    if nest.digits or not all(isinstance(s, plain) for s in inner):
+        return 1
+    used = [nest.operands[k] for k in ir.operands(inner)]
+    plain_strides = all(operand.strides[-1] in (0, 1) for operand in used)
+    real = all(elements.of(dtype).parts == 1 for dtype in [*[operand.dtype for operand in used], *nest.rows])
+    return PER_THREAD if plain_strides and real else 1
 
 
-def _stages(nest: ir.Nest, phase: ir.Phase, reduction: ir.Reduce, count: int) -> list[int]:
-    """Bytes of each accumulator: of so many elements and the result, or, where any order is right, a result a warp."""
-    if is_exact(reduction):
-        return [SLOT * (GPU_ROW_THREADS // WARP) for _ in reduction.accumulators]
-    if lent_row(nest, phase, reduction) is not None:
-        return [SLOT for _ in reduction.accumulators]
-    return [SLOT + rounded(count * elements.of(dtype).size) for dtype, _ in reduction.accumulators]
+def row_vectors(nest: ir.Nest) -> list[int]:
+    """The operands whose elements lie side by side along rows."""
+    return [
+        k for k in ir.operands([s for phase in nest.phases for s in phase.body]) if nest.operands[k].strides[-1] == 1
+    ]
 
 
-class _Value(Record):
-    """Stands for a value, to see whether a reduction takes its elements as they are."""
+def _row_aligned(low: Lowered) -> bool:
+    """Whether all rows of operands and of buffers begin at aligned addresses if the first ones do."""
+    outer = sum([dim.role == "reduced" for dim in low.nest.dims]) > 1
+    whole = not (outer and low.nest.rows) or low.extents[-1] % PER_THREAD == 0
+    return row_lanes(low.nest) > 1 and whole and _lies_aligned(low.operands, row_vectors(low.nest))
 
-    dtype: np.dtype
+
+def _held(nest: ir.Nest) -> int:
+    """The registers that hold a thread's elements of a row."""
+    loaded = [s.operand for phase in nest.phases for s in phase.body if isinstance(s, ir.Load)]
+    kept = [nest.operands[k].dtype for k in set(loaded) if loaded.count(k) > 1]
+    return sum([GPU_HELD * max(elements.of(dtype).size // 4, 1) for dtype in [*kept, *nest.rows]])
 
 
-def lent_row(nest: ir.Nest, phase: ir.Phase, reduction: ir.Reduce) -> int | None:
-    """The row buffer in which the elements of a reduction lie anyway, if there is one."""
-    (dtype, _), *more = reduction.accumulators
-    if more or reduction.index is not None or sum([dim.role == "reduced" for dim in nest.dims]) > 1:
-        return None
-    found = [s.row for s in phase.body if isinstance(s, ir.RowStore) and s.value == reduction.args[0]]
-    rows = [row for row in found if nest.rows[row] == dtype]
-    if not rows:
-        return None
-    value = _Value(np.dtype(dtype))
-    prepared = reduction.kind.prepare(None, (value,), None, **dict(reduction.params))
-    return rows[0] if prepared[0] is value else None
+def held_threads(nest: ir.Nest) -> int:
+    """The most threads of a block that keeps a row in registers: a power of two; 0: none does."""
+    if nest.long or sum([dim.role == "reduced" for dim in nest.dims]) > 1:
+        return 0
+    most = most_threads(nest, "held")
+    return 1 << most.bit_length() - 1 if most >= GPU_THREADS else 0
+
+
+def most_threads(nest: ir.Nest, entry: str) -> int:
+    """The threads of a block of an entry for which its registers suffice."""
+    if entry == "held":
+        return min(GPU_REGISTERS // (_held(nest) + HELD_BESIDE) // 128 * 128, 1024)
+    return ROW_THREADS if entry == "blocks" else GPU_THREADS
+
+
+def result_bytes(nest: ir.Nest) -> int:
+    """Bytes of a block's memory for what warps combine: of each accumulator, a place for each warp."""
+    return RESULT * sum([len(r.accumulators) for phase in nest.phases for r in phase.reductions])
+
+
+def block_bytes(nest: ir.Nest, threads: int) -> int:
+    """Bytes of the memory of a block of so many threads: of results, and of elements whose order matters."""
+    count = threads * GPU_HELD
+    ordered = [[r for r in phase.reductions if not is_exact(r)] for phase in nest.phases]
+    each = [sum([count * elements.of(d).size for r in some for d, _ in r.accumulators]) for some in ordered]
+    return result_bytes(nest) + max(each)
 
 
 def is_exact(reduction: ir.Reduce) -> bool:

@@ -468,6 +468,7 @@ void find_meetings(Function& f) {
     const Instruction& in = f.code[k];
     if (in.flow == Flow::next || in.flow == Flow::call) continue;
     leads[k + 1] = true;
+    if (in.flow == Flow::jump && in.target == k + 1) f.code[k].slots = 0;  // ptxas leaves it out
     if (in.flow == Flow::jump || in.flow == Flow::branch) leads[in.target] = true;
     if (in.flow == Flow::table)
       for (uint32_t t : f.tables[in.extra]) leads[t] = true;

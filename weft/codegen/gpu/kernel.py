@@ -63,6 +63,7 @@ def text_of(nest: Part | resident.Resident, target: Target) -> str:
     lines, functions, declarations, cold = [HEAD, *tables], dict[str, str](), dict[str, str](), False
     for name, writer in entries.items():
         table, loads, body = module_text.constants(writer, name, "ret void")
+        most = grid.most_threads(nest, name) if isinstance(nest, ir.Nest) else most
         head = f'define ptx_kernel void @{name}({parameters}) nounwind "nvvm.maxntid"="{most}" {{'
         lines += [*table, head, "entry:", *loads, body, "}"]
         functions |= writer.functions
@@ -109,7 +110,9 @@ def _entries(nest: ir.Nest) -> dict[str, tuple[Any, ...]]:
         if how.wide:
             found["wide"] = (PointWriter, grid.PER_THREAD)
         return found
-    found = {"warps": (TeamWriter,), "blocks": (BlockRowWriter,)}
+    found = {"warps": (TeamWriter,), "blocks": (BlockRowWriter, "blocks")}
+    if grid.held_threads(nest):
+        found["held"] = (BlockRowWriter, "held")
     if grid.may_be_short(nest):
         found["short"] = (ShortRowWriter,)
     if nest.split:

@@ -252,6 +252,6 @@ def grid_words(nest: ir.Nest) -> int:
     """All words of a kernel's parameters."""
     parallel = sum([dim.role == "parallel" for dim in nest.dims])
     how = grid.form(nest)
-    own = 2 if how.teams else 3 if how.scans or how.columns else 4 if how.turned >= 0 else 0
+    own = 3 if how.teams or how.scans or how.columns else 4 if how.turned >= 0 else 0
     behind = 2 + 2 * max(parallel - 1, 0) + 2 + own
     return nest_words(nest) + behind

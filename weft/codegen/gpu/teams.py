@@ -68,7 +68,7 @@ class TeamWriter(PointWriter):
             if phase.body or phase.reductions:
                 none = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
                 groups = Groups(self, BLOCK_LANES, reduce_tree.flat_accs(none), self._joining(phase.reductions))
-                totals = groups.all(reduce_tree.flat_accs(self._level(phase, point, place, 0, none, groups)))
+                totals = groups.all(reduce_tree.flat_accs(self.level(phase, point, place, 0, none, groups)))
                 self.finish(phase, point, reduce_tree.group_accs(phase.reductions, totals))
 
     def _buffers_of_team(self, row: str, within: str) -> None:
@@ -126,7 +126,7 @@ class TeamWriter(PointWriter):
         carried = reduce_tree.carry(self.writer.loop, bounds, reduce_tree.flat_accs(totals), inner)
         return reduce_tree.group_accs(like, carried)
 
-    def _level(
+    def level(
         self, phase: ir.Phase, point: Instance, place: Position, depth: int, totals: list[Accumulators], groups: Groups
     ) -> list[Accumulators]:
         """The loops from reduced dimension ``depth`` inwards; gives the totals after them."""
@@ -135,7 +135,7 @@ class TeamWriter(PointWriter):
 
             def outer(index: str, now: list[Accumulators]) -> list[Accumulators]:
                 inner = self.enter(place, dim, index, ir.operands(phase.body))
-                return self._level(phase, point, inner, depth + 1, now, groups)
+                return self.level(phase, point, inner, depth + 1, now, groups)
 
             return self.carry(("0", self.extents[dim], 1), totals, like, outer)
         if not like:
