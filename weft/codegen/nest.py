@@ -143,7 +143,7 @@ class NestWriter(Frame):
             elif isinstance(statement, ir.LoadAt):
                 indexed.load_at(self, statement, copies, place)
             elif isinstance(statement, ir.Update):
-                indexed.update(self, statement, copies, place)
+                self.update(statement, copies, place)
             elif isinstance(statement, ir.RowLoad | ir.RowStore):
                 self._row(statement, copies, place)
             elif isinstance(statement, ir.Param):
@@ -154,6 +154,10 @@ class NestWriter(Frame):
                 self._index(statement, copies, place)
             else:
                 scans.step(statement, copies)
+
+    def update(self, s: ir.Update, copies: list[Instance], place: Position) -> None:
+        """Emit an update for every copy."""
+        indexed.update(self, s, copies, place)
 
     def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
         copies, dtype = [copy for copy in copies if s.out not in copy.values], self.nest.operands[s.operand].dtype

@@ -23,7 +23,7 @@ def moved_on(parent: Frame, place: Position, limit: str) -> str:
     while lo < hi:  if place(middle) == place(limit - 1): lo = middle + 1;  else: hi = middle
     """
     writer, extent = parent.writer, parent.extents[0]
-    needed = _statements(parent.nest)
+    needed = place_statements(parent.nest)
     (update,) = [s for s in needed if isinstance(s, ir.Update)]
     operands = {s.operand for s in needed if isinstance(s, ir.Load | ir.LoadAt)}
 
@@ -135,7 +135,7 @@ class _Run:
         return Value(self.dtype, (V(self.parent.scalar, self.element, text),))
 
 
-def _statements(nest: ir.Nest) -> list[ir.Statement]:
+def place_statements(nest: ir.Nest) -> list[ir.Statement]:
     """The update, and the statements that compute its place, in order."""
     found: list[ir.Statement] = []
     wanted: set[int] = set()

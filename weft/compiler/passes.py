@@ -29,6 +29,7 @@ from weft.compiler.loop_fission import loop_fission
 from weft.compiler.loop_invariants import loop_invariants
 from weft.compiler.loops_in_registers import loops_in_registers
 from weft.compiler.lower_prng_keys import lower_prng_keys
+from weft.compiler.ordered_scatters import ordered_scatters
 from weft.compiler.reshapes import reshapes
 from weft.compiler.scatter_to_select import scatter_to_select
 from weft.compiler.short_reductions import short_reductions
@@ -55,8 +56,11 @@ class Pass(NamedTuple):
     required: bool  # later passes rely on it: it cannot be skipped
     expands: bool  # its result is inlined and simplified before the next pass
     looks_inside: bool  # at the bodies of loops after all passes
+    on_gpu: bool  # for the threads of a GPU alone
 
     def run(self, closed: ClosedJaxpr, within: Context, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
+        if self.on_gpu and within.grid is None:
+            return closed
         more = (functools.partial(simplified, within=within),) if self.looks_inside else ()
         made = self.function(closed, *more)
         if not self.expands or made is closed:
@@ -65,8 +69,11 @@ class Pass(NamedTuple):
         return made if algebra.__name__ in skipped else algebra(made)
 
 
-def _pass(function: Any, *of: type, required: bool = False, expands: bool = False, looks_inside: bool = False) -> Pass:
-    return Pass(function.__name__, function, frozenset(of) or None, required, expands, looks_inside)
+def _pass(
+    function: Any, *of: type, required: bool = False, expands: bool = False, looks_inside: bool = False,
+    on_gpu: bool = False,
+) -> Pass:  # fmt: skip
+    return Pass(function.__name__, function, frozenset(of) or None, required, expands, looks_inside, on_gpu)
 
 
 def simplified(closed: ClosedJaxpr, within: Context | None = None) -> ClosedJaxpr:
@@ -117,6 +124,7 @@ PASSES = (
     _pass(split_scatters, kinds.Scatter, expands=True),
     _pass(batched_scatters, kinds.Scatter, expands=True),
     _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which makes rows a batch
+    _pass(ordered_scatters, kinds.Scatter, expands=True, on_gpu=True),
     _pass(transposed_operands, kinds.Contraction),
     _pass(
         contraction, kinds.Contraction, kinds.StridedContraction, required=True, expands=True

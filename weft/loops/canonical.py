@@ -100,7 +100,7 @@ def _renumbered(s: ir.Statement, numbers: dict[int, int], slots: dict[int, int])
     steps = tuple([_step(step, new) for step in s.steps])
     made = new(s.new)
     guard = None if s.guard is None else s.guard.replace(value=made)
-    return ir.Update(s.operand, offset, inside, old, steps, made, guard)
+    return ir.Update(s.operand, offset, inside, old, steps, made, guard, s.free)
 
 
 def _step(step: ir.Apply, new: Any) -> ir.Apply:

@@ -243,7 +243,16 @@ def _has_runs(body: Body, parallel: Sequence[Loop], reduced: Sequence[Loop]) -> 
 
     Single elements that are updated in a register are not, if vectors compute the updates (``codegen/ordered.py``).
     """
-    if body.tree != "order" or len(reduced) != 1 or len(body.results) != 1 or len(parallel) >= MAX_PARALLEL:
+    if len(parallel) >= MAX_PARALLEL or not has_sorted_places(body, parallel, reduced):
+        return False
+    if parallel:
+        return _updates_by_lanes(body, parallel[-1])
+    return _fits_register(body) and not _calls_functions(body)
+
+
+def has_sorted_places(body: Body, parallel: Sequence[Loop], reduced: Sequence[Loop]) -> bool:
+    """Whether the updates of a place follow each other: those of a sorted scatter, at every point of other loops."""
+    if body.tree != "order" or len(reduced) != 1 or len(body.results) != 1:
         return False
     (scatter,) = body.results
     if scatter is None or not scatter.is_sorted:
@@ -251,11 +260,8 @@ def _has_runs(body: Body, parallel: Sequence[Loop], reduced: Sequence[Loop]) -> 
     keys = {axis.key for loop in parallel for axis in loop.axes}
     if not keys.isdisjoint(scatter.axes):
         return False
-    if any(stride_class(reduced[0].stride(o)) != 0 for o in body.operands if o.role == "out"):
-        return False  # the loop is along a window: its places differ, though they start at one offset
-    if parallel:
-        return _updates_by_lanes(body, parallel[-1])
-    return _fits_register(body) and not _calls_functions(body)
+    # along a window places differ, though they start at one offset
+    return all(stride_class(reduced[0].stride(o)) == 0 for o in body.operands if o.role == "out")
 
 
 def _fits_register(body: Body) -> bool:

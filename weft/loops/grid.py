@@ -94,7 +94,8 @@ def form(nest: ir.Nest) -> Form:
         turned = dims.pop() if len(dims) == 1 else -1
     columns = nest.split and any(phase.reductions for phase in nest.phases)
     columns = columns and sum([dim.role == "reduced" for dim in nest.dims]) == 1 and not nest.digits
-    return Form(False, False, PER_THREAD if alone else 1, wide, tuple(aligned), turned, columns)
+    runs = bool(nest.dims) and nest.dims[0].runs  # a thread for each update, which does all of its place or none
+    return Form(False, False, PER_THREAD if alone and not runs else 1, wide, tuple(aligned), turned, columns)
 
 
 def across(nest: ir.Nest) -> list[int]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from weft.loops import ir
 from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops
-from weft.loops.cpu_space import Space, ordered_block
+from weft.loops.cpu_space import Space, has_sorted_places, ordered_block
 from weft.loops.reduction_tree import GROUP_BLOCKS
 from weft.loops.resize import Asked
 from weft.loops.thresholds import SHORT
@@ -24,16 +24,29 @@ def grid_space(body: Body, sized: bool = False) -> Space:
     """The loops of a body on a GPU; ``sized``: with what extents decide at other sizes."""
     parallel = collapse(body.free, body)
     reduced, digits = reduced_loops(body)
+    runs = False
+    if reduced and _is_free(body):
+        parallel, reduced, digits = collapse(body.axes, body), [], []
+    elif not digits and has_sorted_places(body, parallel, reduced):
+        parallel, reduced, runs = [Loop("parallel", reduced[0].axes), *parallel], [], True
     if body.tree == "rows" and not parallel:
         parallel = [Loop("parallel")]
     loops = [*parallel, *reduced, *digits]
-    vector = len(parallel) - 1 if parallel and not _in_teams(body) and not digits else None
+    vector = len(parallel) - 1 if parallel and not _in_teams(body) and not digits and not runs else None
     extents, nowhere = [None] * len(loops), [None] * len(body.operands)
     block = ordered_block(body) if reduced else 0
     summed = tuple([loop.symbols for loop in reduced]) if block else ()
     asked = Asked((), (), (), summed, (), (), 1, False, SHORT, block) if sized else None
     long = _is_long(block, reduced)
-    return Space((), parallel, reduced, digits, extents, vector, nowhere, _splits(body), asked=asked, long=long)
+    return Space(
+        (), parallel, reduced, digits, extents, vector, nowhere, _splits(body), runs=runs, asked=asked, long=long
+    )
+
+
+def _is_free(body: Body) -> bool:
+    """Whether updates may come in any order, and so from any thread."""
+    updates = [s for s in body.statements if isinstance(s, ir.Update)]
+    return bool(updates) and all(s.free is not None and s.guard is None for s in updates)
 
 
 def _is_long(block: int, reduced: Sequence[Loop]) -> bool:

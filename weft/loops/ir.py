@@ -107,7 +107,8 @@ class Update(Record):
     This is the only statement that may write an element twice: along reduced dimensions in order of the index; points
     along parallel dimensions never write the same element. ``steps`` compute the value ``new`` and may use ``old``.
     Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds. ``guard``: a
-    test of ``new`` where it is written.
+    test of ``new`` where it is written. ``free``: the order has no say in the result, since no element is updated twice
+    ("once"), or since updates are a "sum", "max" or "min" of integers.
     """
 
     operand: int
@@ -117,6 +118,7 @@ class Update(Record):
     steps: tuple[Apply, ...]
     new: int
     guard: Guard | None = None
+    free: str | None = None
 
 
 class Guard(Record):

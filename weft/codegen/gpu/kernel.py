@@ -17,6 +17,7 @@ from weft.codegen.gpu.block_rows import BlockRowWriter
 from weft.codegen.gpu.cut_columns import CutColumnWriter
 from weft.codegen.gpu.cut_rows import CutRowWriter
 from weft.codegen.gpu.long_sorts import LongSortWriter
+from weft.codegen.gpu.place_runs import RunWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
 from weft.codegen.gpu.resident import ResidentWriter
@@ -85,7 +86,7 @@ def entry(nest: Part, name: str, target: Target) -> Writer:
         return loops.writer(nest, target).write()
     if name != resident.POINT:
         return _written(nest, target, *_entries(nest)[name])
-    points = PointWriter(nest, target, 1)
+    points = (RunWriter if _has_runs(nest) else PointWriter)(nest, target, 1)
     points.form = points.form.replace(per_thread=1)
     return points.write()
 
@@ -100,7 +101,7 @@ def _entries(nest: ir.Nest) -> dict[str, tuple[Any, ...]]:
     """The writer of each entry, and what it is given behind nest and target."""
     how = grid.form(nest)
     if not how.teams:
-        found: dict[str, tuple[Any, ...]] = {"points": (PointWriter, 1)}
+        found: dict[str, tuple[Any, ...]] = {"points": (RunWriter if _has_runs(nest) else PointWriter, 1)}
         if how.scans:
             found |= {"scans": (ScanWriter, "scans"), "ends": (ScanWriter, "ends"), "bases": (BaseWriter,)}
         if how.columns:
@@ -118,6 +119,10 @@ def _entries(nest: ir.Nest) -> dict[str, tuple[Any, ...]]:
     if nest.split:
         found |= {name: (CutRowWriter, name) for name in ("parts", "whole")}
     return found
+
+
+def _has_runs(nest: ir.Nest) -> bool:
+    return bool(nest.dims) and nest.dims[0].runs
 
 
 def _written(nest: ir.Nest, target: Target, writer: Any, *more: Any) -> Writer:

@@ -15,7 +15,7 @@ from weft._base.target_model import GPU_AT_ONCE, GPU_THREADS
 from weft.codegen import instances, reduce_tree
 from weft.codegen.columns import ColumnWriter
 from weft.codegen.emitter import Value
-from weft.codegen.gpu import threads
+from weft.codegen.gpu import atomics, threads
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, Memory
@@ -118,6 +118,13 @@ class PointWriter(NestWriter):
         main = writer.index("add", first, writer.index("and", length, str(-GPU_AT_ONCE * step)))
         values = reduce_tree.carry(writer.loop, (first, main, GPU_AT_ONCE * step), values, of(GPU_AT_ONCE))
         return reduce_tree.carry(writer.loop, (main, stop, step), values, of(1))
+
+    def update(self, s: ir.Update, copies: list[Instance], place: Position) -> None:
+        if s.free in (None, "once") or self.reduced:
+            super().update(s, copies, place)
+            return
+        for copy in copies:
+            atomics.update(self, s, copy, place)
 
     # points
 
