@@ -98,15 +98,30 @@ PROGRAM = """
         def write(memory, pointers):
             starts = [memory.writer.element(whole(dtype), pointers[0], str(k * width)) for k in range(vectors)]
             given = [memory.load(dtype, start) for start in starts]
-            accesses.store(memory, given, rows, pointers[1])
+            accesses.store(memory, given, [[(0, offset) for offset in row] for row in rows], pointers[1:])
 
         function(write, dtype, width, arrays)
         assert arrays[1].tobytes() == expected.tobytes(), (dtype, width, rows)
 
-    for number in range(90):
+    def rows(dtype, width, end):
+        # elements of rows at pointers of their own, as lanes and back
+        count = int(rng.integers(1, 20))
+        count = count if Memory(Lanes(families.writer(on), width), on).masks(dtype) else -(-count // width) * width
+        arrays = [filled(count, dtype, end) for _ in range(2 * width)]
+        places = [[(row, k) for row in range(width)] for k in range(count)]
+
+        def write(memory, pointers):
+            values = accesses.load(memory, dtype, pointers[:width], places)
+            accesses.store(memory, values, places, pointers[width:])
+
+        function(write, dtype, width, arrays)
+        for given, found in zip(arrays[:width], arrays[width:]):
+            assert given.tobytes() == found.tobytes(), (dtype, width, count)
+
+    for number in range(120):
         dtype = np.dtype(DTYPES[number % len(DTYPES)])
         width = [on.lanes, on.lanes // 2, 2 * on.lanes, 2][number % 4]
-        (loads if number % 3 else stores)(dtype, width, bool(number & 8))
+        (rows if number % 5 == 4 else loads if number % 3 else stores)(dtype, width, bool(number & 8))
     print("fine")
 """
 

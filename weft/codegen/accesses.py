@@ -2,6 +2,7 @@
 
     offsets 0 1 2 3:   one load            3 2 1 0:   a load, reversed
             2 2 2 2:   one element         0 3 6 9:   loads at 0, 4 and 6, and shuffles
+    element 0 of 8 rows, element 1, ...:   loads along the rows, transposed (``row_blocks``)
 
 Memory outside of the elements that are asked for is not accessed: the last vector loaded ends with them, and stores
 between which others lie are masked. Words are shuffled as they are in memory, where small ones fill fewer registers.
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from weft._base.record import Record
+from weft.codegen import row_blocks
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask, Memory
@@ -32,6 +34,8 @@ Place = tuple[int, int]  # the number of a pointer, and an offset from there in 
 
 def load(memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Sequence[Sequence[Place]]) -> list[Value]:
     """For each vector that is ``wanted`` the elements at the places of its lanes."""
+    if _across(memory, dtype, pointers, wanted):
+        return row_blocks.load(memory, dtype, pointers, len(wanted))
     around, made = _Around(memory, dtype, pointers, wanted), dict[tuple[Place, ...], Value]()
     for lanes in dict.fromkeys(map(tuple, wanted)):
         if len(set(lanes)) > 1:
@@ -40,6 +44,13 @@ def load(memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Seque
             p = memory.writer.element(whole(dtype), pointers[lanes[0][0]], str(lanes[0][1]))
             made[lanes] = memory.splat(memory.load_scalar(dtype, p))
     return [made[tuple(lanes)] for lanes in wanted]
+
+
+def _across(memory: Memory, dtype: np.dtype, pointers: Sequence[str], places: Sequence[Sequence[Place]]) -> bool:
+    """Whether the lanes are rows at different pointers, of words that are transposed in registers."""
+    if len(pointers) == 1 or len(pointers) != memory.lanes.width or not row_blocks.possible(dtype, len(pointers)):
+        return False
+    return all(list(lanes) == [(row, k) for row in range(len(pointers))] for k, lanes in enumerate(places))
 
 
 class _Around:
@@ -112,24 +123,29 @@ def _picked(writer: Writer, word: str, picks: Sequence[tuple[str, int]], width: 
     return found
 
 
-def store(memory: Memory, values: Sequence[Value], offsets: Sequence[Sequence[int]], pointer: str) -> None:
-    """Store the lanes of vectors at these offsets; elements between them stay as they are, by masks."""
+def store(memory: Memory, values: Sequence[Value], places: Sequence[Sequence[Place]], pointers: Sequence[str]) -> None:
+    """Store the lanes of vectors at these places; elements between them stay as they are, by masks."""
     dtype, width, writer = values[0].dtype, memory.lanes.width, memory.writer
-    if all(list(row) == list(range(row[0], row[0] + width)) for row in offsets):
-        for value, row in zip(values, offsets, strict=True):
-            memory.store(value, writer.element(whole(dtype), pointer, str(row[0])))
+    if _across(memory, dtype, pointers, places):
+        row_blocks.store(memory, values, pointers)
+        return
+    if all(list(row) == [(row[0][0], row[0][1] + k) for k in range(width)] for row in places):
+        for value, ((number, offset), *_) in zip(values, places, strict=True):
+            memory.store(value, writer.element(whole(dtype), pointers[number], str(offset)))
         return
     packed, (word, units) = [memory.pack(value) for value in values], memory.word(dtype)
-    owners = {offset: (n, lane) for n, row in enumerate(offsets) for lane, offset in enumerate(row)}
-    owner = owners[0]
-    for start in range(0, max(owners) + 1, width):
-        picks, there = [], [place in owners for place in range(start, start + width)]
-        for place in range(start, start + width):
-            owner = owners.get(place, owner)
-            picks += [(packed[owner[0]][1], owner[1] * units + unit) for unit in range(units)]
-        text = _picked(writer, word, picks, width * units)
-        mask = None if all(there) else Mask("0", memory.lanes.flags(there))
-        memory.put(dtype, (packed[0][0], text), writer.element(whole(dtype), pointer, str(start)), mask)
+    for number, pointer in enumerate(pointers):
+        each = [(place, (n, lane)) for n, row in enumerate(places) for lane, place in enumerate(row)]
+        owners = {offset: owner for (to, offset), owner in each if to == number}
+        owner = owners[0]
+        for start in range(0, max(owners) + 1, width):
+            picks, there = [], [offset in owners for offset in range(start, start + width)]
+            for offset in range(start, start + width):
+                owner = owners.get(offset, owner)
+                picks += [(packed[owner[0]][1], owner[1] * units + unit) for unit in range(units)]
+            text = _picked(writer, word, picks, width * units)
+            mask = None if all(there) else Mask("0", memory.lanes.flags(there))
+            memory.put(dtype, (packed[0][0], text), writer.element(whole(dtype), pointer, str(start)), mask)
 
 
 # ---- neighbouring lanes at equal distances
@@ -226,7 +242,7 @@ def _store_strided(memory: Memory, value: Value, pointer: str, step: Step, mask:
     dtype, width, offsets = value.dtype, memory.lanes.width, step.times(memory.lanes)
 
     def likely(stride: int) -> None:
-        store(memory, [value], [range(0, stride * width, stride)], pointer)
+        store(memory, [value], [[(0, stride * lane) for lane in range(width)]], [pointer])
 
     def far() -> None:
         memory.store_far(value, pointer, step.stride, offsets, mask)

@@ -79,8 +79,8 @@ class BlockWriter(columns.ColumnWriter):
         for s in self.statements:
             if isinstance(s, ir.Store):
                 pointers, offset = self._at(s.operand, base, place)
-                places = [[offset(point)[1] for point in lanes] for lanes in block.vectors]
-                accesses.store(base.memory, [copy.values[s.value] for copy in copies], places, pointers[0])
+                places = [[offset(point) for point in lanes] for lanes in block.vectors]
+                accesses.store(base.memory, [copy.values[s.value] for copy in copies], places, pointers)
 
     def _compute(
         self, statements: Sequence[ir.Statement], copies: list[Instance], block: Block, place: Position

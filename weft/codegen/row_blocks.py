@@ -10,7 +10,6 @@ row have a mask where there are registers for masks; else they are a pair, a wor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import numpy as np
 
@@ -27,10 +26,16 @@ WORD = "i32"
 FOUR = f"<{SIDE} x {WORD}>"
 
 
-def load(memory: Memory, dtype: np.dtype, first: str, stride: str, count: int) -> list[Value]:
-    """The ``count`` elements of W rows, ``stride`` words apart: for each of them its W lanes."""
+def possible(dtype: np.dtype, rows: int) -> bool:
+    """Whether rows of these elements are words that are transposed."""
+    element = elements.of(dtype)
+    return element.kind in "fiu" and element.size == 4 and rows >= SIDE
+
+
+def load(memory: Memory, dtype: np.dtype, places: Sequence[str], count: int) -> list[Value]:
+    """The first ``count`` elements of W rows at these addresses: for each of them its W lanes."""
     lanes, writer, type_ = memory.lanes, memory.writer, memory.lanes.type(elements.of(dtype).memory)
-    places, found = _places(writer, first, stride, lanes.width), []
+    found: list[str] = []
     for at in range(0, count, SIDE):
         some = min(SIDE, count - at)
         rows = [_loaded(writer, writer.element(WORD, place, str(at)), some) for place in places]
@@ -40,10 +45,10 @@ def load(memory: Memory, dtype: np.dtype, first: str, stride: str, count: int) -
     return [memory.join(dtype, text, lanes.width) for text in texts]
 
 
-def store(memory: Memory, values: Sequence[Value], first: str, stride: str) -> None:
-    """Store W rows, given by the lanes of each of their elements."""
+def store(memory: Memory, values: Sequence[Value], places: Sequence[str]) -> None:
+    """Store W rows at these addresses, given by the lanes of each of their elements."""
     lanes, writer, words = memory.lanes, memory.writer, memory.lanes.type(WORD)
-    places, texts = _places(writer, first, stride, lanes.width), []
+    texts: list[str] = []
     for type_, text in map(memory.pack, values):
         texts.append(text if type_ == words else writer.op(f"bitcast {type_} {text} to {words}"))
     for at in range(0, len(values), SIDE):
@@ -57,11 +62,6 @@ def store(memory: Memory, values: Sequence[Value], first: str, stride: str) -> N
             if lanes.width > SIDE:
                 text = lanes.shuffle(text, "poison", WORD, picks, lanes.width)
             _store(writer, text, writer.element(WORD, place, str(at)), some)
-
-
-def _places(writer: Writer, first: str, stride: str, count: int) -> list[str]:
-    """The addresses of the rows."""
-    return list(accumulate(range(1, count), lambda p, _: writer.element(WORD, p, stride), initial=first))
 
 
 def _loaded(writer: Writer, p: str, count: int) -> str:

@@ -3,7 +3,7 @@
     for blocks of rows: for tiles of lanes: load what all rows of the block share
         for rows of the block: for phase: before; element 0, 1, ... of the body; their tree
 
-Operands whose rows are blocks (``row_blocks``) are read once for all phases, and written after the last element.
+Operands whose elements lie side by side in rows are read once for all phases, and written after the last element.
 
 The tree is "lanes" of docs/NUMERICS.md, in which each of up to 32 elements has its own accumulator. A long body is
 written once, in a loop that stores the accumulators in stack buffers.
@@ -12,8 +12,9 @@ written once, in a loop that stores the accumulators in stack buffers.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 
-from weft.codegen import columns, instances, reduce_tree, row_blocks
+from weft.codegen import accesses, columns, instances, reduce_tree
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
@@ -109,7 +110,7 @@ class ShortRowWriter(columns.ColumnWriter):
                 self._collect(phase, vectors, found, self._accumulators(phase, vectors))
         for s, kept in stores.items():
             for copy, values in zip(tile, kept, strict=True):
-                row_blocks.store(copy.memory, values, *self._first(s.operand, copy, place))
+                accesses.store(copy.memory, values, *self._row_places(s.operand, copy, place))
         if any(isinstance(s, ir.Store) for s in (*phase.before, *phase.body)):
             self.loaded = {}  # a result may be in the place of an operand
         for number, copy in enumerate(tile):
@@ -132,18 +133,23 @@ class ShortRowWriter(columns.ColumnWriter):
         found = [s for s in phase.body if isinstance(s, ir.Load | ir.Store) and s.operand in self.chosen.blocks]
         return [s for s in found if s not in self.shared and (isinstance(s, ir.Store) or s.out not in tile[0].values)]
 
-    def _first(self, operand: int, copy: Instance, place: Position) -> tuple[str, str]:
-        """The first element of a vector's first row, and the distance of its rows."""
+    def _row_places(
+        self, operand: int, copy: Instance, place: Position
+    ) -> tuple[list[list[accesses.Place]], list[str]]:
+        """For each element of a row its place in the rows of a vector, and the addresses of these."""
         stride, word = self.parent.strides[operand, self.vector], whole(self.nest.operands[operand].dtype)
-        distance = self.writer.index("mul", copy.index or "0", stride)
-        return self.writer.element(word, place.pointers[operand], distance), stride
+        first = self.writer.element(word, place.pointers[operand], self.writer.index("mul", copy.index or "0", stride))
+        rows = range(copy.memory.lanes.width)
+        pointers = list(accumulate(rows[1:], lambda p, _: self.writer.element(word, p, stride), initial=first))
+        return [[(row, k) for row in rows] for k in range(self.extent)], pointers
 
     def _loaded(self, s: ir.Load, tile: list[Instance], place: Position) -> list[list[Value]]:
         """For each vector of a tile the elements of its rows."""
         if s.operand not in self.loaded:
-            dtype, places = self.nest.operands[s.operand].dtype, [self._first(s.operand, c, place) for c in tile]
+            dtype, found = self.nest.operands[s.operand].dtype, [self._row_places(s.operand, c, place) for c in tile]
             self.loaded[s.operand] = [
-                row_blocks.load(c.memory, dtype, *at, self.extent) for c, at in zip(tile, places, strict=True)
+                accesses.load(c.memory, dtype, pointers, places)
+                for c, (places, pointers) in zip(tile, found, strict=True)
             ]
         return self.loaded[s.operand]
 

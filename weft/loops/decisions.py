@@ -345,10 +345,12 @@ class _Decider:
         return any(isinstance(s, ir.Apply) and s.kind.cost >= self.model.function for s in phase.body)
 
     def in_blocks(self, dtype: np.dtype, extent: int) -> bool:
-        """Whether rows of these elements are transposed in registers: words of four bytes."""
-        few = extent <= SMALL_STRIDES[-1]  # shuffles for each element by itself are faster
-        element = elements.of(dtype)
-        return not few and element.kind in "fiu" and element.size == 4 and self.lanes >= 4
+        """Whether rows of these elements are read along and transposed: of four bytes, or of eight in all registers."""
+        element, model = elements.of(dtype), self.model
+        if extent <= SMALL_STRIDES[-1] or element.kind not in "fiu" or self.lanes < 4:
+            return False  # of few elements each is shuffled by itself
+        held = extent * self.lanes * element.size <= model.registers * model.register_bytes
+        return element.size == 4 or (element.size == 8 and held)
 
     def stencil(self) -> Stencil | None:
         """Rows that share loads, if loads are a large part of the work."""
