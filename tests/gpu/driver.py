@@ -55,7 +55,7 @@ def calls() -> dict[str, int]:
     """How often this process has called each function of the driver since this was last asked."""
     room = ctypes.create_string_buffer(1 << 16)
     ctypes.CDLL(str(path())).weft_test_calls(room, ctypes.c_size_t(len(room)))
-    return {name: int(count) for name, count in map(str.split, room.value.decode().splitlines())}
+    return {name: int(count) for name, count in [line.rsplit(" ", 1) for line in room.value.decode().splitlines()]}
 
 
 _devices: list[Any] = []  # of this process, once they were asked for

@@ -39,6 +39,7 @@ NATIVE_LOCKS = {
     "cuda_device.cpp": "a child asks no device for anything",
     "cuda_device.h": "a child asks no device for anything",
     "cuda_driver.cpp": "made anew in the child",
+    "cuda_graphs.cpp": "a child asks no device for anything",
     "cuda_memory.cpp": "a child asks no device for anything",
     "cuda_memory.h": "a child asks no device for anything",
     "cuda_module.cpp": "a child asks no device for anything",

@@ -6,6 +6,7 @@ default device where no option says ``cpu``. A GPU that cannot be used is left o
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -105,7 +106,11 @@ def why_not() -> str:
 
 def assembled(text: bytes, grid: targets.Target) -> bytes:
     """Machine code for the devices of a target, by the driver's own assembler."""
-    return runtime.assemble(next(device.number for device in _made if device.grid == grid), text)
+    *others, last = [device.number for device in _made if device.grid == grid]
+    for number in others:
+        with contextlib.suppress(errors.JaxRuntimeError):  # that device has stopped, and the next one may not have
+            return runtime.assemble(number, text)
+    return runtime.assemble(last, text)
 
 
 def taken(value: Any, copy: bool | None) -> runtime.Array:

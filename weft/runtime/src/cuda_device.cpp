@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <thread>
 
+#include "cuda_graphs.h"
 #include "pjrt.h"
 
 namespace weft {
@@ -105,9 +107,10 @@ class CudaEvent final : public Event {
   mutable std::atomic<bool> over_{false};
 };
 
-Handle CudaDevice::take_event() {
+Handle CudaDevice::take_event(uint64_t* launched) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (launched != nullptr) *launched = launched_;
     if (!events_.empty()) {
       Handle event = events_.back();
       events_.pop_back();
@@ -124,8 +127,8 @@ void CudaDevice::give_event(Handle event) {
   events_.push_back(event);
 }
 
-Handle CudaDevice::mark(Handle stream) {
-  Handle event = take_event();
+Handle CudaDevice::mark(Handle stream, uint64_t* launched) {
+  Handle event = take_event(launched);
   if (event == nullptr || check(the_driver().cuEventRecord(event, stream), "cuEventRecord") == Status::ok) return event;
   give_event(event);
   return nullptr;
@@ -161,12 +164,12 @@ Status CudaDevice::wait(Handle event) {
 Status CudaDevice::wait_idle() {
   if (Status status = refuse(); status != Status::ok) return status;
   Handle event;
+  uint64_t launched = 0;
   {
     InContext here(*this);
-    event = mark(stream_);
+    event = mark(stream_, &launched);
   }
   if (event == nullptr) return Status::device_error;
-  const uint64_t launched = launched_now();
   const Status status = wait(event);
   give_event(event);
   if (status == Status::ok) forget(launched);
@@ -175,7 +178,9 @@ Status CudaDevice::wait_idle() {
 
 Event* CudaDevice::record() {
   InContext here(*this);
-  return new CudaEvent(*this, refuse() == Status::ok ? mark(stream_) : nullptr, launched_now());
+  uint64_t launched = 0;
+  Handle event = refuse() == Status::ok ? mark(stream_, &launched) : nullptr;
+  return new CudaEvent(*this, event, launched);
 }
 
 void CudaDevice::drain() { wait_idle(); }
@@ -184,7 +189,9 @@ void CudaDevice::drain() { wait_idle(); }
 
 CudaDevice::InContext::InContext(const CudaDevice& device) {
   if (the_driver().cuCtxGetCurrent(&before_) == cuda::kSuccess && before_ == device.context_) return;
-  changed_ = the_driver().cuCtxSetCurrent(device.context_) == cuda::kSuccess;
+  // The first GPU's stays where there was none: it is what the CUDA runtime of other libraries would take by itself.
+  const bool stays = before_ == nullptr && device.facts.ordinal == 0;
+  changed_ = the_driver().cuCtxSetCurrent(device.context_) == cuda::kSuccess && !stays;
 }
 
 CudaDevice::InContext::~InContext() {
@@ -265,20 +272,19 @@ void CudaDevice::forget(uint64_t launched) {
   std::erase_if(recent_, [launched](const auto& program) { return program.second <= launched; });
 }
 
-uint64_t CudaDevice::launched_now() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return launched_;
-}
-
 // ---- memory ----
 
 Buffer* CudaDevice::allocate(int64_t nbytes) noexcept {
   if (nbytes < 0 || nbytes > (int64_t{1} << 56) || refuse() != Status::ok) return nullptr;
   try {
-    InContext here(*this);
     int64_t capacity = 0;
     Result result;
-    cuda::Address found = pool_.take(nbytes, &capacity, &result);
+    cuda::Address found = pool_.take_free(nbytes, &capacity);
+    std::optional<InContext> here;
+    if (found == 0) {
+      here.emplace(*this);
+      found = pool_.take(nbytes, &capacity, &result);
+    }
     if (found == 0 && result == cuda::kOutOfMemory && wait_idle() == Status::ok && pool_.trim())
       found = pool_.take(nbytes, &capacity, &result);
     if (found == 0) {
@@ -436,17 +442,34 @@ Buffer* CudaDevice::copy_of(Device& other, Buffer* source, int64_t nbytes) {
 // ---- kernels ----
 
 Status CudaDevice::launch(const Step& step, Frame& frame) {
-  if (Status status = refuse(); status != Status::ok) return status;
-  note(frame.plan->name);
+  if (Status status = begin(*frame.plan); status != Status::ok) return status;
   InContext here(*this);
   Status status;
   return step.enqueue(*this, frame, &status) ? status : run_on_host(step, frame);
 }
 
 Status CudaDevice::launch_kernel(const CudaLaunch& own) {
+  if (CudaRecording* recording = CudaRecording::current) return recording->add(own), Status::ok;
   return check(the_driver().cuLaunchKernel(own.function, own.blocks[0], own.blocks[1], 1, own.threads, 1, 1,
                                            own.shared_bytes, stream_, own.params, nullptr),
                "cuLaunchKernel");
+}
+
+Status CudaDevice::launch_graph(Handle graph) {
+  return check(the_driver().cuGraphLaunch(graph, stream_), "cuGraphLaunch");
+}
+
+void CudaDevice::end_scratch(Buffer* scratch) {
+  if (CudaRecording::current != nullptr) CudaRecording::current->keep(scratch);
+  else buffer_release(scratch);
+}
+
+std::shared_ptr<Replay> CudaDevice::replay_of(const Plan& plan) { return cuda_replay(*this, plan); }
+
+Status CudaDevice::begin(const Plan& plan) {
+  if (Status status = refuse(); status != Status::ok) return status;
+  note(plan.name);
+  return Status::ok;
 }
 
 Handle CudaDevice::load(const std::string& image) {

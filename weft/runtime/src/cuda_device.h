@@ -20,7 +20,8 @@ struct CudaLaunch {
   unsigned blocks[2];
   unsigned threads;
   unsigned shared_bytes;
-  void** params;
+  void** params;  // to words of eight bytes
+  unsigned n_params;
 };
 
 class CudaDevice final : public Device {
@@ -47,7 +48,13 @@ class CudaDevice final : public Device {
   Status fill(char* to, int byte, int64_t nbytes);
   // `count` runs of nbytes at distances of `stride` >= nbytes; false: the driver has no such copy.
   bool copy_rows(char* to, const char* from, int64_t nbytes, int64_t count, int64_t stride, Status* status);
+  // At once, or written down for a graph (cuda_graphs.h); then working memory is kept until that is launched.
   Status launch_kernel(const CudaLaunch& launch);
+  Status launch_graph(cuda::Handle graph);
+  void end_scratch(Buffer* scratch);  // steals
+  std::shared_ptr<Replay> replay_of(const Plan& plan) override;
+  // Notes a plan that is launched now; ok if the device works.
+  Status begin(const Plan& plan);
   // The module in this device's context; nullptr with what explain raises.
   cuda::Handle load(const std::string& image);
   void unload(cuda::Handle module);
@@ -57,6 +64,10 @@ class CudaDevice final : public Device {
   cuda::Handle stream() const { return stream_; }
   Status wait_before(cuda::Handle other);
   Status wait_for(cuda::Handle other);
+
+  // What a call of the driver has given; `what` it was. An error that stops the device is kept.
+  Status check(cuda::Result result, const char* what);
+  Status refuse();  // after a fork, or once it has stopped; ok otherwise
 
   cuda::PoolStats stats() { return pool_.stats(); }
   const cuda::Facts facts;
@@ -80,16 +91,15 @@ class CudaDevice final : public Device {
 
   CudaDevice(uint32_t number, const cuda::Facts& facts);
 
-  Status check(cuda::Result result, const char* what);
-  Status refuse();  // after a fork, or once it has stopped; ok otherwise
   std::string who() const;  // "GPU 0 (NVIDIA H100)"
 
   // Until the event has happened: polls, handles signals (then an error is set), and lets other threads have the GIL.
   Status wait(cuda::Handle event);
   Status wait_idle();
-  cuda::Handle take_event();  // nullptr: the driver gives none
+  // nullptr: the driver gives none. *launched: how much was launched before.
+  cuda::Handle take_event(uint64_t* launched);
   void give_event(cuda::Handle event);
-  cuda::Handle mark(cuda::Handle stream);  // an event recorded there; nullptr: it failed
+  cuda::Handle mark(cuda::Handle stream, uint64_t* launched = nullptr);  // an event recorded there; nullptr: it failed
 
   // A piece of pinned memory, or nullptr where there is none to be had.
   Status stage(int64_t nbytes, char** piece);
@@ -101,7 +111,6 @@ class CudaDevice final : public Device {
 
   Status run_on_host(const Step& step, Frame& frame);
   void note(const std::string& program);
-  uint64_t launched_now();
   void forget(uint64_t launched);  // programs up to this launch are done
 
   cuda::Handle context_ = nullptr, stream_ = nullptr, copies_ = nullptr;  // copies_: the stream of fetch_later

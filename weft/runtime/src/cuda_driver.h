@@ -35,6 +35,13 @@ struct Copy2D {  // CUDA_MEMCPY2D
 };
 constexpr int kDeviceMemory = 2;
 
+struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2
+  Handle function;
+  unsigned blocks[3], threads[3], shared_bytes;
+  void **params, **extra;
+  Handle kernel, context;
+};
+
 // Numbers of the driver's enumerations.
 enum Attribute { kMultiprocessors = 16, kMajor = 75, kMinor = 76 };
 enum PointerAttribute { kMemoryType = 2, kPointerOrdinal = 9 };
@@ -65,7 +72,10 @@ constexpr unsigned kNoTiming = 2;     // an event
 // Functions that are done without where a library lacks them: nullptr then.
 #define WEFT_CUDA_OPTIONAL(X) \
   X(cuMemcpy2DAsync_v2, const Copy2D*, Handle) X(cuMemcpyPeerAsync, Address, Handle, Address, Handle, size_t, Handle) \
-  X(cuPointerGetAttribute, void*, int, Address)
+  X(cuPointerGetAttribute, void*, int, Address) X(cuGraphCreate, Handle*, unsigned) X(cuGraphDestroy, Handle) \
+  X(cuGraphAddKernelNode_v2, Handle*, Handle, const Handle*, size_t, const KernelNode*) \
+  X(cuGraphInstantiateWithFlags, Handle*, Handle, unsigned long long) X(cuGraphExecDestroy, Handle) \
+  X(cuGraphExecKernelNodeSetParams_v2, Handle, Handle, const KernelNode*) X(cuGraphLaunch, Handle, Handle)
 // clang-format on
 
 struct Driver {

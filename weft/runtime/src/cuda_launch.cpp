@@ -28,6 +28,7 @@ class LaunchStep final : public Step {
   Status run(Frame& frame) const override { return Status::device_error; }  // it has no form for the host
   bool is_enqueued() const override { return true; }
   bool is_kernel() const override { return true; }
+  size_t n_launches() const override { return n_grids; }
   double cost_ns() const override { return cost; }
 
   bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
@@ -43,8 +44,8 @@ class LaunchStep final : public Step {
     bool aligned = true;
     for (int32_t operand : wide) aligned = aligned && words[operand] % 16 == 0;
     *status = Status::ok;
-    for (size_t i = 0; i < n_grids && *status == Status::ok; ++i) *status = launch(device, grids[i], aligned, pointers.data());
-    if (scratch != nullptr) buffer_release(scratch);
+    for (size_t i = 0; i < n_grids && *status == Status::ok; ++i) *status = launch(device, grids[i], aligned, pointers.data(), unsigned(count + 1 + params.size()));
+    if (scratch != nullptr) device.end_scratch(scratch);
     return true;
   }
 
@@ -58,7 +59,7 @@ class LaunchStep final : public Step {
   double cost = 0;
 
  private:
-  Status launch(CudaDevice& device, const Grid& grid, bool aligned, void** pointers) const {
+  Status launch(CudaDevice& device, const Grid& grid, bool aligned, void** pointers, unsigned n_params) const {
     if (grid.blocks[0] == 0 || grid.blocks[1] == 0) return Status::ok;
     const bool second = aligned && !grid.aligned.empty();
     cuda::Handle function = grid.functions[second].load(std::memory_order_acquire);
@@ -67,7 +68,8 @@ class LaunchStep final : public Step {
       if (function == nullptr) return Status::device_error;
       grid.functions[second].store(function, std::memory_order_release);
     }
-    return device.launch_kernel({function, {grid.blocks[0], grid.blocks[1]}, grid.threads, grid.shared_bytes, pointers});
+    return device.launch_kernel(
+        {function, {grid.blocks[0], grid.blocks[1]}, grid.threads, grid.shared_bytes, pointers, n_params});
   }
 };
 

@@ -34,34 +34,42 @@ bool worth(int64_t bytes, int64_t rest) { return bytes < kMiddle ? rest >= kGrai
 
 }  // namespace
 
+Address Pool::take_free(int64_t nbytes, int64_t* capacity) {
+  const int64_t bytes = rounded(nbytes);
+  std::lock_guard<std::mutex> lock(mutex_);
+  Free& free = free_[bytes < kSmall];
+  auto found = free.lower_bound({bytes, 0});
+  if (found == free.end()) return 0;
+  const auto block = blocks_.find(found->second);
+  free.erase(found);
+  return taken(block, bytes, capacity);
+}
+
 Address Pool::take(int64_t nbytes, int64_t* capacity, Result* result) {
+  *result = kSuccess;
+  if (Address found = take_free(nbytes, capacity)) return found;
   const int64_t bytes = rounded(nbytes);
   const bool small = bytes < kSmall;
   std::lock_guard<std::mutex> lock(mutex_);
-  Free& free = free_[small];
-  auto found = free.lower_bound({bytes, 0});
-  Blocks::iterator block;
-  if (found != free.end()) {
-    block = blocks_.find(found->second);
-    free.erase(found);
-  } else {
-    Address slab = 0;
-    int64_t size = slab_bytes(bytes);
+  Address slab = 0;
+  int64_t size = slab_bytes(bytes);
+  *result = the_driver().cuMemAlloc_v2(&slab, size_t(size));
+  if (*result == kOutOfMemory && size > bytes) {
+    size = bytes;
     *result = the_driver().cuMemAlloc_v2(&slab, size_t(size));
-    if (*result == kOutOfMemory && size > bytes) {
-      size = bytes;
-      *result = the_driver().cuMemAlloc_v2(&slab, size_t(size));
-    }
-    if (*result != kSuccess) return 0;
-    stats_.pool_bytes += size;
-    stats_.peak_pool_bytes = std::max(stats_.peak_pool_bytes, stats_.pool_bytes);
-    block = blocks_.emplace(slab, Block{size, true, small, true, true}).first;
   }
+  if (*result != kSuccess) return 0;
+  stats_.pool_bytes += size;
+  stats_.peak_pool_bytes = std::max(stats_.peak_pool_bytes, stats_.pool_bytes);
+  return taken(blocks_.emplace(slab, Block{size, true, small, true, true}).first, bytes, capacity);
+}
+
+Address Pool::taken(Blocks::iterator block, int64_t bytes, int64_t* capacity) {
   Block& own = block->second;
   const int64_t rest = own.bytes - bytes;
   if (worth(bytes, rest)) {
-    blocks_.emplace(block->first + uint64_t(bytes), Block{rest, true, small, false, own.last});
-    free.emplace(rest, block->first + uint64_t(bytes));
+    blocks_.emplace(block->first + uint64_t(bytes), Block{rest, true, own.small, false, own.last});
+    free_[own.small].emplace(rest, block->first + uint64_t(bytes));
     own.bytes = bytes;
     own.last = false;
   }
@@ -71,7 +79,6 @@ Address Pool::take(int64_t nbytes, int64_t* capacity, Result* result) {
   stats_.largest_alloc_size = std::max(stats_.largest_alloc_size, own.bytes);
   ++stats_.num_allocs;
   *capacity = own.bytes;
-  *result = kSuccess;
   return block->first;
 }
 

@@ -19,11 +19,12 @@ struct PoolStats {
   int64_t pool_bytes = 0, peak_pool_bytes = 0;  // that the driver gave
 };
 
-// The methods may be called from any thread in whose current context the memory lies.
+// The methods may be called from any thread in whose current context the memory lies; take_free and give from any.
 class Pool {
  public:
   // The address of at least nbytes, and how many they are; 0 without memory: then *result is what the driver said.
   Address take(int64_t nbytes, int64_t* capacity, Result* result);
+  Address take_free(int64_t nbytes, int64_t* capacity);  // 0: the driver has to be asked
   void give(Address address);
   // Gives slabs without a block in use back to the driver; whether there were any. Nothing may be running.
   bool trim();
@@ -41,6 +42,7 @@ class Pool {
 
   using Free = std::set<std::pair<int64_t, Address>>;  // by size
 
+  Address taken(Blocks::iterator block, int64_t bytes, int64_t* capacity);  // a part of a free block
   Blocks::iterator joined(Blocks::iterator block);  // with its free neighbours, which leave their list
 
   std::mutex mutex_;  // guards

@@ -170,8 +170,9 @@ PyObject* cuda_memory_stats(PyObject*, PyObject* argument) {
                        (long long)stats.peak_pool_bytes);
 }
 
-// Machine code of PTX by the driver's own assembler, in the current context; empty: *reason says why.
-std::string linked(const char* text, size_t size, std::string* reason) {
+// Machine code of PTX by the driver's own assembler; empty: *reason says why.
+std::string linked(CudaDevice& device, const char* text, size_t size, std::string* reason) {
+  CudaDevice::InContext here(device);
   const cuda::Driver& driver = cuda::the_driver();
   char words[8192] = "";
   int options[] = {cuda::kErrorLog, cuda::kErrorLogBytes};
@@ -186,6 +187,7 @@ std::string linked(const char* text, size_t size, std::string* reason) {
   if (result == cuda::kSuccess) result = driver.cuLinkComplete(state, &code, &bytes);
   if (result == cuda::kSuccess) made.assign(static_cast<const char*>(code), bytes);
   words[sizeof words - 1] = 0;
+  device.check(result, "the driver's assembler");  // which notes that the device has stopped, if it has
   if (result != cuda::kSuccess) *reason = driver.text(result) + (*words != 0 ? "\n" : "") + words;
   if (state != nullptr) driver.cuLinkDestroy(state);
   return made;
@@ -198,11 +200,9 @@ PyObject* assemble(PyObject*, PyObject* args) {
   if (device == nullptr) return nullptr;
   std::string reason, code;
   PyThreadState* state = PyEval_SaveThread();
-  {
-    CudaDevice::InContext here(*device);
-    code = linked(PyBytes_AS_STRING(text), size_t(PyBytes_GET_SIZE(text)) + 1, &reason);  // with the zero behind it
-  }
+  code = linked(*device, PyBytes_AS_STRING(text), size_t(PyBytes_GET_SIZE(text)) + 1, &reason);  // with its zero
   in_python<PyEval_RestoreThread>(state);
+  if (code.empty() && device->refuse() != Status::ok) return device->explain(nullptr), nullptr;
   if (code.empty()) return set_runtime_error("INTERNAL: [assemble] " + device->name + " takes no such PTX: " + reason);
   return PyBytes_FromStringAndSize(code.data(), Py_ssize_t(code.size()));
 }

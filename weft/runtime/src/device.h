@@ -45,6 +45,8 @@ class Device {
   virtual Buffer* fetch_later(Buffer* source, int64_t nbytes) { return nullptr; }
   // Owned buffer with a copy of another device's, made without the host; nullptr: it must go through the host.
   virtual Buffer* copy_of(Device& other, Buffer* source, int64_t nbytes) { return nullptr; }
+  // For a new plan; nullptr: its steps run one after the other.
+  virtual std::shared_ptr<class Replay> replay_of(const Plan& plan) { return nullptr; }
   // Owned event that is over when everything asked for so far is done; nullptr if it is done.
   virtual Event* record() = 0;
   // Waits until everything asked for so far is done, and no step is needed any more.
@@ -56,6 +58,13 @@ class Device {
 };
 
 Device& host_device();
+
+// Runs the steps of one plan where a device has a shorter way than one after the other.
+class Replay {
+ public:
+  virtual ~Replay() = default;
+  virtual Status run(const Plan& plan, Frame& frame) = 0;
+};
 
 // The device of a buffer.
 inline Device& device_of(const Buffer* buffer) {

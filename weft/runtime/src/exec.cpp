@@ -75,6 +75,8 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
   try {
     if (times != nullptr && times->start(keep)) {
       status = profile_steps(plan, frame, *times);
+    } else if (plan.replay != nullptr) {
+      status = plan.replay->run(plan, frame);
     } else {
       for (const auto& step : plan.steps) {
         status = run_step(*step, frame);
