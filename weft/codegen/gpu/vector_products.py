@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from weft._base.target_model import GPU_THREADS
+from collections.abc import Callable
+
+from weft._base.target_model import GPU_AT_ONCE, GPU_THREADS
 from weft.codegen.emitter import Value
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.products import BLOCK, ProductWriter
@@ -27,18 +29,28 @@ class VectorWriter(ProductWriter):
         inside = writer.compare_index("slt", item, count)
         item = writer.choose_index(inside, item, "0")  # all threads of a warp take part in its shuffles
         row, column = self._place_of(item, 1)
-        a, b = self._offset("rows", row, 0), self._offset("columns", column, 0)
-        register = self.element.register
+        begins = [self._offset("rows", row, 0), self._offset("columns", column, 0)]
+        register, zeros = self.element.register, [(self.element.register, self._zero)] * self.sums
 
-        def term(at: str, now: list[str]) -> list[str]:
-            x = self._load(0, writer.index("add", a, self._offset("summed", at, 0)))
-            y = self._load(1, writer.index("add", b, self._offset("summed", at, 1)))
-            return self._term([part.text for part in x.parts], [part.text for part in y.parts], now)
+        def terms(count: int) -> Callable[[str, list[str]], list[str]]:
+            """So many terms of a chain, whose elements are all loaded before the first is used."""
+
+            def some(at: str, now: list[str]) -> list[str]:
+                loaded = [self._elements(begins, at, [k * width for k in range(count)], side) for side in (0, 1)]
+                for left, right in zip(*loaded, strict=True):
+                    now = self._term(left, right, now)
+                return now
+
+            return some
 
         def chain(first: str, totals: list[str]) -> list[str]:
             last = writer.minimum_index(writer.index("add", first, str(BLOCK * width)), self.k)
-            zeros = [(register, self._zero)] * self.sums
-            found = self._folded(self._chain(writer.loop(writer.index("add", first, lane), last, width, zeros, term)))
+            start = writer.index("add", first, lane)
+            whole = writer.index("and", writer.index("sub", last, first), str(-GPU_AT_ONCE * width))
+            main = writer.index("add", start, whole)
+            sums = writer.loop(start, main, GPU_AT_ONCE * width, zeros, terms(GPU_AT_ONCE))
+            sums = writer.loop(main, last, width, [(register, text) for text in sums], terms(1))
+            found = self._folded(self._chain(sums))
             is_first = writer.compare_index("eq", first, "0")
             return [
                 writer.op(f"select i1 {is_first}, {register} {one}, {register} {self._sum(total, one)}")
@@ -49,6 +61,17 @@ class VectorWriter(ProductWriter):
         first = writer.op(f"and i1 {inside}, {writer.compare_index('eq', lane, '0')}")
         threads.when(writer, first, lambda: self._store(row, column, total))
         return writer
+
+    def _elements(self, begins: list[str], at: str, further: list[int], side: int) -> list[list[str]]:
+        """The parts of elements of an operand, of terms from number ``at`` on."""
+        writer, begin = self.writer, begins[side]
+        if self.dims["summed"].number != 1:
+            offsets = [self._offset("summed", writer.index("add", at, str(k)), side) for k in further]
+        else:
+            first = self._offset("summed", at, side)
+            offsets = [writer.index("add", first, self._offset("summed", str(k), side)) for k in further]
+        values = [self._load(side, writer.index("add", begin, offset)) for offset in offsets]
+        return [[part.text for part in value.parts] for value in values]
 
     def _folded(self, parts: list[str]) -> list[str]:
         """The sum of a team's elements, of which each half is added to the other."""
