@@ -72,7 +72,7 @@ class Launched(Record):
     def describe(self) -> str:
         ways = ", ".join([f"{wide or name} of {x * y} blocks of {n} threads" for name, wide, x, y, n, _ in self.grids])
         source = self.source
-        text = _words(source) if isinstance(source, Gemm | Sort) else source.describe()
+        text = instructions.words(source) if isinstance(source, Gemm | Sort) else source.describe()
         return f"launch {ways}: {'kernel ' if isinstance(source, Run) else ''}{text}"
 
 
