@@ -39,7 +39,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         self.digits = parent.digits
         self.ahead = parent.schedule.loops[0].vectors * parent.width  # elements that are in flight
         self.slots = ir.COLLAPSED + self.ahead  # entries of a table
-        self.windows: dict[int, windows.Window] = {}  # value -> what is known of its operand
+        self.offsets: dict[int, windows.Offsets] = {}  # value -> those of its operand
         self.block = "1"  # elements of the short dimensions
         for base in self.digits.bases[1:]:
             self.block = self.writer.index("mul", self.block, base)
@@ -55,7 +55,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         known = {**scalars.values, **parent.hoist(self.hoistable, scalars, place)}
         base = base.replace(values={n: base.memory.splat(v) for n, v in known.items()}, scalars=known)
         tables = {s.out: self._table(s, place) for s in self.digits.reads(self.statements)}
-        self._find_windows(tables)
+        self._find_offsets(tables)
         low, high = parent.range(2), parent.range(3)
         at = [writer.op(f"{op} i64 {low}, {self.block}") for op in ("udiv", "urem")]
         moves = {loop: self._move(loop.vectors * parent.width) for loop in parent.schedule.loops[:-1]}
@@ -102,18 +102,12 @@ class CollapsedLoopWriter(columns.ColumnWriter):
                 copy.values[s.out] = self._read(s, copy, here, place, tables[s.out])
         self.point(copies, place)
 
-    def _find_windows(self, tables: dict[int, str]) -> None:
-        parent, operands = self.parent, self.nest.operands
+    def _find_offsets(self, tables: dict[int, str]) -> None:
         entries = self.writer.index("add", self.block, str(self.ahead))
         for s in self.digits.reads(self.statements):
-            if (
-                not isinstance(s, ir.Load)
-                or self.nest.repeats(s)
-                or not windows.possible(parent, operands[s.operand].dtype)
-            ):
-                continue
-            table = tables[s.out]
-            self.windows[s.out] = windows.prepare(parent, self.digits, s.operand, table, entries, self.slots)
+            if isinstance(s, ir.Load) and not self.nest.repeats(s):
+                found = windows.offsets(self.parent, self.digits, s.operand, tables[s.out], entries, self.slots)
+                self.offsets[s.out] = found
 
     def _table(self, s: ir.Load | ir.IndexOf, place: Position) -> str:
         """A table for a block and the vectors in flight: of periodic values, else of offsets or first digits."""
@@ -149,22 +143,10 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         if self.nest.repeats(s):
             dtype = s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype
             return copy.memory.load(dtype, writer.element(whole(dtype), table, within))
-        places = writer.element("i64", table, within)
         if isinstance(s, ir.IndexOf):
+            places = writer.element("i64", table, within)
             digits = copy.memory.load(elements.INT64, places).part + lanes.splat(block, "i64")
             return copy.emit.settle(copy.emit.convert(Value(elements.INT64, (digits,)), s.dtype))
-        operand, first = self.nest.operands[s.operand], self.digits.dims[0]
-        distance = self.parent.distance(s.operand, first, block)
-        pointer = writer.element(whole(operand.dtype), place.pointers[s.operand], distance)
-        if copy.mask is None and s.out in self.windows:
-            offset = writer.op(f"load i64, ptr {places}, align 8")
-            origin, begun = place.pointers[s.operand], (distance, within, offset)
-
-            def far() -> Value:
-                return copy.memory.load_places(operand.dtype, pointer, "i64", places)
-
-            return windows.read(copy.memory, self.windows[s.out], operand.dtype, origin, begun, far)
-        if copy.mask is None:
-            return copy.memory.load_places(operand.dtype, pointer, "i64", places)
-        offsets = copy.memory.load(elements.INT64, places).part  # past the end the block's first element is read
-        return copy.memory.load_at(operand.dtype, pointer, lanes.select(copy.mask.lanes, offsets, 0))
+        begin, dtype = self.parent.distance(s.operand, self.digits.dims[0], block), self.nest.operands[s.operand].dtype
+        origin = place.pointers[s.operand]
+        return windows.load(copy.memory, self.offsets[s.out], dtype, origin, (begin, within), copy.mask)

@@ -1,4 +1,4 @@
-"""Lanes of a collapsed dimension that lie close together: picked from two vectors side by side, by their distances.
+"""Lanes at the offsets of a table, as those of a collapsed dimension are: picked from two vectors where they are close.
 
     rows of 3 of an array of rows of 5:   a0 a1 a2 b0 b1 b2 c0 c1   at  0 1 2 5 6 7 10 11  of 16 elements from a0 on
 
@@ -16,10 +16,11 @@ from weft._base.record import Record
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.lanes import V
+from weft.codegen.memory_words import whole
 from weft.loops import elements
 
 if TYPE_CHECKING:
-    from weft.codegen.memory import Memory
+    from weft.codegen.memory import Mask, Memory
     from weft.codegen.mixed_radix import Digits
 
 
@@ -31,14 +32,47 @@ class Window(Record):
     last: str
 
 
-def possible(parent: Frame, dtype: np.dtype) -> bool:
+class Offsets(Record):
+    """The offsets of an operand's elements in one block, as i64 in memory."""
+
+    table: str
+    window: Window | None
+
+
+def offsets(parent: Frame, digits: Digits, operand: int, table: str, entries: str, most: int) -> Offsets:
+    """What is known of the ``entries`` offsets of a table, of which there are at most ``most``."""
+    if not _possible(parent, parent.nest.operands[operand].dtype):
+        return Offsets(table, None)
+    return Offsets(table, _window(parent, digits, operand, table, entries, most))
+
+
+def load(
+    memory: Memory, known: Offsets, dtype: np.dtype, pointer: str, at: tuple[str, str], mask: Mask | None
+) -> Value:
+    """Lanes from position ``at[1]`` of a block on, whose first element is ``at[0]`` elements from the pointer."""
+    writer, lanes, (begin, within) = memory.writer, memory.lanes, at
+    places, first = writer.element("i64", known.table, within), writer.element(whole(dtype), pointer, begin)
+    if mask is not None:  # past the end the block's first element is read
+        found = memory.load(elements.INT64, places).part
+        return memory.load_at(dtype, first, lanes.select(mask.lanes, found, 0))
+    if known.window is None:
+        return memory.load_places(dtype, first, "i64", places)
+    offset = writer.op(f"load i64, ptr {places}, align 8")
+
+    def far() -> Value:
+        return memory.load_places(dtype, first, "i64", places)
+
+    return _read(memory, known.window, dtype, pointer, (begin, within, offset), far)
+
+
+def _possible(parent: Frame, dtype: np.dtype) -> bool:
     """Whether the target permutes words of this type by a vector of numbers."""
     one = elements.of(dtype)
     whole_registers = parent.width == parent.writer.native.permuted
     return whole_registers and one.parts == 1 and one.bytes == 4 and one.memory in ("float", "i32")
 
 
-def prepare(parent: Frame, digits: Digits, operand: int, table: str, entries: str, most: int) -> Window:
+def _window(parent: Frame, digits: Digits, operand: int, table: str, entries: str, most: int) -> Window:
     """Look at the ``entries`` offsets of a table: ascending ones, any W of which fit in two vectors, are windows."""
     writer, width = parent.writer, parent.width
     short = writer.alloca(f"[{most} x i32]")
@@ -67,7 +101,7 @@ def prepare(parent: Frame, digits: Digits, operand: int, table: str, entries: st
     return Window(short, fits, last)
 
 
-def read(
+def _read(
     memory: Memory, window: Window, dtype: np.dtype, pointer: str, at: tuple[str, str, str], far: Callable[[], Value]
 ) -> Value:
     """The lanes from position ``at[1]`` of a block on that begins at ``at[0]``, whose first offset is ``at[2]``."""
