@@ -106,9 +106,9 @@ FORMS: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "one column": ("column_parts", lambda x: (x.sum(0), x.argmax(0)), (V.reshape(-1, 1),)),
     "axes around": ("warps", lambda x: x.sum((0, 2)), (X.reshape(37, 10, 100),)),
     "a broadcast within": ("warps", lambda x, y: (x * y[:, None]).sum((1, 2)), (X.reshape(37, 10, 100), X[:, :100])),
-    "a running sum": ("ends", lambda x: jnp.cumsum(x * 2) + 1, (V,)),
+    "a running sum": ("clear", lambda x: jnp.cumsum(x * 2) + 1, (V,)),
     "running sums of rows": ("scans", lambda x: jnp.cumsum(x, 1), (X,)),
-    "from the end": ("ends", lambda x: lax.cumlogsumexp(x, 0, reverse=True), (V[:18000].reshape(9000, 2),)),
+    "from the end": ("clear", lambda x: lax.cumlogsumexp(x, 0, reverse=True), (V[:18000].reshape(9000, 2),)),
     "running sums of columns": ("scans", lambda x: jnp.cumsum(x, 0), (X.T,)),
     "a transposition": ("tiles", lambda x: x.T + 1, (X,)),
     "axes in another order": ("tiles", lambda x: jnp.transpose(x, (2, 0, 1)) * 2, (X.reshape(37, 10, 100),)),
@@ -147,6 +147,13 @@ def test_a_form(device: Any, name: str) -> None:
 def test_sizes_at_borders(device: Any, shape: tuple[int, ...]) -> None:
     x = RNG.standard_normal(shape).astype(np.float32)
     check(device, lambda x: (x + 1, x.sum(-1), jnp.cumsum(x, -1), x.sum()), (x,))
+
+
+def test_running_sums_of_more_than_a_group_of_blocks(device: Any) -> None:
+    x = RNG.standard_normal(2_100_000 + 8_192).astype(np.float32)
+    check(device, lambda x: jnp.cumsum(x), (x,))
+    with weft.enable_x64(True):
+        check(device, lambda x: jnp.cumsum(x, 1), (RNG.standard_normal((3, 9000)) + 1j,))
 
 
 def test_rows_of_more_sums_than_a_blocks_memory_holds(device: Any) -> None:

@@ -43,7 +43,9 @@ MOST_POINTS = 1 << 31  # and parts of rows and columns: ``quotient`` divides sma
 SLOT = 16  # bytes of an accumulator in memory that threads share
 RESULT = SLOT * (WARP + 1)  # those of all warps of a block, and of what they combine to
 SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
-SCAN_ARRAYS = 4  # in working memory (``codegen.gpu.scans``)
+SCAN_STATES = 5  # of a block of runs: what is before it, by blocks, groups and for its first run, its own, and after it
+# accumulators in a block's memory: of elements, of which every 65th place is empty, of runs three times, of blocks
+SCAN_COUNTS = (BLOCK_LANES + SCAN_THREADS, *3 * (SCAN_THREADS,), GROUP_BLOCKS, SCAN_STATES)
 ROW_THREADS = BLOCK_LANES // GPU_HELD  # of a block that has a long row
 TILE = 32  # elements of a side of a tile that a block turns
 WARP_PART = WARP * GPU_HELD  # elements of a row that a warp has at a time
@@ -123,43 +125,25 @@ def _scans(nest: ir.Nest) -> bool:
     return plain and sum([dim.role == "reduced" for dim in nest.dims]) == 1 and scan_bytes(nest) <= GPU_SHARED
 
 
-def scan_places(count: int) -> int:
-    """The places of so many elements in a block's memory, of which every 65th stays empty."""
-    return count + count // RUN
-
-
 def rounded(nbytes: int) -> int:
     """To a multiple of the bytes of a slot."""
     return -(-nbytes // SLOT) * SLOT
 
 
 def scan_bytes(nest: ir.Nest) -> int:
-    """Bytes of a block's memory for the running combinations of a nest."""
-    return _scan_memory(nest, (scan_places(BLOCK_LANES), SCAN_THREADS, SCAN_THREADS, SCAN_THREADS))
+    """Bytes of a block's memory for the running combinations of a nest, and for the number that the block draws."""
+    sizes = [elements.of(dtype).size for dtype in _scanned(nest)]
+    return sum([rounded(count * size) for size in sizes for count in SCAN_COUNTS]) + SLOT
+
+
+def scan_words(dtype: np.dtype) -> int:
+    """Words that tell an accumulator, of 32 bits and a flag each."""
+    return -(-elements.of(dtype).size // 4)
 
 
 def _scanned(nest: ir.Nest) -> list[np.dtype]:
     """The accumulators of all running combinations."""
     return [dtype for s in nest.statements() if isinstance(s, ir.Scan) for dtype, _ in s.accumulators]
-
-
-def _scan_memory(nest: ir.Nest, counts: Sequence[int]) -> int:
-    """Bytes of arrays of so many elements, for each of these accumulators."""
-    return sum([rounded(count * elements.of(dtype).size) for dtype in _scanned(nest) for count in counts])
-
-
-def groups_at_once(nest: ir.Nest) -> int:
-    """Groups of blocks of runs whose totals are in a block's memory at once: one for each thread of a warp."""
-    size = sum([elements.of(dtype).size for dtype in _scanned(nest)])
-    groups = WARP
-    while groups > 1 and (groups * (GROUP_BLOCKS + 1) + WARP + SLOT) * size > GPU_SHARED:
-        groups //= 2
-    return groups
-
-
-def base_bytes(nest: ir.Nest) -> int:
-    """Bytes of a block's memory for what is before each block of runs."""
-    return _scan_memory(nest, (groups_at_once(nest) * (GROUP_BLOCKS + 1), WARP))
 
 
 def _teams(nest: ir.Nest) -> bool:
@@ -271,15 +255,12 @@ def _of_points(low: Lowered) -> Launches:
 
 def _of_scans(nest: ir.Nest, words: Sequence[int], rows: int, n_blocks: int) -> Launches:
     parts, nbytes = rows * n_blocks, scan_bytes(nest)
-    grids = [("scans", "", parts, 1, SCAN_THREADS, nbytes)]
-    scratch = 0
+    grids, scratch = [("scans", "", parts, 1, SCAN_THREADS, nbytes)], 0
     if n_blocks > 1:
-        grids = [
-            ("ends", "", parts, 1, SCAN_THREADS, nbytes),
-            ("bases", "", rows, 1, SCAN_THREADS, base_bytes(nest)),
-            *grids,
-        ]
-        scratch = SCAN_ARRAYS * parts * SLOT * len(_scanned(nest))
+        told = parts + rows * -(-n_blocks // GROUP_BLOCKS)
+        count = 1 + told * sum([scan_words(dtype) for dtype in _scanned(nest)])
+        grids = [("clear", "", -(-count // SCAN_THREADS), 1, SCAN_THREADS, 0), *grids]
+        scratch = 8 * count
     return Launches(_packed(words), tuple(grids), (), scratch)
 
 

@@ -95,14 +95,15 @@ class CutRowWriter(TeamWriter):
         """All threads: the accumulators of parts come to the block's memory."""
         writer, memory = self.writer, Memory(self.scalar, self.target)
 
-        def part(number: str, _: list[str]) -> list[str]:
-            kept = self.part_places(writer.index("add", first, number), len(of))
-            for dtype, source, stage in zip(of, kept, stages, strict=True):
-                value = memory.load_scalar(dtype, source)
-                memory.store_scalar(value, writer.element(whole(dtype), stage, self._apart(number)))
+        def some(numbers: Sequence[str], _: list[Value]) -> list[Value]:
+            places = [self.part_places(writer.index("add", first, number), len(of)) for number in numbers]
+            loaded = [[memory.load_scalar(d, p) for d, p in zip(of, place, strict=True)] for place in places]
+            for number, values in zip(numbers, loaded, strict=True):
+                for value, stage in zip(values, stages, strict=True):
+                    memory.store_scalar(value, writer.element(whole(value.dtype), stage, self._apart(number)))
             return []
 
-        writer.loop(self.lane, count, GPU_THREADS, [], part)
+        self.at_once((self.lane, count, GPU_THREADS), [], some)
 
     def _apart(self, number: str) -> str:
         """The place of a part: of each run one is left out, so that runs begin in different banks."""
@@ -116,13 +117,16 @@ class CutRowWriter(TeamWriter):
         begin = writer.index("mul", self.lane, str(GROUP_BLOCKS))
         end = writer.minimum_index(writer.index("add", begin, str(GROUP_BLOCKS)), count)
 
-        def part(number: str, accs: list[Accumulators]) -> list[Accumulators]:
-            at = self._apart(number)
-            pairs = zip(of, stages, strict=True)
-            loaded = [memory.load_scalar(dtype, writer.element(whole(dtype), stage, at)) for dtype, stage in pairs]
-            return self.combined(like, accs, reduce_tree.group_accs(like, loaded))
+        def some(numbers: Sequence[str], accs: list[Accumulators]) -> list[Accumulators]:
+            at = [self._apart(number) for number in numbers]
+            pairs = list(zip(of, stages, strict=True))
+            places = [[writer.element(whole(d), stage, place) for d, stage in pairs] for place in at]
+            loaded = [[memory.load_scalar(d, p) for d, p in zip(of, place, strict=True)] for place in places]
+            for values in loaded:
+                accs = self.combined(like, accs, reduce_tree.group_accs(like, values))
+            return accs
 
-        mine = self.carry((begin, end, 1), none, like, part)
+        mine = self.several((begin, end, 1), none, like, some)
         for run in range(self.runs):
             other = [tuple([threads.shuffled(v, "idx", str(run)) for v in group]) for group in mine]
             there = V(self.scalar, "i1", writer.compare_index("slt", str(run * GROUP_BLOCKS), count))

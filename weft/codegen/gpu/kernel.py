@@ -21,7 +21,6 @@ from weft.codegen.gpu.place_runs import RunWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
 from weft.codegen.gpu.resident import ResidentWriter
-from weft.codegen.gpu.scan_bases import BaseWriter
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.short_rows import ShortRowWriter
 from weft.codegen.gpu.short_sorts import ENTRIES, ShortSortWriter
@@ -103,7 +102,7 @@ def _entries(nest: ir.Nest) -> dict[str, tuple[Any, ...]]:
     if not how.teams:
         found: dict[str, tuple[Any, ...]] = {"points": (RunWriter if _has_runs(nest) else PointWriter, 1)}
         if how.scans:
-            found |= {"scans": (ScanWriter, "scans"), "ends": (ScanWriter, "ends"), "bases": (BaseWriter,)}
+            found |= {name: (ScanWriter, name) for name in ("scans", "clear")}
         if how.columns:
             found |= {name: (CutColumnWriter, name) for name in ("column_parts", "column_whole")}
         if how.turned >= 0:

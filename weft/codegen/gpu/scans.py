@@ -2,13 +2,16 @@
 
 scans    a block of threads for a block of 128 runs: all compute elements, each combines those of its run, one
          thread combines runs; then all compute what follows, from what was before each run
-ends     the same for what a block of runs combines to, where rows have several
-bases    from these, what is before each block of runs: a thread for a group of blocks, then one for all groups
+clear    sets to zero by what blocks of threads tell each other, where rows have several blocks of runs
+
+Elements are read once. A block tells the others what its runs combine to, and waits for the blocks before it in its
+group of 256; the last one of a group tells what all groups so far combine to. Blocks draw their numbers, so that those
+before them run already. A word holds 32 bits and a flag, so that none is seen without the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from weft._base.target import Target
 from weft.codegen import instances, reduce_tree, scans
@@ -22,11 +25,11 @@ from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import elements, grid, ir, routine
-from weft.loops.reduction_tree import BLOCK_LANES, RUN
+from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS, RUN
 
 RUNS = grid.SCAN_THREADS  # of a block: each thread has one
-SHIFT = RUN.bit_length() - 1
-ARRAYS = ("totals", "blocks", "groups", "firsts")  # in working memory, an accumulator for each block of runs
+SHIFT, GROUP_SHIFT = RUN.bit_length() - 1, GROUP_BLOCKS.bit_length() - 1
+BLOCKS, GROUPS, FIRSTS, OWN, NEXT = map(str, range(grid.SCAN_STATES))  # what is before a block, its own, and after it
 
 
 class ScanWriter(PointWriter):
@@ -48,47 +51,44 @@ class ScanWriter(PointWriter):
         place = self.begin()
         self.thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
         self.n_blocks = self.word(self.cuts + 2)
-        if self.entry == "bases":
-            self.before_blocks(block)
+        if self.entry == "clear":
+            self._clear(block)
             return writer
-        self.part = block
-        row, self.block = self.divided(block, self.cuts, self.n_blocks)
+        self._lay_out()
+        self.several = writer.compare_index("sgt", self.n_blocks, "1")
+        (self.part,) = writer.either(self.several, self._drawn, lambda: [("i64", block)])
+        self.row, self.block = self.divided(self.part, self.cuts, self.n_blocks)
         point = instances.fresh(self.scalars, self.scalars.values)
         point.scalars = dict(self.scalars.values)
-        place = self.at_point(place, self.indices(row))
+        place = self.at_point(place, self.indices(self.row))
         for s in self.phase.before:
             self.run([s], [point], place)
         self.start = writer.index("mul", self.block, str(BLOCK_LANES))
         stop = writer.minimum_index(writer.index("add", self.start, str(BLOCK_LANES)), self.extents[self.dim])
         self.count = writer.index("sub", stop, self.start)
-        self._lay_out()
         self._arguments(point, place)
         threads.barrier(writer)
         self._runs()
         threads.barrier(writer)
         threads.when(writer, writer.compare_index("eq", self.thread, "0"), self._fold_runs)
-        if self.entry == "scans":
-            threads.barrier(writer)
-            has_run = writer.compare_index("slt", writer.index("mul", self.thread, str(RUN)), self.count)
-            threads.when(writer, has_run, self._before_runs)
-            threads.barrier(writer)
-            self._results(point, place)
+        threads.barrier(writer)
+        threads.when(writer, self.several, self._before_block)
+        has_run = writer.compare_index("slt", writer.index("mul", self.thread, str(RUN)), self.count)
+        threads.when(writer, has_run, self._before_runs)
+        threads.barrier(writer)
+        self._results(point, place)
         return writer
 
     # memory of the block: elements of runs, 65 places apart, so that threads use all banks; ends, prefixes and bases
 
     def _lay_out(self) -> None:
-        offset, self.local, self.ends, self.prefixes, self.before = 0, [], [], [], []
+        self.local, self.ends, self.prefixes, self.before, self.totals, self.states = [list[str]() for _ in range(6)]
+        arrays, offset = (self.local, self.ends, self.prefixes, self.before, self.totals, self.states), 0
         for dtype, _ in self.accumulators:
-            size = elements.of(dtype).size
-            for found, count in (
-                (self.local, grid.scan_places(BLOCK_LANES)),
-                (self.ends, RUNS),
-                (self.prefixes, RUNS),
-                (self.before, RUNS),
-            ):
+            for found, count in zip(arrays, grid.SCAN_COUNTS, strict=True):
                 found.append(threads.shared(self.writer, str(offset)))
-                offset += grid.rounded(count * size)
+                offset += grid.rounded(count * elements.of(dtype).size)
+        self.ticket = threads.shared(self.writer, str(offset))
 
     def addresses(self, bases: Sequence[str], index: str) -> list[str]:
         pairs = zip(self.accumulators, bases, strict=True)
@@ -107,9 +107,12 @@ class ScanWriter(PointWriter):
         rest = iter(values)
         return [tuple([next(rest) for _ in s.accumulators]) for s in self.scans]
 
-    def _padded(self, index: str) -> str:
-        """The place of an element in the block's memory."""
-        return self.writer.index("add", index, self.writer.index("lshr", index, str(SHIFT)))
+    def _places(self, first: str, count: int) -> list[tuple[str, str]]:
+        """The runs of elements that are ``RUNS`` apart, and their places in the block's memory."""
+        run = self.writer.index("lshr", first, str(SHIFT))
+        place, apart = self.writer.index("add", first, run), RUNS // RUN
+        add = self.writer.index
+        return [(add("add", run, str(k * apart)), add("add", place, str(k * (RUNS + apart)))) for k in range(count)]
 
     # combinations
 
@@ -135,9 +138,9 @@ class ScanWriter(PointWriter):
 
     def _elements(
         self, groups: Sequence[Sequence[ir.Statement]], point: Instance, place: Position,
-        use: Callable[[str, Instance], None],
+        use: Callable[[str, str, Instance], None],
     ) -> None:  # fmt: skip
-        """Groups of statements at the elements of this thread; before the last ``use(number in the block, values)``.
+        """Groups of statements at the elements of this thread; before the last ``use(run, place, values)``.
 
         Neighbours belong to neighbours.
         """
@@ -145,14 +148,14 @@ class ScanWriter(PointWriter):
 
         def some(indices: Sequence[str], now: list[Value]) -> list[Value]:
             made = []
-            for index in indices:
+            for index, (run, spot) in zip(indices, self._places(indices[0], len(indices)), strict=True):
                 at = self.writer.index("add", self.start, index)
                 inner = self.enter(place, self.dim, at, ir.operands(everything))
-                made += [(index, vector, inner) for vector in self.entered(everything, [point], inner)]
+                made += [(run, spot, vector, inner) for vector in self.entered(everything, [point], inner)]
             for group in groups:
-                for index, vector, inner in made:
+                for run, spot, vector, inner in made:
                     if group is groups[-1]:
-                        use(index, vector)
+                        use(run, spot, vector)
                     self.run(group, [vector], inner)
             return now
 
@@ -165,12 +168,12 @@ class ScanWriter(PointWriter):
         statements = [s for s in self.phase.body if not wanted.isdisjoint(routine.outs(s)) and s not in self.scans]
         self._elements([*_loads_first(statements), []], point, place, self._keep_arguments)
 
-    def _keep_arguments(self, index: str, vector: Instance) -> None:
+    def _keep_arguments(self, run: str, spot: str, vector: Instance) -> None:
         states = []
         for s in self.scans:
             given = zip([vector.values[n] for n in s.args], s.accumulators, strict=True)
             states.append(tuple([vector.emit.settle(vector.emit.convert(x, dtype)) for x, (dtype, _) in given]))
-        self.keep(states, self.addresses(self.local, self._padded(index)))
+        self.keep(states, self.addresses(self.local, spot))
 
     def _runs(self) -> None:
         """Each thread: one run, from its first element to its last."""
@@ -179,7 +182,7 @@ class ScanWriter(PointWriter):
         last = writer.minimum_index(writer.index("add", first, str(RUN)), self.count)
 
         def some(indices: Sequence[str], now: list[Value]) -> list[Value]:
-            places = [self.addresses(self.local, self._padded(index)) for index in indices]
+            places = [self.addresses(self.local, writer.index("add", index, self.thread)) for index in indices]
             loaded, states = [self.states_at(place) for place in places], [self.grouped(now)]
             for element in loaded:
                 states.append(self.combined(states[-1], element))
@@ -204,13 +207,12 @@ class ScanWriter(PointWriter):
             return reduce_tree.flat_accs(states[-1])
 
         total = self.grouped(self.at_once(("0", n_runs, 1), reduce_tree.flat_accs(self.none()), some))
-        if self.entry == "ends":
-            self.keep(total, self.kept("totals", self.part))
+        self.keep(total, self.addresses(self.states, OWN))
+        threads.when(writer, self.several, lambda: self._tell(OWN, self.part))
 
     def _before_runs(self) -> None:
         """Each thread: what is before its run."""
         writer = self.writer
-        several = writer.compare_index("sgt", self.n_blocks, "1")
 
         def bases(blocks: list[Accumulators], groups: list[Accumulators]) -> list[Accumulators]:
             return self.combined(
@@ -218,21 +220,24 @@ class ScanWriter(PointWriter):
             )
 
         def far() -> list[Value]:
-            blocks, groups, firsts = [self.states_at(self.kept(name, self.part)) for name in ARRAYS[1:]]
+            blocks, groups, firsts = [
+                self.states_at(self.addresses(self.states, name)) for name in (BLOCKS, GROUPS, FIRSTS)
+            ]
             first = flag(self, writer.compare_index("eq", self.thread, "0"))
             own = bases(blocks, groups)
             return reduce_tree.flat_accs([reduce_tree.where(first, a, b) for a, b in zip(firsts, own, strict=True)])
 
         near = reduce_tree.flat_accs(bases(self.none(), self.none()))
-        self.keep(self.grouped(reduce_tree.when(writer, several, far, near)), self.addresses(self.before, self.thread))
+        self.keep(
+            self.grouped(reduce_tree.when(writer, self.several, far, near)), self.addresses(self.before, self.thread)
+        )
 
     def _results(self, point: Instance, place: Position) -> None:
         """All threads: what an element is combined to, and what follows."""
         writer = self.writer
 
-        def given(index: str, vector: Instance) -> None:
-            run = writer.index("lshr", index, str(SHIFT))
-            local = self.states_at(self.addresses(self.local, self._padded(index)))
+        def given(run: str, spot: str, vector: Instance) -> None:
+            local = self.states_at(self.addresses(self.local, spot))
             joined = self.combined(self.states_at(self.addresses(self.before, run)), local)
             first = writer.index("or", self.block, run)
             alone = flag(self, writer.compare_index("eq", first, "0"))
@@ -250,17 +255,124 @@ class ScanWriter(PointWriter):
 
     # rows of several blocks
 
-    def before_blocks(self, row: str) -> None:
-        """The entry ``bases``."""
-        raise NotImplementedError
+    def _drawn(self) -> list[tuple[str, str]]:
+        """The number of this block of threads: the next one."""
+        writer = self.writer
 
-    def kept(self, name: str, part: str) -> list[str]:
-        """Where the accumulators of a block of runs are."""
-        writer, parts = self.writer, self.writer.index("mul", self.word(0), self.n_blocks)
-        memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
-        at = writer.index("add", writer.index("mul", parts, str(ARRAYS.index(name))), part)
-        first = writer.element("i8", memory, writer.index("mul", at, str(grid.SLOT * len(self.accumulators))))
-        return [writer.element("i8", first, str(grid.SLOT * k)) for k in range(len(self.accumulators))]
+        def draw() -> None:
+            number = writer.op(f'atomicrmw add ptr {self._word("0")}, i32 1 syncscope("device") monotonic')
+            writer.line(f"store i32 {number}, ptr {self.ticket}, align 4")
+
+        threads.when(writer, writer.compare_index("eq", self.thread, "0"), draw)
+        threads.barrier(writer)
+        return [("i64", writer.op(f"zext i32 {writer.load('i32', self.ticket, 4)} to i64"))]
+
+    def _clear(self, block: str) -> None:
+        writer = self.writer
+        number = writer.index("add", writer.index("mul", block, str(RUNS)), self.thread)
+        count = writer.index("add", writer.index("mul", self._group("0", self.word(0)), str(self._words())), "1")
+        inside = writer.compare_index("slt", number, count)
+        threads.when(writer, inside, lambda: writer.line(f"store i64 0, ptr {self._word(number)}, align 8"))
+
+    def _words(self) -> int:
+        """The words of what a block tells."""
+        return sum([grid.scan_words(dtype) for dtype, _ in self.accumulators])
+
+    def _word(self, number: str) -> str:
+        """A word of working memory, of which the first counts blocks of threads."""
+        memory = self.writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
+        return self.writer.element("i64", memory, number)
+
+    def _group(self, number: str, row: str) -> str:
+        """Where a group of a row tells: behind all blocks."""
+        writer = self.writer
+        per_row = writer.index("lshr", writer.index("add", self.n_blocks, str(GROUP_BLOCKS - 1)), str(GROUP_SHIFT))
+        before = writer.index(
+            "add", writer.index("mul", self.word(0), self.n_blocks), writer.index("mul", row, per_row)
+        )
+        return writer.index("add", before, number)
+
+    def _told(self, number: str, addresses: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+        """Type and address of each part of accumulators in the block's memory, and the word that tells it."""
+        first, k = self.writer.index("add", self.writer.index("mul", number, str(self._words())), "1"), 0
+        for (dtype, _), address in zip(self.accumulators, addresses, strict=True):
+            for part in range(grid.scan_words(dtype)):
+                type_ = f"i{8 * min(elements.of(dtype).size, 4)}"
+                yield (
+                    type_,
+                    self.writer.element("i32", address, str(part)),
+                    self._word(self.writer.index("add", first, str(k))),
+                )
+                k += 1
+
+    def _tell(self, state: str, number: str) -> None:
+        writer = self.writer
+        for type_, address, word in self._told(number, self.addresses(self.states, state)):
+            part = writer.op(f"load {type_}, ptr {address}")
+            wide = writer.op(f"zext {type_} {part} to i64")
+            value = writer.index("or", wide, str(1 << 32))
+            writer.line(f'store atomic i64 {value}, ptr {word} syncscope("device") monotonic, align 8')
+
+    def _hear(self, number: str, addresses: Sequence[str]) -> None:
+        """Waits for what was told."""
+        writer = self.writer
+        for type_, address, word in self._told(number, addresses):
+            found: list[str] = []
+
+            def look(_: str, __: list[str], word: str = word, found: list[str] = found) -> list[str]:
+                found.append(writer.op(f'load atomic i64, ptr {word} syncscope("device") monotonic, align 8'))
+                return [writer.index("lshr", found[0], "32")]
+
+            writer.repeat("1", [("i64", "0")], look)
+            writer.line(f"store {type_} {writer.op(f'trunc i64 {found[0]} to {type_}')}, ptr {address}")
+
+    def _before_block(self) -> None:
+        """What is before this block: the blocks of its group before it, in order, and the groups before."""
+        writer = self.writer
+        within = writer.index("and", self.block, str(GROUP_BLOCKS - 1))
+        group, first = writer.index("lshr", self.block, str(GROUP_SHIFT)), writer.index("sub", self.part, within)
+
+        def bring(number: str, _: list[str]) -> list[str]:
+            self._hear(writer.index("add", first, number), self.addresses(self.totals, number))
+            return []
+
+        def groups() -> None:
+            before = self.addresses(self.states, GROUPS)
+            writer.either(
+                writer.compare_index("eq", group, "0"),
+                lambda: self.keep(self.none(), before),
+                lambda: self._hear(self._group(writer.index("sub", group, "1"), self.row), before),
+            )
+
+        writer.loop(self.thread, within, RUNS, [], bring)
+        is_first = writer.compare_index("eq", self.thread, "0")
+        threads.when(writer, is_first, groups)
+        threads.barrier(writer)
+        threads.when(writer, is_first, lambda: self._fold_blocks(within, group))
+        threads.barrier(writer)
+
+    def _fold_blocks(self, within: str, group: str) -> None:
+        writer = self.writer
+
+        def some(indices: Sequence[str], now: list[Value]) -> list[Value]:
+            loaded, state = [self.states_at(self.addresses(self.totals, index)) for index in indices], self.grouped(now)
+            for total in loaded:
+                state = self.combined(state, total)
+            return reduce_tree.flat_accs(state)
+
+        blocks = self.grouped(self.at_once(("0", within, 1), reduce_tree.flat_accs(self.none()), some))
+        groups = self.states_at(self.addresses(self.states, GROUPS))
+        begins, joined = flag(self, writer.compare_index("eq", within, "0")), self.combined(groups, blocks)
+        firsts = [reduce_tree.where(begins, alone, both) for alone, both in zip(groups, joined, strict=True)]
+        self.keep(blocks, self.addresses(self.states, BLOCKS))
+        self.keep(firsts, self.addresses(self.states, FIRSTS))
+
+        def ends() -> None:
+            inside = self.combined(blocks, self.states_at(self.addresses(self.states, OWN)))
+            self.keep(self.combined(groups, inside), self.addresses(self.states, NEXT))
+            self._tell(NEXT, self._group(group, self.row))
+
+        threads.when(writer, writer.compare_index("eq", within, str(GROUP_BLOCKS - 1)), ends)
 
 
 def _loads_first(statements: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
