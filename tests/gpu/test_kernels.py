@@ -133,6 +133,9 @@ FORMS: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "a scan with rows of lanes": (
         "loop", lambda x: lax.scan(lambda c, a: (jnp.sin(c) + a, (c, a.shape[0] * 2)), x[0], x[:9, :40]), (X[:, :40],),
     ),
+    "a loop of kernels with a row of many threads": (
+        "launch loop", lambda x: lax.fori_loop(0, 3, lambda i, x: nn.softmax(x) * x.sum() + i, x), (V[:9000],),
+    ),
     "random numbers": ("wide", lambda k: weft.random.normal(k, (1000,)), (weft.random.PRNGKey(3),)),
 }  # fmt: skip
 

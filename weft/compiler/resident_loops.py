@@ -66,7 +66,8 @@ class _Maker:
         self.words = [0]  # the first: where the arena begins in the block's memory
         self.operands: dict[Place, int] = {}
         self.arena_bytes = self.shared_bytes = 0
-        self.most, self.alone = 0, False  # threads of a kernel, and whether one has barriers of its own
+        # threads of a kernel, and of a block of one; whether one has barriers of its own
+        self.most, self.widest, self.alone = 0, 0, False
         self._bases = self._offsets = 0
 
     def launched(self, entry: Control, made: Any) -> Launched:
@@ -74,7 +75,8 @@ class _Maker:
         nbytes = self.words[0] + (self.arena_bytes if self.near else 0)
         scratch = 0 if self.near else self.arena_bytes
         name = entry.equation.primitive.name
-        threads = GPU_THREADS if self.most <= GPU_THREADS else SOME if self.alone or self.most <= SOME else MANY
+        few = self.widest <= SOME and (self.alone or self.most <= SOME)
+        threads = GPU_THREADS if self.most <= GPU_THREADS else SOME if few else MANY
         program = resident.Resident(len(self.operands), len(self.words), threads, self.near, (made,), name)
         params = struct.pack(f"<{len(self.words)}q", *self.words)
         grids = (("loop", "", 1, 1, threads, nbytes),)
@@ -242,5 +244,5 @@ class _Maker:
                 raise UnfitError
             self.shared_bytes = max(self.shared_bytes, nbytes)
             found.append(resident.Call(entry.nest, name, places, scratch, first, self.word(x), n))
-            self.most, self.alone = max(self.most, x * n), self.alone or not free
+            self.most, self.widest, self.alone = max(self.most, x * n), max(self.widest, n), self.alone or not free
         return found
