@@ -184,6 +184,22 @@ def test_terms_that_are_not_there_leave_minus_zero(device: Any) -> None:
     same(device, lambda a, b: a @ b, tiny, -tiny.T)
 
 
+def test_convolutions_keep_their_precision(device: Any) -> None:
+    def convolved(precision: Any) -> Any:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "SAME", None, None, numbers, precision=precision)
+
+    x, w = normal((2, 9, 9, 16), np.float16), normal((3, 3, 16, 24), np.float16)
+    assert "tiles of" in same(device, convolved("highest"), x, w)
+    with weft.default_device(device):
+        found = np.asarray(weft.jit(convolved(None))(x, w)).astype(np.float32)
+        wide = [v.astype(np.float32) for v in (x, w)]
+        assert "mma" in weft.jit(convolved(None)).lower(x, w).compile().as_text("plan")
+        assert "mma" in weft.jit(convolved("high")).lower(*wide).compile().as_text("plan")
+    assert "tiles of" in same(device, convolved(None), *wide)
+    np.testing.assert_allclose(found, np.asarray(weft.jit(convolved(None))(*wide)), rtol=2e-3, atol=2e-2)
+
+
 def test_products_within_a_loop_that_is_one_kernel(device: Any) -> None:
     a, x = normal((40, 40), np.float16), normal((40, 72), np.float16)
 

@@ -27,6 +27,7 @@ def _typing(
     *,
     space: ProductSpace,
     preferred_element_type: np.dtype | None,
+    precision: Any = None,
     exchanged: bool = False,
 ) -> Any:
     if space.error is not None:
@@ -47,6 +48,7 @@ def _reference(
     *,
     space: ProductSpace,
     preferred_element_type: np.dtype | None,
+    precision: Any = None,
     exchanged: bool = False,
 ) -> Any:
     """The windows copied into matrices, and these multiplied."""
@@ -82,11 +84,12 @@ strided_product_p.jvp, strided_product_p.transpose = None, None
 
 
 def strided_product(
-    lhs: Any, rhs: Any, space: ProductSpace, *, preferred_element_type: np.dtype | None = None
+    lhs: Any, rhs: Any, space: ProductSpace, *, preferred_element_type: np.dtype | None = None, precision: Any = None
 ) -> Array:
     """The sums over ``space.summed``, for each index of its other loops; operands are their elements in memory.
 
     The order of a sum is that of a matrix product (docs/NUMERICS.md), of one chain where an operand is a vector too.
     An operand that is too short, or a negative stride, is a ValueError.
     """
-    return strided_product_p.bind(lhs, rhs, space=space, preferred_element_type=preferred_element_type)
+    asked = {} if precision is None else {"precision": precision}
+    return strided_product_p.bind(lhs, rhs, space=space, preferred_element_type=preferred_element_type, **asked)

@@ -384,7 +384,8 @@ def _in_place(
         starts=(sum([at * left[space(dim)] for dim, at in enumerate(offsets)]), 0),
         order=tuple([names.index(name) for name in product.order]),
     )
-    out = strided_products.strided_product(x.value, kernel.value, read, preferred_element_type=product.dtype)
+    asked = {"preferred_element_type": product.dtype, "precision": product.precision}
+    out = strided_products.strided_product(x.value, kernel.value, read, **asked)
     return NamedAxes(out, product.order)
 
 
