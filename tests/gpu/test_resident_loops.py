@@ -10,10 +10,14 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.gpu import driver, native_build
+from tests.gpu import driver, native_build, prediction
+from tests.gpu.ptx_machine import Buffer, Module
 from tests.gpu.test_kernels import check
 from weft import lax
+from weft.codegen import llvm
+from weft.codegen.gpu import kernel
 from weft.compiler.steps import Control, Launched
+from weft.loops import resident
 from weft.loops.resident import Resident
 
 pytestmark = pytest.mark.skipif(
@@ -94,6 +98,29 @@ def narrow(x: Any) -> Any:
     return lax.fori_loop(0, 3, lambda i, x: (x @ x.T @ x + x[::-1]).astype(x.dtype), x)
 
 
+def weights(matrices: Any, x: Any) -> Any:
+    """Products from both sides, with matrices that threads may hold."""
+
+    def step(i: Any, x: Any) -> Any:
+        for k, a in enumerate(matrices):
+            x = jnp.tanh(a @ x) if k % 2 else jnp.tanh(x @ a) + i.astype(x.dtype)
+        return x
+
+    return lax.fori_loop(0, 4, step, x)
+
+
+def square(n: int, m: int, dtype: str = "float32") -> Any:
+    """Two matrices for vectors of n elements, and a vector."""
+    return [jnp.asarray(f32(*shape)).astype(dtype) for shape in ((n, m), (n, m))], jnp.asarray(f32(n)).astype(dtype)
+
+
+def rows(xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        return jnp.cumsum(h)[::-1] * 0.1 + x[0] * x[1], (x[0][:3], h)
+
+    return lax.scan(step, xs[0][0], xs, reverse=True)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scan": (rnn, (f32(64, 64), f32(8, 64), f32(64), f32(64), f32(5, 8))),
     "stencil": (heat, (f32(40, 41),)),
@@ -106,6 +133,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "indices": (indexed, (f32(50), RNG.integers(0, 50, 50).astype(np.int32))),
     "integers": (narrow, ((f32(20, 30) * 10).astype(np.int8),)),
     "columns and rows": (lambda x: lax.fori_loop(0, 3, lambda i, x: x * 0.5 + x.sum(0), x), (f32(600, 3),)),
+    "held matrices": (weights, square(64, 64)),
+    "held parts of matrices": (weights, square(61, 43)),
+    "many held terms": (weights, square(100, 100)),
+    "held halves": (weights, square(48, 64, "bfloat16")),
+    "rows ahead": (rows, ((f32(5, 500), f32(5, 500)),)),
+    "rows too long to be ahead": (rows, ((f32(3, 1500), f32(3, 1500)),)),
     "no steps": (lambda a, x: lax.fori_loop(0, 0, lambda i, x: a @ x, x), (f32(40, 40), f32(40))),
 }
 
@@ -124,6 +157,15 @@ def test_a_loop_is_one_kernel(device: Any, name: str) -> None:
     assert name == "no steps" or len(loops_of(compiled)) == 1
 
 
+@pytest.mark.parametrize("name, terms", [("held matrices", [16, 16]), ("held parts of matrices", [16, 16])])
+def test_threads_hold_matrices(device: Any, name: str, terms: list[int]) -> None:
+    function, args = PROGRAMS[name]
+    with weft.default_device(device):
+        (loop,) = loops_of(weft.jit(function).lower(*args).compile())
+    found = [call.held for call in resident.calls(loop.nest.steps) if call.held is not None]
+    assert [held.terms for held in found] == terms and [held.operand for held in found] == [1, 0]
+
+
 def test_other_sizes_have_the_same_kernel(device: Any) -> None:
     def record(n: int, steps: int) -> Any:
         shapes = [weft.ShapeDtypeStruct(s, np.float32) for s in ((n, n), (8, n), (n,), (n,), (steps, 8))]
@@ -131,7 +173,32 @@ def test_other_sizes_have_the_same_kernel(device: Any) -> None:
             (loop,) = loops_of(weft.jit(rnn).lower(*shapes).compile())
         return loop.nest
 
-    assert record(64, 10) == record(61, 1000)
+    assert record(61, 10) == record(59, 1000) != record(64, 10)  # which has no part of 16 terms
+
+
+def cycles(loop: Any, device: Any) -> float:
+    """Of a launch on the machine; operands are zeros."""
+    module = Module(llvm.emit_assembly(kernel.text_of(loop.nest, device.grid), device.grid))
+    operands = [Buffer(1 << 16) for _ in loop.operands]
+    for operand in operands:
+        operand.write(np.zeros(1 << 16, np.uint8))
+    words = np.frombuffer(loop.params, np.int64).tolist()
+    ((_, _, _, _, threads, shared),) = loop.grids
+    counts = module.launch("loop", 1, threads, *operands, 0, *words, 0, 0, shared=shared, counted=2, checks=0)
+    return counts.block_cycles
+
+
+def test_a_step_of_a_recurrent_network_takes_a_third_of_a_microsecond(device: Any) -> None:
+    def scan(w: Any, h: Any, xs: Any) -> Any:
+        return lax.scan(lambda h, x: (jnp.tanh(h @ w + x), None), h, xs)
+
+    def taken(steps: int) -> float:
+        shapes = [weft.ShapeDtypeStruct(shape, np.float32) for shape in ((64, 64), (64,), (steps, 64))]
+        with weft.default_device(device):
+            (loop,) = loops_of(weft.jit(scan).lower(*shapes).compile())
+        return cycles(loop, device)
+
+    assert (taken(30) - taken(10)) / 20 / prediction.CLOCK < 0.3
 
 
 def test_the_state_of_a_block_is_in_its_memory(device: Any) -> None:

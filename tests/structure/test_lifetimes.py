@@ -40,6 +40,7 @@ NATIVE_LOCKS = {
     "cuda_device.h": "a child asks no device for anything",
     "cuda_driver.cpp": "made anew in the child",
     "cuda_graphs.cpp": "a child asks no device for anything",
+    "cuda_guards.cpp": "a child asks no device for anything",
     "cuda_memory.cpp": "a child asks no device for anything",
     "cuda_memory.h": "a child asks no device for anything",
     "cuda_module.cpp": "a child asks no device for anything",

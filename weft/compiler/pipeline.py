@@ -321,7 +321,7 @@ def compile_new(
     if not on_gpu:
         planned = stages.run("chain", chain.chain, planned)
     else:
-        inner = functools.partial(_plan_of, name, stages.context)
+        inner = functools.cache(functools.partial(_plan_of, name, stages.context))
         planned = stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned, inner)
     if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
         planned = planned.replace(instructions=exchanges.with_overlap(planned.instructions))

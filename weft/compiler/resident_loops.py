@@ -27,6 +27,9 @@ MANY, SOME = 1024, 512  # threads of a block; a thread of the larger one has 64 
 SIDE_BY_SIDE = (resident.POINT, "vector", "warps", "short", "loop", "parts", "column_parts", "column_whole")
 ALONE_ROUNDS = 2  # blocks one after the other of a kernel that needs barriers of its own
 ALIGNED = 64
+KEPT = 64 << 10  # bytes of the block's memory, beside which what a loop only reads is copied there
+# Terms of a product that a thread may hold, and the registers for all of them, by the number of threads.
+HELD_TERMS, HELD_REGISTERS = (4, 8, 16, 32), ((GPU_THREADS, 128), (SOME, 64), (MANY, 24))
 
 Inner = Callable[[ClosedJaxpr, tuple[bool, ...]], Plan | None]
 
@@ -47,39 +50,41 @@ def resident_loop(entry: Control, inner: Inner) -> Launched | None:
     """The launch of a loop, or None if its body is too large or does anything else. ``inner``: a program's plan."""
     if isinstance(entry.equation.primitive.kind, kinds.Branch):
         return None
-    for near in (True, False):
-        maker = _Maker(inner, near)
-        try:
-            made = maker.control(entry, maker.operand, True)
-        except UnfitError:
-            return None
-        if not near or maker.arena_bytes + maker.shared_bytes <= GPU_SHARED:
-            return maker.launched(entry, made)
-    return None
+    try:
+        first = _Maker(inner, MANY, True)
+        first.control(entry, first.operand, True)
+        few = first.widest <= SOME and (first.alone or first.most <= SOME)
+        threads = GPU_THREADS if first.most <= GPU_THREADS else SOME if few else MANY
+        maker = _Maker(inner, threads, first.arena_bytes + first.shared_bytes <= GPU_SHARED)
+        return maker.launched(entry, maker.control(entry, maker.operand, True))
+    except UnfitError:
+        return None
 
 
 class _Maker:
     """Makes the record and its words."""
 
-    def __init__(self, inner: Inner, near: bool) -> None:
-        self.inner, self.near = inner, near
+    def __init__(self, inner: Inner, threads: int, near: bool) -> None:
+        self.inner, self.threads, self.near = inner, threads, near
         self.words = [0]  # the first: where the arena begins in the block's memory
         self.operands: dict[Place, int] = {}
         self.arena_bytes = self.shared_bytes = 0
         # threads of a kernel, and of a block of one; whether one has barriers of its own
         self.most, self.widest, self.alone = 0, 0, False
+        self.held_terms = 0  # that threads have in registers
+        self.captured: dict[int, int] = {}  # operands that the loop only reads, and their bytes
+        self.kept: dict[int, At] = {}  # copies of those
         self._bases = self._offsets = 0
 
     def launched(self, entry: Control, made: Any) -> Launched:
+        steps = (*self._copies(), made)
         self.words[0] = -(-self.shared_bytes // ALIGNED) * ALIGNED
         nbytes = self.words[0] + (self.arena_bytes if self.near else 0)
         scratch = 0 if self.near else self.arena_bytes
         name = entry.equation.primitive.name
-        few = self.widest <= SOME and (self.alone or self.most <= SOME)
-        threads = GPU_THREADS if self.most <= GPU_THREADS else SOME if few else MANY
-        program = resident.Resident(len(self.operands), len(self.words), threads, self.near, (made,), name)
+        program = resident.Resident(len(self.operands), len(self.words), self.threads, self.near, steps, name)
         params = struct.pack(f"<{len(self.words)}q", *self.words)
-        grids = (("loop", "", 1, 1, threads, nbytes),)
+        grids = (("loop", "", 1, 1, self.threads, nbytes),)
         return Launched(entry, program, tuple(self.operands), params, grids, (), scratch)
 
     # addresses
@@ -94,8 +99,22 @@ class _Maker:
             raise UnfitError
         return len(self.words) - 1
 
-    def place(self, at: At) -> resident.Place:
+    def place(self, at: At, held: bool = False) -> resident.Place:
+        """The address; what a loop only reads may be a copy in the block's memory, unless threads hold it."""
+        if at.base in self.captured and self.near and not held:
+            nbytes = self.captured[at.base]
+            if at.base not in self.kept and self.arena_bytes + nbytes <= KEPT:
+                self.kept[at.base] = self.arena(nbytes)
+            if at.base in self.kept:
+                at = At(0, self.kept[at.base].offset + at.offset, at.moved)
         return resident.Place(at.base, self.word(at.offset) if at.offset else None, at.moved)
+
+    def _copies(self) -> list[resident.Copy]:
+        """What is brought to the block's memory before the loop."""
+        return [
+            resident.Copy(self.place(to), self.place(At(base), True), self.word(self.captured[base]))
+            for base, to in self.kept.items()
+        ]
 
     def base(self) -> int:
         self._bases += 1
@@ -141,6 +160,8 @@ class _Maker:
         places, (body, *cond) = entry.places, plans
         parts = entry.equation.primitive.kind.parts(entry.equation.params)
         captured = [resolve(place) for place, _ in places["captured"]]
+        if outermost:
+            self.captured = {at.base: nbytes for at, (_, nbytes) in zip(captured, places["captured"], strict=True)}
         tested = [resolve(place) for place, _ in places["tested"]]
         homes = [(resolve(place), nbytes) for place, nbytes in places["carry"]]
         now, later = ([At(self.base()) for _ in homes] for _ in range(2))
@@ -149,9 +170,11 @@ class _Maker:
         slots = self._frame(body, [*captured, *now, *[at for at, *_ in rows]], [*later, *[at for at, *_ in made]])
         results = slots[body.n_inputs :]
         steps = self.steps(body, slots)
-        for result, (at, _, stride) in zip(results[len(homes) :], made, strict=False):
-            if result != at and stride:
-                steps.append(resident.Copy(self.place(at), self.place(result), self.word(stride)))
+        left = [
+            resident.Copy(self.place(at), self.place(result), self.word(stride))
+            for result, (at, _, stride) in zip(results[len(homes) : len(homes) + len(made)], made, strict=True)
+            if result != at and stride
+        ]
         carry = []
         for k, (home, nbytes) in enumerate(homes):
             stays = results[k] == now[k] or nbytes == 0
@@ -160,14 +183,28 @@ class _Maker:
             spare = None if stays else self.place(self.arena(nbytes))
             size = self.word(nbytes)
             carry.append(resident.Carry(self.place(home), start, spare, copied, size, now[k].base, later[k].base))
-        moving = [resident.Row(at.base, self.place(first), self.word(stride)) for at, first, stride in (*rows, *made)]
+        avals = parts.body.in_avals[parts.n_consts + parts.n_carry :]
+        moving = [
+            resident.Row(
+                at.base, self.place(first), self.word(stride), self._ahead(stride, aval) if outermost else None
+            )
+            for (at, first, stride), aval in zip(rows, avals, strict=True)
+        ]
+        moving += [resident.Row(at.base, self.place(first), self.word(stride)) for at, first, stride in made]
         trips = self.word(-1 if parts.trips is None else parts.trips)
+        whole = resident.Repeat(tuple(carry), tuple(moving), tuple(steps), tuple(left), trips, parts.reverse)
         if not cond:
-            return resident.Repeat(tuple(carry), tuple(moving), tuple(steps), trips, parts.reverse)
+            return whole
         answer = self.arena(1)
         slots = self._frame(cond[0], [*tested, *now], [answer])
         asked, found = self.steps(cond[0], slots), self.place(slots[cond[0].n_inputs])
-        return resident.Repeat(tuple(carry), tuple(moving), tuple(steps), trips, parts.reverse, tuple(asked), found)
+        return whole.replace(cond=tuple(asked), answer=found)
+
+    def _ahead(self, stride: int, aval: Any) -> tuple[resident.Place, resident.Place] | None:
+        """Where rows are brought ahead: those of a word for each thread."""
+        if not self.near or aval.dtype.itemsize % 4 or not 0 < stride <= 4 * self.threads:
+            return None
+        return self.place(self.arena(stride)), self.place(self.arena(stride))
 
     def _frame(self, planned: Plan, inputs: Sequence[At], results: Sequence[At]) -> list[At]:
         """The addresses of a program's slots: inputs, results (some are an input or another result), temporaries."""
@@ -228,6 +265,9 @@ class _Maker:
                 raise UnfitError
         if isinstance(entry.source, instructions.Sort) and len(grids) > 1:  # of long rows
             raise UnfitError
+        held = self._held(entry, [resolve(place) for place in entry.operands])
+        if held is not None:
+            return [held]
         places = tuple([self.place(resolve(place)) for place in entry.operands])
         scratch = self.place(self.arena(entry.scratch_bytes)) if entry.scratch_bytes else None
         first = len(self.words)
@@ -239,10 +279,36 @@ class _Maker:
             if lanes:
                 x, n = -(-x * n // grid.GPU_LANE_THREADS), grid.GPU_LANE_THREADS
             free = name in SIDE_BY_SIDE
-            side_by_side = MANY // n if free and n % WARP == 0 else 1
-            if y != 1 or -(-x // side_by_side) > (GPU_RESIDENT_ROUNDS if free else ALONE_ROUNDS):
+            side_by_side = self.threads // n if free and n % WARP == 0 else 1
+            if y != 1 or (x * n > GPU_RESIDENT_ROUNDS * MANY if free else x > ALONE_ROUNDS):
                 raise UnfitError
             self.shared_bytes = max(self.shared_bytes, nbytes)
-            found.append(resident.Call(entry.nest, name, places, scratch, first, self.word(x), n))
+            once = x <= side_by_side
+            found.append(resident.Call(entry.nest, name, places, scratch, first, self.word(x), n, once))
             self.most, self.widest, self.alone = max(self.most, x * n), max(self.widest, n), self.alone or not free
         return found
+
+    def _held(self, entry: Launched, ats: Sequence[At]) -> resident.Call | None:
+        """A product whose matrix no step changes, in registers, if there are enough."""
+        gemm, kernel = entry.source, entry.nest
+        if not isinstance(gemm, Gemm) or kernel.form != "vector" or gemm.batch or kernel.result.kind == "c":
+            return None
+        rows, columns, terms = gemm.rows[0][0], gemm.columns[0][0], gemm.summed[0][0]
+        matrix, count = (1, columns) if rows == 1 else (0, rows)
+        n = -(-count * resident.HELD_THREADS // WARP) * WARP
+        each = next((each for each in HELD_TERMS if each * resident.HELD_THREADS >= terms), 0)
+        size = max(kernel.result.itemsize // 4, 1)
+        if not each or n > self.threads or ats[matrix].base not in self.captured or ats[matrix].moved:
+            return None
+        at_most = max(n, GPU_THREADS) if self.threads == MANY else self.threads
+        registers = next(most for threads, most in HELD_REGISTERS if at_most <= threads)
+        if self.held_terms + each * size > registers:
+            return None
+        self.held_terms += each * size
+        places = tuple([self.place(at, k == matrix) for k, at in enumerate(ats)])
+        first = len(self.words)
+        for value in struct.unpack(f"<{len(entry.params) // 8}q", entry.params):
+            self.word(value)
+        self.most = max(self.most, n)
+        held = resident.Held(matrix, each, each * resident.HELD_THREADS == terms)
+        return resident.Call(kernel, "vector", places, None, first, self.word(n), GPU_THREADS, True, held)

@@ -15,6 +15,7 @@ import numpy as np
 from weft._base.record import Record
 
 POINT = "point"  # the entry of a kernel with a thread for each point
+HELD_THREADS = 4  # of an element of a product whose matrix is held
 
 
 class Place(Record):
@@ -25,8 +26,22 @@ class Place(Record):
     moved: tuple[int, ...] = ()
 
 
+class Held(Record):
+    """A product's matrix that threads keep in registers: which operand it is, and at most how many terms of a thread.
+
+    ``all``: there are just as many.
+    """
+
+    operand: int
+    terms: int
+    all: bool
+
+
 class Call(Record):
-    """A kernel: ``threads`` threads for each of as many blocks as a word says. Its words begin at ``words``."""
+    """A kernel: ``threads`` threads for each of as many blocks as a word says. Its words begin at ``words``.
+
+    ``once``: there are enough threads for all of these blocks, so that what finds their points is computed only once.
+    """
 
     kernel: Any  # a nest, a routine or a product
     entry: str
@@ -35,6 +50,8 @@ class Call(Record):
     words: int
     blocks: int
     threads: int
+    once: bool
+    held: Held | None = None
 
 
 class Copy(Record):
@@ -78,19 +95,27 @@ class Carry(Record):
 
 
 class Row(Record):
-    """A base that moves by a stride (a word) with each step."""
+    """A base that moves by a stride (a word) with each step.
+
+    ``ahead``: two places in the block's memory, to which the next row is brought while a step runs.
+    """
 
     base: int
     first: Place
     stride: int
+    ahead: tuple[Place, Place] | None = None
 
 
 class Repeat(Record):
-    """A loop of so many steps (a word), or while ``answer`` is not 0, which the steps of the condition write."""
+    """A loop of so many steps (a word), or while ``answer`` is not 0, which the steps of the condition write.
+
+    ``left``: rows of results that are copied from elsewhere.
+    """
 
     carry: tuple[Carry, ...]
     rows: tuple[Row, ...]
     body: tuple[Any, ...]
+    left: tuple[Copy, ...]
     trips: int
     reverse: bool
     cond: tuple[Any, ...] = ()

@@ -2,7 +2,8 @@
 
     define ptx_kernel void @points(ptr addrspace(1) %o0, ..., ptr addrspace(1) %scratch, i64 %w0, ...)
 
-Parameters: the address of each operand, that of working memory, then the words of the nest and of ``loops.grid``.
+Parameters: the address of each operand, that of working memory, then the words of the nest and of ``loops.grid``, and a
+guard: the address of an int32, and two numbers between which it lies if the kernel is to do anything; 0: it is.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from weft.codegen.gpu import loops
 from weft.codegen.gpu.block_rows import BlockRowWriter
 from weft.codegen.gpu.cut_columns import CutColumnWriter
 from weft.codegen.gpu.cut_rows import CutRowWriter
+from weft.codegen.gpu.held_products import HeldProductWriter
 from weft.codegen.gpu.long_sorts import LongSortWriter
 from weft.codegen.gpu.place_runs import RunWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
-from weft.codegen.gpu.resident import ResidentWriter
+from weft.codegen.gpu.resident import STACK, ResidentWriter
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.short_rows import ShortRowWriter
 from weft.codegen.gpu.short_sorts import ENTRIES, ShortSortWriter
@@ -32,6 +34,21 @@ from weft.codegen.gpu.vector_products import VectorWriter
 from weft.codegen.writer import Writer
 from weft.loops import grid, grid_products, grid_sorts, ir, resident, routine
 
+GUARD = [
+    "%open = icmp eq ptr addrspace(1) %guard, null",
+    "br i1 %open, label %entry, label %guarded",
+    "guarded:",
+    "%word = load i32, ptr addrspace(1) %guard",
+    "%low = trunc i64 %range to i32",
+    "%high64 = lshr i64 %range, 32",
+    "%high = trunc i64 %high64 to i32",
+    "%above = icmp sge i32 %word, %low",
+    "%below = icmp sle i32 %word, %high",
+    "%inside = and i1 %above, %below",
+    "br i1 %inside, label %entry, label %closed",
+    "closed:",
+    "ret void",
+]
 HEAD = 'target triple = "nvptx64-nvidia-cuda"'
 
 
@@ -43,7 +60,7 @@ def text_of(nest: Part | resident.Resident, target: Target) -> str:
     most, tables = GPU_THREADS, list[str]()
     if isinstance(nest, resident.Resident):
         most, n_words = nest.threads, nest.n_words
-        whole = ResidentWriter(nest, target, entry)
+        whole = ResidentWriter(nest, target, called)
         entries, tables = {loops.ENTRY: whole.write()}, whole.tables
     elif isinstance(nest, grid_products.Product):
         n_words = grid_products.n_words(nest)
@@ -59,13 +76,15 @@ def text_of(nest: Part | resident.Resident, target: Target) -> str:
         entries = {name: _written(nest, target, *given) for name, given in _entries(nest).items()}
     operands = [f"ptr addrspace(1) %o{k}" for k in range(len(nest.operands))]
     words = [f"i64 %w{k}" for k in range(n_words)]
-    parameters = ", ".join([*operands, "ptr addrspace(1) %scratch", *words])
+    guard = ["ptr addrspace(1) %guard", "i64 %range"]
+    parameters = ", ".join([*operands, "ptr addrspace(1) %scratch", *words, *guard])
     lines, functions, declarations, cold = [HEAD, *tables], dict[str, str](), dict[str, str](), False
     for name, writer in entries.items():
         table, loads, body = module_text.constants(writer, name, "ret void")
         most = grid.most_threads(nest, name) if isinstance(nest, ir.Nest) else most
         head = f'define ptx_kernel void @{name}({parameters}) nounwind "nvvm.maxntid"="{most}" {{'
-        lines += [*table, head, "entry:", *loads, body, "}"]
+        body = "\n".join(["entry:", *loads, body, "}"])
+        lines += [*table, head, *STACK.findall(body), *GUARD, STACK.sub("", body)]
         functions |= writer.functions
         declarations |= writer.declarations
         cold = cold or writer.cold_branches
@@ -73,6 +92,13 @@ def text_of(nest: Part | resident.Resident, target: Target) -> str:
     if cold:
         lines.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
     return "\n".join([*lines, ""])
+
+
+def called(call: resident.Call, target: Target) -> Writer:
+    """The entry of a kernel that a loop runs."""
+    if call.held is not None:
+        return HeldProductWriter(call.kernel, target, call.held).write()
+    return entry(call.kernel, call.entry, target)
 
 
 def entry(nest: Part, name: str, target: Target) -> Writer:

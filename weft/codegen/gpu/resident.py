@@ -12,21 +12,22 @@ from functools import partial
 from typing import Any
 
 from weft._base.target import Target
+from weft._base.target_model import WARP
 from weft.codegen import module_text
 from weft.codegen.cpu import families
 from weft.codegen.gpu import threads
 from weft.codegen.writer import Writer
-from weft.loops.resident import Call, Carry, Choose, Copy, Fill, Offset, Place, Repeat, Resident
+from weft.loops.resident import Call, Carry, Choose, Copy, Fill, Offset, Place, Repeat, Resident, Row
 
 BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 SOME = "llvm.nvvm.barrier.cta.sync.aligned.count"
 _NAMES = re.compile(r"%([A-Za-z][\w.]*)")
 _LABELS = re.compile(r"^(\w+):", re.MULTILINE)
-_ALLOCAS = re.compile(r"^%\S+ = alloca .*\n", re.MULTILINE)
+STACK = re.compile(r"^%\S+ = alloca .*\n", re.MULTILINE)
 _CASTS = re.compile(r"addrspacecast ptr addrspace\(1\) %(o\d+|scratch) to ptr")
 _REGISTERS = re.compile(r"call i32 @llvm\.nvvm\.read\.ptx\.sreg\.(tid|ctaid)\.x\(\)")
 
-Entry = Callable[[Any, str, Target], Writer]
+Entry = Callable[[Call, Target], Writer]
 
 
 class ResidentWriter:
@@ -43,6 +44,7 @@ class ResidentWriter:
     def write(self) -> Writer:
         writer, program = self.writer, self.program
         self.thread = threads.number(writer, "tid.x")
+        writer.entry, writer.lines = writer.lines, []  # what is held in registers needs it
         for k in range(program.n_operands):
             self.bases[-1 - k] = writer.op(f"addrspacecast ptr addrspace(1) %o{k} to ptr")
         if program.near:
@@ -52,9 +54,9 @@ class ResidentWriter:
         self.run(program.steps)
         return writer
 
-    def run(self, steps: Sequence[Any]) -> None:
-        """Some steps, each with a barrier behind it where it has written."""
-        for step in steps:
+    def run(self, steps: Sequence[Any], last: bool = True) -> None:
+        """Some steps, each with a barrier behind it where it has written; behind the last one if ``last``."""
+        for number, step in enumerate(steps):
             if isinstance(step, Call):
                 self.call(step)
             elif isinstance(step, Copy):
@@ -67,7 +69,8 @@ class ResidentWriter:
                 self.choose(step)
             else:
                 self.repeat(step)
-            if isinstance(step, Call | Copy | Fill) or (isinstance(step, Offset) and step.flag is not None):
+            wrote = isinstance(step, Call | Copy | Fill) or (isinstance(step, Offset) and step.flag is not None)
+            if wrote and (last or number < len(steps) - 1):
                 threads.barrier(self.writer)
 
     def address(self, place: Place) -> str:
@@ -82,47 +85,88 @@ class ResidentWriter:
 
     def call(self, call: Call) -> None:
         """All blocks of a kernel."""
-        made = self.entry(call.kernel, call.entry, self.target)
+        made = self.entry(call, self.target)
         self.writer.declarations |= made.declarations
         self.writer.functions |= made.functions
         self.writer.cold_branches = self.writer.cold_branches or made.cold_branches
         self._count += 1
         mark = f"k{self._count}"
+        if call.held is not None:
+            self._held(call, made, mark)
+            return
         table, loads, body = module_text.constants(made, mark, "br label %done")
         self.tables += table
         text = "\n".join(["entry:", *loads, body, ""])
         alone = BARRIER in text
         n, writer = call.threads, self.writer
-        side_by_side = 1 if alone or n % 32 else self.program.threads // n
+        side_by_side = 1 if alone or n % WARP else self.program.threads // n
         first, virtual = "0", self.thread
         if side_by_side > 1:
-            first, virtual = writer.index("lshr", self.thread, str(n.bit_length() - 1)), None
+            first = writer.index("lshr", self.thread, str(n.bit_length() - 1))
             virtual = writer.index("and", self.thread, str(n - 1))
-        pointers = {f"o{k}": self.address(place) for k, place in enumerate(call.operands)}
-        pointers["scratch"] = "null" if call.scratch is None else self.address(call.scratch)
+        pointers = self._pointers(call)
         if alone and n < self.program.threads:
             text = text.replace(BARRIER, f"@{SOME}(i32 1, i32 {n})")
             writer.declarations[SOME] = f"declare void @{SOME}(i32, i32)"
 
-        def blocks() -> None:
-            def block(number: str, _: list[str]) -> list[str]:
-                self._inline(text, mark, pointers, call.words, virtual, number)
-                if alone:  # the next one uses the same memory
-                    inner = f"{SOME}(i32 1, i32 {n})" if n < self.program.threads else BARRIER[1:]
-                    writer.line(f"call void @{inner}")
-                return []
+        def block(number: str, _: list[str]) -> list[str]:
+            self._inline(text, mark, pointers, call.words, virtual, number)
+            if alone:  # the next one uses the same memory
+                writer.line(f"call void {f'@{SOME}(i32 1, i32 {n})' if n < self.program.threads else BARRIER}")
+            return []
 
-            writer.loop(first, f"%w{call.blocks}", side_by_side, [], block)
+        def blocks() -> None:
+            if call.once:
+                there = writer.compare_index("slt", first, f"%w{call.blocks}")
+                threads.when(writer, there, lambda: block(writer.op(f"add i64 {first}, 0"), []))
+            else:
+                writer.loop(first, f"%w{call.blocks}", side_by_side, [], block)
 
         if side_by_side * n < self.program.threads:
             threads.when(writer, writer.compare_index("slt", self.thread, str(side_by_side * n)), blocks)
         else:
             blocks()
 
+    def _pointers(self, call: Call) -> dict[str, str]:
+        pointers = {f"o{k}": self.address(place) for k, place in enumerate(call.operands)}
+        pointers["scratch"] = "null" if call.scratch is None else self.address(call.scratch)
+        return pointers
+
+    def _held(self, call: Call, made: Writer, mark: str) -> None:
+        """A product whose matrix is read at the start of this kernel."""
+        assert call.held is not None
+        writer, place = self.writer, call.operands[call.held.operand]
+        early = writer.once(f"addrspacecast ptr addrspace(1) %o{-1 - place.base} to ptr")
+        if place.offset is not None:
+            early = writer.once(f"getelementptr i8, ptr {early}, i64 %w{place.offset}")
+        thread = writer.once(f"trunc i64 {self.thread} to i32")
+        registers = {"tid": thread, "ctaid": "0"}
+        pointers: dict[str, str] = {"o0": "null", "o1": "null", "o2": "null", f"o{call.held.operand}": early}
+        before = self._renamed("\n".join(made.entry), mark, pointers, call.words, registers)
+        writer.entry += before.split("\n")
+        text = "\n".join(["entry:", *made.lines, "br label %done", ""])
+        busy = self.writer.compare_index("slt", self.thread, f"%w{call.blocks}")
+        pointers = self._pointers(call)
+        threads.when(
+            writer, busy, lambda: self._placed(self._renamed(text, mark, pointers, call.words, registers), mark)
+        )
+
     def _inline(self, text: str, mark: str, pointers: dict[str, str], words: int, thread: str, block: str) -> None:
-        """The text of a kernel with names of its own, its parameters replaced, for one of its blocks."""
+        """The text of a kernel for one of its blocks."""
         writer = self.writer
         registers = {"tid": writer.op(f"trunc i64 {thread} to i32"), "ctaid": writer.op(f"trunc i64 {block} to i32")}
+        self._placed(self._renamed(text, mark, pointers, words, registers), mark)
+
+    def _placed(self, text: str, mark: str) -> None:
+        """A text from the label ``entry`` to ``done``; stack memory is that of the whole kernel."""
+        writer = self.writer
+        writer.entry += [line.strip() for line in STACK.findall(text)]
+        writer.branch(f"{mark}.entry")
+        writer.lines.append(STACK.sub("", text).rstrip("\n"))
+        writer.label(f"{mark}.done")
+
+    def _renamed(self, text: str, mark: str, pointers: dict[str, str], words: int, registers: dict[str, str]) -> str:
+        """The text of a kernel with names of its own, its parameters and registers replaced."""
 
         def renamed(found: re.Match[str]) -> str:
             name = found[1]
@@ -134,11 +178,7 @@ class ResidentWriter:
 
         text = _CASTS.sub(lambda found: f"getelementptr i8, ptr {_ours(pointers[found[1]])}, i64 0", text)
         text = _REGISTERS.sub(lambda found: f"add i32 {_ours(registers[found[1]])}, 0", text)
-        text = _LABELS.sub(lambda found: f"{mark}.{found[1]}:", _NAMES.sub(renamed, text))
-        writer.entry += [line.strip() for line in _ALLOCAS.findall(text)]
-        writer.branch(f"{mark}.entry")
-        writer.lines.append(_ALLOCAS.sub("", text).rstrip("\n"))
-        writer.label(f"{mark}.done")
+        return _LABELS.sub(lambda found: f"{mark}.{found[1]}:", _NAMES.sub(renamed, text))
 
     # memory
 
@@ -205,7 +245,7 @@ class ResidentWriter:
         starts = self._starts(step.carry, homes)
         pairs = zip(step.carry, starts, strict=True)
         spares = [now if one.spare is None else self.address(one.spare) for one, now in pairs]
-        firsts = [self.address(row.first) for row in step.rows]
+        rows = self._rows(step)
         before, head, done = writer.block, writer.fresh_label(), writer.fresh_label()
         writer.branch(head)
         writer.label(head)
@@ -214,11 +254,13 @@ class ResidentWriter:
         now, later = list(starts), list(spares)
         for k in swapped:
             now[k], later[k] = writer.name(), writer.name()
+        for row in rows:
+            row.begin(writer)
         for one, a, b in zip(step.carry, now, later, strict=True):
             self.bases[one.now], self.bases[one.later] = a, b
         writer.open_loops.append(None)
         self._asked(step, trip, done)
-        self._turn(step, trip, firsts)
+        self._turn(step, trip, rows)
         following = writer.op(f"add nsw i64 {trip}, 1")
         latch = writer.block
         writer.branch(head)
@@ -227,6 +269,8 @@ class ResidentWriter:
         for k in swapped:
             phis.append(f"{now[k]} = phi ptr [ {starts[k]}, %{before} ], [ {later[k]}, %{latch} ]")
             phis.append(f"{later[k]} = phi ptr [ {spares[k]}, %{before} ], [ {now[k]}, %{latch} ]")
+        for row in rows:
+            phis += row.phis(before, latch)
         writer.lines[at:at] = phis
         writer.label(done)
         self._settle(step, homes, now)
@@ -254,19 +298,69 @@ class ResidentWriter:
         writer.branch_if(goes_on, body, done)
         writer.label(body)
 
-    def _turn(self, step: Repeat, trip: str, firsts: Sequence[str]) -> None:
+    def _rows(self, step: Repeat) -> list[_Row]:
+        """The rows of a loop; the first of those that are brought ahead."""
+        writer, found = self.writer, []
+        for row in step.rows:
+            first = self.address(row.first)
+            places = [self.address(place) for place in row.ahead] if row.ahead is not None else []
+            found.append(_Row(row, first, places))
+            if places:
+                number = self._index(step, "0")
+                there = self._inside(row, writer.compare_index("sgt", f"%w{step.trips}", "0"))
+                source = writer.element("i8", first, writer.index("mul", number, f"%w{row.stride}"))
+                threads.when(writer, there, partial(self._word, places[0], source))
+        if any(row.places for row in found):
+            threads.barrier(writer)
+        return found
+
+    def _index(self, step: Repeat, trip: str) -> str:
+        """The number of the row of a step."""
+        last = self.writer.index("sub", f"%w{step.trips}", "1") if step.reverse else ""
+        return self.writer.index("sub", last, trip) if step.reverse else trip
+
+    def _inside(self, row: Row, more: str) -> str:
+        """Whether there is a word of a row for this thread, and something else holds."""
+        at = self.writer.index("mul", self.thread, "4")
+        return self.writer.op(f"and i1 {more}, {self.writer.compare_index('slt', at, f'%w{row.stride}')}")
+
+    def _word(self, to: str, source: str) -> None:
+        """Copies this thread's word of a row."""
+        at = self.writer.index("mul", self.thread, "4")
+        value = self.writer.load("i32", self.writer.element("i8", source, at))
+        self.writer.line(f"store i32 {value}, ptr {self.writer.element('i8', to, at)}")
+
+    def _brought(self, step: Repeat, trip: str, row: _Row) -> tuple[str, str]:
+        """Asks for this thread's word of the next row; gives whether there is one, and its value."""
+        writer = self.writer
+        following = writer.index("add", trip, "1")
+        there = self._inside(row.row, writer.compare_index("slt", following, f"%w{step.trips}"))
+        offset = writer.index("mul", self._index(step, following), f"%w{row.row.stride}")
+        at = writer.index("add", offset, writer.index("mul", self.thread, "4"))
+
+        def load() -> list[tuple[str, str]]:
+            return [("i32", writer.load("i32", writer.element("i8", row.first, at)))]
+
+        (value,) = writer.either(there, load, lambda: [("i32", "0")])
+        return there, value
+
+    def _turn(self, step: Repeat, trip: str, rows: Sequence[_Row]) -> None:
         """The body once, and what has to be copied of its results."""
-        writer, index = self.writer, trip
-        if step.reverse:
-            index = writer.index("sub", writer.index("sub", f"%w{step.trips}", "1"), trip)
-        for row, first in zip(step.rows, firsts, strict=True):
-            self.bases[row.base] = writer.element("i8", first, writer.index("mul", index, f"%w{row.stride}"))
-        self.run(step.body)
+        writer, index = self.writer, self._index(step, trip)
+        for row in rows:
+            moved = writer.element("i8", row.first, writer.index("mul", index, f"%w{row.row.stride}"))
+            self.bases[row.row.base] = row.now if row.places else moved
+        brought = [(row, *self._brought(step, trip, row)) for row in rows if row.places]
         copies = [(one, one.copied) for one in step.carry if one.copied is not None]
+        self.run(step.body, bool(copies or step.left))
         for one, source in copies:
             self.copy(self.bases[one.later], self.address(source), f"%w{one.nbytes}")
-        if copies:
-            threads.barrier(writer)
+        for one in step.left:
+            self.copy(self.address(one.to), self.address(one.source), f"%w{one.nbytes}")
+        for row, there, value in brought:
+            to = writer.element("i8", row.later, writer.index("mul", self.thread, "4"))
+            threads.when(writer, there, partial(writer.line, f"store i32 {value}, ptr {to}"))
+        threads.barrier(writer)
 
     def _settle(self, step: Repeat, homes: Sequence[str], now: Sequence[str]) -> None:
         """The state where it is wanted."""
@@ -280,6 +374,24 @@ class ResidentWriter:
             copied = True
         if copied:
             threads.barrier(self.writer)
+
+
+class _Row:
+    """A row of a loop while it is written: where it is in the block's memory, and where the next one will be."""
+
+    def __init__(self, row: Row, first: str, places: Sequence[str]) -> None:
+        self.row, self.first, self.places = row, first, places
+        self.now = self.later = ""
+
+    def begin(self, writer: Writer) -> None:
+        if self.places:
+            self.now, self.later = writer.name(), writer.name()
+
+    def phis(self, before: str, latch: str) -> list[str]:
+        if not self.places:
+            return []
+        pairs = ((self.now, self.places[0], self.later), (self.later, self.places[1], self.now))
+        return [f"{a} = phi ptr [ {first}, %{before} ], [ {b}, %{latch} ]" for a, first, b in pairs]
 
 
 def _ours(name: str) -> str:

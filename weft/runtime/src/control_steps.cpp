@@ -1,7 +1,6 @@
-// Steps that run programs inside a program: loops and branches.
+// The step of a plan that runs a program again and again.
 //
-// A nested program is an Executable whose plan runs in its own frame. Its inputs are addresses in the outer frame, its
-// results are written where the outer plan asks. A loop keeps two blocks of memory for each part of its state that the
+// A loop keeps two blocks of memory for each part of its state that the
 // body cannot update in place, and swaps them; iterations allocate nothing.
 #include <algorithm>
 #include <chrono>
@@ -15,7 +14,8 @@
 #include "exec.h"
 #include "fields.h"
 #include "figures.h"
-#include "pjrt.h"
+#include "guard.h"
+#include "nested_program.h"
 #include "plan.h"
 #include "pool.h"
 #include "profile.h"
@@ -27,82 +27,7 @@ namespace {
 
 constexpr double kUnknownTrips = 1000;  // assumed number of iterations of a loop that ends by a condition
 constexpr int kSignalInterval = 256;  // iterations between two checks for signals
-
-// A program and the constants that are its first inputs.
-struct Nested {
-  Executable* program = nullptr;  // owned
-  std::vector<PyObject*> consts;  // owned Arrays
-  std::vector<Buffer*> placed;    // owned: their memory, on the program's device
-
-  ~Nested() {
-    Py_XDECREF(reinterpret_cast<PyObject*>(program));
-    for (PyObject* array : consts) Py_DECREF(array);
-    for (Buffer* buffer : placed) buffer_release(buffer);
-  }
-  const Plan& plan() const { return *program->plan; }
-  int traverse(visitproc visit, void* arg) const {
-    Py_VISIT(program);
-    return 0;
-  }
-};
-
-// The frame of a nested program: its slots, and temporaries at `arena`.
-class NestedFrame {
- public:
-  explicit NestedFrame(const Nested& nested)
-      : nested_(nested), slots_(size_t(nested.plan().n_slots())), owners_(slots_.size()),
-        dynamic_(size_t(nested.plan().n_dynamic)), times_(profile_times(nested.plan())) {
-    for (size_t i = 0; i < nested.placed.size(); ++i) slots_[i] = nested.placed[i]->data;
-  }
-
-  void set_arena(char* arena) {
-    const Plan& plan = nested_.plan();
-    size_t slot = size_t(plan.n_inputs) + plan.outputs.size();
-    for (const auto& temp : plan.temps) slots_[slot++] = arena + temp.first;
-  }
-  char*& input(size_t i) { return slots_[nested_.consts.size() + i]; }
-  char*& output(size_t i) { return slots_[size_t(nested_.plan().n_inputs) + i]; }
-
-  // An output without memory of its own gets the address of what it shares.
-  void resolve_outputs() {
-    const Plan& plan = nested_.plan();
-    for (size_t i = 0; i < plan.outputs.size(); ++i) {
-      const OutputPlan& spec = plan.outputs[i];
-      if (spec.kind == OutputKind::output) output(i) = output(size_t(spec.source));
-      else if (spec.kind != OutputKind::fresh) output(i) = slots_[size_t(spec.source)];
-    }
-  }
-
-  Status run(Frame& outer) {
-    Frame frame{slots_.data(), owners_.data(), dynamic_.data(), &nested_.plan()};
-    frame.suspended = outer.suspended;
-    frame.on_stream = outer.on_stream;
-    frame.number = outer.number;
-    frame.in_callback = outer.in_callback;
-    Status status = Status::ok;
-    if (times_ != nullptr && times_->start(false)) {
-      status = profile_steps(nested_.plan(), frame, *times_);
-    } else {
-      for (const auto& step : nested_.plan().steps) {
-        status = run_step(*step, frame);
-        if (status != Status::ok) break;
-      }
-    }
-    outer.suspended = frame.suspended;
-    if (frame.error != nullptr) {
-      outer.error = frame.error;
-      outer.error_traceback = frame.error_traceback;
-    }
-    return status;
-  }
-
- private:
-  const Nested& nested_;
-  std::vector<char*> slots_;
-  std::vector<Buffer*> owners_;
-  std::vector<int64_t> dynamic_;
-  PlanTimes* times_;  // while a profile is taken
-};
+constexpr int64_t kLeastAhead = 4, kMostAhead = 256;  // steps asked for before it is known whether the loop goes on
 
 // Looks for a pending interrupt every kSignalInterval calls, outside the stream. ok, or python_error with the GIL held.
 class SignalWatch {
@@ -160,6 +85,7 @@ class LoopStep final : public Step {
     return number == 0 ? body.program : number == 1 ? cond.program : nullptr;
   }
 
+  bool is_guardable() const override { return !has_cond() && body.is_guardable(); }
   bool has_cond() const { return cond.program != nullptr; }
 
   Nested body, cond;
@@ -225,6 +151,10 @@ class LoopStep final : public Step {
       test.set_arena(memory.at(cond_arena));
     }
     Status status = Status::ok;
+    if (may_be_ahead(device)) {
+      status = run_ahead(frame, inner, test, how, now, spare);
+      return status == Status::ok ? settle(frame, now) : status;
+    }
     SignalWatch watch;
     const ExpectedJobs expected(has_cond() ? 0 : trips);
     Iteration iteration;
@@ -241,6 +171,51 @@ class LoopStep final : public Step {
       if (status == Status::ok) status = step(frame, inner, how, now, spare, reverse ? trips - 1 - trip : trip);
     }
     return status == Status::ok ? settle(frame, now) : status;
+  }
+
+  // Whether steps may be asked for that are not done if the loop has ended by then.
+  bool may_be_ahead(const Device& device) const {
+    return has_cond() && device.guards() && t_guard.word == nullptr && body.is_guardable() && cond.is_guardable() &&
+           cond.plan().outputs[0].kind == OutputKind::fresh;
+  }
+
+  // Asks for several steps, each under what the condition before it will have left, then looks how many were done.
+  Status run_ahead(Frame& frame, NestedFrame& inner, NestedFrame& test, const std::vector<Update>& how,
+                   std::vector<char*>& now, std::vector<char*>& spare) const {
+    Device& device = *frame.plan->device;
+    static constexpr int32_t zeros[kMostAhead] = {};
+    int32_t found[kMostAhead];
+    Workspace answers;  // an int32 for each step, of which the condition writes the first byte
+    if (!answers.allocate(device, sizeof zeros)) return Status::no_memory;
+    std::vector<std::vector<char*>> states;  // where the state was before each step
+    SignalWatch watch;
+    for (int64_t done = 0, ahead = kLeastAhead;; ahead = std::clamp(done, kLeastAhead, kMostAhead)) {
+      const int64_t bytes = ahead * int64_t(sizeof(int32_t));
+      Status status = device.place(answers.at(0), reinterpret_cast<const char*>(zeros), bytes);
+      states.clear();
+      for (int64_t k = 0; k < ahead && status == Status::ok; ++k) {
+        states.push_back(now);
+        char* answer = answers.at(k * int64_t(sizeof(int32_t)));
+        for (size_t i = 0; i < now.size(); ++i) test.input(tested.size() + i) = now[i];
+        test.output(0) = answer;
+        test.resolve_outputs();
+        if ((status = watch.look(frame)) != Status::ok) break;
+        {
+          Guarded before(k == 0 ? Guard{} : Guard{answer - sizeof(int32_t), 1, INT32_MAX});
+          status = test.run(frame);
+        }
+        Guarded after({answer, 1, INT32_MAX});
+        if (status == Status::ok) status = step(frame, inner, how, now, spare, done + k);
+      }
+      if (status == Status::ok) status = device.fetch(reinterpret_cast<char*>(found), answers.at(0), bytes);
+      if (status != Status::ok) return status;
+      for (int64_t k = 0; k < ahead; ++k) {
+        if (found[k] != 0) continue;
+        now = states[size_t(k)];
+        return Status::ok;
+      }
+      done += ahead;
+    }
   }
 
   Status ask(Frame& frame, NestedFrame& test, const std::vector<char*>& now, char* result, bool* goes_on) const {
@@ -364,129 +339,9 @@ class LoopStep final : public Step {
   }
 };
 
-class BranchStep final : public Step {
- public:
-  Status run(Frame& frame) const override {
-    int32_t index;
-    View asked(*frame.plan->device, which.address(frame), sizeof index);
-    if (asked.data() == nullptr) return Status::no_memory;
-    std::memcpy(&index, asked.data(), sizeof index);
-    size_t last = branches.size() - 1;
-    const Nested& nested = branches[index < 0 ? 0 : size_t(index) > last ? last : size_t(index)];
-    try {
-      return run_branch(frame, nested);
-    } catch (const std::bad_alloc&) {
-      return Status::no_memory;
-    }
-  }
-  bool on_host() const override { return true; }
-  double cost_ns() const override {
-    double most = 0;
-    for (const Nested& nested : branches) most = most < nested.plan().cost_ns ? nested.plan().cost_ns : most;
-    return most;
-  }
-  bool is_python() const override {
-    for (const Nested& nested : branches)
-      if (nested.plan().has_python) return true;
-    return false;
-  }
-  bool has_callbacks() const override {
-    for (const Nested& nested : branches)
-      if (nested.plan().has_callbacks) return true;
-    return false;
-  }
-  bool is_unbounded() const override {
-    for (const Nested& nested : branches)
-      if (nested.plan().unbounded) return true;
-    return false;
-  }
-  int traverse(visitproc visit, void* arg) const override {
-    for (const Nested& nested : branches)
-      if (int status = nested.traverse(visit, arg); status != 0) return status;
-    return 0;
-  }
-
-  Executable* inner_program(size_t number) const override {
-    return number < branches.size() ? branches[number].program : nullptr;
-  }
-
-  Place which;
-  std::vector<Nested> branches;
-  std::vector<Place> operands, results;
-  std::vector<int64_t> result_bytes;
-
- private:
-  Status run_branch(Frame& frame, const Nested& nested) const {
-    NestedFrame inner(nested);
-    Workspace memory;
-    if (nested.plan().arena_bytes > 0) {
-      if (!memory.allocate(*frame.plan->device, nested.plan().arena_bytes)) return Status::no_memory;
-      inner.set_arena(memory.at(0));
-    }
-    for (size_t i = 0; i < operands.size(); ++i) inner.input(i) = operands[i].address(frame);
-    for (size_t i = 0; i < results.size(); ++i) inner.output(i) = results[i].address(frame);
-    inner.resolve_outputs();
-    if (Status status = inner.run(frame); status != Status::ok) return status;
-    for (size_t i = 0; i < results.size(); ++i) {
-      char* to = results[i].address(frame);
-      if (inner.output(i) == to) continue;
-      Status status = copy_on(*frame.plan->device, to, inner.output(i), result_bytes[i]);
-      if (status != Status::ok) return status;
-    }
-    return Status::ok;
-  }
-};
-
 bool wrong(const char* message) {
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, message);
   return false;
-}
-
-// Keeps the constant's memory, which is moved to the program's device if it is elsewhere.
-bool place_constant(Nested* nested, Array* array) {
-  Device& device = *nested->plan().device;
-  if (device.is_host()) {
-    if (array->remote != nullptr) return wrong("[executable] a constant of a nested program is an Array of the CPU");
-    if (buffer_wait(array->buffer) < 0) return false;
-    nested->placed.push_back(buffer_retain(array->buffer));
-    return true;
-  }
-  Remote* remote = remote_of_array(device.number, array);
-  if (remote == nullptr) return false;
-  nested->placed.push_back(buffer_retain(remote->memory));
-  remote_release(remote);
-  return true;
-}
-
-bool read_nested(PyObject* object, const PlaceReader& places, Nested* out) {
-  PyObject *program, *consts;
-  if (!PyTuple_Check(object) || !PyArg_ParseTuple(object, "O!O!", ExecutableType, &program, &PyTuple_Type, &consts))
-    return wrong("[executable] a nested program is (Executable, constants)");
-  out->program = reinterpret_cast<Executable*>(Py_NewRef(program));
-  if (out->program->plan->device_program != nullptr || out->program->plan->device != places.device())
-    return wrong("[executable] a nested program runs on the device of the program around it");
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(consts); ++i) {
-    PyObject* array = PyTuple_GET_ITEM(consts, i);
-    if (!is_array(array)) return wrong("[executable] a constant of a nested program is an Array");
-    out->consts.push_back(Py_NewRef(array));
-    auto* constant = reinterpret_cast<Array*>(array);
-    if (executable_check_input(out->program, int32_t(i), constant) < 0 || !place_constant(out, constant)) return false;
-  }
-  return true;
-}
-
-// A nested program's input or output must be exactly as large as the place it is bound to.
-bool fits(const Nested& nested, size_t input, int64_t nbytes) {
-  const Plan& plan = nested.plan();
-  size_t slot = nested.consts.size() + input;
-  if (slot < plan.in_avals.size() && plan.in_avals[slot]->nbytes == nbytes) return true;
-  return wrong("[executable] a nested program takes operands of other sizes");
-}
-
-bool gives(const Nested& nested, size_t output, int64_t nbytes) {
-  const Plan& plan = nested.plan();
-  if (output < plan.outputs.size() && plan.outputs[output].nbytes == nbytes) return true;
-  return wrong("[executable] a nested program gives results of other sizes");
 }
 
 // sequence of (place, bytes of one element); there are `trips` elements at the place
@@ -559,33 +414,6 @@ std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places
       !read_rows(outputs.get(), places, rows, &step->outputs, &step->output_bytes))
     return nullptr;
   if (!check_loop(*step, tested_bytes, captured_bytes, row_bytes)) return nullptr;
-  return step;
-}
-
-std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& places) {
-  Fields fields(record);
-  Ref which = fields.object("which"), branches = fields.tuple("branches"), operands = fields.tuple("operands"),
-      results = fields.tuple("results");
-  if (!fields.ok()) return nullptr;
-  auto step = std::make_unique<BranchStep>();
-  if (!places.place(which.get(), 4, &step->which)) return nullptr;
-  if (PyTuple_GET_SIZE(branches.get()) == 0) return wrong("[executable] a branch needs programs"), nullptr;
-  std::vector<int64_t> bytes;
-  if (!places.sized(operands.get(), &step->operands, &bytes) ||
-      !places.sized(results.get(), &step->results, &step->result_bytes))
-    return nullptr;
-  step->branches = std::vector<Nested>(size_t(PyTuple_GET_SIZE(branches.get())));
-  for (size_t b = 0; b < step->branches.size(); ++b) {
-    Nested& nested = step->branches[b];
-    if (!read_nested(PyTuple_GET_ITEM(branches.get(), Py_ssize_t(b)), places, &nested)) return nullptr;
-    if (size_t(nested.plan().n_inputs) != nested.consts.size() + bytes.size() ||
-        nested.plan().outputs.size() != step->result_bytes.size())
-      return wrong("[executable] a branch takes or gives another number of values"), nullptr;
-    for (size_t i = 0; i < bytes.size(); ++i)
-      if (!fits(nested, i, bytes[i])) return nullptr;
-    for (size_t i = 0; i < step->result_bytes.size(); ++i)
-      if (!gives(nested, i, step->result_bytes[i])) return nullptr;
-  }
   return step;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cuda_graphs.h"
+#include "guard.h"
 #include "pjrt.h"
 
 namespace weft {
@@ -324,8 +325,10 @@ Status CudaDevice::copy(char* to, const char* from, int64_t nbytes) {
   if (nbytes == 0 || to == from) return Status::ok;
   if (Status status = refuse(); status != Status::ok) return status;
   InContext here(*this);
-  if (to >= from + nbytes || from >= to + nbytes)
+  if (to >= from + nbytes || from >= to + nbytes) {
+    if (t_guard.word != nullptr) return move_guarded(to, from, 0, nbytes);
     return check(the_driver().cuMemcpyDtoDAsync_v2(address(to), address(from), size_t(nbytes), stream_), "a copy");
+  }
   Buffer* between = allocate(nbytes);
   if (between == nullptr) return Status::no_memory;
   Status status = copy(between->data, from, nbytes);
@@ -337,6 +340,7 @@ Status CudaDevice::copy(char* to, const char* from, int64_t nbytes) {
 Status CudaDevice::fill(char* to, int byte, int64_t nbytes) {
   if (nbytes == 0) return Status::ok;
   InContext here(*this);
+  if (t_guard.word != nullptr) return move_guarded(to, nullptr, byte, nbytes);
   return check(the_driver().cuMemsetD8Async(address(to), static_cast<unsigned char>(byte), size_t(nbytes), stream_), "a fill");
 }
 

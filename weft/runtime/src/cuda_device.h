@@ -41,6 +41,7 @@ class CudaDevice final : public Device {
   Event* record() override;
   void drain() override;
   bool keeps_steps() const override { return false; }
+  bool guards() const override { return true; }
   bool explain(const char* program) override;
   std::string memory_text() override;
 
@@ -107,6 +108,7 @@ class CudaDevice final : public Device {
   size_t resting_count();
   void sweep();                                // resting pieces whose events are over
   Status copy_from_host(char* to, const char* from, int64_t nbytes);  // one copy; see place for when it reads
+  Status move_guarded(char* to, const char* from, int byte, int64_t nbytes);  // from nullptr: a fill
   Status fetch_directly(char* to, const char* from, int64_t nbytes);
 
   Status run_on_host(const Step& step, Frame& frame);
@@ -114,6 +116,8 @@ class CudaDevice final : public Device {
   void forget(uint64_t launched);  // programs up to this launch are done
 
   cuda::Handle context_ = nullptr, stream_ = nullptr, copies_ = nullptr;  // copies_: the stream of fetch_later
+  std::mutex guarded_mutex_;  // guards the next two: what moves memory under a guard
+  cuda::Handle guarded_module_ = nullptr, guarded_[4] = {};
   cuda::Pool pool_;
   cuda::Pinned pinned_;
   std::mutex mutex_;  // guards what follows

@@ -6,6 +6,7 @@
 #include "cuda_module.h"
 #include "exec.h"
 #include "fields.h"
+#include "guard.h"
 #include "plan.h"
 
 namespace weft {
@@ -27,6 +28,7 @@ class LaunchStep final : public Step {
 
   Status run(Frame& frame) const override { return Status::device_error; }  // it has no form for the host
   bool is_enqueued() const override { return true; }
+  bool is_guardable() const override { return true; }
   bool is_kernel() const override { return true; }
   size_t n_launches() const override { return n_grids; }
   double cost_ns() const override { return cost; }
@@ -34,13 +36,15 @@ class LaunchStep final : public Step {
   bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
     const size_t count = operands.size();
     Small<int64_t, kStackWords> words(int32_t(count + 1));
-    Small<void*, kStackWords> pointers(int32_t(count + 1 + params.size()));
+    Small<void*, kStackWords> pointers(int32_t(count + 3 + params.size()));
     for (size_t i = 0; i < count; ++i) words[int32_t(i)] = reinterpret_cast<int64_t>(operands[i].address(frame));
     Buffer* scratch = scratch_bytes > 0 ? device.allocate(scratch_bytes) : nullptr;
     if (scratch_bytes > 0 && scratch == nullptr) return *status = Status::no_memory, true;
     words[int32_t(count)] = scratch == nullptr ? 0 : reinterpret_cast<int64_t>(scratch->data);
     for (int32_t i = 0; i <= int32_t(count); ++i) pointers[i] = &words[i];
     for (size_t i = 0; i < params.size(); ++i) pointers[int32_t(count + 1 + i)] = const_cast<int64_t*>(&params[i]);
+    int64_t guard[] = {reinterpret_cast<int64_t>(t_guard.word), t_guard.range()};
+    for (size_t i = 0; i < 2; ++i) pointers[int32_t(count + 1 + params.size() + i)] = &guard[i];
     bool aligned = true;
     for (int32_t operand : wide) aligned = aligned && words[operand] % 16 == 0;
     *status = Status::ok;
@@ -126,7 +130,7 @@ std::unique_ptr<Step> make_launch_step(PyObject* record, const PlaceReader& plac
     if (!places.place(PyTuple_GET_ITEM(operands.get(), i), -1, &place)) return nullptr;
     step->operands.push_back(place);
   }
-  if (int64_t(step->operands.size() + 1 + step->params.size()) * 8 > kMostParamBytes)
+  if (int64_t(step->operands.size() + 3 + step->params.size()) * 8 > kMostParamBytes)
     return wrong("[executable] a launch has more parameters than a kernel takes (4096 bytes)"), nullptr;
   if (step->scratch_bytes < 0) return wrong("[executable] a launch with a negative size"), nullptr;
   if (!read_wide(wide.get(), step->operands.size(), &step->wide)) return nullptr;

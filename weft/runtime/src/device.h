@@ -51,6 +51,7 @@ class Device {
   virtual Event* record() = 0;
   // Waits until everything asked for so far is done, and no step is needed any more.
   virtual void drain() = 0;
+  virtual bool guards() const { return false; }  // whether what is asked of it may depend on its memory (guard.h)
   virtual bool keeps_steps() const { return true; }  // whether a step must exist until it is done
   // Raises why what this thread asked for has failed, if that is known. `program`, or nullptr. GIL held.
   virtual bool explain(const char* program) { return false; }

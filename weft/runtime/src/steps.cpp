@@ -320,6 +320,7 @@ class CopyStep final : public Step {
     return Status::ok;
   }
   bool is_enqueued() const override { return true; }
+  bool is_guardable() const override { return true; }
   bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
     *status = device.copy(to.address(frame), from.address(frame), nbytes);
     return true;
@@ -336,6 +337,7 @@ class FillStep final : public Step {
     return Status::ok;
   }
   bool is_enqueued() const override { return true; }
+  bool is_guardable() const override { return true; }
   bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
     *status = device.fill(to.address(frame), byte, nbytes);
     return true;

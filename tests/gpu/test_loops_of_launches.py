@@ -1,0 +1,168 @@
+"""Loops and branches of many launches: nobody waits between them, and the bits are the CPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from tests.gpu import driver, native_build
+from tests.gpu.test_kernels import check
+from weft import lax
+from weft.compiler.steps import Control
+
+pytestmark = pytest.mark.skipif(
+    native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
+)
+X = np.random.default_rng(0).standard_normal((140, 141)).astype(np.float32)  # more than one block does alone
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Any]:
+    with driver.gpus() as devices:
+        yield devices[0]
+
+
+def calls_of(device: Any, function: Callable[..., Any], *args: Any) -> dict[str, int]:
+    """What a second call asks the driver for, before anybody looks at its results."""
+    check(device, function, args)
+    jitted, placed = weft.jit(function), [weft.device_put(x, device) for x in args]
+    with weft.default_device(device):
+        assert any(isinstance(e, Control) for e in jitted.lower(*placed).compile()._program().plan.instructions)
+        counts: dict[str, int] = {}
+        for _ in range(2):
+            driver.calls()
+            found = jitted(*placed)
+            counts = driver.calls()
+            weft.tree.map(lambda x: x.block_until_ready(), found)
+    return counts
+
+
+def heat(u: Any) -> Any:
+    def step(i: Any, u: Any) -> Any:
+        inner = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1]
+        return u.at[1:-1, 1:-1].add(0.1 * inner)
+
+    return lax.fori_loop(0, 3, step, u)
+
+
+def summed(xs: Any) -> Any:
+    return lax.scan(lambda c, x: (jnp.tanh(c) + x, c[0]), xs[0] * 0, xs, reverse=True)
+
+
+def test_steps_of_a_known_number_follow_each_other(device: Any) -> None:
+    for function, x in ((heat, X), (summed, np.stack([X, X + 1, X * 2]))):
+        counts = calls_of(device, function, x)
+        assert counts["cuLaunchKernel"] >= 6 and "cuEventQuery" not in counts
+
+
+def until(limit: int) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        cond = lambda s: (s[1] < limit) & (jnp.abs(s[0]).max() > 1e-4)
+        return lax.while_loop(cond, lambda s: (s[0] * 0.9, s[1] + 1), (x, 0))
+
+    return function
+
+
+@pytest.mark.parametrize("limit", [0, 1, 4, 5, 8, 40])
+def test_steps_until_a_condition_are_asked_for_ahead(device: Any, limit: int) -> None:
+    counts = calls_of(device, until(limit), X)
+    looks = counts["cuEventRecord"] - 1  # and one for the end of the program
+    assert looks == {0: 1, 1: 1, 4: 2, 5: 2, 8: 3, 40: 5}[limit]
+
+
+def exchanged(x: Any) -> Any:
+    """Parts of the state change places, or are copied."""
+    cond = lambda s: s[3] < 6
+    return lax.while_loop(cond, lambda s: (s[1], s[0] + s[2], s[1], s[3] + 1), (x, x + 1, x * 2, 0))
+
+
+def with_answer(x: Any) -> Any:
+    """The condition is a part of the state."""
+    return lax.while_loop(lambda s: s[1], lambda s: (s[0] * 0.5, jnp.abs(s[0]).max() > 0.1), (x, jnp.bool_(True)))
+
+
+def inner_loops(x: Any) -> Any:
+    def step(s: Any) -> Any:
+        y = lax.fori_loop(0, 3, lambda i, y: jnp.sin(y) + i, s[0])
+        return y, s[1] + 1
+
+    return lax.while_loop(lambda s: s[1] < 3, step, (x, 0))
+
+
+def inner_branch(x: Any) -> Any:
+    def step(s: Any) -> Any:
+        return lax.cond(s[0][0, 0] > 0, lambda y: y - 1, lambda y: y.at[3].set(2) * 0.5, s[0]), s[1] + 1
+
+    return lax.while_loop(lambda s: s[1] < 6, step, (x, 0))
+
+
+def inner_while(x: Any) -> Any:
+    def step(i: Any, x: Any) -> Any:
+        return lax.while_loop(lambda y: jnp.abs(y).max() > 1, lambda y: y * 0.7, x) * 3
+
+    return lax.fori_loop(0, 3, step, x)
+
+
+def ordered(x: Any) -> Any:
+    """A step that is the host's."""
+    return lax.while_loop(lambda s: s[1] < 3, lambda s: (jnp.linalg.qr(s[0])[0] + s[1], s[1] + 1), (x, 0))
+
+
+@pytest.mark.parametrize("function", [exchanged, with_answer, inner_loops, inner_branch, inner_while, ordered])
+def test_loops_have_the_bits_of_the_cpu(device: Any, function: Callable[..., Any]) -> None:
+    x = X[:, :140] if function is ordered else X
+    check(device, function, (x,))
+
+
+@pytest.mark.parametrize("which", [-3, 0, 1, 2, 3, 99])
+def test_a_branch_does_not_wait(device: Any, which: int) -> None:
+    def function(which: Any, x: Any) -> Any:
+        several = [lambda x: x, jnp.sin, lambda x: x[::-1] @ x.T @ x, lambda x: jnp.pad(x[:, 1:-1], ((0, 0), (1, 1)))]
+        return lax.switch(which, several, x)
+
+    counts = calls_of(device, function, np.int32(which), X)
+    assert "cuEventQuery" not in counts
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "complex64"])
+def test_what_a_branch_passes_on(device: Any, dtype: str) -> None:
+    x = (X[:3, :5] * 9).astype(dtype)
+    for flag in (True, False):
+        check(device, lambda p, x: lax.cond(p, lambda x: (x, x[1:]), lambda x: (x * 2, x[:-1]), x), (flag, x))
+
+
+def test_prints_in_a_loop_are_in_order(device: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    def function(x: Any) -> Any:
+        def step(s: Any) -> Any:
+            y = s[0] * 2
+            weft.debug.print("step {} {}", s[1], y[0, 0], ordered=True)
+            return y, s[1] + 1
+
+        return lax.while_loop(lambda s: s[1] < 6, step, (x, 0))
+
+    with weft.default_device(device):
+        found = weft.jit(function)(np.ones_like(X))[0]
+        weft.effects_barrier()
+    assert np.array_equal(np.asarray(found), np.full_like(X, 64))
+    assert capfd.readouterr().out.split("\n")[:-1] == [f"step {k} {2.0 ** (k + 1)}" for k in range(6)]
+
+
+def test_errors_of_callbacks_in_a_loop_are_raised(device: Any) -> None:
+    def told(i: Any) -> Any:
+        if i == 2:
+            raise ValueError("step two")
+        return np.float32(i)
+
+    def function(x: Any) -> Any:
+        def step(i: Any, x: Any) -> Any:
+            return x + weft.pure_callback(told, weft.ShapeDtypeStruct((), np.float32), i)
+
+        return lax.fori_loop(0, 4, step, x)
+
+    with weft.default_device(device), pytest.raises(Exception, match="step two"):
+        weft.jit(function)(X).block_until_ready()
