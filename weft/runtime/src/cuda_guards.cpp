@@ -66,7 +66,7 @@ Status CudaDevice::move_guarded(char* to, const char* from, int byte, int64_t nb
                      nbytes / kBytes[which], reinterpret_cast<int64_t>(t_guard.word), t_guard.range()};
   void* pointers[] = {&words[0], &words[1], &words[2], &words[3], &words[4]};
   const auto blocks = unsigned(std::clamp<int64_t>((words[2] + kThreads - 1) / kThreads, 1, kMostBlocks));
-  return launch_kernel({function, {blocks, 1}, kThreads, 0, pointers});
+  return launch_kernel({function, {blocks, 1}, kThreads, 0, pointers, 5});
 }
 
 }  // namespace weft

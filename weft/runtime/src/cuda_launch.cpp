@@ -48,7 +48,9 @@ class LaunchStep final : public Step {
     bool aligned = true;
     for (int32_t operand : wide) aligned = aligned && words[operand] % 16 == 0;
     *status = Status::ok;
-    for (size_t i = 0; i < n_grids && *status == Status::ok; ++i) *status = launch(device, grids[i], aligned, pointers.data(), unsigned(count + 1 + params.size()));
+    const auto n_params = unsigned(count + 3 + params.size());
+    for (size_t i = 0; i < n_grids && *status == Status::ok; ++i)
+      *status = launch(device, grids[i], aligned, pointers.data(), n_params);
     if (scratch != nullptr) device.end_scratch(scratch);
     return true;
   }
