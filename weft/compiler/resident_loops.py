@@ -55,10 +55,14 @@ def resident_loop(entry: Control, inner: Inner) -> Launched | None:
         first.control(entry, first.operand, True)
         few = first.widest <= SOME and (first.alone or first.most <= SOME)
         threads = GPU_THREADS if first.most <= GPU_THREADS else SOME if few else MANY
-        maker = _Maker(inner, threads, first.arena_bytes + first.shared_bytes <= GPU_SHARED)
-        return maker.launched(entry, maker.control(entry, maker.operand, True))
+        for near in (True, False):
+            maker = _Maker(inner, threads, near)
+            made = maker.control(entry, maker.operand, True)
+            if not near or maker.launched_bytes() <= GPU_SHARED:
+                return maker.launched(entry, made)
     except UnfitError:
-        return None
+        pass
+    return None
 
 
 class _Maker:
@@ -76,10 +80,13 @@ class _Maker:
         self.kept: dict[int, At] = {}  # copies of those
         self._bases = self._offsets = 0
 
+    def launched_bytes(self) -> int:
+        """Bytes of the block's memory."""
+        return -(-self.shared_bytes // ALIGNED) * ALIGNED + (self.arena_bytes if self.near else 0)
+
     def launched(self, entry: Control, made: Any) -> Launched:
-        steps = (*self._copies(), made)
+        steps, nbytes = (*self._copies(), made), self.launched_bytes()
         self.words[0] = -(-self.shared_bytes // ALIGNED) * ALIGNED
-        nbytes = self.words[0] + (self.arena_bytes if self.near else 0)
         scratch = 0 if self.near else self.arena_bytes
         name = entry.equation.primitive.name
         program = resident.Resident(len(self.operands), len(self.words), self.threads, self.near, steps, name)
