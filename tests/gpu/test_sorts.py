@@ -134,11 +134,16 @@ def test_what_follows_from_sorts(device: Any) -> None:
     check(device, lambda a, b: jnp.searchsorted(a, b, method="sort"), np.sort(x), x[:300])
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_kernels_assemble_without_spills(alone: bool) -> None:
+@pytest.mark.parametrize("way", ["values", "positions", "both", "several"])
+def test_kernels_assemble_without_spills(way: str) -> None:
     ptxas.needed()
     key = ("f", 4, 4, 0x7F800000)
-    sorting = grid_sorts.Sorting((key,), (4,) if alone else (), 0 if alone else 4, False, alone)
+    sorting = {
+        "values": grid_sorts.Sorting((key,), (4,), 0, False, True, 0),
+        "positions": grid_sorts.Sorting((key,), (), 4, False, True),
+        "both": grid_sorts.Sorting((key,), (4, 8), 0, False, True, 0, 1),
+        "several": grid_sorts.Sorting((key, key), (4, 8), 4, False, False),
+    }[way]
     gpu = target.gpu(90)
     assert gpu is not None
     report = ptxas.assemble(llvm.emit_assembly(kernel.text_of(sorting, gpu), gpu), "sm_90")

@@ -109,6 +109,7 @@ class Sort(NamedTuple):
     values: tuple[tuple[Place, Place, int], ...]
     positions: Place | None
     position_bytes: int
+    bits: int = 0  # of the keys that may not be 0; 0: all
 
 
 class Library(NamedTuple):

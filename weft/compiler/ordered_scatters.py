@@ -75,6 +75,17 @@ def _scattered(equation: JaxprEqn, array: Any, indices: Any, updates: Any) -> An
         indexed,
     )
     key = _places(indices, [array.shape[dim] for dim in indexed], kind.clips(params))
+    places = math.prod([array.shape[dim] for dim in indexed])
+    if indexed == tuple(range(array.ndim)) and updates.dtype.itemsize in (4, 8):
+        bits = places.bit_length()
+        key, updates = lax.sort_order_p.bind(
+            key, updates, dimension=0, num_keys=1, moved=(0, 1), positions=None, bits=bits
+        )  # fmt: skip
+        flat = lax.ScatterDimensionNumbers((), (0,), (0,))
+        mode = lax.GatherScatterMode.FILL_OR_DROP
+        given = {**params, "dimension_numbers": flat, "indices_are_sorted": True, "mode": mode}
+        key = lax.reshape(lax.convert_element_type(key, np.int32), (count, 1))
+        return lax.reshape(equation.primitive.bind(lax.reshape(array, (places,)), key, updates, **given), array.shape)
     _, order = lax.sort((key, lax.iota(np.int32, count)), num_keys=1)
     given = {**params, "dimension_numbers": changed, "indices_are_sorted": True}
     return equation.primitive.bind(array, _taken(indices, order), _taken(updates, order), **given)

@@ -207,7 +207,7 @@ class ResizableForms:
         sorts = [step.equation for step in kernels.steps if step.equation is not None and step.equation.invars]
         if any(sort_lowering.may_be_unrolled(equation, equation.invars[0].aval.shape) for equation in sorts):
             return None
-        made = plan.plan(kernels, lowered, (), out_avals)
+        made = plan.plan(kernels, lowered, (), out_avals, (), self.on_gpu)
         made = lazy.submodule("weft.compiler.launches").launched(made) if self.on_gpu else chain.chain(made)
         return made if _is_plain(made) else None
 

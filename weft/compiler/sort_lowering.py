@@ -102,7 +102,7 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any], on_gpu: bool = Fa
     return Sort(
         size // n, n, inner, n if found.largest is None else found.largest,
         found.largest is not None, tuple(keys), tuple(moved),
-        None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize,
+        None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize, found.bits,
     )  # fmt: skip
 
 

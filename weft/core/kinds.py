@@ -218,13 +218,15 @@ class Ordering(Record):
 
     Result i is operand ``moved[i]``, sorted (operand i if ``moved`` is None); an additional last result holds the
     positions. Numbers ascend, -0.0 equals 0.0, NaN is last. With ``largest``, numbers descend, NaN is first, -0.0 is
-    below 0.0, and only the first ``largest`` elements are kept.
+    below 0.0, and only the first ``largest`` elements are kept. ``bits``: keys are unsigned, and have no more (0: no
+    fewer than their dtype).
     """
 
     axis: int
     n_keys: int
     largest: int | None = None
     moved: tuple[int, ...] | None = None
+    bits: int = 0
 
 
 class Library(Record):

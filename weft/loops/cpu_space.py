@@ -24,6 +24,7 @@ MAX_PARALLEL = 3
 MAX_OF_ELEMENTS = 4  # the same of nests that neither reduce nor update
 MANY_OPERATIONS = 8.0  # cost from which values of updates in order are computed by vectors, stored and loaded again
 UPDATE_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
+IN_REGISTERS = "fdilqIL"  # dtypes whose numbers need no rounding on their way to memory
 STEPS = (2, 3, 4)  # strides along the lanes that may be compiled in
 
 
@@ -266,7 +267,7 @@ def has_sorted_places(body: Body, parallel: Sequence[Loop], reduced: Sequence[Lo
 
 def _fits_register(body: Body) -> bool:
     """Whether the element that is updated is one number that needs no rounding on its way to memory."""
-    return all(o.dtype.char in "fdilqIL" for o in body.operands if o.role == "out")
+    return all(o.dtype.char in IN_REGISTERS for o in body.operands if o.role == "out")
 
 
 def _may_split(body: Body, loops: Sequence[Loop], outer: Sequence[Loop]) -> bool:

@@ -47,6 +47,7 @@ SCAN_STATES = 5  # of a block of runs: what is before it, by blocks, groups and 
 # accumulators in a block's memory: of elements, of which every 65th place is empty, of runs three times, of blocks
 SCAN_COUNTS = (BLOCK_LANES + SCAN_THREADS, *3 * (SCAN_THREADS,), GROUP_BLOCKS, SCAN_STATES)
 ROW_THREADS = BLOCK_LANES // GPU_HELD  # of a block that has a long row
+EACH_RUN = 16  # updates of a sorted scatter for each thread
 TILE = 32  # elements of a side of a tile that a block turns
 WARP_PART = WARP * GPU_HELD  # elements of a row that a warp has at a time
 HELD_BESIDE = 32  # registers of a thread beside those that hold elements
@@ -246,7 +247,8 @@ def _of_points(low: Lowered) -> Launches:
         nbytes = sum([tile_bytes(nest, k) for k in across(nest)])
         if min(sides[how.turned], sides[-1]) >= TILE // 4 and nbytes <= GPU_SHARED:
             return Launches(_packed(words), (("tiles", "", math.prod(tiles_of), 1, GPU_THREADS, nbytes),), (), 0)
-    blocks = -(-points // (GPU_THREADS * how.per_thread))
+    count = -(-sides[0] // EACH_RUN) * math.prod(sides[1:]) if nest.dims and nest.dims[0].runs else points
+    blocks = -(-count // (GPU_THREADS * how.per_thread))
     blocks = max(blocks, -(-tiles // GPU_THREADS)) if wide and points else blocks
     scratch = row_bytes(nest.rows, points * reduced_of(nest, extents))
     grid = ("points", "wide" if wide else "", blocks, 1, GPU_THREADS, 0)

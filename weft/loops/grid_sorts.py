@@ -31,15 +31,18 @@ class Sorting(Record, labels=("name",)):
     """The kernels of a sort.
 
     ``keys``: the order (u, i or f) of each, its bytes, the bytes to the next one, and the bits of infinity.
-    ``values``: bytes of what is moved. ``alone``: the only key is moved, and nothing else; its rows lie one after
-    the other.
+    ``values``: bytes of what is moved. ``direct``: long rows are sorted as (elements of the only key, what travels with
+    them), and the last pass writes results. ``own``: the value that is the key, ``carried``: the one that travels, or
+    -1; positions travel if they are stored.
     """
 
     keys: tuple[tuple[str, int, int, int], ...]
     values: tuple[int, ...]
     position_bytes: int
     largest: bool
-    alone: bool
+    direct: bool
+    own: int = -1
+    carried: int = -1
     name: str = "sorting"
 
     def size(self) -> int:
@@ -56,7 +59,14 @@ class Sorting(Record, labels=("name",)):
     def word_bytes(self) -> int:
         """Of an element in working memory: of a key itself, or of words of the order of keys."""
         most = max([nbytes for _, nbytes, _, _ in self.keys])
-        return most if self.alone else max(most, 4)
+        return most if self.direct else max(most, 4)
+
+    @property
+    def carried_bytes(self) -> int:
+        """Of what travels with an element of a key."""
+        if self.carried >= 0:
+            return self.values[self.carried]
+        return 0 if self.direct and not self.position_bytes else 4
 
 
 def sorting(sort: Any) -> Sorting | None:
@@ -66,9 +76,13 @@ def sorting(sort: Any) -> Sorting | None:
     if max(sort.rows * -(-sort.n // TILE) * DIGITS, sort.n) >= MOST or most_bytes > GPU_SHARED:
         return None
     moved = [(source, nbytes) for source, _, nbytes in sort.values]
-    alone = len(keys) == 1 and moved == [(sort.keys[0][0], keys[0][1])]
-    alone = alone and not sort.position_bytes and not sort.largest and sort.kept == sort.n and sort.inner == 1
-    return Sorting(keys, tuple([nbytes for _, _, nbytes in sort.values]), sort.position_bytes, sort.largest, alone)
+    own = [k for k, value in enumerate(moved) if value == (sort.keys[0][0], keys[0][1])]
+    others = [k for k in range(len(moved)) if k not in own]
+    plain = len(keys) == 1 and not sort.largest and sort.kept == sort.n and sort.inner == 1
+    few = len(own) <= 1 and len(others) + bool(sort.position_bytes) <= 1 and sort.position_bytes in (0, 4)
+    direct = plain and few and all(moved[k][1] in (4, 8) for k in others)
+    found = Sorting(keys, tuple([nbytes for _, nbytes in moved]), sort.position_bytes, sort.largest, direct)
+    return found.replace(own=(*own, -1)[0], carried=(*others, -1)[0]) if direct else found
 
 
 def places(sort: Any) -> tuple[Any, ...]:
@@ -82,13 +96,18 @@ def passes(kernel: Sorting, key: int) -> int:
     return max(2, kernel.keys[key][1])
 
 
+def _passes_of(kernel: Sorting, key: int, bits: int) -> int:
+    """The same, but fewer of long rows that are sorted directly where keys have few bits."""
+    return max(2, -(-bits // 8)) if kernel.direct and bits else passes(kernel, key)
+
+
 def entries(kernel: Sorting) -> tuple[str, ...]:
     """The functions of a sort."""
-    first = ("begin",) if kernel.alone else tuple([f"words{k}" for k in range(len(kernel.keys))])
-    return ("ranks", "row_sort", *first, "count", "offsets", "move", *([] if kernel.alone else ["values"]))
+    first = ("begin",) if kernel.direct else tuple([f"words{k}" for k in range(len(kernel.keys))])
+    return ("ranks", "row_sort", *first, "count", "offsets", "move", *([] if kernel.direct else ["values"]))
 
 
-N_WORDS = 20
+N_WORDS = 21
 
 
 def launches(kernel: Sorting, sort: Any) -> tuple[bytes, tuple[grid.Grid, ...], int]:
@@ -99,12 +118,12 @@ def launches(kernel: Sorting, sort: Any) -> tuple[bytes, tuple[grid.Grid, ...], 
     words = [rows, n, sort.inner, kept, *grid.quotient(sort.inner), tiles, *grid.quotient(tiles)]
     words += [kept_tiles, *grid.quotient(kept_tiles), together, *grid.quotient(n if sort.inner == 1 else together)]
     sizes = [LINE, 4 * rows * DIGITS * tiles, 4 * rows * DIGITS]
-    sizes += [rows * n * kernel.word_bytes] * 2 + [0 if kernel.alone else rows * n * 4] * 2
+    sizes += [rows * n * kernel.word_bytes] * 2 + [rows * n * kernel.carried_bytes] * 2
     at = [0]
     for size in sizes:
         at.append(at[-1] + -(-size // LINE) * LINE)
-    words += [at[2], at[3], at[4] - at[3], at[5], at[6] - at[5]]
-    grids, scratch = _grids(kernel, rows, n, -(-rows // together), tiles, kept_tiles), 0
+    words += [at[2], at[3], at[4] - at[3], at[5], at[6] - at[5], _passes_of(kernel, 0, sort.bits)]
+    grids, scratch = _grids(kernel, rows, n, -(-rows // together), tiles, kept_tiles, sort.bits), 0
     if not kept:
         grids = []
     elif n > TILE:
@@ -112,7 +131,7 @@ def launches(kernel: Sorting, sort: Any) -> tuple[bytes, tuple[grid.Grid, ...], 
     return struct.pack(f"<{N_WORDS}q", *words), tuple(grids), scratch
 
 
-def _grids(kernel: Sorting, rows: int, n: int, blocks: int, tiles: int, kept_tiles: int) -> list[grid.Grid]:
+def _grids(kernel: Sorting, rows: int, n: int, blocks: int, tiles: int, kept_tiles: int, bits: int) -> list[grid.Grid]:
     def of(name: str, count: int, nbytes: int) -> grid.Grid:
         return name, "", count, 1, GPU_THREADS, nbytes
 
@@ -121,10 +140,10 @@ def _grids(kernel: Sorting, rows: int, n: int, blocks: int, tiles: int, kept_til
     if n <= TILE:
         most = max([max(nbytes, 4) for _, nbytes, _, _ in kernel.keys])
         return [of("row_sort", rows, NEAR + (-(-n // 8) * 8) * (most + 6))]
-    staged = TILE * (kernel.word_bytes + (0 if kernel.alone else 4)) + 4 * DIGITS
-    made = [of("begin", 1, 0)] if kernel.alone else []
+    staged = TILE * (kernel.word_bytes + kernel.carried_bytes) + 4 * DIGITS
+    made = [of("begin", 1, 0)] if kernel.direct else []
     for key in reversed(range(len(kernel.keys))):
-        made += [] if kernel.alone else [of(f"words{key}", rows * tiles, 0)]
+        made += [] if kernel.direct else [of(f"words{key}", rows * tiles, 0)]
         once = [("count", rows * tiles, COUNTERS + 4 * DIGITS), ("offsets", rows * DIGITS, COUNTERS)]
-        made += [of(*one) for one in (*once, ("move", rows * tiles, NEAR + staged))] * passes(kernel, key)
-    return made if kernel.alone else [*made, of("values", rows * kept_tiles, 0)]
+        made += [of(*one) for one in (*once, ("move", rows * tiles, NEAR + staged))] * _passes_of(kernel, key, bits)
+    return made if kernel.direct else [*made, of("values", rows * kept_tiles, 0)]

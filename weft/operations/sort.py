@@ -223,7 +223,9 @@ sort_p.batch = _sort_batch
 # ---- sort_order: what the compiler makes of an argsort, or of a sort with unused results
 
 
-def _order(*operands: Any, dimension: int, num_keys: int, moved: tuple[int, ...], positions: Any) -> tuple[Any, ...]:
+def _order(
+    *operands: Any, dimension: int, num_keys: int, moved: tuple[int, ...], positions: Any, bits: int = 0
+) -> tuple[Any, ...]:
     rows = [np.ascontiguousarray(np.moveaxis(np.asarray(x), dimension, -1)) for x in operands]
 
     def ordered(rows: list[np.ndarray]) -> list[np.ndarray]:
@@ -235,14 +237,14 @@ def _order(*operands: Any, dimension: int, num_keys: int, moved: tuple[int, ...]
 
 
 def _order_typing(
-    *operands: Any, dimension: int, num_keys: int, moved: tuple[int, ...], positions: np.dtype | None
+    *operands: Any, dimension: int, num_keys: int, moved: tuple[int, ...], positions: np.dtype | None, bits: int = 0
 ) -> list[Any]:
     found = [operands[k] for k in moved]
     return found if positions is None else [*found, runtime.ShapedArray(operands[0].shape, positions, False)]
 
 
 def _order_ordering(params: kinds.Params) -> kinds.Ordering:
-    return kinds.Ordering(params["dimension"], params["num_keys"], None, params["moved"])
+    return kinds.Ordering(params["dimension"], params["num_keys"], None, params["moved"], params.get("bits", 0))
 
 
 sort_order_p = core.Primitive(

@@ -60,7 +60,8 @@ class LongSortWriter(SortWriter):
 
         def put() -> None:
             self._store("i64", 8, "0", self.scratch, "0")
-            self._store("i64", 8, str(grid_sorts.passes(self.sorting, key)), self.scratch, "1")
+            count = "%w20" if self.sorting.direct else str(grid_sorts.passes(self.sorting, key))
+            self._store("i64", 8, count, self.scratch, "1")
 
         threads.when(writer, is_first, put)
 
@@ -97,16 +98,32 @@ class LongSortWriter(SortWriter):
         writer, nbytes = self.writer, self.sorting.word_bytes
         odd = writer.op(f"trunc i64 {number} to i1")
         base = self._far(WORDS, nbytes, odd, row)
-        if not self.sorting.alone:
+        if not self.sorting.direct:
             return base, odd
-        given = self._element("", nbytes, self._operand(0), writer.index("mul", row, self.n))[1]
+        given = self._row(0, nbytes, row)
         return writer.op(f"select i1 {writer.compare_index('eq', number, '0')}, ptr {given}, ptr {base}"), odd
+
+    def _row(self, operand: int, nbytes: int, row: str) -> str:
+        """A row of an operand whose rows lie one after the other."""
+        return self._element("", nbytes, self._operand(operand), self.writer.index("mul", row, self.n))[1]
+
+    @property
+    def _carried(self) -> str:
+        """The type of what travels with a key."""
+        return f"i{8 * self.sorting.carried_bytes}"
+
+    def _counted(self, first: str) -> list[str]:
+        """The positions of this thread's elements of a tile."""
+        writer = self.writer
+        begin = writer.index("add", writer.index("mul", self.warp, str(ITEMS * WARP)), self.lane)
+        start = self._half(writer.index("add", first, begin))
+        return [writer.op(f"add i32 {start}, {k * WARP}") for k in range(ITEMS)]
 
     @property
     def _greatest(self) -> str:
         """An element that comes last; those behind the end of a row, which are not moved, are such."""
         order, nbytes, _, _ = self.sorting.keys[0]
-        return str((1 << (8 * nbytes - 1)) - 1) if self.sorting.alone and order == "i" else "-1"
+        return str((1 << (8 * nbytes - 1)) - 1) if self.sorting.direct and order == "i" else "-1"
 
     def _items(self, first: str, arrays: Sequence[tuple[str, int, str, str]]) -> list[list[str]]:
         """This thread's elements of a tile, of arrays as (type, bytes, address, what is behind the end)."""
@@ -190,9 +207,24 @@ class LongSortWriter(SortWriter):
         is_last = writer.compare_index("eq", self._load("i64", 8, self.scratch, "1"), writer.index("add", number, "1"))
         base, odd = self._source(number, row)
         arrays = [(self.word, sorting.word_bytes, base, self._greatest)]
-        if not sorting.alone:
-            arrays.append(("i32", 4, self._far(POSITIONS, 4, odd, row), "0"))
-        found, *more = self._items(first, arrays)
+        nbytes, size = sorting.word_bytes, sorting.carried_bytes
+        is_first = writer.compare_index("eq", number, "0")
+        if sorting.carried >= 0:
+            given = self._row(1 + 2 * sorting.carried, size, row)
+            far = writer.op(f"select i1 {is_first}, ptr {given}, ptr {self._far(POSITIONS, size, odd, row)}")
+            arrays.append((self._carried, size, far, "0"))
+        elif size:
+            arrays.append((self._carried, size, self._far(POSITIONS, size, odd, row), "0"))
+        if sorting.direct and sorting.position_bytes:  # there are none yet
+            begun, (_, *later) = self._items(first, arrays[:1])[0], arrays
+            counted = self._counted(first)
+
+            def read() -> list[tuple[str, str]]:
+                return [("i32", text) for text in self._items(first, later)[0]]
+
+            found, more = begun, [writer.either(is_first, lambda: [("i32", text) for text in counted], read)]
+        else:
+            found, *more = self._items(first, arrays)
         digits = [self._digit_of(item, number) for item in found]
         masks = [self._peers(digit) for digit in digits]
         ranks = [self._rank(digit, mask) for digit, mask in zip(digits, masks, strict=True)]
@@ -201,7 +233,6 @@ class LongSortWriter(SortWriter):
         totals = writer.index("add", writer.index("mul", row, str(DIGITS)), self.thread)
         start = self._before(self._load("i32", 4, writer.element("i8", self.scratch, TOTALS), totals))
         start = writer.op(f"add i32 {start}, {self._load('i32', 4, *self._tile_count(row, tile, self.thread))}")
-        nbytes = sorting.word_bytes
         words = threads.shared(writer, str(NEAR + 4 * DIGITS))
         near = threads.shared(writer, str(NEAR + 4 * DIGITS + TILE * nbytes))
         starts = threads.shared(writer, str(NEAR))
@@ -210,33 +241,40 @@ class LongSortWriter(SortWriter):
         for k, (digit, rank) in enumerate(zip(digits, ranks, strict=True)):
             to = self._whole(writer.op(f"add i32 {rank}, {self._place(digit)}"))
             self._store(self.word, nbytes, found[k], words, to)
-            for positions in more:
-                self._store("i32", 4, positions[k], near, to)
+            for carried in more:
+                self._store(self._carried, size, carried[k], near, to)
         threads.barrier(writer)
         self._written(row, first, number, (is_last, odd), (words, near, starts))
 
     def _written(self, row: str, first: str, number: str, passes: tuple[str, str], near: tuple[str, str, str]) -> None:
         """The elements of a tile, which lie in order in the block's memory, to where they belong in the row."""
-        writer, sorting, (is_last, odd), (words, positions, starts) = self.writer, self.sorting, passes, near
-        nbytes, order = sorting.word_bytes, ""
+        writer, sorting, (is_last, odd), (words, carried, starts) = self.writer, self.sorting, passes, near
+        nbytes, size = sorting.word_bytes, sorting.carried_bytes
         even = writer.op(f"xor i1 {odd}, true")
-        to = self._far(WORDS, nbytes, even, row)
-        if sorting.alone:
-            result = self._element("", nbytes, self._operand(2), writer.index("mul", row, self.n))[1]
-            to = writer.op(f"select i1 {is_last}, ptr {result}, ptr {to}")
-        else:
-            order = self._far(POSITIONS, 4, even, row)
         goes_on = writer.op(f"xor i1 {is_last}, true")
+
+        def target(at: int, each: int, operand: int) -> str:
+            """Where to, or in the last pass a result, if it is one."""
+            far = self._far(at, each, even, row)
+            result = self._row(operand, each, row) if operand >= 0 else far
+            return far if operand < 0 else writer.op(f"select i1 {is_last}, ptr {result}, ptr {far}")
+
+        results = [2 + 2 * k if k >= 0 else -1 for k in (sorting.own, sorting.carried)]
+        if sorting.direct and sorting.position_bytes:
+            results[1] = 1 + 2 * len(sorting.values)
+        to = target(WORDS, nbytes, results[0])
+        beside = target(POSITIONS, size, results[1]) if size else ""
 
         def one(index: str) -> None:
             item = self._load(self.word, nbytes, words, index)
             start = self._load("i32", 4, starts, self._whole(self._digit_of(item, number)))
             at = self._whole(writer.op(f"add i32 {start}, {self._half(index)}"))
-            if sorting.alone:
+            if size:
+                self._store(self._carried, size, self._load(self._carried, size, carried, index), beside, at)
+            if sorting.own >= 0:
                 self._store(self.word, nbytes, item, to, at)
-                return
-            self._store("i32", 4, self._load("i32", 4, positions, index), order, at)
-            threads.when(writer, goes_on, lambda: self._store(self.word, nbytes, item, to, at))
+            else:
+                threads.when(writer, goes_on, lambda: self._store(self.word, nbytes, item, to, at))
 
         def once(index: str, _: list[str]) -> list[str]:
             one(index)

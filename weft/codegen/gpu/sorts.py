@@ -116,7 +116,7 @@ class SortWriter:
 
     def _digit_of(self, item: str, number: str) -> str:
         """8 bits of an element in working memory."""
-        if not self.sorting.alone:
+        if not self.sorting.direct:
             return self._digit(item, self.word, number)
         wide = self._wide(0)[0]
         return self._digit(self._ordered(0, item, wide), wide, number)
