@@ -31,7 +31,7 @@ from weft._base.target_model import (
     WARP,
     WARP_ROW,
 )  # fmt: skip
-from weft.loops import elements, ir, nests, routine
+from weft.loops import elements, ir, nests, routine, uniform
 from weft.loops.body import Body
 from weft.loops.grid_space import grid_space
 from weft.loops.nests import Binding, Lowered
@@ -87,10 +87,13 @@ def form(nest: ir.Nest) -> Form:
         return Form(False, _scans(nest), 1, False, ())
     alone = all(dim.role == "parallel" for dim in nest.dims)
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.Guard)
-    wide = alone and nest.vector is not None and all(isinstance(s, plain) for s in nest.statements())
+    straight = [s for s in nest.statements() if not (isinstance(s, ir.LoadAt) and s.inside is None)]
+    wide = alone and nest.vector is not None and all(isinstance(s, plain) for s in straight)
+    wide = wide and {s.offset for s in nest.statements() if isinstance(s, ir.LoadAt)} <= uniform.places(nest)
     wide = wide and all(operand.strides[-1] in (0, 1) for operand in nest.operands)
     wide = wide and all(elements.of(operand.dtype).parts == 1 for operand in nest.operands)
-    aligned = [k for k, operand in enumerate(nest.operands) if wide and operand.strides[-1] == 1]
+    found = ir.operands([s for s in nest.statements() if not isinstance(s, ir.LoadAt)])
+    aligned = [k for k, operand in enumerate(nest.operands) if wide and operand.strides[-1] == 1 and k in found]
     turned = -1
     if alone and nest.vector is not None and all(isinstance(s, plain) for s in nest.statements()):
         dims = {nest.operands[k].strides.index(1) for k in across(nest)}

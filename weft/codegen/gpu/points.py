@@ -216,6 +216,31 @@ class PointWriter(NestWriter):
         writer.branch(done)
         writer.label(done)
 
+    def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
+        """Where an address was computed, it tells whether a vector may be read there."""
+        if self.width == 1 or s.operand in self.form.aligned or self.stride(s.operand, copies[0]) != 1:
+            super().load(s, copies, place)
+            return
+        dtype, writer, (copy,) = self.nest.operands[s.operand].dtype, self.writer, copies
+        element, memory = elements.of(dtype), copies[0].memory
+        pointer, type_ = (
+            writer.element(whole(dtype), place.pointers[s.operand], copy.index or "0"),
+            memory.vector_type(dtype)[0],
+        )
+        nbytes = min(grid.ALIGNED, WIDTH * element.size)
+        low = writer.index("and", writer.op(f"ptrtoint ptr {pointer} to i64"), str(nbytes - 1))
+
+        def singles() -> Carried:
+            text = "poison"
+            for lane in range(WIDTH):
+                one = writer.load(element.memory, writer.element(whole(dtype), pointer, str(lane)), element.bytes)
+                text = writer.op(f"insertelement {type_} {text}, {element.memory} {one}, i64 {lane}")
+            return [(type_, text)]
+
+        whole_vector = lambda: [(type_, writer.load(type_, pointer, nbytes))]  # noqa: E731 - one access of two
+        (text,) = writer.either(writer.compare_index("eq", low, "0"), whole_vector, singles)
+        copy.values[s.out] = memory.join(dtype, text, WIDTH)
+
     def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
         dtype, writer = self.nest.rows[s.row], self.writer
         at = writer.index("add", writer.index("mul", place.row, self.word(0)), self.point_number)
