@@ -113,7 +113,7 @@ FORMS: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "a transposition": ("tiles", lambda x: x.T + 1, (X,)),
     "axes in another order": ("tiles", lambda x: jnp.transpose(x, (2, 0, 1)) * 2, (X.reshape(37, 10, 100),)),
     "rows by index": ("wide", lambda x, i: x[i] + 1, (X, np.array([3, 7, -1, 50, 2]))),
-    "rows by index that are not aligned": ("wide", lambda x, i: x[i] + x[0], (X[:, :131], np.array([3, 7, -1, 50, 2]))),
+    "rows by index that are not aligned": ("wide", lambda x, i: x[:, 1:129][i] + 1, (X, np.array([3, 7, -1, 50, 2]))),
     "columns by index": ("points", lambda x, i: x[:, i] + 1, (X, np.array([3, 7, -1, 50, 2]))),
     "neighbours": ("points", lambda x: x[1:-1, 1:-1] * 4 - x[:-2, 1:-1] - x[2:, 1:-1], (X,)),
     "an array that is put together": ("points", lambda x: jnp.pad(x, ((1, 2), (3, 4))), (X,)),
