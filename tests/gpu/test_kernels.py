@@ -132,6 +132,9 @@ FORMS: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
     "a loop for each lane": (
         "loop", lambda x: lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 2), (0, x)), (X[:, :7],),
     ),
+    "a loop for each of many lanes": (
+        "loop", weft.vmap(lambda a: lax.fori_loop(0, 9, lambda i, x: 0.5 * (x + a / x), a)), (np.abs(V[:6000]) + 1,),
+    ),
     "a scan with rows of lanes": (
         "loop", lambda x: lax.scan(lambda c, a: (jnp.sin(c) + a, (c, a.shape[0] * 2)), x[0], x[:9, :40]), (X[:, :40],),
     ),

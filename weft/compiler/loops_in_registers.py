@@ -25,8 +25,11 @@ from weft.loops import lane_routine, small
 from weft.loops.small_values import TooLarge
 
 
-def loops_in_registers(closed: ClosedJaxpr, simplified: small.Flatten) -> ClosedJaxpr:
-    """The program with its small loops as routines; ``simplified`` gives the body of a loop after all passes."""
+def loops_in_registers(closed: ClosedJaxpr, simplified: small.Flatten, threads: bool = False) -> ClosedJaxpr:
+    """The program with its small loops as routines; ``simplified`` gives the body of a loop after all passes.
+
+    ``threads``: those of a GPU run it.
+    """
     equations = closed.jaxpr.eqns
     known = {
         equation.outvars[0]: equation.invars[0]
@@ -34,7 +37,10 @@ def loops_in_registers(closed: ClosedJaxpr, simplified: small.Flatten) -> Closed
         if isinstance(equation.primitive.kind, kinds.View) and isinstance(equation.invars[0], Literal)
     }
     read = set(rewrite.variables([*closed.jaxpr.outvars, *[a for e in equations for a in e.invars]]))
-    made = [_routine(equation, known, simplified, read) if _may_be(equation) else equation for equation in equations]
+    made = [
+        _routine(equation, known, simplified, read, threads) if _may_be(equation) else equation
+        for equation in equations
+    ]
     return closed if all(map(operator.is_, made, equations)) else rewrite.with_equations(closed, made)
 
 
@@ -42,7 +48,9 @@ def _may_be(equation: JaxprEqn) -> bool:
     return isinstance(equation.primitive.kind, kinds.Loop) and not equation.effects
 
 
-def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatten, read: Collection[Any]) -> JaxprEqn:
+def _routine(
+    equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatten, read: Collection[Any], threads: bool
+) -> JaxprEqn:
     """The loop as a routine if possible; ``known`` are variables with a literal as value, ``read`` those of any use."""
     parts = equation.primitive.kind.parts(equation.params)
     atoms = [known.get(atom, atom) if not isinstance(atom, Literal) and not atom.aval.shape else atom
@@ -57,7 +65,7 @@ def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatt
     def flat(closed: ClosedJaxpr) -> ClosedJaxpr:
         return single_windows(flatten(closed))
 
-    lowered = lane_routine.lower_loop(parts, atoms, flat, equation.primitive.name, by_element, mask)
+    lowered = lane_routine.lower_loop(parts, atoms, flat, equation.primitive.name, by_element, mask, threads)
     try:
         lowered = lowered or small.lower_loop(parts, atoms, flat, equation.primitive.name)
     except TooLarge:

@@ -57,12 +57,13 @@ class Pass(NamedTuple):
     expands: bool  # its result is inlined and simplified before the next pass
     looks_inside: bool  # at the bodies of loops after all passes
     on_gpu: bool  # for the threads of a GPU alone
+    asks: bool  # whether it is for them
 
     def run(self, closed: ClosedJaxpr, within: Context, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
         if self.on_gpu and within.grid is None:
             return closed
         more = (functools.partial(simplified, within=within),) if self.looks_inside else ()
-        made = self.function(closed, *more)
+        made = self.function(closed, *more, *((within.grid is not None,) if self.asks else ()))
         if not self.expands or made is closed:
             return made
         made = inline(made)
@@ -71,9 +72,9 @@ class Pass(NamedTuple):
 
 def _pass(
     function: Any, *of: type, required: bool = False, expands: bool = False, looks_inside: bool = False,
-    on_gpu: bool = False,
+    on_gpu: bool = False, asks: bool = False,
 ) -> Pass:  # fmt: skip
-    return Pass(function.__name__, function, frozenset(of) or None, required, expands, looks_inside, on_gpu)
+    return Pass(function.__name__, function, frozenset(of) or None, required, expands, looks_inside, on_gpu, asks)
 
 
 def simplified(closed: ClosedJaxpr, within: Context | None = None) -> ClosedJaxpr:
@@ -138,7 +139,7 @@ PASSES = (
     _pass(gathers, kinds.Gather),
     _pass(sort_lowering, kinds.External),
     _pass(dynamic_slices, kinds.DynamicSlice),
-    _pass(loops_in_registers, kinds.Loop, looks_inside=True),
+    _pass(loops_in_registers, kinds.Loop, looks_inside=True, asks=True),
     _pass(short_reductions, kinds.Reduction),  # after reshapes, behind which an operand's computation would be hidden
     _pass(unit_reductions, kinds.Reduction),
 )

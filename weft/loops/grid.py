@@ -381,10 +381,15 @@ def _row_aligned(low: Lowered) -> bool:
 
 
 def _held(nest: ir.Nest) -> int:
-    """The registers that hold a thread's elements of a row."""
-    loaded = [s.operand for phase in nest.phases for s in phase.body if isinstance(s, ir.Load)]
-    kept = [nest.operands[k].dtype for k in set(loaded) if loaded.count(k) > 1]
-    return sum([GPU_HELD * max(elements.of(dtype).size // 4, 1) for dtype in [*kept, *nest.rows]])
+    """The registers that hold a thread's elements of a row, and those that a phase loads."""
+    loads = [{s.operand for s in phase.body if isinstance(s, ir.Load)} for phase in nest.phases]
+    kept = {k for some in loads for k in some if sum([k in other for other in loads]) > 1}
+    most = max([sum([_registers(nest.operands[k].dtype) for k in kept | some]) for some in loads])
+    return most + sum([_registers(dtype) for dtype in nest.rows])
+
+
+def _registers(dtype: np.dtype) -> int:
+    return GPU_HELD * max(elements.of(dtype).size // 4, 1)
 
 
 def held_threads(nest: ir.Nest) -> int:

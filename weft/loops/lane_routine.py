@@ -24,6 +24,7 @@ from weft.loops.small_values import LARGEST, Memory, TooLarge
 MOST_OF_A_LANE = 32  # elements of one value in a lane
 MOST_WORK = 1200  # estimated instructions of one lane
 MOST_LANES = 4096  # for more, rows begin on different pages, and several threads are faster
+MOST_THREADS = (1 << 31) - 1  # that a GPU's launch has
 MOST_AT_ONCE = 32000  # instructions of all lanes, if there are over 256 (tanh of 1000: 84 us, 50 on two threads)
 MOST_OF_ROWS = 256000  # the same if lanes have rows, of which kernels make many steps (Lorenz of 1000: 54 us, 156)
 FEW = 64  # instructions common to all lanes that may be repeated for each tile
@@ -38,25 +39,27 @@ def lower_loop(
     name: str,
     by_element: ByElement,
     mask: ClosedJaxpr | None = None,
+    threads: bool = False,
 ) -> Lowered | None:
     """The routine in lanes of a loop, along as many dimensions as possible; None if there is none.
 
     ``by_element`` tells whether a condition is that of a mapped loop: the loop continues while any element does, and
     leaves the others unchanged. ``mask`` is the condition of an element of another loop that does so (or None).
+    ``threads``: each lane is a thread of a GPU, which has any number of them.
     """
-    for shared in _shared(parts):
+    for shared in _shared(parts, MOST_THREADS if threads else MOST_LANES):
         try:
-            return _Lanes(shared, flatten, by_element, (parts.cond, mask)).lowered(parts, atoms, name)
+            return _Lanes(shared, flatten, by_element, (parts.cond, mask), threads).lowered(parts, atoms, name)
         except TooLarge:
             continue
     return None
 
 
-def _shared(parts: kinds.LoopParts) -> list[tuple[int, ...]]:
+def _shared(parts: kinds.LoopParts, most: int) -> list[tuple[int, ...]]:
     """The candidates for the shared first dimensions, longest first."""
     shape = max([aval.shape for aval in parts.body.out_avals], key=len, default=())
     counts = range(len(shape), 0, -1)
-    return [shape[:count] for count in counts if 0 < math.prod(shape[:count]) <= MOST_LANES]
+    return [shape[:count] for count in counts if 0 < math.prod(shape[:count]) <= most]
 
 
 class _Lanes(Lowering):
@@ -70,9 +73,10 @@ class _Lanes(Lowering):
         flatten: Flatten,
         by_element: ByElement,
         masked: tuple[ClosedJaxpr | None, ClosedJaxpr | None],
+        threads: bool,
     ) -> None:
         super().__init__(flatten)
-        self.shared, self.by_element, self.masked = shared, by_element, masked
+        self.shared, self.by_element, self.masked, self.threads = shared, by_element, masked, threads
         self.spreads: dict[int, int] = {}
         self.extent(math.prod(shared))
 
@@ -171,7 +175,7 @@ class _Lanes(Lowering):
             raise TooLarge("too much of it is common to all lanes")
         lanes = math.prod(self.shared)
         rows = any(kind.lanes and kind.size > 1 for kind in self.types)
-        if lanes > LARGEST and self.work * lanes > (MOST_OF_ROWS if rows else MOST_AT_ONCE):
+        if not self.threads and lanes > LARGEST and self.work * lanes > (MOST_OF_ROWS if rows else MOST_AT_ONCE):
             raise TooLarge("it is large enough for several threads")
         return made.replace(scalar=False, lanes=True)
 
