@@ -222,7 +222,11 @@ def test_what_one_block_should_not_do_stays_a_loop_of_launches(device: Any) -> N
         return lax.fori_loop(0, 2, step, x)
 
     large: list[tuple[Callable[..., Any], tuple[int, ...]]]
-    large = [(times, (600, 600)), (heat, (400, 400)), (told, (40,))]
+
+    def copied(x: Any) -> Any:
+        return lax.fori_loop(0, 2, lambda i, s: (s[1], s[0].at[i].set(s[1][3])), (x, x + 1))
+
+    large = [(copied, (400, 400)), (times, (600, 600)), (heat, (400, 400)), (told, (40,))]
     for function, shape in large:
         with weft.default_device(device):
             compiled = weft.jit(function).lower(weft.ShapeDtypeStruct(shape, np.float32)).compile()

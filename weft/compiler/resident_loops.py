@@ -27,6 +27,7 @@ MANY, SOME = 1024, 512  # threads of a block; a thread of the larger one has 64 
 SIDE_BY_SIDE = (resident.POINT, "vector", "warps", "short", "loop", "parts", "column_parts", "column_whole")
 ALONE_ROUNDS = 2  # blocks one after the other of a kernel that needs barriers of its own
 ALIGNED = 64
+MOST_BYTES = 4 * GPU_RESIDENT_ROUNDS * MANY  # of a copy or a fill
 KEPT = 64 << 10  # bytes of the block's memory, beside which what a loop only reads is copied there
 # Terms of a product that a thread may hold, and the registers for all of them, by the number of threads.
 HELD_TERMS, HELD_REGISTERS = (4, 8, 16, 32), ((GPU_THREADS, 128), (SOME, 64), (MANY, 24))
@@ -182,11 +183,15 @@ class _Maker:
             for result, (at, _, stride) in zip(results[len(homes) : len(homes) + len(made)], made, strict=True)
             if result != at and stride
         ]
+        if any(stride > MOST_BYTES for (_, _, stride) in made) and left:
+            raise UnfitError
         carry = []
         for k, (home, nbytes) in enumerate(homes):
             stays = results[k] == now[k] or nbytes == 0
             copied = None if stays or results[k] == later[k] else self.place(results[k])
             start = self.place(self.arena(nbytes)) if outermost and self.near and nbytes else None
+            if copied is not None and nbytes > MOST_BYTES:
+                raise UnfitError
             spare = None if stays else self.place(self.arena(nbytes))
             size = self.word(nbytes)
             carry.append(resident.Carry(self.place(home), start, spare, copied, size, now[k].base, later[k].base))
@@ -242,6 +247,8 @@ class _Maker:
                 found += self._calls(entry, resolve)
             elif isinstance(entry, Control):
                 found.append(self.control(entry, resolve))
+            elif isinstance(entry, instructions.Copy | instructions.Fill) and entry.nbytes > MOST_BYTES:
+                raise UnfitError
             elif isinstance(entry, instructions.Copy):
                 to, source = self.place(resolve(entry.to)), self.place(resolve(entry.source))
                 found.append(resident.Copy(to, source, self.word(entry.nbytes)))
