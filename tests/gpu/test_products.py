@@ -200,6 +200,26 @@ def test_convolutions_keep_their_precision(device: Any) -> None:
     np.testing.assert_allclose(found, np.asarray(weft.jit(convolved(None))(*wide)), rtol=2e-3, atol=2e-2)
 
 
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_results_are_rounded_once_where_they_are_stored(device: Any, dtype: np.dtype) -> None:
+    wide = weft.jit(lambda a, b: jnp.einsum("bmk,bkn->bmn", a, b, preferred_element_type=np.float32))
+    for k, n in ((40, 72), (40, 71), (21, 33)):
+        a, b = operands("bmk,bkn->bmn", dtype, m=70, n=n, k=k)
+        with weft.default_device(device):
+            for function in (jnp.matmul, lambda a, b: (-jnp.matmul(a, b) + 1).astype(np.float32), jnp.matmul):
+                compiled = weft.jit(function).lower(a, b).compile()
+                assert "float32" not in str(compiled.as_text("plan")).split("gemm")[1].split("\n")[0]
+                sums = np.asarray(wide(a, b)).astype(dtype)
+                wanted = sums if function is jnp.matmul else (-sums + np.ones((), dtype)).astype(np.float32)
+                np.testing.assert_array_equal(np.asarray(weft.jit(function)(a, b)), wanted)
+            assert weft.jit(jnp.matmul).lower(a, b).compile().as_text("plan").count("launch") == 1
+    with weft.default_device(device):
+        x, y = normal((5, 600), dtype), normal((600,), dtype)
+        assert weft.jit(jnp.matmul).lower(x, y).compile().as_text("plan").count("launch") == 1
+    assert "vector of" in same(device, jnp.matmul, x, y)
+    assert "tiles of" in same(device, lambda a, b: jnp.matmul(a, b, precision="highest"), a, b)
+
+
 def test_products_within_a_loop_that_is_one_kernel(device: Any) -> None:
     a, x = normal((40, 40), np.float16), normal((40, 72), np.float16)
 
@@ -215,9 +235,11 @@ def test_products_within_a_loop_that_is_one_kernel(device: Any) -> None:
 
 
 @functools.cache
-def module(source: np.dtype, form: str, cpu: int, a_along: bool = True, b_along: bool = True) -> str:
+def module(
+    source: np.dtype, form: str, cpu: int, a_along: bool = True, b_along: bool = True, stored: Any = None
+) -> str:
     result = F32 if source.itemsize == 2 else source
-    product = grid_products.Product(source, result, 1, 1, 1, 1, a_along, b_along, form)
+    product = grid_products.Product(source, result, 1, 1, 1, 1, a_along, b_along, form, stored or result)
     on = target.gpu(cpu)
     assert on is not None
     return llvm.emit_assembly(kernel.text_of(product, on), on)
@@ -246,7 +268,7 @@ def counted(source: np.dtype, form: str, entry: str, along: tuple[bool, bool], s
     rows = ((m, k if along[0] else 1, n),), ((n, 1 if along[1] else k),)
     summed = ((k, 1 if along[0] else m, n if along[1] else 1),)
     gemm = Gemm("", "", (0, 0, -1), (0, 0, -1), (0, 0, -1), *rows, summed, ((1, 0, 0, 0),), True, (m, n, False))
-    params, _ = grid_products.launches(grid_products.Product(source, F32, 1, 1, 1, 1, *along, form), gemm)
+    params, _ = grid_products.launches(grid_products.Product(source, F32, 1, 1, 1, 1, *along, form, F32), gemm)
     a, b = (Buffer.of(RNG.standard_normal(size).astype(F32).astype(source)) for size in (m * k, n * k))
     words, made = np.frombuffer(params, np.int64).tolist(), Module(module(source, form, 90, *along))
     return made.launch(entry, 1, 256, a, b, Buffer(4 * m * n), Buffer(16), *words, shared=96 << 10, counted=1)

@@ -29,7 +29,18 @@ FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 40
 FEW_IN_BATCH = 16  # the same for matrices of a batch
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
 IN_PAIRS = (dtypes.bfloat16,)  # some processors add terms in adjacent pairs: the sum must be over one dimension
-SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L": "lL", "F": "F", "D": "D"}
+SOURCES = {
+    "f": "feE",
+    "d": "d",
+    "i": "?bBhHiI",
+    "I": "?bBhHiI",
+    "l": "lL",
+    "L": "lL",
+    "F": "F",
+    "D": "D",
+    "e": "e",
+    "E": "E",
+}
 
 
 def contraction(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -43,6 +43,11 @@ def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
             params, grids = grid_products.launches(kernel, entry)
             wide = grid_products.aligned(kernel)
             return Launched(entry, kernel, (entry.a, entry.b, entry.c), params, grids, wide)
+        if dtype_of(entry.result).itemsize == 2:  # the host has no kernel that rounds (``rounded_products``)
+            raise NotImplementedError(
+                f"[compile] a product of {dtype_of(entry.source)} with 2**31 or more rows, columns, terms or tiles of "
+                "its result is not built for GPUs; multiply parts, or give preferred_element_type=float32"
+            )
     if isinstance(entry, instructions.Sort):
         kernel = grid_sorts.sorting(entry)
         if kernel is not None:

@@ -31,6 +31,7 @@ from weft.compiler.loops_in_registers import loops_in_registers
 from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.compiler.ordered_scatters import ordered_scatters
 from weft.compiler.reshapes import reshapes
+from weft.compiler.rounded_products import rounded_products
 from weft.compiler.scatter_to_select import scatter_to_select
 from weft.compiler.short_reductions import short_reductions
 from weft.compiler.sort_lowering import sort_lowering
@@ -134,6 +135,7 @@ PASSES = (
     _pass(disjoint_pad_sums, kinds.Assemble),
     _pass(unstacked, kinds.Assemble),
     _pass(index_set_splitting, kinds.Assemble),
+    _pass(rounded_products, kinds.Contraction, kinds.StridedContraction, on_gpu=True),
     _pass(transposed_results, kinds.Contraction),
     _pass(reshapes, kinds.Reshape),
     _pass(gathers, kinds.Gather),

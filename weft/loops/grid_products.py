@@ -39,10 +39,11 @@ SMALL, LARGE = Tile(64, 64, 32, 16), Tile(128, 256, 64, 64)
 STEP = 64  # bytes of terms of an operand that a stage holds for each of its rows or columns
 STAGES = 4  # in a block's memory at a time: one is multiplied, others are on their way
 ALIGNED = grid.ALIGNED
+F32 = np.dtype(np.float32)
 
 
 class Product(Record, labels=("name",)):
-    """A kernel: dtypes of the operands and of the result, which is that of sums, and how many dimensions of each kind.
+    """A kernel: dtypes of the operands, of sums and of what is stored, and how many dimensions of each kind.
 
     ``a_along``: neighbours of the left operand lie along its terms; ``b_along``: those of the right one along columns.
     ``form``: tiles, vector (one of the operands is one, whose product is added in several sums) or tensor.
@@ -57,6 +58,7 @@ class Product(Record, labels=("name",)):
     a_along: bool
     b_along: bool
     form: str
+    stored: np.dtype
     name: str = "product"
 
     def size(self) -> int:
@@ -72,19 +74,21 @@ def product(gemm: Any, source: np.dtype, result: np.dtype) -> Product | None:
     """The kernel of an instruction Gemm; None if the host has to compute it."""
     counts = (len(gemm.rows), len(gemm.columns), len(gemm.summed), len(gemm.batch))
     rows, columns, terms, batch = _sizes(gemm)
-    if max(rows * columns * batch, terms) >= grid.MOST_POINTS:
-        return None
+    stored, result = result, F32 if result.itemsize == 2 else result  # half precisions are those that are rounded
     plain = counts[:3] == (1, 1, 1)
     vector = gemm.in_chains and (rows == 1 or columns == 1) and result.kind not in "iu" and plain
     a_along = bool(gemm.summed) and gemm.summed[-1][1] == 1
     b_along = bool(gemm.columns) and gemm.columns[-1][1] == 1
     form = "vector" if vector else "tensor" if _by_tensor_cores(gemm, source, result) else "tiles"
-    return Product(source, result, *counts, a_along, b_along, form)
+    items = rows * columns if vector else -(-rows // SMALL.rows) * -(-columns // SMALL.columns)
+    if max(items * batch, rows, columns, terms) >= grid.MOST_POINTS:
+        return None
+    return Product(source, result, *counts, a_along, b_along, form, stored)
 
 
 def _by_tensor_cores(gemm: Any, source: np.dtype, result: np.dtype) -> bool:
     """Half precisions unless float32 is asked for, float32 where TF32 is."""
-    if result != np.float32 or gemm.precision == "float32":
+    if result != F32 or gemm.precision == "float32":
         return False
     return source.itemsize == 2 or gemm.precision == "tf32"
 
@@ -137,11 +141,10 @@ def _tensor_grid(kernel: Product, gemm: Any, count: int) -> grid.Grid:
         return "mma", "", count, 1, GPU_THREADS, stage_bytes(SMALL) * 2
     m, n, _, batch = _sizes(gemm)
     large = -(-m // LARGE.rows) * -(-n // LARGE.columns) * batch
-    in_pairs = not any(x % 2 for x in (n, *[row[2] for row in gemm.rows], *[dim[3] // 4 for dim in gemm.batch]))
-    entry, tile, blocks = (
-        ("mma_large", LARGE, large) if in_pairs and GPU_TILES <= large <= count // 6 else ("mma_aligned", SMALL, count)
-    )
-    return "mma", entry, blocks, 1, GPU_THREADS, stage_bytes(tile) * STAGES
+    steps = [row[2] for row in gemm.rows] + [dim[3] // kernel.stored.itemsize for dim in gemm.batch]
+    if GPU_TILES <= large <= count // 6 and not any(step % 2 for step in (n, *steps)):  # two columns are stored at once
+        return "mma", "mma_large", large, 1, GPU_THREADS, stage_bytes(LARGE) * STAGES
+    return "mma", "mma_aligned", count, 1, GPU_THREADS, stage_bytes(SMALL) * STAGES
 
 
 def stage_bytes(tile: Tile) -> int:

@@ -93,9 +93,14 @@ class ProductWriter:
 
     def _store(self, row: str, column: str, parts: list[str]) -> None:
         writer, product = self.writer, self.product
-        value = Value(product.result, tuple([V(self.one, self.element.register, text) for text in parts]))
         at = writer.index("add", self._offset("rows", row, 1), column)
-        self.memory.store_scalar(value, writer.element(whole(product.result), self.base[2], at))
+        self.memory.store_scalar(self._rounded(parts), writer.element(whole(product.stored), self.base[2], at))
+
+    def _rounded(self, parts: list[str]) -> Value:
+        """An element as it is stored."""
+        value = Value(self.product.result, tuple([V(self.one, self.element.register, text) for text in parts]))
+        emitter = Emitter(self.one)
+        return emitter.settle(emitter.convert(value, self.product.stored))
 
     def _added(self, a: str, b: str, total: str) -> str:
         """total + a * b, rounded once."""

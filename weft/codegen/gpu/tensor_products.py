@@ -15,6 +15,7 @@ from weft._base.target_model import WARP
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.tensor_tiles import FRAGMENT, TensorTiles
 from weft.codegen.writer import Writer
+from weft.loops import elements
 from weft.loops.grid_products import LARGE, SMALL, STAGES, Product, n_words
 
 FLOATS = "{float, float, float, float}"
@@ -26,7 +27,7 @@ class TensorWriter(TensorTiles):
 
     def __init__(self, product: Product, target: Target, entry: str) -> None:
         super().__init__(product, target, LARGE if entry == "mma_large" else SMALL)
-        self.entry = entry
+        self.entry, self.type = entry, elements.of(product.stored).memory
         self.kind = _KINDS["f" if product.source.itemsize == 4 else "e" if product.source.kind == "f" else "E"]
 
     # the frame
@@ -69,11 +70,11 @@ class TensorWriter(TensorTiles):
 
         def load(stage: str, step: int) -> list[str]:
             words = [word for fragment in (*a(stage, step), *b(stage, step)) for word in fragment]
-            return [self._rounded(word) for word in words] if product.source.itemsize == 4 else words
+            return [self._in_tf32(word) for word in words] if product.source.itemsize == 4 else words
 
         return load
 
-    def _rounded(self, word: str) -> str:
+    def _in_tf32(self, word: str) -> str:
         """A float32 to the 11 bits of TF32, halves away from zero."""
         return self.writer.call(
             "llvm.nvvm.f2tf32.rna", "i32", [("float", self.writer.op(f"bitcast i32 {word} to float"))]
@@ -179,11 +180,12 @@ class TensorWriter(TensorTiles):
         """Whether the first of two columns always lies at an even offset."""
         writer = self.writer
         odd, batch = self.n, self.dims["batch"]
+        shift = str(self.product.stored.itemsize.bit_length() - 1)
         for d in range(self.dims["rows"].number):
             odd = writer.index("or", odd, f"%w{self.dims['rows'].begin + 5 * d + 4}")
         for d in range(batch.number):
-            odd = writer.index("or", odd, writer.index("lshr", f"%w{batch.begin + 6 * d + 5}", "2"))
-        address = writer.index("lshr", writer.op(f"ptrtoint ptr {self.base[2]} to i64"), "2")
+            odd = writer.index("or", odd, writer.index("lshr", f"%w{batch.begin + 6 * d + 5}", shift))
+        address = writer.index("lshr", writer.op(f"ptrtoint ptr {self.base[2]} to i64"), shift)
         odd = writer.index("and", writer.index("or", odd, address), "1")
         return writer.compare_index("eq", odd, "0")
 
@@ -192,7 +194,7 @@ class TensorWriter(TensorTiles):
         acrosses = tile.warp_columns // 8
 
         def one(i: int, at: str) -> None:
-            start = writer.element("float", self.base[2], self._offset("rows", at, 1))
+            start = writer.element(self.type, self.base[2], self._offset("rows", at, 1))
             for j in range(acrosses):
                 where = writer.index("add", column, str(8 * j))
                 x, y = sums[4 * (i // 2 * acrosses + j) + 2 * (i % 2) :][:2]
@@ -203,19 +205,20 @@ class TensorWriter(TensorTiles):
             threads.when(writer, writer.compare_index("slt", at, self.m), lambda i=i, at=at: one(i, at))
 
     def _put(self, start: str, column: str, values: tuple[str, str], paired: bool) -> None:
-        writer = self.writer
+        writer, type_, size = self.writer, self.type, self.product.stored.itemsize
+        x, y = [self.memory.leave(self.product.stored, self._rounded([text]).part).text for text in values]
 
         def one(text: str, at: str) -> None:
-            writer.line(f"store float {text}, ptr {writer.element('float', start, at)}")
+            writer.line(f"store {type_} {text}, ptr {writer.element(type_, start, at)}")
 
         def both() -> None:
-            first = writer.op(f"insertelement <2 x float> poison, float {values[0]}, i32 0")
-            pair = writer.op(f"insertelement <2 x float> {first}, float {values[1]}, i32 1")
-            writer.line(f"store <2 x float> {pair}, ptr {writer.element('float', start, column)}, align 8")
+            first = writer.op(f"insertelement <2 x {type_}> poison, {type_} {x}, i32 0")
+            pair = writer.op(f"insertelement <2 x {type_}> {first}, {type_} {y}, i32 1")
+            writer.line(f"store <2 x {type_}> {pair}, ptr {writer.element(type_, start, column)}, align {2 * size}")
 
         if paired:
             threads.when(writer, writer.compare_index("slt", column, self.n), both)
             return
-        for k, text in enumerate(values):
+        for k, text in enumerate((x, y)):
             at = writer.index("add", column, str(k))
             threads.when(writer, writer.compare_index("slt", at, self.n), lambda text=text, at=at: one(text, at))
