@@ -157,6 +157,13 @@ def test_a_loop_is_one_kernel(device: Any, name: str) -> None:
     assert name == "no steps" or len(loops_of(compiled)) == 1
 
 
+def test_products_of_doubles(device: Any) -> None:
+    with weft.enable_x64(True):
+        matrices, x = ([f32(43, 43).astype(np.float64)] * 2, f32(43).astype(np.float64))
+        (loop,) = loops_of(check(device, weights, (matrices, x)))
+    assert [call.held for call in resident.calls(loop.nest.steps) if call.held is not None]
+
+
 @pytest.mark.parametrize("name, terms", [("held matrices", [16, 16]), ("held parts of matrices", [16, 16])])
 def test_threads_hold_matrices(device: Any, name: str, terms: list[int]) -> None:
     function, args = PROGRAMS[name]

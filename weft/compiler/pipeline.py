@@ -343,6 +343,8 @@ def compile_new(
 
 def _plan_of(name: str, within: context.Context, closed: ClosedJaxpr, donated: tuple[bool, ...]) -> steps.Plan | None:
     """The plan of a program that control flow runs, if it has no constants."""
+    if context.is_too_narrow(closed.jaxpr):
+        return None
     stages = Stages(name, within)
     simplified, kernels, lowered = make_forms(explicit.erased(closed), stages)
     if simplified.consts or any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):

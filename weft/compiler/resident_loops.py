@@ -312,7 +312,13 @@ class _Maker:
         n = -(-count * resident.HELD_THREADS // WARP) * WARP
         each = next((each for each in HELD_TERMS if each * resident.HELD_THREADS >= terms), 0)
         size = max(kernel.result.itemsize // 4, 1)
-        if not each or n > self.threads or ats[matrix].base not in self.captured or ats[matrix].moved:
+        if (
+            not each
+            or not terms * count
+            or n > self.threads
+            or ats[matrix].base not in self.captured
+            or ats[matrix].moved
+        ):
             return None
         at_most = max(n, GPU_THREADS) if self.threads == MANY else self.threads
         registers = next(most for threads, most in HELD_REGISTERS if at_most <= threads)
