@@ -6,6 +6,9 @@ short   a block for a row, whose positions are sorted, by 8 bits of a key after 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+
 from weft._base.target_model import GPU_THREADS, WARP
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.sorts import TOGETHER, SortWriter
@@ -13,6 +16,7 @@ from weft.loops import grid_sorts
 from weft.loops.grid_sorts import DIGITS, NEAR, WARPS
 
 ENTRIES = ("ranks", "row_sort")
+AT_ONCE = 4  # elements that are compared in a turn of a loop
 
 
 class ShortSortWriter(SortWriter):
@@ -29,33 +33,57 @@ class ShortSortWriter(SortWriter):
         row = writer.index("add", writer.index("mul", self.block, "%w12"), within)
         count = writer.index("mul", self.n, "%w12")
         inside = writer.op(f"and i1 {self._below(self.thread, count)}, {self._below(row, self.rows)}")
-        first = writer.choose_index(alone, writer.index("mul", within, self.n), within)
-        step = writer.choose_index(alone, "1", "%w12")
-        begin, bases, at = writer.choose_index(inside, self._begins(row, self.n), "0"), [], 0
+        first, bases, at = writer.index("mul", within, self.n), [], 0
+        begin = writer.choose_index(inside, self._begins(row, self.n), "0")
         own = writer.choose_index(inside, index, "0")
         words = [self._key(k, self._at(begin, own), self._wide(k)[0]) for k in keys]
         for k in keys:
-            bases.append(threads.shared(writer, str(at)))
-            self._store(*self._wide(k), words[k], bases[k], self.thread)
+            base = threads.shared(writer, str(at))
+            slot, put = writer.index("add", first, own), functools.partial(self._store, *self._wide(k), words[k], base)
+            threads.when(writer, inside, functools.partial(put, slot))
+            bases.append(self._element("", self._wide(k)[1], base, first)[1])
             at += GPU_THREADS * self._wide(k)[1]
         threads.barrier(writer)
 
-        def other(j: str, now: list[str]) -> list[str]:
-            place = writer.index("add", first, writer.index("mul", j, step))
-            before = self._below(j, own)
-            for k in reversed(keys):
-                type_ = self._wide(k)[0]
-                word = self._load(*self._wide(k), bases[k], place)
-                less = writer.op(f"icmp ult {type_} {word}, {words[k]}")
-                same = writer.op(f"icmp eq {type_} {word}, {words[k]}")
-                before = writer.op(f"or i1 {less}, {writer.op(f'and i1 {same}, {before}')}")
-            return [writer.index("add", now[0], writer.op(f"zext i1 {before} to i64"))]
-
         def rank() -> None:
-            (place,) = writer.loop("0", self.n, 1, [("i64", "0")], other)
+            place = self._counted(bases, words, "0", own, True)
+            place = writer.op(f"add i32 {place}, {self._counted(bases, words, own, self.n, False)}")
+            place = self._whole(place)
             threads.when(writer, self._below(place, self.kept), lambda: self._moved(row, place, own))
 
         threads.when(writer, inside, rank)
+
+    def _counted(self, bases: Sequence[str], words: Sequence[str], low: str, high: str, equal: bool) -> str:
+        """How many elements from ``low`` to ``high`` are less than the given one, or equal to it."""
+        writer = self.writer
+
+        def before(j: str) -> str:
+            is_before = "true" if equal else "false"
+            for k in reversed(range(len(words))):
+                type_ = self._wide(k)[0]
+                word = self._load(*self._wide(k), bases[k], j)
+                less = writer.op(f"icmp {'ule' if is_before == 'true' else 'ult'} {type_} {word}, {words[k]}")
+                if is_before in ("true", "false"):
+                    is_before = less
+                    continue
+                same = writer.op(f"icmp eq {type_} {word}, {words[k]}")
+                is_before = writer.op(f"or i1 {less}, {writer.op(f'and i1 {same}, {is_before}')}")
+            return writer.op(f"zext i1 {is_before} to i32")
+
+        def several(count: int) -> Callable[[str, list[str]], list[str]]:
+            def some(j: str, now: list[str]) -> list[str]:
+                total = now[0]
+                for k in range(count):
+                    total = writer.op(f"add i32 {total}, {before(writer.index('add', j, str(k)))}")
+                return [total]
+
+            return some
+
+        length = writer.index("and", writer.index("sub", high, low), str(-AT_ONCE))
+        middle = writer.index("add", low, length)
+        (total,) = writer.loop(low, middle, AT_ONCE, [("i32", "0")], several(AT_ONCE))
+        (total,) = writer.loop(middle, high, 1, [("i32", total)], several(1))
+        return total
 
     def _row_sort(self) -> None:
         writer, row, keys = self.writer, self.block, len(self.sorting.keys)
