@@ -307,3 +307,77 @@ def test_another_process_loads_machine_code_from_disk(tmp_path: Path) -> None:
     assert counted(tmp_path, version=12060) == (bits, made, 0, loaded)
     assert counted(tmp_path, capability="9.1") == (bits, made, 0, loaded)
     assert len(list(tmp_path.glob("*.kernel"))) == 3 * made
+
+
+# -- where an error comes from ----------------------------------------------------------------------------------------
+
+FAILING = """
+x = weft.device_put(np.arange(12, dtype=np.float32).reshape(3, 4))
+@weft.jit
+def f(x):
+    y = jnp.cumsum(x, 0) @ jnp.ones((4, 2))  # one line
+    z = jnp.sort(jnp.sin(x), 1)  # another line
+    return (jnp.cos(z).sum(0) * 2, y)
+try: weft.tree.map(np.asarray, f(x))
+except weft.errors.JaxRuntimeError as error: print(error)
+"""
+
+
+def test_an_error_names_lines_of_the_program() -> None:
+    sole = """
+        x = weft.device_put(np.ones(3, np.float32))
+        f = weft.jit(lambda x: jnp.sin(x) + 1)
+        f(x).block_until_ready(), f(weft.device_put(np.ones(5, np.float32))).block_until_ready()
+        try: f(weft.device_put(np.ones(7, np.float32))).block_until_ready()  # of another size
+        except weft.errors.JaxRuntimeError as error: print(error)
+    """
+    said = run(sole, fail_launch=3)
+    line = HEAD.count("\n") + 3
+    assert f"in <lambda> at <string>:{line}:" in said and "CUDA_LAUNCH_BLOCKING" not in said
+
+
+def test_which_of_several_lines_it_was() -> None:
+    said = run(FAILING, fail_launch=1)
+    assert f" at <string>:{HEAD.count(chr(10)) + 5}:" in said
+    assert " or <string>:" in said and "(CUDA_LAUNCH_BLOCKING=1 tells which)" in said
+    exact = run(FAILING, "import os; os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n" + HEAD, fail_launch=1)
+    assert "in the kernel at <string>:" in exact and "tells which" not in exact
+
+
+# -- memory and several GPUs ------------------------------------------------------------------------------------------
+
+
+def test_a_share_of_the_memory_is_a_limit() -> None:
+    program = """
+        d = weft.devices()[0]
+        print(d.memory_stats()["bytes_limit"] >> 20)
+        kept = []
+        try:
+            for _ in range(20): kept.append(weft.device_put(np.ones(10 << 18, np.float32), d))
+        except MemoryError as error: print(len(kept), error)
+    """
+    share = "import os; os.environ['XLA_PYTHON_CLIENT_MEM_FRACTION'] = {!r}\n"
+    whole = run(program, memory=128).split("\n")
+    assert int(whole[0]) <= 128 and whole[1].startswith("12 ")
+    half = run(program, share.format(".5") + HEAD, memory=128).split("\n")
+    assert half[0] == "64" and half[1].startswith("6 ") and "XLA_PYTHON_CLIENT_MEM_FRACTION allows 64.0 MiB" in half[1]
+    wrong = """
+        try: weft.devices("cuda")
+        except ValueError as error: print(error)
+    """
+    assert "got '1.5'" in run(wrong, share.format("1.5") + HEAD)
+
+
+def test_several_gpus_are_no_mesh_yet() -> None:
+    program = """
+        mesh = weft.make_mesh((2,), ("x",))
+        split = weft.sharding.NamedSharding(mesh, weft.sharding.PartitionSpec("x"))
+        x = np.arange(8, dtype=np.float32)
+        for attempt in (lambda: weft.device_put(x, split), lambda: jnp.zeros(8, device=split),
+                        lambda: weft.jit(lambda a: a + 1, out_shardings=split)(x),
+                        lambda: weft.pmap(lambda a: a + 1)(x.reshape(2, 4))):
+            try: attempt(); print("nothing")
+            except NotImplementedError as error:
+                print("platform 'gpu'" in str(error) and "weft.devices('cpu')" in str(error))
+    """
+    assert run(program, devices=2).split() == ["True"] * 4

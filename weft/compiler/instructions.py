@@ -203,6 +203,7 @@ class Launch(NamedTuple):
     wide: tuple[int, ...]  # the operands whose addresses decide which entry it is
     scratch_bytes: int  # working memory of the device
     cost_ns: float
+    where: str = ""  # the lines of the user's program, for errors
 
 
 class Guard(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 from weft.compiler import cache
 from weft.compiler.instructions import Instruction, Kernel, Launch, Nested, Routine
 from weft.compiler.steps import Chain, Control, FusedEpilogue, Launched, Native, Plan, Run
+from weft.core import source_info
 from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import costs, ir
 from weft.loops.nests import Lowered
@@ -46,7 +47,7 @@ def instructions(
             made.append(_routine(entry, next(compiled)))
         elif isinstance(entry, Launched):
             fields = (entry.operands, entry.params, entry.grids, entry.wide, entry.scratch_bytes)
-            made.append(Launch(next(compiled).kernel, *fields, _launched_ns(entry)))
+            made.append(Launch(next(compiled).kernel, *fields, _launched_ns(entry), _where(entry)))
         elif isinstance(entry, Control):
             made.append(entry.instruction([nested(inner, donated) for inner, donated in entry.programs()]))
         else:
@@ -65,6 +66,18 @@ def _routine(entry: Native, compiled: cache.Compiled) -> Routine:
 def _launched_ns(entry: Launched) -> float:
     """What a launch may take: by a CPU's figures, which decide no more than how soon one looks for its end."""
     return nanoseconds(entry.source) if isinstance(entry.source, Run) else 0.0
+
+
+def lines(sources: Sequence[Any]) -> str:
+    """Positions in the user's program, as words."""
+    return " or ".join(dict.fromkeys([source_info.summarize(source) for source in sources if source]))
+
+
+def _where(entry: Launched) -> str:
+    """Where a launch comes from in the user's program, if that is known."""
+    if isinstance(entry.source, Run):
+        return lines(entry.source.lowered.lines)
+    return lines([entry.source.equation.source]) if isinstance(entry.source, Control) else ""
 
 
 def _kernel(entry: Run, compiled: cache.Compiled, split: Split) -> Kernel:

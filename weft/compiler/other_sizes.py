@@ -96,6 +96,7 @@ class ResizableLaunch(Resizable):
     def __init__(self, low: Lowered, elements: Sequence[Sequence[resize.Term]], *described: Any) -> None:
         super().__init__(*described)
         self.low, self.elements = low, elements  # of each operand its strides
+        self.where = link.lines(low.lines)
 
     def _call(self, found: resize.Numbers, points: int, sizes: Sequence[int]) -> Launch | None:
         strides = [tuple(resize.values(terms, sizes)) for terms in self.elements]
@@ -103,7 +104,7 @@ class ResizableLaunch(Resizable):
         low = self.low.replace(operands=tuple(operands), extents=found.extents, params=found.params)
         call = lazy.submodule("weft.compiler.launches").of_kernel(low)
         cost = points * costs.nanoseconds(self.nest)
-        return None if call is None else tuple.__new__(Launch, (self.kernel, self.operands, *call, cost))
+        return None if call is None else tuple.__new__(Launch, (self.kernel, self.operands, *call, cost, self.where))
 
 
 class Family(Entry):

@@ -60,6 +60,7 @@ from weft.loops.nests import Lowered
 _log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
 MAX_ELEMENTS = 1 << 56
+_MOST_LINES = 3  # of a kernel, for an error on a GPU
 
 
 class Forms(NamedTuple):
@@ -391,8 +392,11 @@ def _may_be_sized(kernels: Kernels) -> bool:
 def schedule_on_gpu(kernels: Kernels, bodies: list[Body | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel: for the threads of a GPU, or for a step of the host where threads would wait."""
     found, sized = list[Lowered | None](), _may_be_sized(kernels)
-    for body in bodies:
+    for body, step in zip(bodies, kernels.steps, strict=True):
         low = None if body is None else lazy.submodule("weft.loops.grid").lowered(body, sized)
+        if low is not None and step.kernel is not None:
+            lines = dict.fromkeys([equation.source for equation in step.kernel.equations if equation.source])
+            low = low.replace(lines=tuple(lines)[:_MOST_LINES])
         found.append(nests.lowered(body, lanes) if low is None and body is not None else low)
     return found
 

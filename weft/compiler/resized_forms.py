@@ -87,8 +87,9 @@ class _Kernel:
                 assert scalar is not None, "literals are found in kernels as numbers that are not integers"
                 block[begin + at : begin + at + dtype.itemsize] = scalar
             params = bytes(block)
-        gpu = self.low.gpu
-        low = Lowered(self.low.name, self.low.nest, tuple(bindings), found.extents, outer, params, gpu=gpu)
+        gpu, lines = self.low.gpu, self.low.lines
+        own = self.low.name, self.low.nest, tuple(bindings), found.extents, outer, params
+        low = Lowered(*own, gpu=gpu, lines=lines)
         return None if gpu and not lazy.submodule("weft.loops.grid").fits(low) else low
 
     @property

@@ -36,7 +36,7 @@ class Binding(NamedTuple):
     dtype: np.dtype
 
 
-class Lowered(Record):
+class Lowered(Record, labels=("lines",)):
     """A nest and the arguments of one call of it."""
 
     name: str
@@ -47,6 +47,7 @@ class Lowered(Record):
     params: bytes
     sizing: Sizing | None = None  # how the numbers follow from extents of the axes, if they may be known at other sizes
     gpu: bool = False  # whether threads of a GPU run it
+    lines: tuple[Any, ...] = ()  # then: where in the user's program its operations come from
 
     def describe(self) -> str:
         sizes = "x".join(str(extent) for extent in (*self.outer, *self.extents))

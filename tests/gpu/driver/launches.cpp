@@ -107,7 +107,9 @@ WEFT_EXPORT cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned g
   const uint32_t grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
   Kernel kernel;
   if (const Result r = kernel_of(function, grid, block, shared, params, extra, &kernel)) return r;
-  return ask_kernel(on, std::move(kernel));
+  const Result asked = ask_kernel(on, std::move(kernel));
+  const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
+  return blocking != nullptr && *blocking == '1' && asked == kSuccess && on->capture == nullptr ? wait(on) : asked;
 }
 
 struct LaunchConfig {

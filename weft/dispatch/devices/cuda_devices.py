@@ -75,7 +75,7 @@ def find() -> Platform | None:
         if not _made and asked not in _reasons:
             runtime.set_pjrt_error_types(errors.JaxRuntimeError, errors.OutOfMemoryError)
             try:
-                made = runtime.make_cuda_devices()
+                made = runtime.make_cuda_devices(_fraction())
             except errors.JaxRuntimeError as error:
                 _reasons[asked] = str(error)
                 return None
@@ -85,6 +85,18 @@ def find() -> Platform | None:
                 devices.register(_made[-1])
             _client.append(Platform("cuda", "gpu", f"CUDA {_version(driver)}, weft", _made))
     return _client[0] if _made else None
+
+
+def _fraction() -> float:
+    """The share of a GPU's memory that arrays may take, by JAX's variable; 0: it is not set."""
+    text = os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", "")
+    try:
+        found = float(text or 0)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise ValueError(f"XLA_PYTHON_CLIENT_MEM_FRACTION is a share of a GPU's memory, 0 to 1; got {text!r}")
+    return found
 
 
 def is_default() -> bool:

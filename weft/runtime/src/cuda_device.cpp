@@ -21,7 +21,8 @@ using cuda::the_driver;
 
 namespace {
 
-constexpr size_t kMostRecent = 4;  // programs named where one has failed
+constexpr size_t kMostRecent = 4;  // programs named where one has failed,
+constexpr size_t kMostLines = 6;   // and lines of each
 constexpr auto kSpin = std::chrono::microseconds(40);
 constexpr auto kYield = std::chrono::milliseconds(1);  // a sleep takes 50 us more than it is asked for
 constexpr auto kLongestSleep = std::chrono::microseconds(1000);
@@ -202,13 +203,17 @@ CudaDevice::InContext::~InContext() {
 CudaDevice::CudaDevice(uint32_t number, const cuda::Facts& facts)
     : Device(number, "cuda:" + std::to_string(facts.ordinal)), facts(facts) {}
 
-CudaDevice* CudaDevice::open(uint32_t number, const cuda::Facts& facts, std::string* reason) {
+CudaDevice* CudaDevice::open(uint32_t number, const cuda::Facts& facts, double fraction, std::string* reason) {
   std::unique_ptr<CudaDevice> device(new CudaDevice(number, facts));
   Result result = the_driver().cuDevicePrimaryCtxRetain(&device->context_, facts.device);
   if (result == cuda::kSuccess) {
     InContext here(*device);
     result = the_driver().cuStreamCreate(&device->stream_, cuda::kNonBlocking);
     if (result == cuda::kSuccess) result = the_driver().cuStreamCreate(&device->copies_, cuda::kNonBlocking);
+    size_t free = 0, total = 0;
+    if (result == cuda::kSuccess) result = the_driver().cuMemGetInfo_v2(&free, &total);
+    device->bytes_limit_ = fraction > 0 ? int64_t(fraction * double(facts.bytes)) : int64_t(free);
+    if (fraction > 0) device->pool_.limit = device->bytes_limit_;
   }
   if (result == cuda::kSuccess) return device.release();
   *reason = the_driver().text(result);
@@ -217,14 +222,16 @@ CudaDevice* CudaDevice::open(uint32_t number, const cuda::Facts& facts, std::str
 
 std::string CudaDevice::who() const { return "GPU " + std::to_string(facts.ordinal) + " (" + facts.name + ")"; }
 
-Status CudaDevice::check(Result result, const char* what) {
+Status CudaDevice::check(Result result, const char* what, const char* where) {
   if (result == cuda::kSuccess) return Status::ok;
   t_reason = who() + ": " + what + ": " + the_driver().text(result);
   if (!is_sticky(result)) return result == cuda::kOutOfMemory ? Status::no_memory : Status::device_error;
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_.load()) return Status::device_error;
   stopped_because_ = the_driver().text(result);
-  if (!recent_.empty()) {
+  if (*where != 0) {
+    stopped_because_ += std::string(", in the kernel at ") + where;
+  } else if (!recent_.empty()) {
     stopped_because_ += ", in ";
     for (const auto& program : recent_) stopped_because_ += program.first + (&program == &recent_.back() ? "" : " or ");
   }
@@ -257,15 +264,6 @@ bool CudaDevice::explain(const char* program) {
   if (t_reason.empty()) return false;
   set_runtime_error(prefix + std::exchange(t_reason, std::string()));
   return true;
-}
-
-void CudaDevice::note(const std::string& program) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  ++launched_;
-  for (auto& known : recent_)
-    if (known.first == program) return void(known.second = launched_);
-  if (recent_.size() == kMostRecent) recent_.pop_front();
-  recent_.emplace_back(program, launched_);
 }
 
 void CudaDevice::forget(uint64_t launched) {
@@ -318,7 +316,8 @@ std::string CudaDevice::memory_text() {
   return "; arrays and running programs hold " + text(stats.bytes_in_use) + ", " +
          text(stats.pool_bytes - stats.bytes_in_use) + " more are kept in parts too small, and " + text(int64_t(free)) +
          " of the " + text(int64_t(total)) + " of " + who() +
-         " are free" + kMemoryCure;
+         " are free" + (pool_.limit < INT64_MAX ? "; XLA_PYTHON_CLIENT_MEM_FRACTION allows " + text(pool_.limit) : "") +
+         kMemoryCure;
 }
 
 Status CudaDevice::copy(char* to, const char* from, int64_t nbytes) {
@@ -456,7 +455,7 @@ Status CudaDevice::launch_kernel(const CudaLaunch& own) {
   if (CudaRecording* recording = CudaRecording::current) return recording->add(own), Status::ok;
   return check(the_driver().cuLaunchKernel(own.function, own.blocks[0], own.blocks[1], 1, own.threads, 1, 1,
                                            own.shared_bytes, stream_, own.params, nullptr),
-               "cuLaunchKernel");
+               "cuLaunchKernel", own.where);
 }
 
 Status CudaDevice::launch_graph(Handle graph) {
@@ -468,11 +467,26 @@ void CudaDevice::end_scratch(Buffer* scratch) {
   else buffer_release(scratch);
 }
 
-std::shared_ptr<Replay> CudaDevice::replay_of(const Plan& plan) { return cuda_replay(*this, plan); }
+void CudaDevice::made(Plan* plan) {
+  plan->replay = cuda_replay(*this, *plan);
+  std::vector<std::string> lines;
+  for (const auto& step : plan->steps)
+    if (std::string where = step->where(); !where.empty() && std::find(lines.begin(), lines.end(), where) == lines.end())
+      lines.push_back(where);
+  plan->lines = plan->name;
+  for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) plan->lines += (i == 0 ? " at " : " or ") + lines[i];
+  if (lines.size() > kMostLines) plan->lines += " or in " + std::to_string(lines.size() - kMostLines) + " more";
+  if (lines.size() > 1) plan->lines += " (CUDA_LAUNCH_BLOCKING=1 tells which)";
+}
 
 Status CudaDevice::begin(const Plan& plan) {
   if (Status status = refuse(); status != Status::ok) return status;
-  note(plan.name);
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++launched_;
+  for (auto& known : recent_)
+    if (known.first == plan.lines) return known.second = launched_, Status::ok;
+  if (recent_.size() == kMostRecent) recent_.pop_front();
+  recent_.emplace_back(plan.lines, launched_);
   return Status::ok;
 }
 

@@ -22,12 +22,14 @@ struct CudaLaunch {
   unsigned shared_bytes;
   void** params;  // to words of eight bytes
   unsigned n_params;
+  const char* where = "";  // in the user's program
 };
 
 class CudaDevice final : public Device {
  public:
   // The device, which exists until the process ends, or nullptr with the reason.
-  static CudaDevice* open(uint32_t number, const cuda::Facts& facts, std::string* reason);
+  // `fraction`: of its memory that arrays may take; 0: all that is free now, and more where others free theirs.
+  static CudaDevice* open(uint32_t number, const cuda::Facts& facts, double fraction, std::string* reason);
 
   Buffer* allocate(int64_t nbytes) noexcept override;
   void recycle(Buffer* buffer) noexcept override;
@@ -53,7 +55,7 @@ class CudaDevice final : public Device {
   Status launch_kernel(const CudaLaunch& launch);
   Status launch_graph(cuda::Handle graph);
   void end_scratch(Buffer* scratch);  // steals
-  std::shared_ptr<Replay> replay_of(const Plan& plan) override;
+  void made(Plan* plan) override;
   // Notes a plan that is launched now; ok if the device works.
   Status begin(const Plan& plan);
   // The module in this device's context; nullptr with what explain raises.
@@ -66,12 +68,14 @@ class CudaDevice final : public Device {
   Status wait_before(cuda::Handle other);
   Status wait_for(cuda::Handle other);
 
-  // What a call of the driver has given; `what` it was. An error that stops the device is kept.
-  Status check(cuda::Result result, const char* what);
+  // What a call of the driver has given; `what` it was. An error that stops the device is kept; `where` it came from, else
+  // one of the programs that were launched.
+  Status check(cuda::Result result, const char* what, const char* where = "");
   Status refuse();  // after a fork, or once it has stopped; ok otherwise
 
   cuda::PoolStats stats() { return pool_.stats(); }
   const cuda::Facts facts;
+  int64_t bytes_limit() const { return bytes_limit_; }
 
   // Makes the device's context the calling thread's, for as long as the object lives.
   class InContext {
@@ -112,12 +116,12 @@ class CudaDevice final : public Device {
   Status fetch_directly(char* to, const char* from, int64_t nbytes);
 
   Status run_on_host(const Step& step, Frame& frame);
-  void note(const std::string& program);
   void forget(uint64_t launched);  // programs up to this launch are done
 
   cuda::Handle context_ = nullptr, stream_ = nullptr, copies_ = nullptr;  // copies_: the stream of fetch_later
   std::mutex guarded_mutex_;  // guards the next two: what moves memory under a guard
   cuda::Handle guarded_module_ = nullptr, guarded_[4] = {};
+  int64_t bytes_limit_ = 0;
   cuda::Pool pool_;
   cuda::Pinned pinned_;
   std::mutex mutex_;  // guards what follows

@@ -2,7 +2,7 @@
 #include "cuda_graphs.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 #include <mutex>
 
 #include "pjrt.h"
@@ -101,6 +101,8 @@ class CudaReplay final : public Replay {
 
  private:
   static bool has_graphs() {
+    const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");  // then the launch that fails is to be found
+    if (blocking != nullptr && *blocking != 0 && *blocking != '0') return false;
     const cuda::Driver& driver = the_driver();
     return driver.cuGraphCreate != nullptr && driver.cuGraphAddKernelNode_v2 != nullptr &&
            driver.cuGraphInstantiateWithFlags != nullptr && driver.cuGraphExecKernelNodeSetParams_v2 != nullptr &&
@@ -189,7 +191,7 @@ CudaLaunch CudaRecording::launch(size_t i, std::vector<void*>* pointers) const {
   const Launch& own = launches_[i];
   pointers->clear();
   for (uint32_t k = 0; k < own.count; ++k) pointers->push_back(const_cast<int64_t*>(&words_[own.begin + k]));
-  return {own.function, {own.blocks[0], own.blocks[1]}, own.threads, own.shared_bytes, pointers->data(), own.count};
+  return {own.function, {own.blocks[0], own.blocks[1]}, own.threads, own.shared_bytes, pointers->data(), own.count, ""};
 }
 
 void CudaRecording::swap(CudaRecording& other) {

@@ -31,6 +31,7 @@ class LaunchStep final : public Step {
   bool is_guardable() const override { return true; }
   bool is_kernel() const override { return true; }
   size_t n_launches() const override { return n_grids; }
+  const char* where() const override { return lines.c_str(); }
   double cost_ns() const override { return cost; }
 
   bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
@@ -63,6 +64,7 @@ class LaunchStep final : public Step {
   std::vector<int32_t> wide;
   int64_t scratch_bytes = 0;
   double cost = 0;
+  std::string lines;  // in the user's program
 
  private:
   Status launch(CudaDevice& device, const Grid& grid, bool aligned, void** pointers, unsigned n_params) const {
@@ -75,7 +77,8 @@ class LaunchStep final : public Step {
       grid.functions[second].store(function, std::memory_order_release);
     }
     return device.launch_kernel(
-        {function, {grid.blocks[0], grid.blocks[1]}, grid.threads, grid.shared_bytes, pointers, n_params});
+        {function, {grid.blocks[0], grid.blocks[1]}, grid.threads, grid.shared_bytes, pointers, n_params,
+         lines.c_str()});
   }
 };
 
@@ -124,7 +127,10 @@ std::unique_ptr<Step> make_launch_step(PyObject* record, const PlaceReader& plac
   fields.words64("params", &step->params);
   step->scratch_bytes = fields.integer("scratch_bytes");
   step->cost = fields.real("cost_ns");
+  Ref where = fields.object("where");
   if (!fields.ok()) return nullptr;
+  if (const char* text = PyUnicode_AsUTF8(where.get())) step->lines = text;
+  else return nullptr;
   if (Py_TYPE(module.get()) != DeviceModuleType) return wrong("[executable] a launch has no DeviceModule"), nullptr;
   step->module = reinterpret_cast<DeviceModule*>(module.release());
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands.get()); ++i) {

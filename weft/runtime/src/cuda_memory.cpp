@@ -53,10 +53,14 @@ Address Pool::take(int64_t nbytes, int64_t* capacity, Result* result) {
   std::lock_guard<std::mutex> lock(mutex_);
   Address slab = 0;
   int64_t size = slab_bytes(bytes);
-  *result = the_driver().cuMemAlloc_v2(&slab, size_t(size));
+  const auto ask = [&] {
+    if (size > limit - stats_.pool_bytes) return kOutOfMemory;
+    return the_driver().cuMemAlloc_v2(&slab, size_t(size));
+  };
+  *result = ask();
   if (*result == kOutOfMemory && size > bytes) {
     size = bytes;
-    *result = the_driver().cuMemAlloc_v2(&slab, size_t(size));
+    *result = ask();
   }
   if (*result != kSuccess) return 0;
   stats_.pool_bytes += size;

@@ -29,6 +29,7 @@ class Pool {
   // Gives slabs without a block in use back to the driver; whether there were any. Nothing may be running.
   bool trim();
   PoolStats stats();
+  int64_t limit = INT64_MAX;  // bytes that it takes from the driver at most; set before it is used
 
  private:
   struct Block {

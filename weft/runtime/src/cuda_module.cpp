@@ -116,9 +116,10 @@ PyObject* cuda_facts(PyObject*, PyObject*) {
 // has_cuda() -> whether there is a driver to be opened, or one was asked for by name: nothing is said of GPUs
 PyObject* has_cuda(PyObject*, PyObject*) { return PyBool_FromLong(cuda::is_present()); }
 
-// make_cuda_devices() -> the numbers of new devices, one for each GPU that can be used, with its ordinal
-PyObject* make_cuda_devices(PyObject*, PyObject*) {
-  if (refuse_after_fork()) return nullptr;
+// make_cuda_devices(fraction) -> the numbers of new devices, one for each GPU that can be used, with its ordinal
+PyObject* make_cuda_devices(PyObject*, PyObject* argument) {
+  const double fraction = PyFloat_AsDouble(argument);
+  if (PyErr_Occurred() || refuse_after_fork()) return nullptr;
   std::vector<cuda::Facts> found;
   std::vector<CudaDevice*> opened;
   std::string reason;
@@ -128,7 +129,7 @@ PyObject* make_cuda_devices(PyObject*, PyObject*) {
   uint32_t number = uint32_t(devices.size());
   for (const cuda::Facts& facts : found) {
     std::string why = facts.refused;
-    CudaDevice* device = why.empty() ? CudaDevice::open(number, facts, &why) : nullptr;
+    CudaDevice* device = why.empty() ? CudaDevice::open(number, facts, fraction, &why) : nullptr;
     if (device != nullptr) opened.push_back(device), ++number;
     else reason = facts.name + ": " + why;
   }
@@ -166,7 +167,7 @@ PyObject* cuda_memory_stats(PyObject*, PyObject* argument) {
   return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "num_allocs", (long long)stats.num_allocs, "bytes_in_use",
                        (long long)stats.bytes_in_use, "peak_bytes_in_use", (long long)stats.peak_bytes_in_use,
                        "largest_alloc_size", (long long)stats.largest_alloc_size, "bytes_limit",
-                       (long long)device->facts.bytes, "pool_bytes", (long long)stats.pool_bytes, "peak_pool_bytes",
+                       (long long)device->bytes_limit(), "pool_bytes", (long long)stats.pool_bytes, "peak_pool_bytes",
                        (long long)stats.peak_pool_bytes);
 }
 
@@ -212,8 +213,9 @@ PyMethodDef kFunctions[] = {
      "cuda_facts() -> dict: the driver's version and path, its devices (ordinal, name, capability, bytes, "
      "multiprocessors, why not used), and the reason why there are none."},
     {"has_cuda", has_cuda, METH_NOARGS, "has_cuda() -> whether this machine has NVIDIA's driver, which is not started."},
-    {"make_cuda_devices", entry_point<make_cuda_devices>, METH_NOARGS,
-     "make_cuda_devices() -> [(number, facts)] of new devices, one for each GPU that can be used."},
+    {"make_cuda_devices", entry_point<make_cuda_devices>, METH_O,
+     "make_cuda_devices(fraction) -> [(number, facts)] of new devices, one for each GPU that can be used. fraction: of its "
+     "memory that arrays may take; 0: any."},
     {"cuda_memory_stats", entry_point<cuda_memory_stats>, METH_O, "cuda_memory_stats(number) -> dict of counts."},
     {"assemble", entry_point<assemble>, METH_VARARGS, "assemble(number, ptx) -> machine code for the device."},
     {},

@@ -45,8 +45,8 @@ class Device {
   virtual Buffer* fetch_later(Buffer* source, int64_t nbytes) { return nullptr; }
   // Owned buffer with a copy of another device's, made without the host; nullptr: it must go through the host.
   virtual Buffer* copy_of(Device& other, Buffer* source, int64_t nbytes) { return nullptr; }
-  // For a new plan; nullptr: its steps run one after the other.
-  virtual std::shared_ptr<class Replay> replay_of(const Plan& plan) { return nullptr; }
+  // A plan for it is made and has its name.
+  virtual void made(Plan* plan) {}
   // Owned event that is over when everything asked for so far is done; nullptr if it is done.
   virtual Event* record() = 0;
   // Waits until everything asked for so far is done, and no step is needed any more.

@@ -313,6 +313,7 @@ PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!plan) return nullptr;
   if (const char* text = PyUnicode_AsUTF8(name)) plan->name = text;
   else PyErr_Clear();
+  device->made(plan.get());
   Executable* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
   self->plan = plan.release();

@@ -291,7 +291,6 @@ std::unique_ptr<Plan> plan_from_python(Device* device, Py_ssize_t n_inputs, PyOb
     plan->first_instruction.push_back(int32_t(i));
   }
   plan->n_dynamic = places.n_dynamic();
-  plan->replay = device->replay_of(*plan);
   return plan;
 }
 

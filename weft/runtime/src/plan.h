@@ -66,6 +66,7 @@ class Step {
   virtual bool on_host() const { return false; }
   // Asks a GPU for its work, to be done later, if the step has a form for that; false: it runs on the host.
   virtual bool is_enqueued() const { return false; }  // whether it always has one
+  virtual const char* where() const { return ""; }  // in the user's program, if it is known
   virtual size_t n_launches() const { return 0; }  // of kernels of a GPU, if it is nothing else
   virtual bool enqueue(CudaDevice& device, Frame& frame, Status* status) const { return false; }
   virtual bool is_guardable() const { return false; }  // whether all it asks for obeys a guard (guard.h)
@@ -114,6 +115,7 @@ struct Plan {
   bool unbounded = false;
   bool all_enqueued = true;  // no step waits for the device, or runs for long, on the thread that runs the plan
   std::string name;  // of the program
+  std::string lines;  // of the user's, that a GPU runs: "in f at a.py:3:4 (g)"
   std::shared_ptr<class Replay> replay;  // runs the steps, if there is one
   struct DeviceProgram* device_program = nullptr;  // owned: of a plugin, which runs it instead of steps
   mutable std::atomic<struct PlanTimes*> times{nullptr};  // owned: what profiles count (profile.h)
