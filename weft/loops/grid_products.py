@@ -162,20 +162,21 @@ def _in_chunks(kernel: Product, gemm: Any) -> bool:
     size = kernel.source.itemsize
     per = ALIGNED // size
 
-    def whole(dims: Sequence[tuple[int, ...]], at: int, inner: bool) -> bool:
-        """Whether all steps are chunks; of ``inner`` dimensions the last one has steps of an element."""
-        if not inner:
-            return all(dim[at] % per == 0 for dim in dims)
-        last, single = dims[-1], len(dims) == 1
-        return last[at] == 1 and (single or last[0] % per == 0) and whole(dims[:-1], at, False)
-
     along = kernel.a_along, not kernel.b_along
     sides = (gemm.rows, gemm.columns)
     return all(
-        whole(gemm.summed, 1 + k, along[k]) and whole(sides[k], 1, not along[k])
+        _whole(gemm.summed, 1 + k, per, along[k]) and _whole(sides[k], 1, per, not along[k])
         and all(dim[1 + k] % ALIGNED == 0 for dim in gemm.batch)
         for k in (0, 1)
     )  # fmt: skip
+
+
+def _whole(dims: Sequence[tuple[int, ...]], at: int, per: int, inner: bool) -> bool:
+    """Whether steps are chunks of ``per`` elements; of ``inner`` dimensions the last one has steps of an element."""
+    if not inner:
+        return all(dim[at] % per == 0 for dim in dims)
+    last = dims[-1]
+    return last[at] == 1 and (len(dims) == 1 or last[0] % per == 0) and _whole(dims[:-1], at, per, False)
 
 
 def _sizes(gemm: Any) -> list[int]:

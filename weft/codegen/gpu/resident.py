@@ -14,10 +14,10 @@ from typing import Any
 from weft._base.target import Target
 from weft._base.target_model import WARP
 from weft.codegen import module_text
-from weft.codegen.cpu import families
 from weft.codegen.gpu import threads
+from weft.codegen.gpu.block_memory import BlockMemory
 from weft.codegen.writer import Writer
-from weft.loops.resident import Call, Carry, Choose, Copy, Fill, Offset, Place, Repeat, Resident, Row
+from weft.loops.resident import Call, Carry, Choose, Copy, Fill, Offset, Repeat, Resident, Row
 
 BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 SOME = "llvm.nvvm.barrier.cta.sync.aligned.count"
@@ -30,15 +30,13 @@ _REGISTERS = re.compile(r"call i32 @llvm\.nvvm\.read\.ptx\.sreg\.(tid|ctaid)\.x\
 Entry = Callable[[Call, Target], Writer]
 
 
-class ResidentWriter:
+class ResidentWriter(BlockMemory):
     """Writes the only entry; ``entry`` writes that of a kernel."""
 
     def __init__(self, program: Resident, target: Target, entry: Entry) -> None:
-        self.program, self.target, self.entry = program, target, entry
-        self.writer = families.writer(target)
+        super().__init__(program, target)
+        self.entry = entry
         self.tables: list[str] = []
-        self.bases: dict[int, str] = {}
-        self.moved: dict[int, str] = {}
         self._count = 0
 
     def write(self) -> Writer:
@@ -72,14 +70,6 @@ class ResidentWriter:
             wrote = isinstance(step, Call | Copy | Fill) or (isinstance(step, Offset) and step.flag is not None)
             if wrote and (last or number < len(steps) - 1):
                 threads.barrier(self.writer)
-
-    def address(self, place: Place) -> str:
-        pointer = self.bases[place.base]
-        if place.offset is not None:
-            pointer = self.writer.element("i8", pointer, f"%w{place.offset}")
-        for number in place.moved:
-            pointer = self.writer.element("i8", pointer, self.moved[number])
-        return pointer
 
     # kernels
 
@@ -179,52 +169,6 @@ class ResidentWriter:
         text = _CASTS.sub(lambda found: f"getelementptr i8, ptr {_ours(pointers[found[1]])}, i64 0", text)
         text = _REGISTERS.sub(lambda found: f"add i32 {_ours(registers[found[1]])}, 0", text)
         return _LABELS.sub(lambda found: f"{mark}.{found[1]}:", _NAMES.sub(renamed, text))
-
-    # memory
-
-    def over(self, count: str, step: int, body: Callable[[str], None]) -> None:
-        """``body(i)`` for i = 0, step, 2 step, ... below a count, shared by all threads."""
-        first = self.writer.index("mul", self.thread, str(step))
-        self.writer.loop(first, count, step * self.program.threads, [], lambda i, _: (body(i), [])[1])
-
-    def _filling(self, to: str, byte: int) -> Callable[[str], None]:
-        text = f"store i8 {byte - 256 if byte > 127 else byte}"
-        return lambda i: self.writer.line(f"{text}, ptr {self.writer.element('i8', to, i)}")
-
-    def copy(self, to: str, source: str, nbytes: str) -> None:
-        """Bytes, four at a time where all is a multiple of four."""
-        writer = self.writer
-        bits = [writer.op(f"ptrtoint ptr {p} to i64") for p in (to, source)]
-        all_bits = writer.op(f"or i64 {writer.op(f'or i64 {bits[0]}, {bits[1]}')}, {nbytes}")
-        whole = writer.compare_index("eq", writer.index("and", all_bits, "3"), "0")
-
-        def by(type_: str, step: int) -> None:
-            def one(i: str) -> None:
-                value = writer.load(type_, writer.element("i8", source, i))
-                writer.line(f"store {type_} {value}, ptr {writer.element('i8', to, i)}")
-
-            self.over(nbytes, step, one)
-
-        writer.either(whole, lambda: by("i32", 4), lambda: by("i8", 1))
-
-    def offset(self, step: Offset) -> None:
-        """Every thread computes it."""
-        writer, total, clamped = self.writer, "0", "false"
-        for place, dtype, most, stride in step.terms:
-            bits, signed = 8 * dtype.itemsize, dtype.kind == "i"
-            value = writer.load(f"i{bits}", self.address(place))
-            if bits < 64:
-                value = writer.op(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
-            over = writer.compare_index("sgt" if signed else "ugt", value, f"%w{most}")
-            under = writer.compare_index("slt", value, "0") if signed else "false"
-            clamped = writer.op(f"or i1 {clamped}, {writer.op(f'or i1 {over}, {under}')}")
-            value = writer.choose_index(under, "0", writer.choose_index(over, f"%w{most}", value))
-            total = writer.index("add", total, writer.index("mul", value, f"%w{stride}"))
-        self.moved[step.number] = total
-        if step.flag is not None:
-            first = writer.op(f"and i1 {clamped}, {writer.compare_index('eq', self.thread, '0')}")
-            flag = self.address(step.flag)
-            threads.when(writer, first, lambda: writer.line(f"store i8 1, ptr {flag}"))
 
     # control
 

@@ -13,38 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from weft._base.target import Target
 from weft.codegen import instances, reduce_tree, scans
-from weft.codegen.emitter import Emitter, Value
+from weft.codegen.emitter import Value
 from weft.codegen.gpu import threads
-from weft.codegen.gpu.points import LOADS, PointWriter
+from weft.codegen.gpu.points import LOADS
+from weft.codegen.gpu.scan_memory import RUNS, SHIFT, ScanMemory
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
-from weft.codegen.memory import Memory
-from weft.codegen.memory_words import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import elements, grid, ir, routine
 from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS, RUN
 
-RUNS = grid.SCAN_THREADS  # of a block: each thread has one
-SHIFT, GROUP_SHIFT = RUN.bit_length() - 1, GROUP_BLOCKS.bit_length() - 1
+GROUP_SHIFT = GROUP_BLOCKS.bit_length() - 1
 BLOCKS, GROUPS, FIRSTS, OWN, NEXT = map(str, range(grid.SCAN_STATES))  # what is before a block, its own, and after it
 
 
-class ScanWriter(PointWriter):
+class ScanWriter(ScanMemory):
     """Writes one entry of a nest with running combinations."""
-
-    def __init__(self, nest: ir.Nest, target: Target, entry: str) -> None:
-        super().__init__(nest, target, 1)
-        self.entry = entry
-        (self.dim,) = self.reduced
-        (self.phase,) = nest.phases
-        self.scans = [s for s in self.phase.body if isinstance(s, ir.Scan)]
-        self.accumulators = [identity for s in self.scans for identity in s.accumulators]
-        self.memory = Memory(self.scalar, target)
-        parallel = sum([dim.role == "parallel" for dim in nest.dims])
-        self.cuts = 2 + 2 * max(parallel - 1, 0) + 2  # of the number of blocks of a row, behind the words of points
 
     def write(self) -> Writer:
         writer = self.writer
@@ -78,61 +64,6 @@ class ScanWriter(PointWriter):
         threads.barrier(writer)
         self._results(point, place)
         return writer
-
-    # memory of the block: elements of runs, 65 places apart, so that threads use all banks; ends, prefixes and bases
-
-    def _lay_out(self) -> None:
-        self.local, self.ends, self.prefixes, self.before, self.totals, self.states = [list[str]() for _ in range(6)]
-        arrays, offset = (self.local, self.ends, self.prefixes, self.before, self.totals, self.states), 0
-        for dtype, _ in self.accumulators:
-            for found, count in zip(arrays, grid.SCAN_COUNTS, strict=True):
-                found.append(threads.shared(self.writer, str(offset)))
-                offset += grid.rounded(count * elements.of(dtype).size)
-        self.ticket = threads.shared(self.writer, str(offset))
-
-    def addresses(self, bases: Sequence[str], index: str) -> list[str]:
-        pairs = zip(self.accumulators, bases, strict=True)
-        return [self.writer.element(whole(dtype), base, index) for (dtype, _), base in pairs]
-
-    def states_at(self, addresses: Sequence[str]) -> list[Accumulators]:
-        """The accumulators of every running combination."""
-        pairs = zip(self.accumulators, addresses, strict=True)
-        return self.grouped([self.memory.load_scalar(dtype, address) for (dtype, _), address in pairs])
-
-    def keep(self, states: Sequence[Accumulators], addresses: Sequence[str]) -> None:
-        for value, address in zip(reduce_tree.flat_accs(states), addresses, strict=True):
-            self.memory.store_scalar(value, address)
-
-    def grouped(self, values: Sequence[Value]) -> list[Accumulators]:
-        rest = iter(values)
-        return [tuple([next(rest) for _ in s.accumulators]) for s in self.scans]
-
-    def _places(self, first: str, count: int) -> list[tuple[str, str]]:
-        """The runs of elements that are ``RUNS`` apart, and their places in the block's memory."""
-        run = self.writer.index("lshr", first, str(SHIFT))
-        place, apart = self.writer.index("add", first, run), RUNS // RUN
-        add = self.writer.index
-        return [(add("add", run, str(k * apart)), add("add", place, str(k * (RUNS + apart)))) for k in range(count)]
-
-    # combinations
-
-    def none(self) -> list[Accumulators]:
-        return [reduce_tree.identities(s, Emitter(self.scalar)) for s in self.scans]
-
-    def combined(self, left: Sequence[Accumulators], right: Sequence[Accumulators]) -> list[Accumulators]:
-        emit = Emitter(self.scalar)
-        return [reduce_tree.combine(s, emit, a, b) for s, a, b in zip(self.scans, left, right, strict=True)]
-
-    def carry(
-        self,
-        bounds: tuple[str, str, int],
-        states: list[Accumulators],
-        body: Callable[[str, list[Accumulators]], list[Accumulators]],
-    ) -> list[Accumulators]:
-        def inner(index: str, values: list[Value]) -> list[Value]:
-            return reduce_tree.flat_accs(body(index, self.grouped(values)))
-
-        return self.grouped(reduce_tree.carry(self.writer.loop, bounds, reduce_tree.flat_accs(states), inner))
 
     # the steps of a block of runs
 

@@ -1,0 +1,73 @@
+"""What the threads of one block do with memory in a loop that it runs whole: addresses, copies, run-time offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft._base.target import Target
+from weft.codegen.cpu import families
+from weft.codegen.gpu import threads
+from weft.loops.resident import Offset, Place, Resident
+
+
+class BlockMemory:
+    """What all threads of one block do with memory: addresses, copies, offsets found at run time."""
+
+    def __init__(self, program: Resident, target: Target) -> None:
+        self.program, self.target = program, target
+        self.writer = families.writer(target)
+        self.thread = ""
+        self.bases: dict[int, str] = {}
+        self.moved: dict[int, str] = {}
+
+    def address(self, place: Place) -> str:
+        pointer = self.bases[place.base]
+        if place.offset is not None:
+            pointer = self.writer.element("i8", pointer, f"%w{place.offset}")
+        for number in place.moved:
+            pointer = self.writer.element("i8", pointer, self.moved[number])
+        return pointer
+
+    def over(self, count: str, step: int, body: Callable[[str], None]) -> None:
+        """``body(i)`` for i = 0, step, 2 step, ... below a count, shared by all threads."""
+        first = self.writer.index("mul", self.thread, str(step))
+        self.writer.loop(first, count, step * self.program.threads, [], lambda i, _: (body(i), [])[1])
+
+    def _filling(self, to: str, byte: int) -> Callable[[str], None]:
+        text = f"store i8 {byte - 256 if byte > 127 else byte}"
+        return lambda i: self.writer.line(f"{text}, ptr {self.writer.element('i8', to, i)}")
+
+    def copy(self, to: str, source: str, nbytes: str) -> None:
+        """Bytes, four at a time where all is a multiple of four."""
+        writer = self.writer
+        bits = [writer.op(f"ptrtoint ptr {p} to i64") for p in (to, source)]
+        all_bits = writer.op(f"or i64 {writer.op(f'or i64 {bits[0]}, {bits[1]}')}, {nbytes}")
+        whole = writer.compare_index("eq", writer.index("and", all_bits, "3"), "0")
+
+        def by(type_: str, step: int) -> None:
+            def one(i: str) -> None:
+                value = writer.load(type_, writer.element("i8", source, i))
+                writer.line(f"store {type_} {value}, ptr {writer.element('i8', to, i)}")
+
+            self.over(nbytes, step, one)
+
+        writer.either(whole, lambda: by("i32", 4), lambda: by("i8", 1))
+
+    def offset(self, step: Offset) -> None:
+        """Every thread computes it."""
+        writer, total, clamped = self.writer, "0", "false"
+        for place, dtype, most, stride in step.terms:
+            bits, signed = 8 * dtype.itemsize, dtype.kind == "i"
+            value = writer.load(f"i{bits}", self.address(place))
+            if bits < 64:
+                value = writer.op(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
+            over = writer.compare_index("sgt" if signed else "ugt", value, f"%w{most}")
+            under = writer.compare_index("slt", value, "0") if signed else "false"
+            clamped = writer.op(f"or i1 {clamped}, {writer.op(f'or i1 {over}, {under}')}")
+            value = writer.choose_index(under, "0", writer.choose_index(over, f"%w{most}", value))
+            total = writer.index("add", total, writer.index("mul", value, f"%w{stride}"))
+        self.moved[step.number] = total
+        if step.flag is not None:
+            first = writer.op(f"and i1 {clamped}, {writer.compare_index('eq', self.thread, '0')}")
+            flag = self.address(step.flag)
+            threads.when(writer, first, lambda: writer.line(f"store i8 1, ptr {flag}"))
