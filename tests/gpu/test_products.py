@@ -271,7 +271,7 @@ def counted(source: np.dtype, form: str, entry: str, along: tuple[bool, bool], s
     params, _ = grid_products.launches(grid_products.Product(source, F32, 1, 1, 1, 1, *along, form, F32), gemm)
     a, b = (Buffer.of(RNG.standard_normal(size).astype(F32).astype(source)) for size in (m * k, n * k))
     words, made = np.frombuffer(params, np.int64).tolist(), Module(module(source, form, 90, *along))
-    return made.launch(entry, 1, 256, a, b, Buffer(4 * m * n), Buffer(16), *words, shared=96 << 10, counted=1)
+    return made.launch(entry, 1, 256, a, b, Buffer(4 * m * n), Buffer(16), *words, 0, 0, shared=96 << 10, counted=1)
 
 
 @pytest.mark.parametrize(("source", "along"), [(HALVES[0], (True, True)), (F32, (False, False))])

@@ -173,8 +173,8 @@ def number_of(sharding: Sharding, described: bool = False) -> int:
         if len(devices) == 1 or is_described(sharding):
             return devices[0].number
         raise NotImplementedError(
-            f"[sharding] arrays lie over several devices of the CPU only so far; {sharding} names {len(devices)} of "
-            f"the platform {devices[0].platform!r}: put whole arrays on one of them (weft.device_put(x, "
+            f"[sharding] arrays lie over several devices of the CPU only so far; {sharding} names "
+            f"{', '.join(map(str, devices))}: put whole arrays on one of them (weft.device_put(x, "
             "weft.devices()[0])) and run a program on each; or make the mesh of weft.devices('cpu'), whose number is "
             "the option num_cpu_devices"
         )
