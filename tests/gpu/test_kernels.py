@@ -15,6 +15,7 @@ import weft.nn as nn
 import weft.numpy as jnp
 from tests.aarch64 import samples_of_operations
 from tests.gpu import driver, native_build
+from tests.gpu.beside_the_cpu import check
 from weft import lax
 from weft._base import target
 from weft.compiler import fuse, pass_manager, pipeline
@@ -35,29 +36,6 @@ SMALL = (X[:, :70] * 20).astype(np.int8)
 def device() -> Iterator[Any]:
     with driver.gpus() as devices:
         yield devices[0]
-
-
-def same(left: Any, right: Any) -> bool:
-    """The same bits, but for those of NaN."""
-    left, right = (np.atleast_1d(np.asarray(x)) for x in (left, right))
-    if left.tobytes() == right.tobytes():
-        return True
-    with np.errstate(invalid="ignore"):
-        return bool(np.all((left == right) | ((left != left) & (right != right))))
-
-
-def check(device: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Runs a program on the CPU and on the GPU; gives the compiled one."""
-    wanted = weft.tree.leaves(weft.jit(function)(*args))
-    with weft.default_device(device):
-        found = weft.tree.leaves(weft.jit(function)(*args))
-        compiled = weft.jit(function).lower(*args).compile()
-    assert [x.device for x in found] == [device] * len(found)
-    for x, y in zip(found, wanted, strict=True):
-        if jnp.issubdtype(x.dtype, weft.dtypes.prng_key):
-            x, y = weft.random.key_data(x), weft.random.key_data(y)
-        assert same(x, y)
-    return compiled
 
 
 ELEMENTWISE = {sample[0]: sample for sample in samples_of_operations.elementwise()}

@@ -11,7 +11,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.gpu import driver, native_build
-from tests.gpu.test_kernels import check
+from tests.gpu.beside_the_cpu import check
 from weft import lax
 from weft.compiler.steps import Control
 

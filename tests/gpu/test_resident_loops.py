@@ -11,8 +11,8 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.gpu import driver, native_build, prediction
+from tests.gpu.beside_the_cpu import check
 from tests.gpu.ptx_machine import Buffer, Module
-from tests.gpu.test_kernels import check
 from weft import lax
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.gpu import driver, native_build
+from tests.gpu.beside_the_cpu import launches
 from weft import lax
 
 pytestmark = pytest.mark.skipif(
@@ -18,7 +19,6 @@ pytestmark = pytest.mark.skipif(
 )
 RNG = np.random.default_rng(0)
 N, PLACES = 5000, 200  # a single thread would make up to 4096 updates
-HOST = ("  sort", "  kernel", "  callback", "  routine")
 INDICES = RNG.integers(-PLACES - 20, PLACES + 20, N).astype(np.int32)
 FLOATS = np.where(RNG.random(N) < 0.02, np.inf, RNG.standard_normal(N)).astype(np.float32)
 FLOATS[::97] = -0.0
@@ -31,20 +31,6 @@ def device() -> Iterator[Any]:
         yield devices[0]
 
 
-def check(device: Any, function: Callable[..., Any], *args: Any) -> str:
-    """Runs a program on the CPU and on the GPU; gives the plan of the latter, which has no steps of the host."""
-    wanted = weft.tree.leaves(weft.jit(function)(*args))
-    with weft.default_device(device):
-        found = weft.tree.leaves(weft.jit(function)(*args))
-        plan = weft.jit(function).lower(*args).compile().as_text("plan")
-    for x, y in zip(found, wanted, strict=True):
-        x, y = np.atleast_1d(np.asarray(x)), np.atleast_1d(np.asarray(y))
-        with np.errstate(invalid="ignore"):
-            assert x.tobytes() == y.tobytes() or np.all((x == y) | ((x != x) & (y != y)))
-    assert not [line for line in plan.splitlines() if line.startswith(HOST)], plan
-    return plan
-
-
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
 def test_integers_by_atomics(device: Any, dtype: str) -> None:
     with weft.enable_x64(True):
@@ -52,7 +38,7 @@ def test_integers_by_atomics(device: Any, dtype: str) -> None:
         limits = np.iinfo(kind)
         u = RNG.integers(limits.min, limits.max, N, kind, endpoint=True)
         z = RNG.integers(limits.min, limits.max, PLACES, kind, endpoint=True)
-        plan = check(
+        plan = launches(
             device,
             lambda z, i, u: (z.at[i].add(u), z.at[i].subtract(u), z.at[i].max(u), z.at[i].min(u)),
             z, INDICES, u,
@@ -69,67 +55,69 @@ WAYS = ["add", "subtract", "set", "multiply", "divide", "max", "min"]
 )  # fmt: skip
 def test_in_order(device: Any, dtype: str, way: str) -> None:
     z, u = (jnp.asarray(x).astype(dtype) for x in (START, FLOATS))
-    plan = check(device, lambda z, i, u: getattr(z.at[i], way)(u), np.asarray(z), INDICES, np.asarray(u))
+    plan = launches(device, lambda z, i, u: getattr(z.at[i], way)(u), np.asarray(z), INDICES, np.asarray(u))
     assert "move" in plan
 
 
 def test_integers_that_are_set_or_multiplied(device: Any) -> None:
     u = RNG.integers(-9, 9, N).astype(np.int32)
-    check(device, lambda z, i, u: (z.at[i].set(u), z.at[i].multiply(u)), np.arange(PLACES, dtype=np.int32), INDICES, u)
+    launches(
+        device, lambda z, i, u: (z.at[i].set(u), z.at[i].multiply(u)), np.arange(PLACES, dtype=np.int32), INDICES, u
+    )
 
 
 @pytest.mark.parametrize("mode", ["clip", "drop"])
 def test_what_is_outside(device: Any, mode: str) -> None:
-    check(device, lambda z, i, u: (z.at[i].set(u, mode=mode), z.at[i].add(u, mode=mode)), START, INDICES * 2, FLOATS)
+    launches(device, lambda z, i, u: (z.at[i].set(u, mode=mode), z.at[i].add(u, mode=mode)), START, INDICES * 2, FLOATS)
 
 
 def test_one_place_gets_all_updates_of_a_long_run(device: Any) -> None:
     i = np.where(RNG.random(N) < 0.9, 7, INDICES).astype(np.int32)
-    check(device, lambda z, i, u: (z.at[i].add(u), z.at[i].set(u)), START, i, FLOATS)
+    launches(device, lambda z, i, u: (z.at[i].add(u), z.at[i].set(u)), START, i, FLOATS)
 
 
 def test_several_indices_and_windows(device: Any) -> None:
     i, j = INDICES, INDICES[::-1] // 2
     rows = np.stack([FLOATS, FLOATS[::-1], FLOATS * 3], 1)
-    check(device, lambda z, i, j, u: z.at[i, j].add(u), np.zeros((150, 120), np.float32), i, j, FLOATS)
-    check(device, lambda z, i, u: z.at[i].add(u), np.zeros((PLACES, 3), np.float32), i, rows)
-    check(device, lambda z, i, u: z.at[:, i].add(u), np.zeros((3, PLACES), np.float32), i, rows.T)
-    check(device, lambda z, i, u: z.at[i].add(u), START, i.reshape(-1, 4), FLOATS.reshape(-1, 4))
-    check(device, lambda z, i, u: z.at[i].set(1.0), START, i.astype(np.int16), FLOATS)
+    launches(device, lambda z, i, j, u: z.at[i, j].add(u), np.zeros((150, 120), np.float32), i, j, FLOATS)
+    launches(device, lambda z, i, u: z.at[i].add(u), np.zeros((PLACES, 3), np.float32), i, rows)
+    launches(device, lambda z, i, u: z.at[:, i].add(u), np.zeros((3, PLACES), np.float32), i, rows.T)
+    launches(device, lambda z, i, u: z.at[i].add(u), START, i.reshape(-1, 4), FLOATS.reshape(-1, 4))
+    launches(device, lambda z, i, u: z.at[i].set(1.0), START, i.astype(np.int16), FLOATS)
 
 
 def test_a_batch_of_scatters(device: Any) -> None:
     z, i, u = np.zeros((4, 150), np.float32), INDICES[: 4 * 1200].reshape(4, -1), FLOATS[: 4 * 1200].reshape(4, -1)
-    check(device, weft.vmap(lambda z, i, u: z.at[i].add(u)), z, i, u)
+    launches(device, weft.vmap(lambda z, i, u: z.at[i].add(u)), z, i, u)
 
 
 def test_places_that_are_updated_once(device: Any) -> None:
     i, z = RNG.permutation(3 * N)[:N], np.zeros(3 * N, np.float32)
-    plan = check(device, lambda z, i, u: z.at[i].add(u, unique_indices=True), z, i, FLOATS)
-    plan += check(device, lambda z, i, u: z.at[i].set(u, unique_indices=True), z, i, FLOATS)
+    plan = launches(device, lambda z, i, u: z.at[i].add(u, unique_indices=True), z, i, FLOATS)
+    plan += launches(device, lambda z, i, u: z.at[i].set(u, unique_indices=True), z, i, FLOATS)
     assert "move" not in plan
 
 
 def test_sorted_indices(device: Any) -> None:
     i = np.sort(np.abs(INDICES))
-    plan = check(device, lambda z, i, u: z.at[i].add(u, indices_are_sorted=True), START, i, FLOATS)
+    plan = launches(device, lambda z, i, u: z.at[i].add(u, indices_are_sorted=True), START, i, FLOATS)
     assert "move" not in plan
 
 
 def test_what_follows_from_scatters(device: Any) -> None:
     i = np.abs(INDICES) % PLACES
-    check(device, lambda i: jnp.bincount(i, length=PLACES), i)
-    check(device, lambda i, u: jnp.bincount(i, weights=u, length=PLACES), i, FLOATS)
-    check(device, lambda x: jnp.histogram(x, bins=100, range=(-3, 3)), FLOATS)
-    check(device, lambda i, u: (weft.ops.segment_sum(u, i, PLACES), weft.ops.segment_max(u, i, PLACES)), i, FLOATS)
-    check(device, lambda i: weft.ops.segment_sum(i, i, PLACES), i)
-    check(device, lambda i: jnp.unique(i, size=150, return_inverse=True, return_counts=True), i)
-    check(device, lambda x, i: weft.grad(lambda x: (x[i] ** 2).sum())(x), START, i)
+    launches(device, lambda i: jnp.bincount(i, length=PLACES), i)
+    launches(device, lambda i, u: jnp.bincount(i, weights=u, length=PLACES), i, FLOATS)
+    launches(device, lambda x: jnp.histogram(x, bins=100, range=(-3, 3)), FLOATS)
+    launches(device, lambda i, u: (weft.ops.segment_sum(u, i, PLACES), weft.ops.segment_max(u, i, PLACES)), i, FLOATS)
+    launches(device, lambda i: weft.ops.segment_sum(i, i, PLACES), i)
+    launches(device, lambda i: jnp.unique(i, size=150, return_inverse=True, return_counts=True), i)
+    launches(device, lambda x, i: weft.grad(lambda x: (x[i] ** 2).sum())(x), START, i)
 
 
 @pytest.mark.parametrize("n", [0, 1, 255, 256, 4097])
 def test_lengths(device: Any, n: int) -> None:
-    check(device, lambda z, i, u: z.at[i].add(u), START, INDICES[:n], FLOATS[:n])
+    launches(device, lambda z, i, u: z.at[i].add(u), START, INDICES[:n], FLOATS[:n])
 
 
 def test_a_new_size_compiles_nothing(device: Any) -> None:
@@ -151,4 +139,4 @@ def test_a_loop_of_scatters(device: Any) -> None:
     def step(k: Any, z: Any) -> Any:
         return z.at[(jnp.arange(300) * 7 + k) % 90].add(z[:90].repeat(4)[:300])
 
-    check(device, lambda z: lax.fori_loop(0, 3, step, z), START[:100])
+    launches(device, lambda z: lax.fori_loop(0, 3, step, z), START[:100])

@@ -68,10 +68,8 @@ class CollapsedLoopWriter(columns.ColumnWriter):
 
     def _move(self, step: int) -> Callable[[list[str]], list[str]]:
         """Gives the block, and the position in it, so many elements further on."""
-        writer, (blocks, on) = (
-            self.writer,
-            [self.writer.op(f"{op} i64 {step}, {self.block}") for op in ("udiv", "urem")],
-        )
+        writer = self.writer
+        blocks, on = [writer.op(f"{op} i64 {step}, {self.block}") for op in ("udiv", "urem")]
 
         def moved(at: list[str]) -> list[str]:
             within = writer.index("add", at[1], on)

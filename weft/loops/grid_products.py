@@ -159,9 +159,7 @@ def aligned(kernel: Product) -> tuple[int, ...]:
 
 def _in_chunks(kernel: Product, gemm: Any) -> bool:
     """Whether 16 bytes of an operand that begin at a multiple of them lie side by side, from end to end."""
-    size = kernel.source.itemsize
-    per = ALIGNED // size
-
+    per = ALIGNED // kernel.source.itemsize
     along = kernel.a_along, not kernel.b_along
     sides = (gemm.rows, gemm.columns)
     return all(

@@ -30,9 +30,8 @@ TILE = 4  # least vectors of a reducing tile
 WIDE_TILE = 16  # the same if there are enough registers: longer runs of memory suit the prefetcher
 LONG_TILES = 4  # rows of more tiles are long: a few of them are read side by side, from start to end
 
-
-# Where fewer elements are left than a loop takes at once it leaves them to the next loop, has a mask, takes them one by
-# one, or computes them on padded copies.
+# What a loop does where fewer elements are left than it takes at once: it leaves them to the next loop, masks the
+# others, takes them one by one, or computes them on padded copies.
 Rest = Literal["left", "masked", "apart", "copied"]
 
 
@@ -47,8 +46,8 @@ class Part(Record):
 class LaneLoop(Record):
     """A loop over the lanes, from where the one before it ended.
 
-    ``tested``: masks are made for those vectors alone that are not whole. ``parts``: of a body that is cut. All vectors
-    of ``block`` elements run a part before the next one; if it is 0, an iteration runs every part for another vector.
+    ``tested``: a branch skips the mask of whole vectors. ``parts`` are those of a body that is cut: all vectors of
+    ``block`` elements run one part before the next; if it is 0, an iteration runs each part for another vector.
     """
 
     vectors: int
@@ -70,8 +69,8 @@ class Passes(Record):
 
 def plain(vectors: Sequence[int], last: Rest) -> Loops:
     """Loops of whole vectors, and one for what they leave; without any, a loop that takes everything."""
-    heavy = last == "masked" and not vectors
-    return (*[LaneLoop(count, "left") for count in vectors], LaneLoop(1, last, tested=heavy))
+    tested = last == "masked" and not vectors
+    return (*[LaneLoop(count, "left") for count in vectors], LaneLoop(1, last, tested))
 
 
 def kept(loop: LaneLoop) -> tuple[ir.Apply, ...]:

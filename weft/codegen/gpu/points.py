@@ -237,8 +237,10 @@ class PointWriter(NestWriter):
                 text = writer.op(f"insertelement {type_} {text}, {element.memory} {one}, i64 {lane}")
             return [(type_, text)]
 
-        whole_vector = lambda: [(type_, writer.load(type_, pointer, nbytes))]  # noqa: E731 - one access of two
-        (text,) = writer.either(writer.compare_index("eq", low, "0"), whole_vector, singles)
+        def together() -> Carried:
+            return [(type_, writer.load(type_, pointer, nbytes))]
+
+        (text,) = writer.either(writer.compare_index("eq", low, "0"), together, singles)
         copy.values[s.out] = memory.join(dtype, text, WIDTH)
 
     def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
