@@ -140,3 +140,9 @@ def test_a_loop_of_scatters(device: Any) -> None:
         return z.at[(jnp.arange(300) * 7 + k) % 90].add(z[:90].repeat(4)[:300])
 
     launches(device, lambda z: lax.fori_loop(0, 3, step, z), START[:100])
+
+
+def test_windows_of_one_element(device: Any) -> None:
+    numbers = lax.ScatterDimensionNumbers((1,), (), (0,))
+    u = FLOATS[:, None]
+    launches(device, lambda z, i, u: lax.scatter_add(z, i, u, numbers), START, INDICES[:, None], u)

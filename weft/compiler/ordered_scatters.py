@@ -79,7 +79,7 @@ def _scattered(equation: JaxprEqn, array: Any, indices: Any, updates: Any) -> An
     if indexed == tuple(range(array.ndim)) and updates.dtype.itemsize in (4, 8):
         bits = places.bit_length()
         key, updates = lax.sort_order_p.bind(
-            key, updates, dimension=0, num_keys=1, moved=(0, 1), positions=None, bits=bits
+            key, lax.reshape(updates, (count,)), dimension=0, num_keys=1, moved=(0, 1), positions=None, bits=bits
         )  # fmt: skip
         flat = lax.ScatterDimensionNumbers((), (0,), (0,))
         mode = lax.GatherScatterMode.FILL_OR_DROP

@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMostGuarded = 32;  // steps of all programs of a branch that are asked for, though one program is needed
+constexpr size_t kMostGuarded = 32;  // steps of all programs together; with more the host reads which program is meant
 
 class BranchStep final : public Step {
  public:

@@ -239,6 +239,8 @@ Status CudaDevice::check(Result result, const char* what, const char* where) {
   return Status::device_error;
 }
 
+void CudaDevice::forget_reason() { t_reason.clear(); }
+
 Status CudaDevice::refuse() {
   if (!stopped_.load(std::memory_order_relaxed) && !is_forked_child()) return Status::ok;
   t_reason.clear();

@@ -71,6 +71,7 @@ class CudaDevice final : public Device {
   // What a call of the driver has given; `what` it was. An error that stops the device is kept; `where` it came from, else
   // one of the programs that were launched.
   Status check(cuda::Result result, const char* what, const char* where = "");
+  static void forget_reason();  // what an error that its caller tells of leaves behind
   Status refuse();  // after a fork, or once it has stopped; ok otherwise
 
   cuda::PoolStats stats() { return pool_.stats(); }

@@ -59,7 +59,7 @@ struct Graph {
     return count;
   }
 
-  // Those launches of it that come from now on are the wanted ones.
+  // Gives it the wanted parameters; what was asked for before keeps its own.
   bool change(const CudaRecording& wanted) {
     std::vector<void*> pointers;
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -69,6 +69,23 @@ struct Graph {
     }
     return true;
   }
+};
+
+// What this thread launches is written down as long as one lives; what was is dropped, unless all of it is kept.
+class Recording {
+ public:
+  explicit Recording(CudaRecording* to) : to_(to) { CudaRecording::current = to; }
+  ~Recording() {
+    CudaRecording::current = nullptr;
+    if (!kept_) to_->clear();
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  CudaRecording* to_;
+  bool kept_ = false;
 };
 
 class CudaReplay final : public Replay {
@@ -91,9 +108,16 @@ class CudaReplay final : public Replay {
     std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
     if (!worth_.load(std::memory_order_relaxed) || !lock.try_lock() || ++runs_ <= kRunsBefore)
       return enqueue(plan, frame);  // another thread that runs the same plan launches its kernels by themselves
-    CudaRecording::current = &wanted_;
-    Status status = enqueue(plan, frame);
-    CudaRecording::current = nullptr;
+    Status status;
+    {
+      Recording recording(&wanted_);
+      status = enqueue(plan, frame);
+      if (status == Status::ok) recording.keep();
+    }
+    if (status == Status::no_memory) {  // of all launches at once: one by one they share working memory
+      worth_.store(false);
+      return enqueue(plan, frame);
+    }
     if (status == Status::ok) status = replay();
     wanted_.clear();
     return status;
@@ -112,8 +136,9 @@ class CudaReplay final : public Replay {
   Status enqueue(const Plan& plan, Frame& frame) {
     Status status = Status::ok;
     for (const auto& step : plan.steps)
-      if (!step->enqueue(device_, frame, &status) || status != Status::ok) break;
-    return status;
+      if (!step->enqueue(device_, frame, &status)) return Status::device_error;  // cuda_replay takes no such plan
+      else if (status != Status::ok) return status;
+    return Status::ok;
   }
 
   // Makes the launches that are written down.
@@ -172,6 +197,15 @@ void CudaRecording::add(const CudaLaunch& launch) {
   launches_.push_back({launch.function, {launch.blocks[0], launch.blocks[1]}, launch.threads, launch.shared_bytes,
                        uint32_t(words_.size()), launch.n_params});
   for (uint32_t i = 0; i < launch.n_params; ++i) words_.push_back(*static_cast<const int64_t*>(launch.params[i]));
+}
+
+void CudaRecording::keep(Buffer* scratch) {
+  try {
+    scratch_.push_back(scratch);
+  } catch (...) {
+    buffer_release(scratch);
+    throw;
+  }
 }
 
 void CudaRecording::clear() {

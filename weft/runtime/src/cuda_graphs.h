@@ -24,7 +24,7 @@ class CudaRecording {
   CudaRecording& operator=(const CudaRecording&) = delete;
 
   void add(const CudaLaunch& launch);
-  void keep(Buffer* scratch) { scratch_.push_back(scratch); }  // steals
+  void keep(Buffer* scratch);  // steals
   void clear();
   // Whether launch i is the same as another recording's.
   bool same(const CudaRecording& other, size_t i) const;

@@ -204,6 +204,7 @@ PyObject* assemble(PyObject*, PyObject* args) {
   code = linked(*device, PyBytes_AS_STRING(text), size_t(PyBytes_GET_SIZE(text)) + 1, &reason);  // with its zero
   in_python<PyEval_RestoreThread>(state);
   if (code.empty() && device->refuse() != Status::ok) return device->explain(nullptr), nullptr;
+  CudaDevice::forget_reason();
   if (code.empty()) return set_runtime_error("INTERNAL: [assemble] " + device->name + " takes no such PTX: " + reason);
   return PyBytes_FromStringAndSize(code.data(), Py_ssize_t(code.size()));
 }
