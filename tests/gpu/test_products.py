@@ -226,11 +226,15 @@ def test_products_within_a_loop_that_is_one_kernel(device: Any) -> None:
     def step(x: Any, _: Any) -> Any:
         return (jnp.matmul(a, x) / 8).astype(np.float16), None
 
+    loop = weft.jit(lambda x: lax.scan(step, x, None, length=3)[0])
     with weft.default_device(device):
-        found = weft.jit(lambda x: lax.scan(step, x, None, length=3)[0])(x)
+        found = loop(x)
+        assert loop.lower(x).compile().as_text("plan").count("launch loop of 1 block") == 1
         alone = x
         for _ in range(3):
+            exact = np.asarray(a, np.float64) @ np.asarray(alone, np.float64) / 8
             alone = weft.jit(step)(alone, None)[0]
+            np.testing.assert_allclose(np.asarray(alone, np.float64), exact, rtol=2**-10, atol=2**-12)
     np.testing.assert_array_equal(np.asarray(found), np.asarray(alone))
 
 

@@ -13,12 +13,14 @@ import weft.numpy as jnp
 from tests.gpu import driver, native_build
 from tests.gpu.beside_the_cpu import launches
 from weft import lax
+from weft.loops.grid_sorts import TILE
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
 )
 RNG = np.random.default_rng(0)
 N, PLACES = 5000, 200  # a single thread would make up to 4096 updates
+assert N > TILE  # so that a sort of the updates has moves
 INDICES = RNG.integers(-PLACES - 20, PLACES + 20, N).astype(np.int32)
 FLOATS = np.where(RNG.random(N) < 0.02, np.inf, RNG.standard_normal(N)).astype(np.float32)
 FLOATS[::97] = -0.0

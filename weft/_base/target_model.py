@@ -122,9 +122,11 @@ GPU_SHARED = 96 << 10  # bytes of a block's own memory: some GPUs have 99 KB for
 GPU_THREADS = 256  # of a block
 GPU_TILES = 96  # tiles of 128 x 256 of a product that keep a GPU busy: an estimate, two thirds of an H100's processors
 GPU_REGISTERS = 1 << 16  # of 4 bytes, of all threads of a block
-GPU_HELD = 16  # elements of a row that a thread keeps in registers: softmax of rows of 4096 fell from 216 to 195 us
+GPU_HELD = (
+    16  # elements of a row that a thread keeps in registers: a softmax of rows of 4096 is predicted 195 us after 216
+)
 GPU_LANE_THREADS = 128  # of a block, where each has a loop of its own: an estimate
-GPU_AT_ONCE = 8  # elements that a thread loads before it uses the first: sums fell from 139 to 116 us
+GPU_AT_ONCE = 8  # elements that a thread loads before it uses the first: a sum is predicted 116 us after 139
 WARP_ROW = 1024  # elements: a longer row is worth a block (on an H100 a warp needs 168 registers for 4096)
 GPU_ROWS = 1 << 11  # rows from which on a device is full without cutting rows: two blocks for each multiprocessor
 GPU_FEW = 4  # elements of a value of a loop that one thread keeps in registers: an estimate

@@ -46,7 +46,7 @@ def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
         if dtype_of(entry.result).itemsize == 2:  # the host has no kernel that rounds (``rounded_products``)
             raise NotImplementedError(
                 f"[compile] a product of {dtype_of(entry.source)} with 2**31 or more rows, columns, terms or tiles of "
-                "its result is not built for GPUs; multiply parts, or give preferred_element_type=float32"
+                "its result is not built for GPUs; multiply parts of them"
             )
     if isinstance(entry, instructions.Sort):
         kernel = grid_sorts.sorting(entry)

@@ -350,10 +350,8 @@ def _plan_of(name: str, within: context.Context, closed: ClosedJaxpr, donated: t
     simplified, kernels, lowered = make_forms(explicit.erased(closed), stages)
     if simplified.consts or any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
         return None
-    out_avals, copied = (
-        tuple([v.aval for v in closed.jaxpr.outvars]),
-        copied_results.copied_results(closed.jaxpr, False),
-    )
+    out_avals = tuple([v.aval for v in closed.jaxpr.outvars])
+    copied = copied_results.copied_results(closed.jaxpr, False)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, out_avals, copied, True)
     return stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned)
 

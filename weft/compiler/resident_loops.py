@@ -3,7 +3,7 @@
     scan of 10000 steps of a product and tanh on [64]   ->   launch loop of 1 block of 1024 threads
 
 A step of such a loop takes less than a launch. All that its body does has to be launches, copies, or loops and branches
-of these; else the loop stays one of the plan, whose launches follow each other without the host's waiting.
+of these; otherwise the plan keeps the loop, and the host launches the kernels of each step without waiting.
 """
 
 from __future__ import annotations

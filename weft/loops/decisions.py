@@ -203,7 +203,7 @@ class _Decider:
         elif masked and lane_loops.is_heavy(nest, self.model):
             loops = lane_loops.plain((), "masked")
         else:
-            found = lane_loops.tiles(nest, self.target, self.model, self.lanes)
+            found = lane_loops.tiles(nest, self.model, self.lanes)
             return lane_loops.plain(found, "masked" if masked else "apart")
         if tile is None and self.contiguous():
             loops = loop_distribution.distributed(loops, nest, self.model)

@@ -43,8 +43,9 @@ MOST_POINTS = 1 << 31  # and parts of rows and columns: ``quotient`` divides sma
 SLOT = 16  # bytes of an accumulator in memory that threads share
 RESULT = SLOT * (WARP + 1)  # those of all warps of a block, and of what they combine to
 SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
-SCAN_STATES = 5  # of a block of runs: what is before it, by blocks, groups and for its first run, its own, and after it
-# accumulators in a block's memory: of elements, of which every 65th place is empty, of runs three times, of blocks
+# Accumulators of a block of runs: before it in its group, of groups before, before its first run, its own, after it.
+SCAN_STATES = 5
+# Accumulators in a block's memory: of elements (every 65th place is empty), runs (three times), blocks, these states.
 SCAN_COUNTS = (BLOCK_LANES + SCAN_THREADS, *3 * (SCAN_THREADS,), GROUP_BLOCKS, SCAN_STATES)
 ROW_THREADS = BLOCK_LANES // GPU_HELD  # of a block that has a long row
 EACH_RUN = 16  # updates of a sorted scatter for each thread

@@ -23,7 +23,6 @@ DIGITS = 256  # values of 8 bits
 WARPS = GPU_THREADS // WARP
 COUNTERS = 64  # bytes of a block's memory before its counters: the sums of its warps
 NEAR = COUNTERS + 4 * WARPS * DIGITS  # before the elements
-MOST = 1 << 31  # elements of a row, and rows
 LINE = 64  # arrays in working memory begin at multiples of so many bytes
 
 
@@ -31,9 +30,9 @@ class Sorting(Record, labels=("name",)):
     """The kernels of a sort.
 
     ``keys``: the order (u, i or f) of each, its bytes, the bytes to the next one, and the bits of infinity.
-    ``values``: bytes of what is moved. ``direct``: long rows are sorted as (elements of the only key, what travels with
-    them), and the last pass writes results. ``own``: the value that is the key, ``carried``: the one that travels, or
-    -1; positions travel if they are stored.
+    ``values``: bytes of what is moved. ``direct``: long rows have one key, whose elements are moved themselves with one
+    companion; the last pass writes the results. ``own``: the value that is the key, ``carried``: the companion, or -1;
+    positions are the companion if they are stored.
     """
 
     keys: tuple[tuple[str, int, int, int], ...]
@@ -73,7 +72,7 @@ def sorting(sort: Any) -> Sorting | None:
     """The kernels of an instruction Sort; None if the host has to do it."""
     keys = tuple([(order, nbytes, distance, infinity) for _, order, nbytes, distance, infinity in sort.keys])
     most_bytes = (sort.n if sort.n <= TINY else 1) * 8 * len(keys)
-    if max(sort.rows * -(-sort.n // TILE) * DIGITS, sort.n) >= MOST or most_bytes > GPU_SHARED:
+    if max(sort.rows * -(-sort.n // TILE) * DIGITS, sort.n) >= grid.MOST_POINTS or most_bytes > GPU_SHARED:
         return None
     moved = [(source, nbytes) for source, _, nbytes in sort.values]
     own = [k for k, value in enumerate(moved) if value == (sort.keys[0][0], keys[0][1])]

@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 
 from weft._base.record import Record
-from weft._base.target import Target
 from weft._base.target_model import Model
 from weft.loops import costs, elements, ir
 
@@ -78,7 +77,7 @@ def kept(loop: LaneLoop) -> tuple[ir.Apply, ...]:
     return tuple([s for part in loop.parts for s in part.kept])
 
 
-def tiles(nest: ir.Nest, target: Target, model: Model, lanes: int) -> tuple[int, ...]:
+def tiles(nest: ir.Nest, model: Model, lanes: int) -> tuple[int, ...]:
     """Vectors of the tiles, larger ones first."""
     statements = _statements(nest)
     if not _reduced(nest):

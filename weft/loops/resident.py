@@ -3,7 +3,8 @@
     scan of [64] by a product and tanh   ->   Repeat of (Call product, Call tanh), the state in the block's memory
 
 Addresses are a base and words: the bases -1, -2, ... are the operands of the kernel, 0 is memory of its own (the
-arena), others are what loops define. Records hold no sizes: words, which are parameters, do.
+arena), others are what loops define. Sizes are words, which are parameters; records hold what follows from
+ranges of them: threads, terms held in registers, where the arena is.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from weft.loops import elements, grid, ir
 from weft.loops.cpu_space import IN_REGISTERS
 
 AT_ONCE = 8  # updates
+UNBOUNDED = 1 << 40  # updates: more than there can be
 
 
 class RunWriter(PointWriter):
@@ -71,7 +72,7 @@ class RunWriter(PointWriter):
             threads.when(writer, active, update)
             return [writer.index("add", index, "1"), there, active], goes_on
 
-        writer.rounds("true", 1 << 40, [("i64", first), ("i64", before), ("i1", "false")], one)
+        writer.rounds("true", UNBOUNDED, [("i64", first), ("i64", before), ("i1", "false")], one)
 
     def _in_register(self, first: str, before: str, others: list[str], place: Position) -> None:
         writer, s, register = self.writer, self.last, self.register
@@ -102,7 +103,7 @@ class RunWriter(PointWriter):
 
         zero = self.base.emit.const(0, self.dtype).part.text
         carried = [("i64", first), ("i64", before), (register, zero), ("i1", "false"), ("i1", "false")]
-        _, here, text, _, written = writer.rounds("true", 1 << 40, carried, some)
+        _, here, text, _, written = writer.rounds("true", UNBOUNDED, carried, some)
         threads.when(writer, written, lambda: self._finish(text, here, target))
 
     def _begun(

@@ -167,10 +167,8 @@ class PointWriter(NestWriter):
         return self.writer.index("lshr", rounded, str(WIDTH.bit_length() - 1))
 
     def divided(self, p: str, at: int, divisor: str) -> tuple[str, str]:
-        """Quotient and remainder of ``p`` by a divisor whose numbers are words ``at`` and ``at`` + 1."""
-        writer = self.writer
-        quotient = writer.index("lshr", writer.index("mul", p, self.word(at)), self.word(at + 1))
-        return quotient, writer.index("sub", p, writer.index("mul", quotient, divisor))
+        """``threads.divided`` by the numbers in words ``at`` and ``at`` + 1."""
+        return threads.divided(self.writer, p, (self.word(at), self.word(at + 1)), divisor)
 
     def at_point(self, place: Position, indices: Sequence[str]) -> Position:
         """The place inside of the loops over parallel dimensions."""

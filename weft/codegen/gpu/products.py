@@ -17,7 +17,6 @@ from weft.codegen.writer import Writer
 from weft.loops import elements
 from weft.loops.grid_products import Product, Tile
 
-BLOCK = 512  # terms of a chain
 GROUP = 8  # rows of tiles that are computed together, so that blocks at the same time share rows and columns in a cache
 
 
@@ -30,7 +29,7 @@ class Dims(NamedTuple):
 
 
 class ProductWriter:
-    """Writes the only entry of a product."""
+    """What the writers of all entries of a product share."""
 
     def __init__(self, product: Product, target: Target) -> None:
         self.product, self.target = product, target
@@ -60,9 +59,8 @@ class ProductWriter:
     # numbers
 
     def _divided(self, p: str, at: int, divisor: str) -> tuple[str, str]:
-        writer = self.writer
-        quotient = writer.index("lshr", writer.index("mul", p, f"%w{at}"), f"%w{at + 1}")
-        return quotient, writer.index("sub", p, writer.index("mul", quotient, divisor))
+        """``threads.divided`` by the numbers in words ``at`` and ``at`` + 1."""
+        return threads.divided(self.writer, p, (f"%w{at}", f"%w{at + 1}"), divisor)
 
     def _offset(self, kind: str, p: str, stride: int) -> str:
         """The offset of number ``p`` of the rows, columns, terms or products, by stride number ``stride`` of each."""

@@ -1,7 +1,7 @@
 """Writes sorts of short rows for the threads of a GPU: in one launch, in the memory of blocks.
 
-tiny    a thread for an element: its place is how many elements of the row are before it
-short   a block for a row, whose positions are sorted, by 8 bits of a key after the other
+ranks      a thread for an element: its place is how many elements of the row are before it
+row_sort   a block for a row, whose positions are sorted, by 8 bits of a key after the other
 """
 
 from __future__ import annotations

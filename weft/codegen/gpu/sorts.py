@@ -46,10 +46,8 @@ class SortWriter:
     # numbers and places
 
     def _divided(self, p: str, at: int, divisor: str) -> tuple[str, str]:
-        """Quotient and remainder by a divisor whose numbers are words ``at`` and ``at`` + 1."""
-        writer = self.writer
-        quotient = writer.index("lshr", writer.index("mul", p, f"%w{at}"), f"%w{at + 1}")
-        return quotient, writer.index("sub", p, writer.index("mul", quotient, divisor))
+        """``threads.divided`` by the numbers in words ``at`` and ``at`` + 1."""
+        return threads.divided(self.writer, p, (f"%w{at}", f"%w{at + 1}"), divisor)
 
     def _begins(self, row: str, count: str) -> str:
         """The first element of a row of ``count`` elements."""

@@ -69,3 +69,9 @@ def _shuffled(x: V, mode: str, lane: str) -> V:
     return V(
         lanes, x.element, word if x.element.startswith("i") else writer.op(f"bitcast i{bits} {word} to {x.element}")
     )
+
+
+def divided(writer: Writer, p: str, numbers: tuple[str, str], divisor: str) -> tuple[str, str]:
+    """Quotient and remainder of a number by a divisor, by the numbers of ``grid.quotient``."""
+    quotient = writer.index("lshr", writer.index("mul", p, numbers[0]), numbers[1])
+    return quotient, writer.index("sub", p, writer.index("mul", quotient, divisor))

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
 from weft.codegen.gpu import threads
-from weft.codegen.gpu.products import BLOCK, ProductWriter
+from weft.codegen.gpu.products import ProductWriter
 from weft.codegen.memory_words import whole
 from weft.codegen.writer import Writer
-from weft.loops.grid_products import DEPTH, PAD, PLAIN_LARGE, PLAIN_SMALL, Product, stage_words
+from weft.loops.grid_products import CHAIN, DEPTH, PAD, PLAIN_LARGE, PLAIN_SMALL, Product, stage_words
 
 SIDE = 16  # threads of a block, each way
 VECTOR = 4  # elements of a fragment that lie side by side
@@ -174,9 +174,9 @@ class TileProductWriter(ProductWriter):
                     sums[mine] = self._term(left[i // self.each], right[i % self.each], sums[mine])
             read = self._i("sub", stage, read)
             put(following, read)
-            ended = writer.compare_index("eq", writer.index("and", after, str(BLOCK - 1)), "0")
+            ended = writer.compare_index("eq", writer.index("and", after, str(CHAIN - 1)), "0")
             ended = writer.op(f"and i1 {ended}, {writer.compare_index('slt', after, self.k)}")
-            first = writer.compare_index("eq", after, str(BLOCK))
+            first = writer.compare_index("eq", after, str(CHAIN))
             sums = writer.when(
                 ended, lambda: self._kept(sums, first) or zeros, [register] * len(sums), sums, rare=False
             )
@@ -185,7 +185,7 @@ class TileProductWriter(ProductWriter):
         carried = [*[(register, text) for text in zeros], ("i32", "0")]
         sums = writer.loop("0", self.k, DEPTH, carried, terms)[:-1]
         found = [text for element in self._chains(sums) for text in element]
-        several = writer.compare_index("sgt", self.k, str(BLOCK))
+        several = writer.compare_index("sgt", self.k, str(CHAIN))
         found = writer.when(several, lambda: self._totals(found), [register] * len(found), found, rare=False)
         return [found[self.parts * i : self.parts * (i + 1)] for i in range(self.count)]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from weft._base.target_model import GPU_AT_ONCE, GPU_THREADS
 from weft.codegen.emitter import Value
 from weft.codegen.gpu import threads
-from weft.codegen.gpu.products import BLOCK, ProductWriter
+from weft.codegen.gpu.products import ProductWriter
 from weft.codegen.lanes import V
 from weft.codegen.writer import Writer
-from weft.loops.grid_products import chains
+from weft.loops.grid_products import CHAIN, chains
 
 
 class VectorWriter(ProductWriter):
@@ -44,7 +44,7 @@ class VectorWriter(ProductWriter):
             return some
 
         def chain(first: str, totals: list[str]) -> list[str]:
-            last = writer.minimum_index(writer.index("add", first, str(BLOCK * width)), self.k)
+            last = writer.minimum_index(writer.index("add", first, str(CHAIN * width)), self.k)
             start = writer.index("add", first, lane)
             whole = writer.index("and", writer.index("sub", last, first), str(-GPU_AT_ONCE * width))
             main = writer.index("add", start, whole)
@@ -57,7 +57,7 @@ class VectorWriter(ProductWriter):
                 for total, one in zip(totals, found, strict=True)
             ]
 
-        total = writer.loop("0", self.k, BLOCK * width, [(register, self._zero)] * self.parts, chain)
+        total = writer.loop("0", self.k, CHAIN * width, [(register, self._zero)] * self.parts, chain)
         first = writer.op(f"and i1 {inside}, {writer.compare_index('eq', lane, '0')}")
         threads.when(writer, first, lambda: self._store(row, column, total))
         return writer
