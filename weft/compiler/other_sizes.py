@@ -18,7 +18,7 @@ from weft import dtypes, runtime
 from weft._base import lazy
 from weft._base.target_model import FAR
 from weft.compiler import context, contraction, link, product_sizes, resized_forms, sort_sizes, steps
-from weft.compiler.instructions import Copy, Kernel, Launch, NewOutput
+from weft.compiler.instructions import Copy, Instruction, Kernel, Launch, NewOutput
 from weft.compiler.steps import Run
 from weft.core import index_maps, kinds
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
@@ -279,7 +279,7 @@ def _compare(known: Resizable | _Alone, program: Program, sizes: Sequence[int]) 
         raise _difference(program, sizes, f"results of shapes {shapes} by {given}")
 
 
-def _call_of(instruction: Kernel | Launch) -> tuple[Any, ...]:
+def _call_of(instruction: Instruction) -> tuple[Any, ...]:
     """What a member of a family has in common with what the compiler makes: not the kernel, nor lines of a program."""
     return instruction[1:-1] if isinstance(instruction, Launch) else instruction[1:]
 
