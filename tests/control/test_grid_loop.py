@@ -1,0 +1,215 @@
+"""grid_loop: a program on blocks of arrays, for every cell of a grid, is what NumPy computes cell by cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from tests.control.grids import Kernel, block
+
+F32 = np.float32
+
+
+def numbers(*shape: int, dtype: Any = F32) -> np.ndarray:
+    return (np.arange(int(np.prod(shape))) % 17 - 5).reshape(shape).astype(dtype)
+
+
+def tiles() -> Kernel:
+    """Tiles of a matrix with ragged edges, each with its number added."""
+    return Kernel(
+        (3, 2),
+        lambda i, j, x, y: [x * F32(2) + (i * 10 + j).astype(F32)],
+        [block(4, 3), block(4, 3)],
+        [lambda i, j: (i, j)] * 2,
+    )
+
+
+def product(parts: int = 2) -> Kernel:
+    """A product whose sum is taken over the last axis of the grid, in a scratch array."""
+
+    def body(i: Any, j: Any, k: Any, x: Any, y: Any, out: Any, total: Any) -> Any:
+        where = np.where if isinstance(x, np.ndarray) else jnp.where
+        total = where(k == 0, F32(0), total) + x @ y
+        return [where(k == parts - 1, total, out), total]
+
+    return Kernel(
+        (2, 3, parts), body, [block(4, 8), block(8, 5), block(4, 5)],
+        [lambda i, j, k: (i, k), lambda i, j, k: (k, j), lambda i, j, k: (i, j)], scratch=[((4, 5), F32)],
+    )  # fmt: skip
+
+
+def running() -> Kernel:
+    """A sum over all rows before, kept in a scratch array that the first cell sets."""
+
+    def body(i: Any, x: Any, y: Any, total: Any) -> Any:
+        where = np.where if isinstance(x, np.ndarray) else jnp.where
+        total = where(i == 0, F32(0), total) + x
+        return [total, total]
+
+    return Kernel((6,), body, [block(None, 4)] * 2, [lambda i: (i, 0)] * 2, scratch=[((4,), F32)])
+
+
+def histogram() -> Kernel:
+    """Prefetched numbers say which row of the output a row is added to."""
+    return Kernel(
+        (5,),
+        lambda i, which, x, y: [x + y],
+        [block(1, 3), block(1, 3)],
+        [lambda i, which: (i, 0), lambda i, which: (which[i], 0)],
+    )
+
+
+def windows() -> Kernel:
+    """Overlapping windows, that begin at elements, of an array with elements missing at both ends."""
+    return Kernel(
+        (4,),
+        lambda i, x, y: [y * F32(0) + x[1:3]],
+        [block(4, elements={0: (1, 1)}), block(2)],
+        [lambda i: (i * 2,), lambda i: (i,)],
+    )
+
+
+CASES: dict[str, tuple[Kernel, list[Any], list[Any], list[Any]]] = {
+    "tiles": (tiles(), [numbers(10, 6)], [numbers(10, 6)], []),
+    "tiles_of_integers": (
+        Kernel((3,), lambda i, x, y: [x + y * i], [block(4)] * 2, [lambda i: (i,)] * 2),
+        [numbers(10, dtype=np.int32)], [numbers(10, dtype=np.int32)], [],
+    ),
+    "product": (product(), [numbers(8, 16), numbers(16, 15)], [numbers(8, 15)], []),
+    "running": (running(), [numbers(6, 4)], [numbers(6, 4)], []),
+    "histogram": (histogram(), [numbers(5, 3)], [numbers(4, 3)], [np.array([0, 3, 0, 9, -2], np.int32)]),
+    "windows": (windows(), [numbers(8)], [numbers(8)], []),
+    "revisited": (
+        Kernel((2, 3), lambda i, j, x, y: [y + x * (j + 1).astype(F32)], [block(2, 4), block(2, 4)],
+               [lambda i, j: (i, j), lambda i, j: (i, 0)]),
+        [numbers(4, 12)], [numbers(4, 4)], [],
+    ),
+    "revisited_later": (
+        Kernel((3, 2), lambda i, j, x, y: [y * F32(0.5) + x], [block(4), block(4)],
+               [lambda i, j: (i * 2 + j,), lambda i, j: (j,)]),
+        [numbers(24)], [numbers(8)], [],
+    ),
+    "some_untouched": (
+        Kernel((2,), lambda i, x, y: [x - y], [block(2, 2)] * 2, [lambda i: (i, i)] * 2),
+        [numbers(4, 4)], [numbers(4, 4)], [],
+    ),
+    "outside": (
+        Kernel((4,), lambda i, x, y: [x + y], [block(3)] * 2, [lambda i: (i * 2 - 1,), lambda i: (i,)]),
+        [numbers(10)], [numbers(10)], [],
+    ),
+    "transposed": (
+        Kernel((2, 3), lambda i, j, x, y: [x.T], [block(2, 4), block(4, 2)],
+               [lambda i, j: (i, j), lambda i, j: (j, i)]),
+        [numbers(4, 12)], [numbers(12, 4)], [],
+    ),
+    "backwards": (
+        Kernel((4,), lambda i, x, y: [x * F32(3)], [block(2, None)] * 2, [lambda i: (3 - i, 1), lambda i: (i, 0)]),
+        [numbers(8, 2)], [numbers(8, 1)], [],
+    ),
+    "one_cell": (Kernel((), lambda x, y: [x + y], [block(3)] * 2, [lambda: (0,)] * 2), [numbers(3)], [numbers(3)], []),
+    "no_cells": (
+        Kernel((0, 3), lambda i, j, x, y: [x], [block(3)] * 2, [lambda i, j: (i,)] * 2), [numbers(3)], [numbers(3)], [],
+    ),
+    "scalars": (
+        Kernel((3,), lambda i, x, y: [y + x], [block(None), block()], [lambda i: (i,), lambda i: ()]),
+        [numbers(3)], [F32(2)], [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cells_are_what_numpy_computes(name: str) -> None:
+    kernel, inputs, outputs, prefetched = CASES[name]
+    wanted = kernel.in_numpy(inputs, [np.asarray(x) for x in outputs], prefetched)
+    for in_order in (True, False):
+
+        def run(*groups: Any, in_order: bool = in_order) -> Any:
+            return kernel(*groups, in_order=in_order)
+
+        found = weft.jit(run)(inputs, outputs, prefetched)
+        for have, want in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(have, want)
+
+
+def test_outside_of_jit() -> None:
+    x, y = numbers(10, 6), numbers(10, 6)
+    np.testing.assert_array_equal(tiles()([x], [y])[0], tiles().in_numpy([x], [y])[0])
+
+
+@pytest.mark.parametrize("name", ["tiles", "product", "running", "histogram", "windows", "outside"])
+@pytest.mark.parametrize("mapped", [(0, 0, 0), (None, 0, None), (1, None, 0)])
+def test_vmap(name: str, mapped: tuple[int | None, ...]) -> None:
+    kernel, *operands = CASES[name]
+
+    def stacked(x: Any, dim: int | None) -> Any:
+        return x if dim is None else np.moveaxis(np.stack([x, x + x.dtype.type(1), x * x.dtype.type(2)]), 0, dim)
+
+    operands = [[np.asarray(x) for x in group] for group in operands]
+    given = [[stacked(x, dim) for x in group] for group, dim in zip(operands, mapped, strict=True)]
+    found = weft.vmap(lambda *a: kernel(*a), in_axes=mapped)(*given)
+    for at in range(3):
+        mine = [
+            [x if dim is None else np.take(x, at, axis=dim) for x in group]
+            for group, dim in zip(given, mapped, strict=True)
+        ]
+        for have, want in zip(found, kernel.in_numpy(*mine), strict=True):
+            np.testing.assert_array_equal(have[at], want)
+
+
+def test_values_of_the_caller_reach_the_body() -> None:
+    x = numbers(6)
+
+    def scaled(x: Any, by: Any) -> Any:
+        kernel = Kernel((3,), lambda i, x, y: [x * by], [block(2)] * 2, [lambda i: (i,)] * 2)
+        return kernel([x], [jnp.zeros_like(x)])[0]
+
+    np.testing.assert_array_equal(weft.jit(scaled)(x, F32(3)), x * 3)
+    np.testing.assert_array_equal(weft.vmap(scaled, (None, 0))(x, np.array([1, 2], F32))[1], x * 2)
+    np.testing.assert_array_equal(weft.grad(lambda x: scaled(x, F32(3)).sum())(x), np.full(6, 3, F32))
+
+
+def test_a_loop_of_grids() -> None:
+    x = numbers(10, 6)
+
+    def repeated(x: Any) -> Any:
+        return weft.lax.fori_loop(0, 3, lambda n, y: tiles()([y], [jnp.zeros_like(y)])[0], x)
+
+    wanted = x
+    for _ in range(3):
+        wanted = tiles().in_numpy([wanted], [np.zeros_like(x)])[0]
+    np.testing.assert_array_equal(weft.jit(repeated)(x), wanted)
+
+
+def test_prints_of_the_cells_come_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    def body(i: Any, j: Any, x: Any, y: Any) -> Any:
+        weft.debug.print("{} {}", i, j, ordered=True)
+        return [x]
+
+    kernel = Kernel((2, 2), body, [block(1, 1)] * 2, [lambda i, j: (i, j)] * 2)
+    weft.jit(lambda x: kernel([x], [x])[0])(numbers(2, 2)).block_until_ready()
+    weft.effects_barrier()
+    assert capsys.readouterr().out == "0 0\n0 1\n1 0\n1 1\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda k: setattr(k, "grid", (-3, 2)), r"grid\[0\] is -3"),
+        (lambda k: setattr(k, "semantics", ("parallel",)), "for each of the 2 axes"),
+        (lambda k: setattr(k, "blocks", [block(4), block(4, 3)]), "input 0 is f32.10,6., its block has 1 dimensions"),
+        (lambda k: setattr(k, "blocks", [block(4, 0), block(4, 3)]), "at least one element"),
+        (lambda k: setattr(k, "maps", [k.maps[0], lambda i, j: (i,)]), "output 0: its index map gives an integer for"),
+        (lambda k: setattr(k, "maps", k.maps[:1]), "1 inputs and 1 outputs have 2 blocks and 1 maps"),
+        (lambda k: setattr(k, "body", lambda *a: [a[2][0]]), "the body's result gives f32.3. as value 0, but it is"),
+        (lambda k: setattr(k, "body", lambda *a: []), "gives 0 values, but the grid has 1"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(change: Any, text: str) -> None:
+    kernel = tiles()
+    change(kernel)
+    with pytest.raises(ValueError, match=text):
+        kernel([numbers(10, 6)], [numbers(10, 6)])
