@@ -11,7 +11,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.gpu import driver, native_build
-from tests.gpu.beside_the_cpu import check
+from tests.gpu.beside_the_cpu import check, launches
 from weft import lax
 from weft.compiler.steps import Control
 
@@ -58,6 +58,56 @@ def test_steps_of_a_known_number_follow_each_other(device: Any) -> None:
     for function, x in ((heat, X), (summed, np.stack([X, X + 1, X * 2]))):
         counts = calls_of(device, function, x)
         assert counts["cuLaunchKernel"] >= 6 and "cuEventQuery" not in counts
+
+
+def moved(x: Any) -> Any:
+    """Rows are read and written at positions that the program computes, some of which are clamped."""
+
+    def step(i: Any, s: Any) -> Any:
+        x, total = s
+        return x.at[i * 50 + 3].set(jnp.sin(x[i]) * 2), total + lax.dynamic_slice(x, (total.astype(int), i), (3, 4))[
+            1, 2
+        ]
+
+    return lax.fori_loop(0, 4, step, (x, jnp.float32(0)))
+
+
+def moved_until(x: Any) -> Any:
+    def step(s: Any) -> Any:
+        i, x = s
+        return i + 1, lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i, i - 1), (3, 8)) + 1, (i + 3, i * 4))
+
+    return lax.while_loop(lambda s: (s[0] < 4) & (s[1].max() < 100), step, (0, x))
+
+
+def test_positions_that_are_computed_are_not_waited_for(device: Any) -> None:
+    counts = calls_of(device, moved, X)
+    assert counts["cuLaunchKernel"] >= 12 and counts["cuEventRecord"] == 1 and "cuMemcpyDtoHAsync_v2" not in counts
+    counts = calls_of(device, moved_until, X)
+    assert counts["cuEventRecord"] - 1 == 2  # looks at the condition
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64"])
+def test_starts_of_every_type_are_clamped(device: Any, dtype: str) -> None:
+    def function(x: Any, i: Any, j: Any) -> Any:
+        small = lax.dynamic_slice(x, (i, j), (4, 8)) * 2 + lax.dynamic_slice_in_dim(x, j, 4)[:, :8]
+        return small, lax.dynamic_update_slice(x, small, (j, i))
+
+    with weft.enable_x64(dtype == "int64"):
+        for i, j in ((3, 5), (120, 7), (0, -9 if dtype[0] == "i" else 200)):
+            launches(
+                device, function, X[:, :140], np.array(i, dtype), np.array(j % 256 if dtype[0] == "u" else j, dtype)
+            )
+
+
+def test_starts_beyond_an_array_are_told_of(device: Any) -> None:
+    function = weft.jit(lambda x, i: lax.dynamic_slice(x, (i,), (4,)) * 2, checks="index")
+    x = np.arange(12, dtype=np.float32)
+    with weft.default_device(device):
+        assert np.array_equal(np.asarray(function(x, np.int32(8))), x[8:] * 2)
+        for start in (9, -15):
+            with pytest.raises(weft.errors.CheckError, match="dynamic_slice"):
+                np.asarray(function(x, np.int32(start)))
 
 
 def until(limit: int) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.compiler import instructions, resident_loops
+from weft.compiler import device_starts, instructions, resident_loops
 from weft.compiler.contraction import dtype_of
 from weft.compiler.steps import Control, Launched, Native, Plan, Run
 from weft.loops import grid, grid_products, grid_sorts
@@ -15,8 +15,12 @@ from weft.loops.nests import Lowered
 
 
 def launched(planned: Plan, inner: resident_loops.Inner | None = None) -> Plan:
-    """The plan with launches in place of what threads of a GPU can do; ``inner`` gives plans of programs in it."""
-    return planned.replace(instructions=[_launched(entry, inner) for entry in planned.instructions])
+    """The plan with launches in place of what threads of a GPU can do; ``inner`` gives plans of programs in it.
+
+    Without ``inner`` a loop may be one kernel, whose threads find run-time offsets themselves.
+    """
+    found = planned.replace(instructions=[_launched(entry, inner) for entry in planned.instructions])
+    return found if inner is None else device_starts.device_starts(found)
 
 
 def of_kernel(low: Lowered) -> tuple[bytes, tuple[grid.Grid, ...], tuple[int, ...], int] | None:

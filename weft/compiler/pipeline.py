@@ -415,6 +415,9 @@ def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
 
 def loops_text(nest: Any, on: Target) -> str:
     """The loops of a nest, chain or routine, with what is decided for a target."""
+    nest = (
+        nest.nest if on.is_gpu and hasattr(nest, "moved") else nest
+    )  # operands at run-time offsets: of the same loops
     if on.is_gpu and not isinstance(nest, ir.Nest | routine.Routine):
         return repr(nest)
     return printer.text(nest, "" if on.is_gpu else schedule_printer.text(nest, on))

@@ -14,7 +14,7 @@ import numpy as np
 from weft import runtime
 from weft._base.record import NamedTuple, Record
 from weft.compiler import instructions
-from weft.compiler.instructions import Gemm, Output, Place, Sort
+from weft.compiler.instructions import Gemm, Offset, Output, Place, Sort
 from weft.core import kinds
 from weft.loops import ir, small
 from weft.loops.nests import Lowered
@@ -56,8 +56,8 @@ class FusedEpilogue(Record):
 class Launched(Record):
     """Launches of a GPU in place of ``source``, of which ``nest`` is the kernel (``launches``)."""
 
-    source: Run | Native | Gemm | Sort | Control
-    nest: Any  # a nest, a routine, a product, a sort or a resident loop
+    source: Run | Native | Gemm | Sort | Control | tuple[Offset, ...]
+    nest: Any  # a nest, a routine, a product, a sort, a resident loop, or run-time starts
     operands: tuple[Place, ...]
     params: bytes
     grids: tuple[tuple[str, str, int, int, int, int], ...]
@@ -72,7 +72,10 @@ class Launched(Record):
     def describe(self) -> str:
         ways = ", ".join([f"{wide or name} of {x * y} blocks of {n} threads" for name, wide, x, y, n, _ in self.grids])
         source = self.source
-        text = instructions.words(source) if isinstance(source, Gemm | Sort) else source.describe()
+        if isinstance(source, Run | Native | Control):
+            text = source.describe()
+        else:
+            text = "; ".join(map(instructions.words, (source,) if isinstance(source, Gemm | Sort) else source))
         return f"launch {ways}: {'kernel ' if isinstance(source, Run) else ''}{text}"
 
 

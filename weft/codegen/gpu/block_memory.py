@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from weft._base.target import Target
 from weft.codegen.cpu import families
-from weft.codegen.gpu import threads
+from weft.codegen.gpu import starts, threads
 from weft.loops.resident import Offset, Place, Resident
 
 
@@ -55,17 +55,9 @@ class BlockMemory:
 
     def offset(self, step: Offset) -> None:
         """Every thread computes it."""
-        writer, total, clamped = self.writer, "0", "false"
-        for place, dtype, most, stride in step.terms:
-            bits, signed = 8 * dtype.itemsize, dtype.kind == "i"
-            value = writer.load(f"i{bits}", self.address(place))
-            if bits < 64:
-                value = writer.op(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
-            over = writer.compare_index("sgt" if signed else "ugt", value, f"%w{most}")
-            under = writer.compare_index("slt", value, "0") if signed else "false"
-            clamped = writer.op(f"or i1 {clamped}, {writer.op(f'or i1 {over}, {under}')}")
-            value = writer.choose_index(under, "0", writer.choose_index(over, f"%w{most}", value))
-            total = writer.index("add", total, writer.index("mul", value, f"%w{stride}"))
+        writer = self.writer
+        terms = [(self.address(place), dtype, f"%w{most}", f"%w{stride}") for place, dtype, most, stride in step.terms]
+        total, clamped = starts.offset_of(writer, terms)
         self.moved[step.number] = total
         if step.flag is not None:
             first = writer.op(f"and i1 {clamped}, {writer.compare_index('eq', self.thread, '0')}")

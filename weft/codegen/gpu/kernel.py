@@ -8,12 +8,13 @@ guard: the address of an int32, and two numbers between which it lies if the ker
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
 from weft.codegen import module_text
-from weft.codegen.gpu import loops
+from weft.codegen.gpu import loops, starts
 from weft.codegen.gpu.block_rows import BlockRowWriter
 from weft.codegen.gpu.cut_columns import CutColumnWriter
 from weft.codegen.gpu.cut_rows import CutRowWriter
@@ -32,7 +33,7 @@ from weft.codegen.gpu.tile_products import TileProductWriter
 from weft.codegen.gpu.tiles import TileWriter
 from weft.codegen.gpu.vector_products import VectorWriter
 from weft.codegen.writer import Writer
-from weft.loops import grid, grid_products, grid_sorts, ir, resident, routine
+from weft.loops import grid, grid_products, grid_sorts, grid_starts, ir, resident, routine
 
 GUARD = [
     "%open = icmp eq ptr addrspace(1) %guard, null",
@@ -55,8 +56,17 @@ HEAD = 'target triple = "nvptx64-nvidia-cuda"'
 Part = ir.Nest | routine.Routine | grid_products.Product | grid_sorts.Sorting
 
 
-def text_of(nest: Part | resident.Resident, target: Target) -> str:
+def text_of(nest: Part | resident.Resident | grid_starts.Starts | grid_starts.Moved, target: Target) -> str:
     """LLVM text of all entries."""
+    if isinstance(nest, grid_starts.Moved):
+        return _text_of(nest.nest, target, *starts.moved(nest))
+    return _text_of(nest, target, [f"ptr addrspace(1) %o{k}" for k in range(len(nest.operands))])
+
+
+def _text_of(
+    nest: Part | resident.Resident | grid_starts.Starts, target: Target, operands: list[str], moves: Sequence[str] = ()
+) -> str:
+    """``operands``: their parameters; ``moves``: what comes before all else."""
     most, tables = GPU_THREADS, list[str]()
     if isinstance(nest, resident.Resident):
         most, n_words = nest.threads, nest.n_words
@@ -68,13 +78,15 @@ def text_of(nest: Part | resident.Resident, target: Target) -> str:
     elif isinstance(nest, grid_sorts.Sorting):
         n_words = grid_sorts.N_WORDS
         entries = {name: entry(nest, name, target) for name in grid_sorts.entries(nest)}
+    elif isinstance(nest, grid_starts.Starts):
+        n_words = grid_starts.n_words(nest)
+        entries = {"starts": starts.write(nest, target)}
     elif isinstance(nest, routine.Routine):
         n_words = nest.trips + nest.extents + len(nest.scalars)
         entries = {loops.ENTRY: loops.writer(nest, target).write()}
     else:
         n_words = grid_words(nest)
         entries = {name: _written(nest, target, *given) for name, given in _entries(nest).items()}
-    operands = [f"ptr addrspace(1) %o{k}" for k in range(len(nest.operands))]
     words = [f"i64 %w{k}" for k in range(n_words)]
     guard = ["ptr addrspace(1) %guard", "i64 %range"]
     parameters = ", ".join([*operands, "ptr addrspace(1) %scratch", *words, *guard])
@@ -83,7 +95,7 @@ def text_of(nest: Part | resident.Resident, target: Target) -> str:
         table, loads, body = module_text.constants(writer, name, "ret void")
         most = grid.most_threads(nest, name) if isinstance(nest, ir.Nest) else most
         head = f'define ptx_kernel void @{name}({parameters}) nounwind "nvvm.maxntid"="{most}" {{'
-        body = "\n".join(["entry:", *loads, body, "}"])
+        body = "\n".join(["entry:", *moves, *loads, body, "}"])
         lines += [*table, head, *STACK.findall(body), *GUARD, STACK.sub("", body)]
         functions |= writer.functions
         declarations |= writer.declarations
