@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import weft
+import weft.experimental.pallas
 import weft.lax
 import weft.nn
 import weft.numpy
@@ -20,6 +21,7 @@ import weft.scipy.special
 
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 NAMES: dict[str, Any] = {"weft": weft, "jnp": weft.numpy, "lax": weft.lax, "np": np, "P": weft.P}
+NAMES["pallas"] = weft.experimental.pallas
 
 
 def modules_of_weft() -> list[str]:

@@ -64,6 +64,29 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.pallas.triton": """
         approx_tanh atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
         debug_barrier elementwise_inline_asm load max_contiguous store""",
+    "weft.experimental.pallas.mosaic_gpu": """
+        ACC Barrier BlockSpec ClusterBarrier CompilerParams CopyPartition GMEM Layout LoweringSemantics MemorySpace
+        Mesh NDLoopInfo OOBFillMode PeerMemRef PipelinePipeline REGS RefType RefUnion Replicated SMEM
+        SemaphoreSignal SemaphoreType ShapeDtypeStruct SwizzleTransform TMEM TMEMLayout Tiling TilingTransform
+        TraceScope Transform TryClusterCancelResult WGMMAAccumulatorRef WarpMesh as_torch_kernel
+        async_copy_scales_to_tmem async_copy_smem_to_tmem async_copy_sparse_metadata_to_tmem async_load_tmem
+        async_prefetch async_store_smem async_store_tmem atomic_add atomic_and atomic_max atomic_min atomic_or
+        atomic_xor barrier_arrive barrier_test barrier_wait broadcasted_iota cluster_ref commit_smem
+        commit_smem_to_gmem_group commit_tmem copy_gmem_to_smem copy_smem_to_gmem dynamic_scheduling_loop
+        emit_pipeline emit_pipeline_warp_specialized find_swizzle format_tcgen05_sparse_metadata
+        griddepcontrol_launch_dependents griddepcontrol_wait inline_mgpu kernel layout_cast load multicast_ref
+        multimem_load_reduce multimem_store nd_loop planar_snake print_layout query_cluster_cancel remote_ref
+        semaphore_signal semaphore_signal_multicast semaphore_signal_parallel semaphore_wait set_max_registers
+        tcgen05_commit_arrive tcgen05_mma transform_ref transpose_ref try_cluster_cancel wait_load_tmem
+        wait_smem_to_gmem warp_map wgmma wgmma_accumulator_load wgmma_wait""",
+    "weft.experimental.pallas.tpu": """
+        BufferType BufferedRef BufferedRefBase ChipVersion CoreType LoweringException SideEffectType Tiling TpuInfo
+        async_remote_copy bitcast core_barrier dma_semaphore einshape emit_pipeline_with_allocations
+        force_tpu_interpret_mode get_barrier_semaphore get_tpu_info get_tpu_info_for_chip is_tpu_device
+        make_async_remote_copy matmul_acc_lhs matmul_pop matmul_push_rhs pack_elementwise prng_random_bits prng_seed
+        reset_tpu_interpret_mode_state run_on_first_core sample_block set_tpu_interpret_mode stateful_bernoulli
+        stateful_bits stateful_normal stateful_uniform stochastic_round to_pallas_key touch trace_value
+        unpack_elementwise with_memory_space_constraint""",
     "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel":
         "make_splash_mha make_splash_mha_single_device make_splash_mqa",
     "weft.experimental.pjit": "pjit",

@@ -40,6 +40,23 @@ class ManualExtent(int):
         return hash((ManualExtent, int(self)))
 
 
+class CellExtent(int):
+    """The extent of a named axis of a grid, whose kernel is being traced, and the number of the cell along it."""
+
+    number: Any
+
+    def __new__(cls, extent: int, number: Any) -> CellExtent:
+        made = super().__new__(cls, extent)
+        made.number = number
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is CellExtent and self.number is other.number
+
+    def __hash__(self) -> int:
+        return hash((CellExtent, int(self)))
+
+
 class NamedAxis(Effect):
     """An equation computes across the elements of a named axis."""
 
@@ -78,6 +95,12 @@ def _find(name: Hashable) -> int | None:
 def is_manual(name: Hashable) -> bool:
     """Whether a bound name is that of a mesh axis."""
     return type(_find(name)) is ManualExtent
+
+
+def cell_number(name: Hashable) -> Any:
+    """The number of the cell along an axis of a grid of this name; None if the name is bound to something else."""
+    extent = _find(name)
+    return extent.number if type(extent) is CellExtent else None
 
 
 def size(names: Iterable[Hashable]) -> int:

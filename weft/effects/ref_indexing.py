@@ -100,6 +100,10 @@ def _entry(entry: Any, extent: int) -> tuple[Region | None, list[Any]]:
     if isinstance(entry, Slice):
         start = _position(entry.start, extent) if extent else entry.start
         if isinstance(start, (int, np.integer)):
+            if entry.size and int(start) + (entry.size - 1) * entry.stride >= extent:
+                raise ValueError(
+                    f"Out of bound slice: start={int(start)}, size={entry.size}, stride={entry.stride}, dim={extent}."
+                )
             return Region(int(start), entry.size, entry.stride), []
         return Region(None, entry.size, entry.stride), [start]
     if isinstance(entry, slice):

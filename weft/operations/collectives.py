@@ -472,7 +472,8 @@ def axis_index(axis_name: Any) -> Array:
     [0.0, 1.0, 2.0]
     """
     if not isinstance(axis_name, (tuple, list)):
-        return axis_index_p.bind(axis_name=axis_name)
+        number = axis_names.cell_number(axis_name)
+        return axis_index_p.bind(axis_name=axis_name) if number is None else number
     index: Any = np.int32(0)
     inner = 1
     for name in reversed(axis_name):

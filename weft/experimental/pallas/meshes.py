@@ -1,0 +1,125 @@
+"""core_map and kernel: a function that every core of a mesh runs, on references to whole arrays.
+
+A mesh is anything whose ``shape`` maps names of axes to extents. Its cores run one after the other here, in row-major
+order; ``lax.axis_index(name)`` and ``program_id`` say which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft import runtime
+from weft._base.record import Record
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import DebugInfo
+from weft.core.ref_types import is_ref
+from weft.core.trace import trace_to_jaxpr
+from weft.dispatch.calls import function_names
+from weft.effects import refs
+from weft.experimental.pallas import cells, spaces
+from weft.experimental.pallas.blocks import GridSpec, no_block_spec
+from weft.experimental.pallas.call import pallas_call
+from weft.experimental.pallas.specs import NUMBER
+
+
+class TensorCoreMesh(Record):
+    """A row of cores, by the name of its axis."""
+
+    axis_names: tuple[str, ...]
+    extents: tuple[int, ...]
+
+    @property
+    def shape(self) -> dict[str, int]:
+        return dict(zip(self.axis_names, self.extents, strict=True))
+
+
+def create_tensorcore_mesh(axis_name: str, devices: Any = None, num_cores: int | None = None) -> TensorCoreMesh:
+    """A mesh of ``num_cores`` cores (one if not given) along an axis."""
+    if devices is not None and num_cores is not None:
+        raise ValueError("[create_tensorcore_mesh] give `devices` or `num_cores`, not both")
+    return TensorCoreMesh((axis_name,), (num_cores or len(devices or (None,)),))
+
+
+def _grid(name: str, mesh: Any) -> tuple[tuple[Any, int], ...]:
+    shape = getattr(mesh, "shape", None)
+    if not isinstance(shape, Mapping):
+        raise TypeError(f"[{name}] a mesh has a `shape` that maps names of axes to extents, got {mesh!r}")
+    return tuple([(axis, int(extent)) for axis, extent in shape.items()])
+
+
+def kernel(
+    body: Any = None, out_type: Any = (), *, mesh: Any, scratch_types: Any = (), compiler_params: Any = None,
+    interpret: Any = False, cost_estimate: Any = None, debug: bool = False, name: str | None = None,
+    metadata: dict[str, str] | None = None,
+) -> Any:  # fmt: skip
+    """A function that runs ``body`` on every core of a mesh.
+
+    The body takes a reference to each argument, each result and each scratch buffer, all to whole arrays, and returns
+    None. A reference among the arguments (``weft.new_ref``) is written to by what the body writes. Without ``body`` it
+    is a decorator.
+
+    >>> mesh = pallas.tpu.create_tensorcore_mesh("core", num_cores=2)
+    >>> @pallas.kernel(out_type=weft.ShapeDtypeStruct((2,), "int32"), mesh=mesh)
+    ... def numbers(out_ref):
+    ...     i = lax.axis_index("core")
+    ...     out_ref[i] = 10 * i
+    >>> numbers()
+    Array([ 0, 10], dtype=int32)
+    """
+    options = {
+        "scratch_types": scratch_types, "compiler_params": compiler_params, "interpret": interpret,
+        "cost_estimate": cost_estimate, "debug": debug, "name": name, "metadata": metadata,
+    }  # fmt: skip
+    if body is None:
+        return lambda function: kernel(function, out_type, mesh=mesh, **options)
+    if isinstance(body, Sequence) or isinstance(mesh, Sequence):
+        raise NotImplementedError("pallas.kernel of several bodies, each with a mesh of its own: call one for each")
+    return pallas_call(
+        body, out_type, grid=_grid("kernel", mesh), scratch_shapes=scratch_types, compiler_params=compiler_params,
+        interpret=interpret, cost_estimate=cost_estimate, debug=debug, name=name, metadata=metadata,
+    )  # fmt: skip
+
+
+def core_map(
+    mesh: Any, *, compiler_params: Any = None, interpret: Any = False, debug: bool = False, cost_estimate: Any = None,
+    name: str | None = None, metadata: dict[str, str] | None = None, scratch_shapes: Any = (),
+) -> Callable[[Callable[..., None]], None]:  # fmt: skip
+    """A decorator: every core of the mesh runs the function at once, on the references that it closes over.
+
+    The function takes references to the scratch buffers, if there are any, and returns None.
+
+    >>> ref = weft.new_ref(jnp.zeros(4))
+    >>> @pallas.core_map(pallas.tpu.create_tensorcore_mesh("core", num_cores=2))
+    ... def _():
+    ...     ref[pallas.ds(2 * lax.axis_index("core"), 2)] += 1.0
+    >>> ref[...]
+    Array([1., 1., 1., 1.], dtype=float32)
+    """
+    spec = GridSpec(_grid("core_map", mesh), no_block_spec, no_block_spec, scratch_shapes)
+    asked, tree = runtime.tree_flatten(spec.scratch_shapes)
+    kinds = [spaces.ref_type(entry, f"scratch_shapes[{place}]") for place, entry in enumerate(asked)]
+
+    def run(function: Callable[..., None]) -> None:
+        def flat(*leaves: Any) -> list[Any]:
+            numbers, scratch = leaves[: len(spec.grid)], runtime.tree_unflatten(tree, list(leaves[len(spec.grid) :]))
+            with cells.on(cells.Grid(spec.grid, numbers, spec.grid_names)):
+                function(**scratch) if isinstance(scratch, dict) else function(*scratch)
+            return []
+
+        info = DebugInfo("core_map", function_names.source_of(function))
+        closed, _ = trace_to_jaxpr(flat, [NUMBER] * len(spec.grid) + kinds, info)
+        captured = list(closed.consts)
+
+        def body(*given: Any, **named: Any) -> None:
+            own = [ref if is_ref(x) else refs.get(ref) for ref, x in zip(given, captured, strict=False)]
+            scratch = runtime.tree_flatten(named or tuple(given[len(captured) :]))[0]
+            numbers = [cells.program_id(axis) for axis in range(len(spec.grid))]
+            eval_jaxpr(closed.jaxpr, own, *numbers, *scratch)
+
+        pallas_call(
+            body, (), grid_spec=spec, interpret=interpret, debug=debug, compiler_params=compiler_params,
+            cost_estimate=cost_estimate, metadata=metadata, name=name or function_names.function_name(function),
+        )(*captured)  # fmt: skip
+
+    return run

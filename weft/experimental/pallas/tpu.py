@@ -1,0 +1,189 @@
+"""weft.experimental.pallas.tpu: what kernels written for a TPU say that has a meaning on every processor.
+
+Memory spaces are names, scalars are fetched before as on a TPU, copies are done where they are started. Other names of
+this module in JAX raise NotImplementedError naming themselves.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import operations as lax
+from weft._base import unbuilt
+from weft._base.record import Record
+from weft.core import avals as avals_module
+from weft.effects import refs
+from weft.experimental.pallas import semaphores, spaces
+from weft.experimental.pallas.blocks import GridSpec, no_block_spec
+from weft.experimental.pallas.interpret import InterpretParams
+from weft.experimental.pallas.meshes import TensorCoreMesh, create_tensorcore_mesh
+from weft.experimental.pallas.pipeline import emit_pipeline
+from weft.experimental.pallas.spaces import SemaphoreType
+from weft.experimental.pallas.triton import load, store
+
+__all__ = [
+    "ARBITRARY",
+    "CMEM",
+    "CORE_PARALLEL",
+    "HBM",
+    "PARALLEL",
+    "SEMAPHORE",
+    "SMEM",
+    "SUBCORE_PARALLEL",
+    "VMEM",
+    "VMEM_SHARED",
+    "CompilerParams",
+    "GridDimensionSemantics",
+    "InterpretParams",
+    "MemorySpace",
+    "PrefetchScalarGridSpec",
+    "SemaphoreType",
+    "TensorCoreMesh",
+    "async_copy",
+    "create_tensorcore_mesh",
+    "emit_pipeline",
+    "load",
+    "make_async_copy",
+    "roll",
+    "store",
+    "sync_copy",
+]  # fmt: skip
+
+
+class MemorySpace(enum.Enum):
+    """The memories of a TPU, by name; called with a shape and a dtype, the type of a scratch buffer."""
+
+    VMEM = "vmem"
+    VMEM_SHARED = "vmem_shared"
+    SMEM = "smem"
+    CMEM = "cmem"
+    SEMAPHORE = "semaphore_mem"
+    HBM = "hbm"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __call__(self, shape: Any, dtype: Any) -> spaces.MemoryRef:
+        return spaces.memory_ref(shape, dtype, self)
+
+
+VMEM, VMEM_SHARED, SMEM, CMEM = MemorySpace.VMEM, MemorySpace.VMEM_SHARED, MemorySpace.SMEM, MemorySpace.CMEM
+SEMAPHORE, HBM = MemorySpace.SEMAPHORE, MemorySpace.HBM
+
+
+class GridDimensionSemantics(enum.Enum):
+    """Whether cells along an axis of the grid depend on each other (``ARBITRARY``) or may run at the same time."""
+
+    PARALLEL = "parallel"
+    CORE_PARALLEL = "core_parallel"
+    SUBCORE_PARALLEL = "subcore_parallel"
+    ARBITRARY = "arbitrary"
+
+
+PARALLEL, ARBITRARY = GridDimensionSemantics.PARALLEL, GridDimensionSemantics.ARBITRARY
+CORE_PARALLEL, SUBCORE_PARALLEL = GridDimensionSemantics.CORE_PARALLEL, GridDimensionSemantics.SUBCORE_PARALLEL
+
+
+class CompilerParams(Record):
+    """``dimension_semantics`` says which axes of the grid are parallel; what is for a TPU alone changes nothing."""
+
+    dimension_semantics: Sequence[Any] | None = None
+    allow_input_fusion: Sequence[bool] | None = None
+    vmem_limit_bytes: int | None = None
+    collective_id: int | None = None
+    has_side_effects: Any = False
+    flags: Mapping[str, Any] | None = None
+    internal_scratch_in_bytes: int | None = None
+    serialization_format: int = 1
+    disable_bounds_checks: bool = False
+    disable_semaphore_checks: bool = False
+    skip_device_barrier: bool = False
+    allow_collective_id_without_custom_barrier: bool = False
+    shape_invariant_numerics: bool = True
+    use_tc_tiling_on_sc: bool | None = None
+    needs_layout_passes: bool = True
+    fuse_transposed_lhs_in_matmul: bool = False
+
+
+class PrefetchScalarGridSpec(GridSpec):
+    """A grid whose first ``num_scalar_prefetch`` operands are known before: index maps get references to them.
+
+    >>> def kernel(order_ref, x_ref, out_ref):
+    ...     out_ref[...] = x_ref[...]
+    >>> grid_spec = pallas.tpu.PrefetchScalarGridSpec(
+    ...     num_scalar_prefetch=1,
+    ...     grid=3,
+    ...     in_specs=[pallas.BlockSpec((None,), lambda i, order_ref: (order_ref[i],))],
+    ...     out_specs=pallas.BlockSpec((None,), lambda i, order_ref: (i,)),
+    ... )
+    >>> x = jnp.arange(3.0)
+    >>> pallas.pallas_call(kernel, x, grid_spec=grid_spec)(jnp.array([2, 0, 1]), x)
+    Array([2., 0., 1.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        num_scalar_prefetch: int,
+        grid: Any = (),
+        in_specs: Any = no_block_spec,
+        out_specs: Any = no_block_spec,
+        scratch_shapes: Any = (),
+    ) -> None:
+        super().__init__(grid, in_specs, out_specs, scratch_shapes)
+        self.num_scalar_prefetch = num_scalar_prefetch
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+
+
+class _Copy:
+    """A copy between references, done when it is started."""
+
+    def __init__(self, source: Any, target: Any, semaphore: Any) -> None:
+        self._source, self._target, self._semaphore = source, target, semaphore
+
+    def start(self, priority: int = 0, *, add: bool = False) -> None:
+        value = refs.get(self._source)
+        if add:
+            refs.addupdate(self._target, ..., value)
+        else:
+            refs.set(self._target, ..., value)
+        if self._semaphore is not None:
+            semaphores.semaphore_signal(self._semaphore, int(np.prod(self._target.shape)))
+
+    def wait(self) -> None:
+        if self._semaphore is not None:
+            semaphores.semaphore_wait(self._semaphore, int(np.prod(self._target.shape)))
+
+
+def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> _Copy:
+    """A copy from a reference (or part) to another, with ``start()`` and ``wait()``; it is done at the start."""
+    return _Copy(src_ref, dst_ref, sem)
+
+
+def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: bool = False) -> _Copy:
+    """``make_async_copy``, started."""
+    copy = _Copy(src_ref, dst_ref, sem)
+    copy.start(priority, add=add)
+    return copy
+
+
+def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
+    """Copy a reference (or part) to another."""
+    _Copy(src_ref, dst_ref, None).start(add=add)
+
+
+def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
+    """The elements along ``axis`` moved by ``shift`` places, those beyond the end to the front."""
+    if stride is not None or stride_axis is not None:
+        raise NotImplementedError("pallas.tpu.roll with `stride`: roll each row by its own shift instead")
+    n = avals_module.get_aval(x).shape[axis]
+    places = (lax.iota(np.int32, n) - shift) % n
+    return x.at[(slice(None),) * (axis % x.ndim) + (places,)].get()
+
+
+__getattr__ = unbuilt.fallback(__name__)
