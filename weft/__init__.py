@@ -152,6 +152,7 @@ _OWN.compiler = _compile
 trace.install_evaluate(_evaluate)
 jit_module.on_clear_caches(_clear_compiler)
 runtime.set_memory_error_type(errors.OutOfMemoryError)
+runtime.set_foreign_error_type(errors.JaxRuntimeError)
 unbuilt.install()
 globals().update(config.CONTEXTS)
 float0 = dtypes.float0

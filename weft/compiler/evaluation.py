@@ -33,7 +33,7 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
         call = kind.eager(params)
         if call is not None:
             return call(*args)
-    if isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign):
+    if isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign and kind.handler is None):
         return _call(primitive, kind, args, params)
     if isinstance(kind, kinds.Opaque) and (primitive.has_impl or primitive.lowering is None):
         return user_primitives.run(primitive, args, params)

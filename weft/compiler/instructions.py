@@ -206,6 +206,18 @@ class Launch(NamedTuple):
     where: str = ""  # the lines of the user's program, for errors
 
 
+class Foreign(NamedTuple):
+    """A foreign function, found by its name when the plan is made. See ``weft/effects/foreign_calls.py``."""
+
+    target: str
+    version: int  # of its interface
+    attributes: tuple[Any, ...]  # name, type, dtype, bytes: (elements, bytes) of arrays, attributes of dictionaries
+    opaque: bytes  # a text in place of attributes, of versions before 4
+    operands: tuple[tuple[Place, int, int, tuple[int, ...]], ...]  # bytes, dtype, extents
+    results: tuple[tuple[Place, int, int, tuple[int, ...]], ...]
+    where: str  # the lines of the user's program, for errors
+
+
 class Guard(NamedTuple):
     """A Python callable on whole arrays, called if the byte ``word`` is not 0 or a scanned array has a bad element.
 
@@ -249,12 +261,12 @@ class SameOutput(NamedTuple):
 
 Instruction = (
     Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Guard
-    | Exchange | ExchangeDone | Launch
+    | Exchange | ExchangeDone | Launch | Foreign
 )  # fmt: skip
 Output = NewOutput | DonatedOutput | InputOutput | SameOutput
 INSTRUCTIONS = (
     Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch, Guard, Exchange,
-    ExchangeDone, Launch,
+    ExchangeDone, Launch, Foreign,
 )  # fmt: skip
 OUTPUTS = (NewOutput, DonatedOutput, InputOutput, SameOutput)
 runtime.install_instructions(INSTRUCTIONS, OUTPUTS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.compiler import assemble, groups, windows
+from weft.compiler import assemble, foreign, groups, windows
 from weft.compiler.dimensions import matched
 from weft.compiler.grouping import Grouping
 from weft.compiler.groups import Group
@@ -208,6 +208,8 @@ def step(grouping: Grouping, equation: JaxprEqn) -> None:
         first = parts.n_cond_consts + parts.n_consts
         state = equation.invars[first : first + parts.n_carry]
         group.copies = list(zip(state, equation.outvars[: parts.n_carry], strict=True))
+    if (handler := foreign.handler_of(equation)) is not None:
+        group.copies = [(equation.invars[i], equation.outvars[o]) for i, o in handler.aliases]
     if equation.effects:  # effects keep the program's order
         if grouping.later_effect is not None:
             grouping.later_effect.run_after((group,))

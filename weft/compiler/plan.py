@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import contraction, exchanges, libraries, sort_lowering
+from weft.compiler import contraction, exchanges, foreign, libraries, sort_lowering
 from weft.compiler.buffer_assignment import Assignment, starts_of
 from weft.compiler.guards import PlannedGuards
 from weft.compiler.instructions import (
@@ -219,6 +219,9 @@ class Planner:
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
+        if foreign.handler_of(equation) is not None:
+            self.instructions.append(foreign.instruction(equation, self.place))
+            return
         if isinstance(kind, kinds.External) and kind.library is not None:
             buffers = [self.memory.buffer_of(v) for v in equation.outvars]
             read = [buffer.output >= 0 or buffer.last > buffer.first for buffer in buffers]

@@ -243,10 +243,26 @@ class Library(Record):
     written: tuple[int, ...] | None = None
 
 
+class Handler(Record):
+    """A function of the user in machine code: the fields of its instruction that the call decides.
+
+    ``dtypes`` and ``shapes``: what it is told of operands, then results. ``aliases``: (operand, result) that share memory.
+    """
+
+    target: str
+    version: int
+    attributes: tuple[Any, ...]
+    opaque: bytes
+    dtypes: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    aliases: tuple[tuple[int, int], ...] = ()
+
+
 class External(Record):
     """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays.
 
-    ``foreign``: the call is a Python function of the user. ``ordering(params)`` describes a sort, so that the runtime
+    ``foreign``: the call is a function of the user, in Python, or, if ``handler(in_avals, params)`` describes it, in
+    machine code that the runtime calls itself. ``ordering(params)`` describes a sort, so that the runtime
     can do it itself where that is faster than the call. ``library(in_avals, params, read)`` names the native routine
     that the runtime calls instead (None: it has none), where ``read`` says which results are used; ``call`` is then its
     reference. ``unrolled(in_avals, params)`` gives, for many small matrices, a function of the operands that does the
@@ -260,6 +276,7 @@ class External(Record):
     library: Callable[[Avals, Params, Sequence[bool]], Library | None] | None = None
     unrolled: Callable[[Avals, Params], Callable[..., Any] | None] | None = None
     batch: Callable[[Avals, Params], int] | None = None
+    handler: Callable[[Avals, Params], Handler] | None = None
 
 
 class Exchange(Record):

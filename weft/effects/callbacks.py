@@ -24,7 +24,7 @@ from weft.dispatch import devices
 from weft.operations import shape
 from weft.operations.mapped import Dim, at, placed
 
-_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
+VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
 
 class FlatCallback(Record):
@@ -129,11 +129,11 @@ def _recorded(primitive: Primitive, callback: Any, result_shape_dtypes: Any, arg
     return runtime.tree_unflatten(out_tree, outs)
 
 
-def _with_axis(types: Sequence[Any], size: int) -> tuple[Any, ...]:
+def with_axis(types: Sequence[Any], size: int) -> tuple[Any, ...]:
     return tuple([aval.update(shape=(size, *aval.shape)) for aval in types])
 
 
-def _one_by_one(
+def one_by_one(
     primitive: Primitive, size: int, values: list[Any], dims: list[Dim], params: Any, unroll: bool = False
 ) -> Any:
     """The callback for each element in turn."""
@@ -177,8 +177,8 @@ def _transpose_pure(*args: Any, **params: Any) -> NoReturn:
 def _batch_pure(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
     method = params["vmap_method"]
     if method in ("sequential", "sequential_unrolled"):
-        return _one_by_one(pure_callback_p, size, values, dims, params, unroll=method == "sequential_unrolled")
-    if method not in _VMAP_METHODS or method is None:
+        return one_by_one(pure_callback_p, size, values, dims, params, unroll=method == "sequential_unrolled")
+    if method not in VMAP_METHODS or method is None:
         raise NotImplementedError(
             "vmap is only supported for the pure_callback primitive when vmap_method is one of 'sequential', "
             "'sequential_unrolled', 'expand_dims', 'broadcast_all', or 'legacy_vectorized'. "
@@ -193,7 +193,7 @@ def _batch_pure(size: int, values: list[Any], dims: list[Dim], **params: Any) ->
         elif method == "expand_dims":
             value = placed(1, value, 0)
         whole.append(value)
-    outs = pure_callback_p.bind(*whole, **{**params, "result_avals": _with_axis(params["result_avals"], size)})
+    outs = pure_callback_p.bind(*whole, **{**params, "result_avals": with_axis(params["result_avals"], size)})
     return outs, [0] * len(outs)
 
 
@@ -225,8 +225,8 @@ def pure_callback(
     >>> print(f(0.0))
     1.0
     """
-    if vmap_method not in _VMAP_METHODS:
-        raise ValueError(f"vmap_method must be on of the allowed methods {list(_VMAP_METHODS)}, but got: {vmap_method}")
+    if vmap_method not in VMAP_METHODS:
+        raise ValueError(f"vmap_method must be on of the allowed methods {list(VMAP_METHODS)}, but got: {vmap_method}")
     params = {"sharding": sharding, "vmap_method": vmap_method}
     return _recorded(pure_callback_p, callback, result_shape_dtypes, (args, kwargs), params)
 
@@ -255,7 +255,7 @@ def _transpose_io(*args: Any, **params: Any) -> NoReturn:
 def _batch_io(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
     if params["ordered"]:
         raise ValueError("Cannot `vmap` ordered IO callback.")
-    return _one_by_one(io_callback_p, size, values, dims, params)
+    return one_by_one(io_callback_p, size, values, dims, params)
 
 
 io_callback_p.jvp, io_callback_p.transpose, io_callback_p.batch = _jvp_io, _transpose_io, _batch_io

@@ -24,7 +24,7 @@ from weft.dispatch.programs.ahead_of_time import tree_differences
 from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
 from weft.operations.tokens import TOKEN
-from weft.stablehlo import module, open_extents, open_traces, portable, shardy, size_checks, symbolic_dims
+from weft.stablehlo import foreign_calls, module, open_extents, open_traces, portable, shardy, size_checks, symbolic_dims
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
 MEMORY = "device"  # the memory that shardings name
@@ -315,6 +315,13 @@ def exported(
         raise NotImplementedError(
             f"[export] {name} takes or returns a token (lax.create_token), which files of exported functions do not "
             "have; make tokens inside of the function and return none"
+        )
+    allowed = {check.is_custom_call() for check in checks}
+    if unsafe := sorted(foreign_calls.targets(closed.jaxpr) - allowed):
+        raise ValueError(
+            f"Cannot serialize code with custom calls whose targets have no compatibility guarantees: {name} calls "
+            f"{', '.join(unsafe)}. Whoever loads the file must have registered the same foreign functions; to say that "
+            f"they will, pass disabled_checks=[weft.export.DisabledSafetyCheck.custom_call({unsafe[0]!r})]"
         )
     text, count = module.text_and_count(
         closed, module_name=f"jit_{name}", platforms=platforms, interface=interface, shardings=lies, plan=plan

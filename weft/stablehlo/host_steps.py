@@ -51,10 +51,10 @@ def _is_for_host(eqn: JaxprEqn) -> bool:
         return True
     if isinstance(kind, kinds.Opaque):
         return primitive.lowering is None
+    if isinstance(kind, kinds.External) and kind.foreign:
+        return True
     if not isinstance(kind, kinds.External) or kind.ordering is not None or primitive.name in module.NAMED:
         return False
-    if kind.foreign:
-        return True
     if kind.unrolled is not None and kind.unrolled([v.aval for v in eqn.invars], eqn.params) is not None:
         return False
     if primitive.name in _SLOW:
@@ -110,7 +110,8 @@ class Steps:
             if not _is_for_host(eqn) and not any(map(is_needed, _programs_in(eqn))):
                 pending.append(eqn)
                 continue
-            if isinstance(eqn.primitive.kind, kinds.External) and needed[place].isdisjoint(eqn.outvars):
+            is_pure = isinstance(eqn.primitive.kind, kinds.External) and not eqn.effects
+            if is_pure and needed[place].isdisjoint(eqn.outvars):
                 continue  # nobody reads the result of a pure function
             steps += self._part(pending, needed[place])
             pending = []

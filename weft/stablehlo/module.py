@@ -27,6 +27,7 @@ from weft.stablehlo import (
     control,
     decompositions,
     elementwise,
+    foreign_calls,
     lapack,
     movement,
     open_equations,
@@ -276,6 +277,7 @@ NAMED: dict[str, Writer] = {
     "rng_uniform": rng_uniform,
     "split": movement.split,
     "composite": composites.composite,
+    "ffi_call": foreign_calls.write,
     **collectives.COLLECTIVES,
 }
 

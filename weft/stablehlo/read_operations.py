@@ -15,7 +15,7 @@ from weft.core import avals
 from weft.core.primitive import registry
 from weft.core.trace import eval_context, trace_to_jaxpr
 from weft.operations import functions
-from weft.stablehlo import known_extents, known_reductions, parser, read_lapack, read_shards
+from weft.stablehlo import foreign_calls, known_extents, known_reductions, parser, read_lapack, read_shards
 
 Reader = Callable[..., Any]
 
@@ -540,6 +540,8 @@ def custom_call(site: Any, *operands: Any) -> Any:
         return _approximate_top_k(site, *operands)
     routine = re.fullmatch(r"lapack_[sdcz](\w+?)_ffi", target)
     reader = read_lapack.ROUTINES.get(routine[1]) if routine else None
+    if reader is None and (site.attribute("mhlo.backend_config") is not None or foreign_calls.is_known(target)):
+        return foreign_calls.read(site, *operands)
     if reader is None:
         raise NotImplementedError(f"[stablehlo] the custom call {target!r} is not read: weft has no program for it")
     config = site.attribute("mhlo.backend_config") or ""

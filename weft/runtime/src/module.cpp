@@ -46,6 +46,7 @@ constexpr Registration kRegistrations[] = {
     weft::register_replay,     weft::register_gemm_choice, weft::register_llvm_switches, weft::register_plan,
     weft::register_figures,   weft::register_lapack,     weft::register_pjrt, weft::register_mpi, weft::register_devices,
     weft::register_cuda,       weft::register_cuda_sharing,
+    weft::register_foreign,   weft::register_foreign_step,
 };
 
 }  // namespace

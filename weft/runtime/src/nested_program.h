@@ -70,6 +70,7 @@ class NestedFrame {
     frame.on_stream = outer.on_stream;
     frame.number = outer.number;
     frame.in_callback = outer.in_callback;
+    frame.run = outer.run;
     Status status = Status::ok;
     if (times_ != nullptr && times_->start(false)) {
       status = profile_steps(nested_.plan(), frame, *times_);
@@ -80,6 +81,7 @@ class NestedFrame {
       }
     }
     outer.suspended = frame.suspended;
+    outer.run = frame.run;
     if (frame.error != nullptr) {
       outer.error = frame.error;
       outer.error_traceback = frame.error_traceback;

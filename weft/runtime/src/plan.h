@@ -35,6 +35,7 @@ struct Frame {
   PyObject* error_traceback = nullptr;  // owned, or nullptr
   uint64_t number = 0;                  // of the stream's task, for cancellation; 0: none
   bool in_callback = false;  // the task called Python, and Python runs this
+  int64_t run = 0;  // what foreign functions know it by; 0: none was called yet
   std::unique_ptr<Flights> flights = nullptr;  // exchanges on their way
 };
 
@@ -185,5 +186,6 @@ std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& pl
 std::unique_ptr<Step> make_done_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_launch_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_foreign_step(PyObject* record, const PlaceReader& places);
 
 }  // namespace weft
