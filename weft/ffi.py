@@ -18,7 +18,6 @@ from typing import Any
 
 from weft import runtime
 from weft._base import unbuilt
-from weft.effects import foreign_calls
 from weft.effects.foreign_calls import ffi_call
 
 __all__ = [
@@ -45,15 +44,16 @@ def _address(function: Any, what: str) -> Any:
         return function
     if isinstance(function, int) and not isinstance(function, bool) and function > 0:
         return function
+    pointer: Any = function if callable(function) or isinstance(function, ctypes.c_void_p) else None
     try:
-        address = ctypes.cast(function, ctypes.c_void_p).value if callable(function) else None
+        address = ctypes.cast(pointer, ctypes.c_void_p).value
     except ctypes.ArgumentError:
         address = None
     if address:
         return address
     raise TypeError(
-        f"[ffi] {what} is {function!r} of type {type(function).__name__}. Pass weft.ffi.pycapsule(library.function), the "
-        "function of a library that ctypes loaded, or its address as an int"
+        f"[ffi] {what} is {function!r} of type {type(function).__name__}. Pass weft.ffi.pycapsule(library.function), "
+        "the function of a library that ctypes loaded, or its address as an int"
     )
 
 
@@ -72,9 +72,7 @@ def pycapsule(funcptr: Any) -> Any:
     return capsule
 
 
-def register_ffi_target(
-    name: str, fn: Any, platform: str = "cpu", api_version: int = 1, **kwargs: Any
-) -> None:
+def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: int = 1, **kwargs: Any) -> None:
     """Make a compiled function known under ``name``, for ``ffi_call``.
 
     ``fn``: a PyCapsule (``pycapsule``), a function that ctypes loaded or its address; or a dictionary of them by stage:
@@ -83,7 +81,9 @@ def register_ffi_target(
     A name keeps its function until the process ends: to register another one raises ValueError.
     """
     if kwargs:
-        raise TypeError(f"[register_ffi_target] unexpected arguments {sorted(kwargs)}; weft has traits from the function itself")
+        raise TypeError(
+            f"[register_ffi_target] unexpected arguments {sorted(kwargs)}; weft has traits from the function itself"
+        )
     if api_version not in (0, 1):
         raise ValueError(f"[register_ffi_target] api_version is 1 (typed) or 0 (bare pointers), got {api_version!r}")
     stages = fn if isinstance(fn, Mapping) else {"execute": fn}
@@ -109,7 +109,9 @@ def register_ffi_type(name: str, type_registration: Mapping[str, Any], platform:
     unknown = sorted(set(type_registration) - {"type_id", "type_info"})
     if unknown:
         raise ValueError(f"[register_ffi_type] {name}: {unknown} are no parts of a type; 'type_id' and 'type_info' are")
-    parts = [_address(type_registration.get(part), f"{part!r} of the type {name!r}") for part in ("type_id", "type_info")]
+    parts = [
+        _address(type_registration.get(part), f"{part!r} of the type {name!r}") for part in ("type_id", "type_info")
+    ]
     runtime.register_foreign_type(str(name), *parts)
     _kept.append(type_registration)
 
@@ -144,8 +146,8 @@ def include_dir() -> str:
             return folder
     raise FileNotFoundError(
         "[ffi] the headers xla/ffi/api/*.h are neither in the package jaxlib nor in /usr/local/include. Install jaxlib "
-        "where you compile (pip install jaxlib==0.10.2; weft needs it for nothing else), or copy the folder xla/ffi/api of "
-        "XLA's repository and pass the compiler the folder that contains xla/"
+        "where you compile (pip install jaxlib==0.10.2; weft needs it for nothing else), or copy the folder "
+        "xla/ffi/api of XLA's repository and pass the compiler the folder that contains xla/"
     )
 
 
@@ -208,7 +210,7 @@ def ffi_lowering(
             output_layouts=outermost_first(result_layouts),
             input_output_aliases=lowering_args.get("operand_output_aliases"),
             custom_call_api_version=version,
-            legacy_backend_config=backend_config if version < 4 else None,
+            legacy_backend_config=None if version >= 4 or backend_config is None else str(backend_config),
         )
         given = dict(backend_config or {}) if version >= 4 else {}
         return call(*operands, **{**given, **params})

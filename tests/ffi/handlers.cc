@@ -43,17 +43,21 @@ static ffi::Error Totals(ffi::RemainingArgs args, ffi::Result<ffi::Buffer<ffi::F
                          ffi::Result<ffi::Buffer<ffi::U8>> text, std::string_view name, ffi::Span<const int64_t> weights,
                          ffi::Dictionary options) {
   auto power = options.get<double>("power");
-  auto inner = options.get<ffi::Dictionary>("inner");
   if (power.has_error()) return power.error();
-  if (inner.has_error()) return inner.error();
-  auto flag = inner->get<bool>("flag");
-  if (flag.has_error()) return flag.error();
+  bool flag = false;
+  if (options.contains("inner")) {
+    auto inner = options.get<ffi::Dictionary>("inner");
+    if (inner.has_error()) return inner.error();
+    auto found = inner->get<bool>("flag");
+    if (found.has_error()) return found.error();
+    flag = *found;
+  }
   for (size_t i = 0; i < args.size(); ++i) {
     auto x = args.get<ffi::Buffer<ffi::F32>>(i);
     if (x.has_error()) return x.error();
     double sum = 0;
     for (size_t k = 0; k < x->element_count(); ++k) sum += std::pow(double(x->typed_data()[k]), *power);
-    totals->typed_data()[i] = sum * double(weights[i]) + (*flag ? 0.5 : 0);
+    totals->typed_data()[i] = sum * double(weights[i]) + (flag ? 0.5 : 0);
     ranks->typed_data()[i] = int64_t(x->dimensions().size());
     if (i == 0) std::memcpy(first->untyped_data(), x->untyped_data(), x->size_bytes());
   }
@@ -171,6 +175,12 @@ static ffi::Error InPlace(ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> y
 }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(in_place, InPlace, ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::F32>>());
 
+static ffi::Error Doubled(ffi::Buffer<ffi::F32>, ffi::ResultBuffer<ffi::F32> y) {
+  for (size_t i = 0; i < y->element_count(); ++i) y->typed_data()[i] *= 2;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(doubled, Doubled, ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::F32>>());
+
 // Bytes as they lie, and what it was told of them.
 static ffi::Error Raw(ffi::AnyBuffer x, ffi::Result<ffi::AnyBuffer> y, ffi::Result<ffi::Buffer<ffi::S64>> told) {
   std::memcpy(y->untyped_data(), x.untyped_data(), x.size_bytes());
@@ -190,10 +200,20 @@ static ffi::Error Effect(int64_t milliseconds) {
 }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(effect, Effect, ffi::Ffi::Bind().Attr<int64_t>("milliseconds"));
 
+// Waits until another thread sets its word: only if the GIL is free can one in Python do so.
+static std::atomic<int32_t> word{0};
+extern "C" void set_word(int32_t value) { word = value; }
+static ffi::Error Slow(ffi::Result<ffi::BufferR0<ffi::S32>> out) {
+  for (int i = 0; i < 5000 && word == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  *out->typed_data() = word;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(slow, Slow, ffi::Ffi::Bind().Ret<ffi::BufferR0<ffi::S32>>());
+
 static ffi::Error Throws() { throw std::runtime_error("thrown in C++"); }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(throws, Throws, ffi::Ffi::Bind());
 
-// A matrix product that is batched by its function itself; functions of bare pointers.
+// Functions of bare pointers.
 extern "C" void add_pointers(void* out, const void** in) {
   const float *a = static_cast<const float*>(in[0]), *b = static_cast<const float*>(in[1]);
   for (int i = 0; i < 4; ++i) static_cast<float*>(out)[i] = a[i] + b[i];

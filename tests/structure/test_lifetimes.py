@@ -45,6 +45,8 @@ NATIVE_LOCKS = {
     "cuda_memory.h": "a child asks no device for anything",
     "cuda_module.cpp": "a child asks no device for anything",
     "mpi.cpp": "a child takes part in no exchange",
+    "foreign.h": "of one call, with which a child does not go on",
+    "foreign_api.cpp": "of one future, likewise, and of threads: a child starts its own",
 }
 
 

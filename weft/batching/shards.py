@@ -30,7 +30,6 @@ from weft.core.meshes import AbstractMesh, AxisType, Mesh, use_abstract_mesh
 from weft.core.partition_specs import PartitionSpec
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.shardings import NamedSharding
-from weft.effects import callbacks
 from weft.operations import collectives, exchanges, shape
 from weft.operations.mapped import Dim, in_front
 
@@ -245,7 +244,7 @@ def _plain_program(jaxpr: Jaxpr) -> Jaxpr:
         params = {name: _plain_value(value) for name, value in eqn.params.items()} | more
         if primitive is shard_map_p:
             params["check_vma"] = False
-        if primitive is callbacks.pure_callback_p and params["vmap_method"] is None:
+        if params.get("vmap_method", "") is None:  # of a callback, or of a foreign function
             params["vmap_method"] = "sequential"  # each device calls it with its own values
         outvars = [v if type(v) is DropVar and not _says_more(v.aval) else binder(v) for v in eqn.outvars]
         eqns.append(eqn.replace(invars=operands, outvars=outvars, primitive=primitive, params=params))

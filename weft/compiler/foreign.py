@@ -1,6 +1,6 @@
 """Calls of foreign functions as instructions: the function's name, what it is told of its operands, and where they are.
 
-    ffi_call[target=rms_norm eps=1e-06] a   ->   Foreign("rms_norm", 4, (("eps", scalar, float32, ...),), ...)
+ffi_call[target=rms_norm eps=1e-06] a   ->   Foreign("rms_norm", 4, (("eps", scalar, float32, ...),), ...)
 """
 
 from __future__ import annotations

@@ -102,7 +102,9 @@ def _equation(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
     if keyed and isinstance(kind, kinds.Opaque):
         inner = user_primitives.lowered_equation(eqn)
         return _run(inner.jaxpr, [*inner.consts, *operands])
-    by_python = isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign and not kind.handler)
+    by_python = isinstance(kind, kinds.Effect) or (
+        isinstance(kind, kinds.External) and kind.foreign and not kind.handler
+    )
     if keyed and by_python:
         return _called(eqn, operands)
     if keyed and isinstance(kind, kinds.Resolve) and eqn.primitive.on_words is None:

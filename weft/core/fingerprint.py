@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, runtime
 from weft._base import lazy
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 from weft.core.weak_table import WeakTable
@@ -131,6 +131,10 @@ class _Writer:
             return self.inner(value)
         if isinstance(value, np.dtype) or dtypes.is_extended(value):
             return f"dtype:{_dtype_names[value]}"
+        if type(value) is runtime.ShapedArray and value == runtime.ShapedArray(
+            value.shape, value.dtype, value.weak_type
+        ):
+            return f"aval:{self.local(_dtype_names[value.dtype])}{value.shape}{value.weak_type}"
         if isinstance(value, enum.Enum) and _is_of_library(type(value)):
             return f"{type(value).__qualname__}.{value.name}"
         if isinstance(value, (np.generic, np.ndarray)):

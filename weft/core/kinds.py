@@ -246,7 +246,8 @@ class Library(Record):
 class Handler(Record):
     """A function of the user in machine code: the fields of its instruction that the call decides.
 
-    ``dtypes`` and ``shapes``: what it is told of operands, then results. ``aliases``: (operand, result) that share memory.
+    ``dtypes`` and ``shapes``: what it is told of operands, then results. ``aliases``: (operand, result) that share
+    memory.
     """
 
     target: str

@@ -65,7 +65,8 @@ class Attribute(Record):
         return f"{self.name}={self.value()!r}"
 
     def __fingerprint__(self) -> str:
-        return repr((self.name, self.type, self.dtype, self.size, plain(self.data) if self.type == DICTIONARY else self.data))
+        data = plain(self.data) if self.type == DICTIONARY else self.data.hex()
+        return repr((self.name, self.type, self.dtype, self.size, data))
 
 
 def plain(attributes: Sequence[Attribute]) -> tuple[Any, ...]:
@@ -128,7 +129,9 @@ def _logical(shape: Sequence[int], order: Sequence[int] | None) -> tuple[int, ..
 
 def _number(dtype: Any) -> int:
     if dtype.name not in DTYPES:
-        raise NotImplementedError(f"[ffi_call] foreign functions get no arrays of {dtype}: their C interface has no name for it")
+        raise NotImplementedError(
+            f"[ffi_call] foreign functions get no arrays of {dtype}: their C interface has no name for it"
+        )
     return DTYPES[dtype.name]
 
 
@@ -311,8 +314,7 @@ def _check_version(version: int, legacy: Any) -> None:
         )
     if version >= 4 and legacy is not None:
         raise ValueError(
-            "The use of the legacy_backend_config parameter requires custom_call_api_version < 4; got "
-            f"{version}."
+            f"The use of the legacy_backend_config parameter requires custom_call_api_version < 4; got {version}."
         )
 
 
@@ -330,8 +332,8 @@ def ffi_call(
 ) -> Callable[..., Any]:
     """A function that calls the foreign function registered as ``target_name`` (``register_ffi_target``).
 
-    The function takes arrays, which are the operands, and keyword arguments, which are attributes: numbers, NumPy arrays
-    of numbers, strings, and dictionaries of these. A Python int is passed as int64, a float as float64: write
+    The function takes arrays, which are the operands, and keyword arguments, which are attributes: numbers, NumPy
+    arrays of numbers, strings, and dictionaries of these. A Python int is passed as int64, a float as float64: write
     ``np.float32(x)`` for another type. It gives an array of the shape and dtype of ``result_shape_dtypes``, or for a
     sequence of them as many arrays.
 
@@ -354,40 +356,41 @@ def ffi_call(
     several = isinstance(result_shape_dtypes, Sequence)
     result_avals = _result_avals(result_shape_dtypes if several else [result_shape_dtypes])
 
+    options: dict[str, Any] = {
+        "target_name": str(target_name),
+        "has_side_effect": bool(has_side_effect),
+        "vmap_method": vmap_method,
+        "custom_call_api_version": custom_call_api_version,
+        "legacy_backend_config": legacy_backend_config,
+        "result_avals": result_avals,
+    }
+    outs = [output_layouts] if output_layouts is not None and not several else output_layouts
+
     def wrapped(*args: Any, **attributes: Any) -> Any:
-        in_avals = [avals.get_aval(x) for x in args]
-        if attributes and custom_call_api_version < 4:
-            raise ValueError(
-                "The use of ffi_call attributes requires a custom call API version of at least 4; got "
-                f"api_version={custom_call_api_version}."
-            )
-        params: dict[str, Any] = {
-            "target_name": str(target_name),
-            "attributes": as_attributes(attributes),
-            "result_avals": result_avals,
-            "has_side_effect": bool(has_side_effect),
-            "vmap_method": vmap_method,
-            "input_layouts": _orders(input_layouts, in_avals, "input"),
-            "output_layouts": _orders(
-                output_layouts if several or output_layouts is None else [output_layouts], result_avals, "output"
-            ),
-            "custom_call_api_version": custom_call_api_version,
-            "legacy_backend_config": legacy_backend_config,
-        }
-        params["input_output_aliases"] = _aliases(input_output_aliases, in_avals, params)
-        results = bound(args, params)
+        results = _called(args, attributes, dict(options), input_layouts, outs, input_output_aliases)
         return results[0] if not several else tuple(results) if isinstance(result_shape_dtypes, tuple) else results
 
     return wrapped
 
 
-def bound(operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _called(
+    operands: Sequence[Any], attributes: Mapping[str, Any], params: dict[str, Any], ins: Any, outs: Any, aliases: Any
+) -> list[Any]:
     """The results of a call, with operands and results in row-major order."""
+    if attributes and params["custom_call_api_version"] < 4:
+        raise ValueError(
+            "The use of ffi_call attributes requires a custom call API version of at least 4; got "
+            f"api_version={params['custom_call_api_version']}."
+        )
+    in_avals = [avals.get_aval(x) for x in operands]
+    params["attributes"] = as_attributes(attributes)
+    params["input_layouts"] = _orders(ins, in_avals, "input")
+    params["output_layouts"] = _orders(outs, params["result_avals"], "output")
+    params["input_output_aliases"] = _aliases(aliases, in_avals, params)
     given = [_reordered(x, order) for x, order in zip(operands, params["input_layouts"], strict=True)]
-    outs = ffi_call_p.bind(*given, **params)
-    back = [None if order is None else tuple([order.index(d) for d in range(len(order))])
-            for order in params["output_layouts"]]  # fmt: skip
-    return [_reordered(x, order) for x, order in zip(outs, back, strict=True)]
+    found = ffi_call_p.bind(*given, **params)
+    back = [order and tuple([order.index(d) for d in range(len(order))]) for order in params["output_layouts"]]
+    return [_reordered(x, order) for x, order in zip(found, back, strict=True)]
 
 
 def _reordered(value: Any, order: Sequence[int] | None) -> Any:

@@ -96,7 +96,8 @@ _WHAT = {
     steps.Run: "kernel", steps.Chain: "chain", steps.FusedEpilogue: "product", steps.Native: "loop",
     instructions.Gemm: "product", instructions.Copy: "copy", instructions.CopyRows: "copy",
     instructions.Fill: "fill", instructions.Sort: "sort", instructions.Library: "library",
-    instructions.Callback: "callback", instructions.Foreign: "foreign function", instructions.Offset: "offset", instructions.Guard: "guard",
+    instructions.Callback: "callback", instructions.Foreign: "foreign function", instructions.Offset: "offset",
+    instructions.Guard: "guard",
 }  # fmt: skip
 
 

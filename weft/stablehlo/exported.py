@@ -24,7 +24,16 @@ from weft.dispatch.programs.ahead_of_time import tree_differences
 from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
 from weft.operations.tokens import TOKEN
-from weft.stablehlo import foreign_calls, module, open_extents, open_traces, portable, shardy, size_checks, symbolic_dims
+from weft.stablehlo import (
+    foreign_calls,
+    module,
+    open_extents,
+    open_traces,
+    portable,
+    shardy,
+    size_checks,
+    symbolic_dims,
+)
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
 MEMORY = "device"  # the memory that shardings name

@@ -1,7 +1,7 @@
 """Calls of foreign functions as custom calls of StableHLO, written and read.
 
-    ffi_call[target_name=rms_norm eps=1e-05] a
-    "stablehlo.custom_call"(%a) <{call_target_name = "rms_norm", ...}> {mhlo.backend_config = {eps = 1.0e-05 : f32}}
+ffi_call[target_name=rms_norm eps=1e-05] a
+"stablehlo.custom_call"(%a) <{call_target_name = "rms_norm", ...}> {mhlo.backend_config = {eps = 1.0e-05 : f32}}
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from weft import dtypes, runtime
 from weft.core.jaxpr import Jaxpr, JaxprEqn, subjaxprs
@@ -100,7 +98,9 @@ def _value(attribute: Attribute) -> str:
     if attribute.type == ARRAY:
         return types.dense(value, value.shape, dtype)
     if dtype.kind == "c":
-        raise NotImplementedError(f"[stablehlo] the attribute {attribute.name} is complex, which StableHLO has no text for")
+        raise NotImplementedError(
+            f"[stablehlo] the attribute {attribute.name} is complex, which StableHLO has no text for"
+        )
     text = types.scalar(value, dtype)
     return text if dtype.kind == "b" else f"{text} : {types.element(dtype)}"
 
@@ -114,7 +114,8 @@ def read(site: Any, *operands: Any) -> list[Any]:
     typed = site.attribute("mhlo.backend_config") is not None or version == 4
     config = site.attribute("backend_config") or ""
     entries = site.attribute("mhlo.backend_config") or (config if config.startswith("{") else "{}")
-    pairs = re.findall(r"output_tuple_indices = \[(\d*)\], operand_index = (\d+)", site.attribute("output_operand_aliases") or "")
+    aliases = site.attribute("output_operand_aliases") or ""
+    pairs = re.findall(r"output_tuple_indices = \[(\d*)\], operand_index = (\d+)", aliases)
     call = foreign_calls.ffi_call(
         _unescaped((site.attribute("call_target_name") or "").strip('"')).decode(),
         [runtime.ShapedArray(shape, dtype) for shape, dtype in site.types],
@@ -151,8 +152,7 @@ def _read_value(text: str) -> Any:
     if text.startswith("dense"):
         return parser.constant(text)
     number, _, element = text.rpartition(" : ")
-    dtype = types.DTYPES[element]
-    return parser.constant(f"dense<{number}> : tensor<{element}>")[()].astype(dtype) if number else np.zeros((), dtype)[()]
+    return parser.constant(f"dense<{number}> : tensor<{element}>")[()]
 
 
 def _unescaped(text: str) -> bytes:

@@ -20,7 +20,7 @@ struct Target {
   uint32_t traits = 0;
 };
 
-// The function registered under a name for a platform ("cpu", "CUDA"): a copy; false if there is none.
+// The function registered under a name for a platform ("cpu", "CUDA"): a copy; false if there is none. GIL held.
 bool find_target(const std::string& name, const std::string& platform, Target* out);
 // What to say where there is none.
 std::string missing_text(const std::string& name, const std::string& platform);

@@ -1,10 +1,12 @@
 // What a foreign function may ask of the runtime: errors, states, working memory, threads, futures.
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "device.h"
@@ -27,17 +29,12 @@ constexpr const char* kCodeNames[kCodes] = {
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
     "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
 
-// The types of states. Never released: a state may be destroyed while the process ends.
+// The types of states. A change is a new table in place of the old one, which others may be reading: there are few.
 struct Types {
-  std::mutex mutex;
   std::map<std::string, int64_t> numbers;
   std::map<int64_t, void (*)(void*)> deleters;
-  int64_t next = 1;
 };
-Types& types() {
-  static auto* const made = new Types;
-  return *made;
-}
+std::atomic<const Types*> g_types{new Types};
 
 // An error if the caller's struct ends before `needed` bytes.
 Error* too_small(const char* what, size_t given, size_t needed) {
@@ -55,6 +52,10 @@ Error* error_create(ErrorCreate* args) {
 void error_message(ErrorMessage* args) { args->message = args->error == nullptr ? "" : args->error->message.c_str(); }
 void error_destroy(ErrorDestroy* args) { delete args->error; }
 
+Error* handler_register(HandlerRegister*) {
+  return make_error(kUnimplemented, "functions are registered from Python, by weft.ffi.register_ffi_target");
+}
+
 Error* stream_get(StreamGet* args) {
   if (Error* error = too_small("Stream_Get", args->struct_size, end_of(&StreamGet::stream))) return error;
   args->stream = args->context->stream;
@@ -67,24 +68,26 @@ Error* type_register(TypeRegister* args) {
   const std::string name(args->name.data, args->name.length);
   const bool has_info = args->struct_size >= end_of(&TypeRegister::info) && args->info != nullptr;
   void (*deleter)(void*) = has_info ? args->info->deleter : nullptr;
-  std::lock_guard<std::mutex> lock(types().mutex);
-  auto found = types().numbers.find(name);
-  int64_t& number = args->type->number;
-  if (found != types().numbers.end()) {
-    if (number != 0 && number != found->second)
+  const Types* known = g_types.load();
+  for (;;) {
+    auto found = known->numbers.find(name);
+    const bool is_new = found == known->numbers.end();
+    int64_t number = args->type->number != 0 || is_new ? args->type->number : found->second;
+    if (!is_new && number != found->second)
       return make_error(kAlreadyExists, "the type '" + name + "' is registered with another number");
-    number = found->second;
-  } else {
-    if (number != 0 && types().deleters.count(number) != 0)
+    if (is_new && number != 0 && known->deleters.count(number) != 0)
       return make_error(kAlreadyExists, "the number of the type '" + name + "' is that of another type");
-    if (number == 0) {
-      while (types().deleters.count(types().next) != 0) ++types().next;
-      number = types().next;
+    while (number == 0 || (is_new && known->deleters.count(number) != 0)) ++number;
+    auto* changed = new Types(*known);
+    changed->numbers[name] = number;
+    void (*&kept)(void*) = changed->deleters[number];
+    if (deleter != nullptr) kept = deleter;
+    if (g_types.compare_exchange_strong(known, changed)) {
+      args->type->number = number;
+      return nullptr;
     }
-    types().numbers[name] = number;
+    delete changed;
   }
-  if (deleter != nullptr || types().deleters.count(number) == 0) types().deleters[number] = deleter;
-  return nullptr;
 }
 
 Error* context_get(ContextGet* args) {
@@ -102,11 +105,8 @@ Error* state_set(StateSet* args) {
   State* state = args->stage >= 0 && args->stage < kExecute ? args->context->states[args->stage] : nullptr;
   if (state == nullptr) return stage_error(args->stage, "a state");
   if (state->type != 0) return make_error(kFailedPrecondition, "the stage has set its state already");
-  {
-    std::lock_guard<std::mutex> lock(types().mutex);
-    if (types().deleters.count(args->type->number) == 0)
-      return make_error(kFailedPrecondition, "the type of the state is not registered: see weft.ffi.register_ffi_type");
-  }
+  if (g_types.load()->deleters.count(args->type->number) == 0)
+    return make_error(kFailedPrecondition, "the type of the state is not registered: see weft.ffi.register_ffi_type");
   state->type = args->type->number;
   state->object = args->state;
   return nullptr;
@@ -158,11 +158,14 @@ Error* memory_free(MemoryFree* args) {
 class Threads {
  public:
   static Threads& the() {
-    static Threads* made = nullptr;
-    static std::mutex guard;
-    std::lock_guard<std::mutex> lock(guard);
-    if (made == nullptr || made->process_ != getpid()) made = new Threads;  // a forked child has none of the threads
-    return *made;
+    static std::atomic<Threads*> made{nullptr};
+    Threads* found = made.load();
+    while (found == nullptr || found->process_ != getpid()) {  // a forked child has none of its parent's threads
+      auto* own = new Threads;
+      if (made.compare_exchange_strong(found, own)) return *own;
+      delete own;
+    }
+    return *found;
   }
 
   void schedule(void (*task)(void*), void* data) {
@@ -265,21 +268,15 @@ Error* ordinal_get(OrdinalGet* args) {
 
 }  // namespace
 
-Error* register_handler(HandlerRegister* args);  // foreign_targets.cpp
-
 Error* make_error(Code code, std::string message) { return new Error{code, std::move(message)}; }
 
 const char* code_name(int code) { return code >= 0 && code < kCodes ? kCodeNames[code] : "UNKNOWN"; }
 
 State::~State() {
   if (type == 0 || object == nullptr) return;
-  void (*deleter)(void*) = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(types().mutex);
-    auto found = types().deleters.find(type);
-    if (found != types().deleters.end()) deleter = found->second;
-  }
-  if (deleter != nullptr) deleter(object);
+  const Types& types = *g_types.load();
+  auto found = types.deleters.find(type);
+  if (found != types.deleters.end() && found->second != nullptr) found->second(object);
 }
 
 Context::~Context() {
@@ -305,7 +302,7 @@ const Api* the_api() {
     made.error_create = error_create;
     made.error_message = error_message;
     made.error_destroy = error_destroy;
-    made.handler_register = register_handler;
+    made.handler_register = handler_register;
     made.stream_get = stream_get;
     made.type_register = type_register;
     made.context_get = context_get;

@@ -1,8 +1,8 @@
 // The table of registered foreign functions and of the types of their states, and how Python adds to it.
 //
 // A function stays registered until the process ends: plans hold its address.
+#include <algorithm>
 #include <map>
-#include <mutex>
 
 #include "foreign.h"
 #include "module.h"
@@ -13,19 +13,15 @@ namespace {
 
 using Key = std::pair<std::string, std::string>;  // name, platform
 
-struct Table {
-  std::mutex mutex;
-  std::map<Key, Target> targets;
-};
-Table& table() {
-  static auto* const made = new Table;
+// Read and changed with the GIL held; never released.
+std::map<Key, Target>& table() {
+  static auto* const made = new std::map<Key, Target>;
   return *made;
 }
 
 // False if another function has the name.
 bool add(const Key& key, const Target& target) {
-  std::lock_guard<std::mutex> lock(table().mutex);
-  auto [found, is_new] = table().targets.try_emplace(key, target);
+  auto [found, is_new] = table().try_emplace(key, target);
   const Target& known = found->second;
   return is_new || (known.untyped == target.untyped &&
                     std::equal(known.bundle.stages, known.bundle.stages + kStages, target.bundle.stages));
@@ -101,13 +97,8 @@ PyObject* make_capsule(PyObject*, PyObject* address) {
 }
 
 PyObject* list_targets(PyObject*, PyObject*) {
-  std::vector<Key> found;
-  {
-    std::lock_guard<std::mutex> lock(table().mutex);
-    for (const auto& entry : table().targets) found.push_back(entry.first);
-  }
   Ref list = steal(PyList_New(0));
-  for (const Key& key : found) {
+  for (const auto& [key, target] : table()) {
     if (!list) return nullptr;
     Ref item = steal(Py_BuildValue("(ss)", key.first.c_str(), key.second.c_str()));
     if (!item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
@@ -128,20 +119,16 @@ PyMethodDef g_methods[] = {
 }  // namespace
 
 bool find_target(const std::string& name, const std::string& platform, Target* out) {
-  std::lock_guard<std::mutex> lock(table().mutex);
-  auto found = table().targets.find({name, platform});
-  if (found == table().targets.end()) return false;
+  auto found = table().find({name, platform});
+  if (found == table().end()) return false;
   *out = found->second;
   return true;
 }
 
 std::string missing_text(const std::string& name, const std::string& platform) {
   std::string known;
-  {
-    std::lock_guard<std::mutex> lock(table().mutex);
-    for (const auto& [key, target] : table().targets)
-      known += (known.empty() ? "" : ", ") + ("'" + key.first + "' (" + key.second + ")");
-  }
+  for (const auto& [key, target] : table())
+    known += (known.empty() ? "" : ", ") + ("'" + key.first + "' (" + key.second + ")");
   return "NOT_FOUND: [ffi] no target '" + name + "' is registered for " + platform + "; registered are: " +
          (known.empty() ? "none" : known) + ". Register it first: weft.ffi.register_ffi_target(\"" + name +
          "\", weft.ffi.pycapsule(library.function), platform=\"" + platform + "\")";
@@ -175,18 +162,6 @@ std::string ask_metadata(Handler* handler, uint32_t* traits) {
            ": compile it against the headers of jaxlib 0.10.2 (weft.ffi.include_dir())";
   *traits = metadata.traits;
   return "";
-}
-
-Error* register_handler(HandlerRegister* args) {
-  Target target;
-  target.bundle = args->bundle;
-  if (target.bundle.stages[kExecute] == nullptr) return make_error(kInvalidArgument, "a handler has no stage 'execute'");
-  if (std::string wrong = ask_all(&target); !wrong.empty()) return make_error(kInvalidArgument, wrong);
-  const std::string name(args->name.data, args->name.length);
-  std::string platform(args->platform.data, args->platform.length);
-  if (platform == "Host" || platform == "HOST") platform = "cpu";
-  if (add({name, platform}, target)) return nullptr;
-  return make_error(kAlreadyExists, "a handler '" + name + "' is registered for " + platform + " already");
 }
 
 }  // namespace weft::foreign
