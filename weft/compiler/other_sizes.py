@@ -264,7 +264,7 @@ def _compare(known: Resizable | _Alone, program: Program, sizes: Sequence[int]) 
     """InternalError if the compiler made another program than this gives."""
     given, plan = known.instructions(sizes), program.plan
     if given is None or (isinstance(known, Resizable) and known.reduces and not resized_forms.n_loops(program)):
-        return  # or few elements are combined without a loop (``short_reductions``), which gives the same bits
+        return  # or few elements are combined without a loop (``unrolled_reductions``), which gives the same bits
     shapes = [known.shape(number, sizes) for number in range(len(plan.outputs))]
     same = shapes == [output.aval.shape for output in plan.outputs] and len(plan.instructions) == len(given)
     if isinstance(known, Resizable):
@@ -337,7 +337,7 @@ def _made(
 
 
 def _has_fewer_loops(program: Program) -> bool:
-    """Whether few elements are combined without a loop (``short_reductions``): other sizes have one."""
+    """Whether few elements are combined without a loop (``unrolled_reductions``): other sizes have one."""
     return _n_reductions(program.source.jaxpr) > _n_reductions(program.jaxpr)
 
 

@@ -33,15 +33,14 @@ from weft.compiler.ordered_scatters import ordered_scatters
 from weft.compiler.reshapes import reshapes
 from weft.compiler.rounded_products import rounded_products
 from weft.compiler.scatter_to_select import scatter_to_select
-from weft.compiler.short_reductions import short_reductions
 from weft.compiler.sort_lowering import sort_lowering
 from weft.compiler.split_scatters import split_scatters
 from weft.compiler.static_windows import static_windows
 from weft.compiler.transposed_operands import transposed_operands
 from weft.compiler.transposed_results import transposed_results
-from weft.compiler.unit_reductions import unit_reductions
 from weft.compiler.unrolled_decompositions import unrolled_decompositions
 from weft.compiler.unrolled_loops import unrolled_loops
+from weft.compiler.unrolled_reductions import unrolled_reductions
 from weft.compiler.unstacked import unstacked
 from weft.compiler.window_lowering import window_lowering
 from weft.core import kinds, rewrite
@@ -142,6 +141,5 @@ PASSES = (
     _pass(sort_lowering, kinds.External),
     _pass(dynamic_slices, kinds.DynamicSlice),
     _pass(loops_in_registers, kinds.Loop, looks_inside=True, asks=True),
-    _pass(short_reductions, kinds.Reduction),  # after reshapes, behind which an operand's computation would be hidden
-    _pass(unit_reductions, kinds.Reduction),
+    _pass(unrolled_reductions, kinds.Reduction),  # after reshapes, behind which an operand's computation would be hidden
 )

@@ -281,7 +281,7 @@ class Several:
             if found:
                 return
             if found is False and n_loops(program) < member.reducing:
-                return  # few elements are combined without a loop (``short_reductions``), which gives the same bits
+                return  # few elements are combined without a loop (``unrolled_reductions``), which gives the same bits
             if found is False:
                 if member.is_trusted(sizes, literals) and context.verifies():
                     raise InternalError(

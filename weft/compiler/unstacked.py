@@ -10,17 +10,13 @@ the largest of three shifted slices of a million numbers takes a third of the ti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from weft import operations as lax
 from weft._base.record import NamedTuple
-from weft.compiler import algebra
+from weft.compiler import reduction_steps, views
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
-from weft.loops.reduction_tree import LANES
+from weft.core.rewrite import Splicer
 
 MOST_ARRAYS = 16  # in a stack
 MOST_EQUATIONS = 96  # that a stack may become
@@ -39,22 +35,24 @@ def unstacked(closed: ClosedJaxpr) -> ClosedJaxpr:
     members = _Members(closed)
     if not members.of:
         return closed
-    builder, pieces = rewrite.Builder(), dict[Var, list[Atom]]()
-    for equation in closed.jaxpr.eqns:
-        builder.source = equation.source
+    pieces = dict[Atom, Sequence[Atom]]()
+
+    def rule(equation: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         stack = members.of.get(equation.outvars[0]) if equation.outvars else None
-        read = [members.of[v] for v in rewrite.variables(equation.invars) if v in members.of]
-        if stack is not None and not read:
-            pieces[equation.outvars[0]] = list(equation.invars)
-        elif stack is not None:
-            pieces[equation.outvars[0]] = [_apart(builder, equation, stack, i, pieces) for i in range(stack.length)]
-        elif read and (picked := _picked(equation, read[0].dim)) is not None:
-            _sliced(builder, equation, pieces[equation.invars[0]][picked])  # type: ignore[index] - a stack is a Var
-        elif read:
-            _combined(builder, equation, pieces[equation.invars[0]])  # type: ignore[index] - a stack is a Var
-        else:
-            builder.eqns.append(equation)
-    return rewrite.with_equations(closed, builder.eqns)
+        read = [v for v in rewrite.variables(equation.invars) if v in pieces]
+        if stack is not None:
+            each = [_apart(splicer, equation, stack, i, pieces) for i in range(stack.length)] if read else equation.invars
+            pieces[equation.outvars[0]] = each
+        if stack is not None or not read:
+            return None
+        parts, picked = pieces[read[0]], _picked(equation, members.of[read[0]].dim)
+        if picked is not None:
+            return [parts[picked]]
+        program = reduction_steps.written_out(equation, [len(parts)])
+        axes = equation.primitive.kind.axes(equation.params)
+        return program and splicer.splice(program, [views.squeeze(splicer.bind, x, axes) for x in parts], equation.source)
+
+    return Splicer(closed, rule).run()
 
 
 class _Members:
@@ -103,9 +101,9 @@ class _Members:
             self.of[equation.outvars[0]] = _Stack(len(self.of), first.dim, first.length)
             self._join(first, self.of[equation.outvars[0]])
             self.made[first.number] += first.length
-        elif _reduces(equation, first.dim):
+        elif (count := _reduces(equation, first)) is not None:
             self.reduced.add(first.number)
-            self.made[first.number] += (2 if equation.primitive in algebra.COMBINED_BY else 6) * first.length
+            self.made[first.number] += count
         elif _picked(equation, first.dim) is None:
             self._fail(read)
 
@@ -141,12 +139,13 @@ def _takes_apart(equation: JaxprEqn, dim: int, of: dict[Var, _Stack]) -> bool:
     return len(equation.outvars) == 1
 
 
-def _reduces(equation: JaxprEqn, dim: int) -> bool:
-    """Whether a stack is reduced along its dimension."""
-    if equation.primitive in algebra.FIRST_STAYS and equation.invars[0].aval.dtype.kind == "c":
-        return False
-    known = equation.primitive in algebra.COMBINED_BY or equation.primitive in algebra.FIRST_STAYS
-    return known and equation.primitive.kind.axes(equation.params) == (dim,)
+def _reduces(equation: JaxprEqn, stack: _Stack) -> int | None:
+    """The equations that a reduction of a stack along its dimension becomes; None for any other equation."""
+    kind = equation.primitive.kind
+    if not isinstance(kind, kinds.Reduction) or tuple(kind.axes(equation.params)) != (stack.dim,):
+        return None
+    program = reduction_steps.written_out(equation, [stack.length])
+    return None if program is None else len(program.jaxpr.eqns) + stack.length
 
 
 def _picked(equation: JaxprEqn, dim: int) -> int | None:
@@ -163,14 +162,9 @@ def _picked(equation: JaxprEqn, dim: int) -> int | None:
     return uses[dim].start if whole else None
 
 
-def _sliced(builder: rewrite.Builder, equation: JaxprEqn, value: Atom) -> None:
-    """One array of a stack, under the name of the slice."""
-    params = {"start_indices": (0,) * value.aval.ndim, "limit_indices": value.aval.shape, "strides": None}
-    builder.bind(lax.slice_p, value, **params)
-    builder.eqns[-1] = builder.eqns[-1].replace(outvars=equation.outvars)
-
-
-def _apart(builder: rewrite.Builder, equation: JaxprEqn, stack: _Stack, i: int, pieces: dict[Var, list[Atom]]) -> Atom:
+def _apart(
+    splicer: Splicer, equation: JaxprEqn, stack: _Stack, i: int, pieces: Mapping[Atom, Sequence[Atom]]
+) -> Atom:
     """An elementwise equation for array ``i`` of a stack."""
     operands: list[Atom] = []
     for atom in equation.invars:
@@ -179,82 +173,5 @@ def _apart(builder: rewrite.Builder, equation: JaxprEqn, stack: _Stack, i: int, 
         elif atom in pieces:
             operands.append(pieces[atom][i])
         else:
-            start, limit = [0] * atom.aval.ndim, list(atom.aval.shape)
-            start[stack.dim], limit[stack.dim] = i, i + 1
-            params = {"start_indices": tuple(start), "limit_indices": tuple(limit), "strides": None}
-            operands += builder.bind(lax.slice_p, atom, **params)
-    return builder.bind(equation.primitive, *operands, **equation.params)[0]
-
-
-def _combined(builder: rewrite.Builder, equation: JaxprEqn, values: Sequence[Atom]) -> None:
-    """The reduction of a stack as operations on its arrays."""
-    (axis,) = equation.primitive.kind.axes(equation.params)
-    if equation.primitive in algebra.FIRST_STAYS:
-        _position(builder, equation, [builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values])
-        return
-    combined(builder, equation, [[builder.bind(lax.squeeze_p, value, dimensions=(axis,))[0] for value in values]])
-
-
-def combined(builder: rewrite.Builder, equation: JaxprEqn, rows: Sequence[Sequence[Atom]]) -> None:
-    """A reduction as operations on its few elements, of each row (``loops.reduction_tree``) in order."""
-    kind, out, operand = equation.primitive.kind, equation.outvars[0], equation.invars[0]
-    ((dtype, _),) = kind.accumulators([operand.aval], equation.params)
-    combine = algebra.COMBINED_BY[equation.primitive]
-    totals = []
-    for row in rows:
-        parts = [_converted(builder, part, dtype) for part in row]
-        if not totals and combine in algebra.ADDITIONS and np.dtype(dtype).kind in "fcV":
-            zero = Literal(np.dtype(dtype).type(0), parts[0].aval.update(shape=(), weak_type=False))
-            parts[0] = builder.bind(combine, parts[0], zero)[0]  # -0.0 plus the identity is +0.0
-        lanes = operand.aval.ndim - 1 in kind.axes(equation.params)
-        totals.append(_by_halves(builder, combine, parts) if lanes else _in_order(builder, combine, parts))
-    _converted(builder, _in_order(builder, combine, totals), out.aval.dtype)
-    builder.eqns[-1] = builder.eqns[-1].replace(outvars=[out])  # the last operation, or its conversion
-
-
-def _in_order(builder: rewrite.Builder, combine: Any, parts: Sequence[Atom]) -> Atom:
-    total = parts[0]
-    for part in parts[1:]:
-        total = builder.bind(combine, total, part)[0]
-    return total
-
-
-def _by_halves(builder: rewrite.Builder, combine: Any, parts: list[Atom]) -> Atom:
-    half = LANES // 2
-    while half:
-        for lane in range(min(half, len(parts) - half)):
-            parts[lane] = builder.bind(combine, parts[lane], parts[lane + half])[0]
-        parts, half = parts[:half], half // 2
-    return parts[0]
-
-
-def _position(builder: rewrite.Builder, equation: JaxprEqn, parts: Sequence[Atom]) -> None:
-    """The position of the extremum of these arrays: the first of equals, and the first NaN before all."""
-    out, stays = equation.outvars[0], algebra.FIRST_STAYS[equation.primitive]
-    scalar = out.aval.update(shape=(), weak_type=False)
-    places = [
-        builder.bind(
-            lax.broadcast_in_dim_p,
-            Literal(out.aval.dtype.type(k), scalar),
-            shape=out.aval.shape,
-            broadcast_dimensions=(),
-            sharding=None,
-        )[0]
-        for k in range(len(parts))
-    ]
-    best, at = parts[0], places[0]
-    for part, place in zip(parts[1:], places[1:], strict=True):
-        (kept,) = builder.bind(stays, best, part)
-        if np.dtype(best.aval.dtype).kind in "fV":
-            (is_nan,) = builder.bind(lax.ne_p, best, best)
-            (kept,) = builder.bind(lax.or_p, kept, is_nan)
-        if part is not parts[-1]:
-            (best,) = builder.bind(lax.select_n_p, kept, part, best)
-        (at,) = builder.bind(lax.select_n_p, kept, place, at)
-    builder.eqns[-1] = builder.eqns[-1].replace(outvars=[out])
-
-
-def _converted(builder: rewrite.Builder, atom: Atom, dtype: Any) -> Atom:
-    if atom.aval.dtype == np.dtype(dtype):
-        return atom
-    return builder.bind(lax.convert_element_type_p, atom, new_dtype=np.dtype(dtype), weak_type=False, sharding=None)[0]
+            operands.append(views.slice_in_dim(splicer.bind, atom, i, i + 1, stack.dim))
+    return splicer.bind(equation.primitive, *operands, **equation.params)[0]

@@ -26,6 +26,15 @@ Fact = TypeVar("Fact")
 Rule = Callable[["Builder", JaxprEqn, list[Atom]], "Sequence[Atom] | None"]
 
 
+def typed(
+    primitive: Any, operands: Sequence[Atom], params: dict[str, Any], source: source_info.Captured | None
+) -> JaxprEqn:
+    """A new equation, whose results the primitive types."""
+    out, effects = primitive.typed(tuple([atom.aval for atom in operands]), params)
+    outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
+    return JaxprEqn(list(operands), outvars, primitive, params, effects, source)
+
+
 class Builder:
     """A program being built, and the atoms that stand for the old program's variables."""
 
@@ -49,10 +58,8 @@ class Builder:
 
     def bind(self, primitive: Any, *operands: Atom, **params: Any) -> list[Atom]:
         """Append an equation and return its results."""
-        out, effects = primitive.typed(tuple(atom.aval for atom in operands), params)
-        outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
-        self.eqns.append(JaxprEqn(list(operands), outvars, primitive, params, effects, self.source))
-        return list(outvars)
+        self.eqns.append(typed(primitive, operands, params, self.source))
+        return list(self.eqns[-1].outvars)
 
     def keep(self, eqn: JaxprEqn, operands: Sequence[Atom] | None = None) -> list[Atom]:
         """Append a copy of an old equation on new operands and return its results."""
@@ -223,6 +230,10 @@ class Splicer:
         for out in eqn.outvars:
             self.makers[out] = eqn
         return eqn.outvars
+
+    def bind(self, primitive: Any, *operands: Atom, **params: Any) -> Sequence[Var]:
+        """Append a new equation and return its results."""
+        return self.emit(typed(primitive, operands, params, None))
 
     def splice(
         self, inner: ClosedJaxpr, operands: Sequence[Atom], source: source_info.Captured | None = None

@@ -12,7 +12,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.codegen import on_avx2
-from weft.compiler import short_reductions
+from weft.compiler import unrolled_reductions
 from weft.loops import reduction_tree
 from weft.operations import reductions
 
@@ -48,7 +48,7 @@ def test_bits_of_the_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(got, expected.astype(got.dtype), err_msg=f"{shape} {axes} {kind}")
         if x.dtype.kind == "f":
             with weft.enable_x64(True), monkeypatch.context() as patched:
-                patched.setattr(short_reductions, "MANY", 1 << 60)
+                patched.setattr(unrolled_reductions, "MANY", 1 << 60)
                 weft.clear_caches()
                 by_loop = np.asarray(weft.jit(lambda x: primitive.bind(x, **params))(x))  # noqa: B023 - called here
             assert (np.signbit(got) == np.signbit(by_loop))[~np.isnan(got)].all()
@@ -70,7 +70,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 def test_programs_with_and_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((80, 100, 3)).astype(np.float32)
     got = weft.tree.leaves(weft.jit(lambda x: PROGRAMS[name](x))(x))
-    monkeypatch.setattr(short_reductions, "MANY", 1 << 60)
+    monkeypatch.setattr(unrolled_reductions, "MANY", 1 << 60)
     weft.clear_caches()
     plain = weft.tree.leaves(weft.jit(lambda x: PROGRAMS[name](x))(x))
     for a, b in zip(got, plain, strict=True):

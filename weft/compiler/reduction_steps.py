@@ -1,0 +1,139 @@
+"""Reductions of a few elements, written as operations: what ``prepare``, ``combine`` and ``finish`` emit.
+
+    reduce_sum of a, b and c: f32[n]    ->    add (add (add 0.0 a) b) c
+
+Elements are combined in the order of docs/NUMERICS.md, so that the bits stay. The kind alone is asked: every reduction
+of one operand has this form whose functions emit arithmetic, comparisons and choices. Others stay reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import operations as lax
+from weft.compiler import expansions
+from weft.core import kinds
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.tracer import Tracer
+from weft.loops.numpy_emit import NumpyEmit
+from weft.loops.reduction_tree import LANES
+
+Values = tuple[Any, ...]  # one for each accumulator
+
+# methods of emitters whose operation emits just them
+_NAMES = {"and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "not_": "bitwise_not"} | {
+    name: name for name in ("abs", "add", "ceil", "div", "floor", "imag", "is_finite", "max", "min", "mul", "neg", "real",
+                            "rem", "sign", "sub")
+}  # fmt: skip
+
+
+def written_out(eqn: JaxprEqn, rows: Sequence[int]) -> ClosedJaxpr | None:
+    """The program of a reduction's elements, ``rows`` of them in each row that the tree takes by itself; None: no form.
+
+    Elements have the shape of the result.
+    """
+    kind, params = eqn.primitive.kind, eqn.params
+    if not isinstance(kind, kinds.Reduction) or len(eqn.invars) != 1 or len(eqn.outvars) != 1:
+        return None
+    operand, out = eqn.invars[0].aval, eqn.outvars[0].aval
+    few = _Few(kind, params, operand)
+
+    def function(*elements: Any) -> Any:
+        found = lax.convert_element_type(few.reduced(elements, rows), out.dtype)
+        return found if found.shape == out.shape else lax.broadcast(found, out.shape)  # a known position
+
+    who = eqn.primitive, "written out", tuple(rows), few.in_order
+    element = operand.update(shape=out.shape)
+    try:
+        return expansions.expansion(who, function, (element,) * sum(rows), params)
+    except NotImplementedError:
+        return None
+
+
+class _Few:
+    """A reduction whose elements are arrays."""
+
+    def __init__(self, kind: kinds.Reduction, params: dict[str, Any], operand: Any) -> None:
+        self.kind, self.params, self.emit, self.known = kind, params, _Equations(), NumpyEmit()
+        accumulators = kind.accumulators([operand], params)
+        self.identities = tuple([np.asarray(identity, dtype) for dtype, identity in accumulators])
+        # in every order the bits are the same, and in that of positions there is a cheaper form
+        self.append = kind.forms.append if all([kind.exact(x.dtype) for x in self.identities]) else None
+        self.in_order = operand.ndim - 1 not in kind.axes(params) or self.append is not None
+
+    def combine(self, left: Values, right: Values) -> Values:
+        return (self.append or self.kind.combine)(self.emit, left, right, **self.params)
+
+    def reduced(self, elements: Sequence[Any], rows: Sequence[int]) -> Any:
+        values = [self._prepared(x, position) for position, x in enumerate(elements)]
+        if self._identity_matters():
+            values[0] = self.combine(self.identities, values[0])
+        totals = []
+        for n in rows:
+            row, values = values[:n], values[n:]
+            totals.append(self._in_order(row) if self.in_order else self._by_halves(row))
+        (out,) = self.kind.finish(self.emit, self._in_order(totals), **self.params)
+        return out
+
+    def _prepared(self, element: Any, position: int) -> Values:
+        index = np.asarray(position, np.int64) if self.kind.needs_index else None
+        return tuple(self.kind.prepare(self.emit, (element,), index, **self.params))
+
+    def _identity_matters(self) -> bool:
+        """Whether an identity changes elements: 0.0 + -0.0 is 0.0, and a complex 1 times inf has parts that are NaN."""
+        if self.append is not None:
+            return False
+        zeros = tuple([-np.zeros_like(x) for x in self.identities])
+        found = self.kind.combine(self.known, self.identities, zeros, **self.params)
+        complex_or_not = any([x.dtype.kind == "c" for x in zeros])
+        return complex_or_not or any([np.asarray(a).tobytes() != b.tobytes() for a, b in zip(found, zeros, strict=True)])
+
+    def _in_order(self, values: Sequence[Values]) -> Values:
+        total = values[0]
+        for value in values[1:]:
+            total = self.combine(total, value)
+        return total
+
+    def _by_halves(self, values: list[Values]) -> Values:
+        half = LANES // 2
+        while half:
+            for lane in range(min(half, len(values) - half)):
+                values[lane] = self.combine(values[lane], values[lane + half])
+            values, half = values[:half], half // 2
+        return values[0]
+
+
+def _are_known(*values: Any) -> bool:
+    return not any([isinstance(x, Tracer) for x in values])
+
+
+class _Equations:
+    """The emitter protocol in operations on traced values; what follows from constants is computed here."""
+
+    def __init__(self) -> None:
+        self.known = NumpyEmit()
+        self.const = self.known.const
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _NAMES:
+            raise NotImplementedError(f"{name} is not written as an operation")
+        of_known, of_traced = getattr(self.known, name), getattr(lax, _NAMES[name])
+        return lambda *args: of_known(*args) if _are_known(*args) else of_traced(*args)
+
+    def convert(self, x: Any, dtype: Any) -> Any:
+        return self.known.convert(x, dtype) if _are_known(x) else lax.convert_element_type(x, dtype)
+
+    def compare(self, direction: str, x: Any, y: Any) -> Any:
+        return self.known.compare(direction, x, y) if _are_known(x, y) else getattr(lax, direction)(x, y)
+
+    def complex(self, re: Any, im: Any) -> Any:
+        return self.known.complex(re, im) if _are_known(re, im) else lax.complex(re, im)
+
+    def select(self, which: Any, on_false: Any, on_true: Any) -> Any:
+        if _are_known(which):
+            return on_true if which else on_false
+        shape = which.shape
+        return lax.select_n(which, *[x if x.shape == shape else lax.broadcast(x, shape) for x in (on_false, on_true)])
