@@ -111,7 +111,18 @@ def other_test(a: Any) -> Any:
     return lax.while_loop(lambda s: jnp.any(s[0] > 1), step, (start, 0 * a))
 
 
-ALONE = [(masked, A), (done, A), (divisors, WHOLE), (escaped, A), (pairs, A)]
+def other_logic(a: Any) -> Any:
+    """The greatest of truth values, and choices by other operations on them."""
+
+    def step(s: Any) -> Any:
+        x, live = s
+        y = 0.5 * (x + a / x)
+        return lax.select_n(live, x, y), lax.min(live, jnp.abs(y - x) > 1e-4)
+
+    return lax.while_loop(lambda s: lax.reduce_max(s[1], (0,)), step, (a + 1, a > 1))
+
+
+ALONE = [(masked, A), (done, A), (divisors, WHOLE), (escaped, A), (pairs, A), (other_logic, A)]
 TOGETHER = [(counted, A), (unmasked, A), (alive_again, A), (neighbours, A), (other_zero, A), (other_test, A)]
 
 

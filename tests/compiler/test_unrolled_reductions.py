@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +17,8 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.codegen import on_avx2
-from weft.compiler import unrolled_reductions
+from weft import lax
+from weft.compiler import inline, unrolled_reductions, unstacked
 from weft.loops import reduction_tree
 from weft.operations import reductions
 
@@ -89,3 +95,51 @@ def test_no_loop_is_left() -> None:
 
 def test_on_avx2() -> None:
     on_avx2.run_again(__file__)
+
+
+def _rewritten(f: Callable[..., Any], *shapes: tuple[int, ...]) -> list[str]:
+    """The operations that reductions become."""
+    closed = inline.inline(weft.make_jaxpr(f)(*[jnp.zeros(shape) for shape in shapes]))
+    made = unstacked.unstacked(unrolled_reductions.unrolled_reductions(closed))
+    return [eqn.primitive.name for eqn in made.jaxpr.eqns]
+
+
+def test_operations_of_few_elements() -> None:
+    parts = ["slice", "squeeze"] * 3
+    assert _rewritten(lambda x: lax.reduce_sum(x, (1,)), (6000, 3, 5)) == [*parts, "add", "add", "add"]
+    assert _rewritten(lambda x: lax.reduce_max(x, (1,)), (6000, 3, 5)) == [*parts, "max", "max"]
+    assert _rewritten(lambda x: lax.reduce_prod(x, (1,)), (6000, 3, 5)) == [*parts, "mul", "mul"]
+    assert _rewritten(lambda x: lax.reduce_sum(x, (1,)), (60, 3, 5)) == ["reduce_sum"]
+    assert _rewritten(lambda x: lax.reduce_sum(x[:, None], (1,)), (9,)) == ["broadcast_in_dim", "squeeze", "add"]
+    assert _rewritten(lambda x: lax.reduce_max(x[:, None], (1,)), (9,)) == ["broadcast_in_dim", "squeeze"]
+    assert "argmax" not in _rewritten(lambda x: lax.argmax(x, 1, np.int32), (6000, 3, 5))
+
+
+USERS = """
+import sys
+from tests.compiler.test_unrolled_reductions import _rewritten
+from weft import lax
+ours = lambda x, axes: lax.reduce_sum(lax.abs(x), axes)
+programs = [
+    (lambda one: lambda x: one(x, (1,)), [(6000, 3, 5)]),
+    (lambda one: lambda x: one(x, (1, 3)), [(90, 2, 50, 2, 3)]),
+    (lambda one: lambda x: one(x[:, None], (1,)), [(9,)]),
+    (lambda one: lambda x, y: one(jnp.stack([x, y, x * y]), (0,)), [(9,), (9,)]),
+]
+for program, shapes in programs:
+    users, own = (sorted(_rewritten(program(one), *shapes)) for one in (reduce_l1, ours))
+    assert "reduce_l1" not in users and users.count("add") == own.count("add") > 0, (users, own)
+    xs = [np.random.default_rng(0).standard_normal(shape).astype(np.float32) for shape in shapes]
+    assert np.asarray(weft.jit(program(reduce_l1))(*xs)).tobytes() == np.asarray(weft.jit(program(ours))(*xs)).tobytes()
+"""
+
+
+@pytest.mark.every_case
+def test_reductions_of_users_are_rewritten_too() -> None:
+    """That of CONTRIBUTING.md, in a process of its own: it is no operation of weft."""
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "CONTRIBUTING.md").read_text()
+    (program,) = re.findall(r"```python\n((?:(?!```).)*reduce_l1_p = .*?)```", text, re.S)
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", program + USERS], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr

@@ -91,3 +91,11 @@ def test_positions_in_complex_stacks_are_those_of_the_reduction() -> None:
     x = numbers(50, np.complex64) * np.complex64(1 + 2j)
     f = lambda x: jnp.argmax(jnp.stack([x, -x, x * 1j]), 0)
     np.testing.assert_array_equal(np.asarray(weft.jit(f)(x)), np.asarray(f(x)))
+
+
+def test_complex_products_have_the_bits_of_the_reduction() -> None:
+    x = np.array([complex(np.inf, 1), complex(-0.0, -0.0), 1 + 2j], np.complex64)
+    y = np.array([1 + 1j, complex(0, -0.0), complex(np.nan, 1)], np.complex64)
+    product = lambda x, y: jnp.stack([x, y]).prod(0)
+    eager = np.asarray(product(jnp.asarray(x), jnp.asarray(y)))
+    assert np.asarray(weft.jit(product)(x, y)).tobytes() == eager.tobytes()

@@ -23,9 +23,9 @@ from weft import operations as lax
 from weft._base.record import Record
 from weft.compiler import divisors, expansions
 from weft.core import Primitive, kinds
+from weft.core.index_maps import compose, identity
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, JaxprEqn, Literal, Var
 from weft.core.rewrite import Makers, Splicer
-from weft.operations import linear
 
 _ONLY_LITERALS = frozenset((Literal,))
 
@@ -50,7 +50,7 @@ class _Algebra:
             avals = tuple([v.aval for v in operands])
             program = expansions.expansion(function, function, avals)
             return splicer.splice(program, operands, eqn.source)
-        if primitive in RULES or _ONLY_LITERALS.issuperset(map(type, invars)):
+        if type(primitive.kind) in _BY_KIND or _ONLY_LITERALS.issuperset(map(type, invars)):
             atom = simplified(eqn, splicer.makers)
             if atom is not None:
                 return (atom,)
@@ -91,22 +91,6 @@ def rule(name: str, primitive: Primitive, result: Callable[..., Any], when: Call
     RULES.setdefault(primitive, []).append(Rule(name, apply))
 
 
-def rule_of_pair(name: str, primitive: Primitive, result: Callable[[Any, Any, Any], Any]) -> None:
-    """A rule over an equation and the equation of its first operand: ``result(atom, inner, outer)``."""
-
-    def apply(equation: JaxprEqn, makers: Makers) -> Any:
-        inner = makers.of(equation.invars[0])
-        if inner is None or inner.primitive is not primitive:
-            return None
-        return result(inner.invars[0], inner, equation)
-
-    RULES.setdefault(primitive, []).append(Rule(name, apply))
-
-
-def axes_of(x: Any) -> tuple[int, ...]:
-    return tuple(range(x.aval.ndim))
-
-
 def rule_of_params(name: str, primitive: Primitive, when: Callable[[Any, dict[str, Any]], bool]) -> None:
     """A rule that gives the first operand if the parameters make the operation an identity."""
 
@@ -133,13 +117,27 @@ def is_value(atom: Any, value: int) -> bool:
     )
 
 
-def is_infinite(atom: Any, value: float) -> bool:
-    """Whether an operand is a literal of this infinity."""
-    return is_literal(atom) and atom.aval.dtype.kind != "c" and bool(np.asarray(atom.val) == value)
+def changes_nothing(kind: kinds.Elementwise, atom: Any) -> bool:
+    """Whether a literal is the identity of an operation, whose other operand then keeps its bits, -0.0 too."""
+    dtype = atom.aval.dtype
+    return is_identity(kind, atom) and (dtype.kind in "biu" or _keeps_negative_zero(kind, dtype))
 
 
-def is_integer(atom: Any) -> bool:
-    return atom.aval.dtype.kind in "iub"
+def is_identity(kind: kinds.Elementwise, atom: Any) -> bool:
+    """Whether a literal is the identity of an operation."""
+    if kind.identity is None or not is_literal(atom):
+        return False
+    dtype = atom.aval.dtype
+    return np.asarray(atom.val, dtype).tobytes() == np.asarray(kind.identity(dtype), dtype).tobytes()
+
+
+@functools.cache
+def _keeps_negative_zero(kind: kinds.Elementwise, dtype: Any) -> bool:
+    """Whether the identity beside -0.0 gives -0.0; of complex numbers, none: 1 times inf has a part that is NaN."""
+    if dtype.kind == "c" or kind.identity is None:
+        return False
+    zero = np.asarray(-0.0, dtype)
+    return kind.reference(np.asarray(kind.identity(dtype), dtype), zero).tobytes() == zero.tobytes()
 
 
 def is_negative(atom: Atom, value: Atom, makers: Makers) -> bool:
@@ -157,11 +155,54 @@ def simplified(equation: JaxprEqn, makers: Makers) -> Any:
         found = number(equation)
         if found is not None:
             return found
-    for entry in RULES.get(equation.primitive, ()):
-        atom = entry.result(equation, makers)
+    for result in (_BY_KIND.get(type(equation.primitive.kind)), *[e.result for e in RULES.get(equation.primitive, ())]):
+        atom = None if result is None else result(equation, makers)
         if atom is not None and atom.aval.shape == out.shape and atom.aval.dtype == out.dtype:
             return atom
     return None
+
+
+def _elementwise(equation: JaxprEqn, makers: Makers) -> Any:
+    """What follows from facts that the kind states."""
+    kind, operands = equation.primitive.kind, equation.invars
+    first = operands[0]
+    if len(operands) == 1:
+        inner = makers.of(first) if kind.undoes_itself else None
+        return inner.invars[0] if inner is not None and inner.primitive is equation.primitive else None
+    if kind.chooses:
+        return operands[1] if all(x is operands[1] for x in operands[2:]) else None
+    if len(operands) > 2:
+        return None
+    second = operands[1]
+    if first is second and kind.keeps_equal:
+        return first
+    if type(second) is Literal and changes_nothing(kind, second):
+        return first
+    return second if type(first) is Literal and changes_nothing(kind, first) else None
+
+
+def _view(equation: JaxprEqn, makers: Makers) -> Any:
+    """What a view, or a view of a view, is that shows every element at its own place."""
+    kind, operand, out = equation.primitive.kind, equation.invars[0], equation.outvars[0].aval
+    inner = makers.of(operand)
+    if operand.aval.shape == out.shape and kind.index_map(operand.aval, out, equation.params) == identity(out.ndim):
+        return operand
+    if inner is None or type(inner.primitive.kind) is not kinds.View or inner.invars[0].aval.shape != out.shape:
+        return None
+    uses = inner.primitive.kind.index_map(inner.invars[0].aval, operand.aval, inner.params)
+    seen = compose(uses, kind.index_map(operand.aval, out, equation.params))
+    return inner.invars[0] if seen == identity(out.ndim) else None
+
+
+def _reshape(equation: JaxprEqn, makers: Makers) -> Any:
+    """What a reshape, or a reshape of a reshape, is that gives the shape there was."""
+    operand, out = equation.invars[0], equation.outvars[0].aval
+    inner = makers.of(operand)
+    first = inner.invars[0] if inner is not None and type(inner.primitive.kind) is kinds.Reshape else operand
+    return next((x for x in (operand, first) if x.aval.shape == out.shape and x.aval.dtype == out.dtype), None)
+
+
+_BY_KIND = {kinds.Elementwise: _elementwise, kinds.View: _view, kinds.Reshape: _reshape}
 
 
 def number(equation: JaxprEqn) -> Literal | None:
@@ -227,7 +268,7 @@ def _is_whole(atom: Any, makers: Makers) -> bool:
         if is_literal(atom):
             if atom.aval.dtype.kind == "c" or not float(atom.val).is_integer():
                 return False
-        elif not is_integer(atom) and atom not in seen:
+        elif atom.aval.dtype.kind not in "iub" and atom not in seen:
             seen.add(atom)
             maker = makers.of(atom)
             if maker is None or maker.primitive not in KEEPS_WHOLE:
@@ -271,20 +312,7 @@ KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.
 ROUNDED_ONCE = frozenset((lax.add_p, lax.sub_p, lax.mul_p, lax.neg_p, lax.floor_p, lax.ceil_p, lax.clamp_p))
 _ROUNDED = (np.dtype(np.float32), np.dtype(np.float64))
 DEEPEST = 16
-ADDITIONS = frozenset((lax.add_p, linear.add_any_p))
 CONVERSIONS = frozenset((lax.convert_element_type_p,))
-# reductions that give a single element itself (a sum: -0.0 becomes 0.0), and the operation that combines two
-COMBINED_BY = {
-    lax.reduce_sum_p: lax.add_p, lax.reduce_max_p: lax.max_p, lax.reduce_min_p: lax.min_p,
-    lax.reduce_prod_p: lax.mul_p, lax.reduce_and_p: lax.and_p, lax.reduce_or_p: lax.or_p, lax.reduce_xor_p: lax.xor_p,
-}  # fmt: skip
-# reductions to the position of an extremum, and whether the first of two values stays it (NaN: it is one already)
-FIRST_STAYS = {lax.argmax_p: lax.ge_p, lax.argmin_p: lax.le_p}
-LOGIC = {
-    lax.not_p: "negation", lax.and_p: "conjunction", lax.or_p: "disjunction",
-    lax.reduce_or_p: "anywhere", lax.reduce_and_p: "everywhere",
-}  # fmt: skip
-SELECTIONS = frozenset((lax.select_n_p,))
 DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
 REWRITTEN = frozenset((*DIVISIONS, lax.sort_p, lax.pow_p))
 
@@ -296,39 +324,10 @@ POWERS: dict[float, Callable[[Any], Any]] = {
 }
 
 
-def _inverse(_: Any, inner: Any, outer: Any) -> Any:
-    composed = [inner.params["permutation"][axis] for axis in outer.params["permutation"]]
-    return inner.invars[0] if composed == sorted(composed) else None
-
-
 # no rule for x / 1: the divisor is mostly a size, and a size of 1 must give the kernel of all other sizes
-# -0.0 + 0.0 is +0.0, so that adding 0.0 to floats is not an identity
-rule("add_zero", lax.add_p, lambda x, y: x, when=lambda x, y: is_integer(x) and is_value(y, 0))
-rule("zero_add", lax.add_p, lambda x, y: y, when=lambda x, y: is_integer(x) and is_value(x, 0))
 rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0) and x.aval.dtype.kind != "c")
-rule("times_one", lax.mul_p, lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
-rule("one_times", lax.mul_p, lambda x, y: y, when=lambda x, y: is_value(x, 1) and x.aval.dtype.kind != "c")
-rule("and_itself", lax.and_p, lambda x, y: x, when=lambda x, y: x is y)
-rule("or_itself", lax.or_p, lambda x, y: x, when=lambda x, y: x is y)
-rule("max_itself", lax.max_p, lambda x, y: x, when=lambda x, y: x is y)
-rule("min_itself", lax.min_p, lambda x, y: x, when=lambda x, y: x is y)
-rule("max_least", lax.max_p, lambda x, y: y, when=lambda x, y: is_infinite(x, -np.inf))
-rule("min_most", lax.min_p, lambda x, y: y, when=lambda x, y: is_infinite(x, np.inf))
-rule("select_same", lax.select_n_p, lambda which, *cases: cases[0], when=lambda w, *c: all(x is c[0] for x in c))
 rule("is_not_false", lax.ne_p, lambda x, y: x, when=lambda x, y: x.aval.dtype.kind == "b" and is_value(y, 0))
 rule("power_of_one", lax.pow_p, lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
-rule_of_pair("negate_twice", lax.neg_p, lambda x, inner, outer: x)
-rule_of_pair("not_twice", lax.not_p, lambda x, inner, outer: x)
-rule_of_pair("transpose_back", lax.transpose_p, _inverse)
-rule_of_pair("reshape_back", lax.reshape_p, lambda x, inner, outer: x)
-rule_of_pair(
-    "reverse_twice", lax.rev_p, lambda x, i, o: x if i.params["dimensions"] == o.params["dimensions"] else None
-)
 RULES.setdefault(lax.convert_element_type_p, []).append(Rule("known_integer", _known_integer))
 rule_of_params("convert_to_same", lax.convert_element_type_p, lambda x, params: x.aval.dtype == params["new_dtype"])
 rule_of_params("power_one", lax.integer_pow_p, lambda x, params: params["y"] == 1)
-rule_of_params(
-    "broadcast_to_same", lax.broadcast_in_dim_p,
-    lambda x, params: (tuple(params["shape"]), tuple(params["broadcast_dimensions"])) == (x.aval.shape, axes_of(x)),
-)  # fmt: skip
-rule_of_params("reshape_to_same", lax.reshape_p, lambda x, params: tuple(params["new_sizes"]) == x.aval.shape)

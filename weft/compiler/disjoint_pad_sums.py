@@ -19,10 +19,10 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
 class _Sum:
-    """Padded arrays with disjoint regions along one dimension, in order."""
+    """Arrays padded with one number, with disjoint regions along one dimension, in order."""
 
-    def __init__(self, dim: int, start: int, stop: int, atom: Any) -> None:
-        self.dim, self.rows = dim, [(start, stop, atom)]
+    def __init__(self, dim: int, fill: Literal, start: int, stop: int, atom: Any) -> None:
+        self.dim, self.fill, self.rows = dim, fill, [(start, stop, atom)]
 
     def take(self, other: _Sum) -> bool:
         """Add another sum's regions; False, with no change, if they overlap."""
@@ -53,9 +53,11 @@ def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
             found = _padded(equation)
             if found is not None:
                 sums[equation.outvars[0]] = found
-        elif equation.primitive in algebra.ADDITIONS:
+        elif isinstance(kind := equation.primitive.kind, kinds.Elementwise) and len(equation.invars) == 2:
             left, right = (None if isinstance(v, Literal) or uses[v] != 1 else sums.get(v) for v in equation.invars)
             if left is None or right is None or left is right:
+                continue
+            if not (algebra.is_identity(kind, left.fill) and algebra.is_identity(kind, right.fill)):
                 continue
             if len(left.rows) < len(right.rows):
                 left, right = right, left
@@ -65,30 +67,31 @@ def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
                 sums[equation.outvars[0]] = left
     result: list[Any] = []
     for equation in equations:
-        found = sums.get(equation.outvars[0]) if equation.primitive in algebra.ADDITIONS else None
+        found = None if not equation.outvars or len(equation.invars) != 2 else sums.get(equation.outvars[0])
+        found = found if isinstance(equation.primitive.kind, kinds.Elementwise) else None
         result += [equation] if found is None else _concatenated(found, equation)
     return closed if all(map(operator.is_, result, equations)) else rewrite.with_equations(closed, result)
 
 
 def _padded(equation: JaxprEqn) -> _Sum | None:
-    """A pad by zeros along one dimension."""
+    """A pad by a number along one dimension."""
     out = equation.outvars[0].aval
     pieces = equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params)
     if len(pieces) != 2 or not pieces[0].fill:
         return None
     (value, operand), body = (equation.invars[piece.operand] for piece in pieces), pieces[1]
     region, cut = body.region, [dim for dim, extent in enumerate(body.region.extent) if extent != out.shape[dim]]
-    if len(cut) != 1 or isinstance(operand, Literal) or not algebra.is_value(value, 0):
+    if len(cut) != 1 or isinstance(operand, Literal) or not isinstance(value, Literal):
         return None
     if region.extent != operand.aval.shape or not region.is_dense or not operand.aval.size:
         return None
-    return _Sum(cut[0], region.start[cut[0]], region.stop[cut[0]], operand)
+    return _Sum(cut[0], value, region.start[cut[0]], region.stop[cut[0]], operand)
 
 
 def _concatenated(found: _Sum, equation: JaxprEqn) -> list[Any]:
     """The sum's regions plus zero, and zeros between them, joined as the result of ``equation``."""
     out = equation.outvars[0]
-    zero = Literal(out.aval.dtype.type(0), out.aval.update(shape=()))
+    fill, kind = found.fill, equation.primitive.kind
     made: list[Any] = []
     parts: list[Any] = []
 
@@ -96,15 +99,15 @@ def _concatenated(found: _Sum, equation: JaxprEqn) -> list[Any]:
         shape = (*out.aval.shape[: found.dim], extent, *out.aval.shape[found.dim + 1 :])
         parts.append(Var(out.aval.update(shape=shape)))
         params = {"shape": shape, "broadcast_dimensions": (), "sharding": None}
-        made.append(JaxprEqn([zero], [parts[-1]], lax.broadcast_in_dim_p, params, source=equation.source))
+        made.append(JaxprEqn([fill], [parts[-1]], lax.broadcast_in_dim_p, params, source=equation.source))
 
     end = 0
     for start, stop, atom in found.rows:
         if start > end:
             gap(start - end)
-        if out.aval.dtype.kind in "fcV":  # -0.0 and the others' zeros are +0.0
+        if not algebra.changes_nothing(kind, fill):  # -0.0 and the others' zeros are +0.0
             parts.append(Var(atom.aval))
-            made.append(JaxprEqn([atom, zero], [parts[-1]], lax.add_p, {}, source=equation.source))
+            made.append(equation.replace(invars=[atom, fill], outvars=[parts[-1]]))
         else:
             parts.append(atom)
         end = stop

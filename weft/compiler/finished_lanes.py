@@ -9,17 +9,19 @@ numbered, so that the body may compute the mask again.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import algebra
 from weft.core import kinds
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from weft.core.rewrite import Makers
 from weft.core.trace import trace_to_jaxpr
+from weft.loops.numpy_emit import NumpyEmit
 from weft.loops.small import Flatten
 
 
@@ -57,31 +59,61 @@ def mask(parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, unread:
 
 def _any_of(jaxpr: Jaxpr) -> tuple[Any, bool, Any] | None:
     """(mask, whether negated, the other condition or None) of a program that tells whether a mask holds anywhere."""
-    makers = {out: equation for equation in jaxpr.eqns for out in equation.outvars}
+    makers = Makers([(out, equation) for equation in jaxpr.eqns for out in equation.outvars])
 
     def any_of(atom: Any) -> tuple[Any, bool] | None:
-        equation, negated = (None if isinstance(atom, Literal) else makers.get(atom)), False
-        if equation is not None and algebra.LOGIC.get(equation.primitive) == "negation":  # not all of the others
-            atom, negated = equation.invars[0], True
-            equation = None if isinstance(atom, Literal) else makers.get(atom)
-        if equation is None or algebra.LOGIC.get(equation.primitive) != ("everywhere" if negated else "anywhere"):
+        equation, outer = makers.of(atom), False
+        if equation is not None and _table(equation) == NEGATION:  # not all of the others
+            equation, outer = makers.of(equation.invars[0]), True
+        found = None if equation is None else _of_two(equation)
+        if equation is None or found is None:
+            return None
+        negated, *others = (outer ^ value for value in found)
+        if others != [True, True, not negated]:
             return None
         (operand,) = equation.invars
-        every = sorted(equation.params["axes"]) == list(range(operand.aval.ndim))
-        return (operand, negated) if every and operand.aval.dtype == bool and type(operand) is not Literal else None
+        every = sorted(equation.primitive.kind.axes(equation.params)) == list(range(operand.aval.ndim))
+        return (operand, negated) if every and type(operand) is not Literal else None
 
     (goes_on,) = jaxpr.outvars
     found = any_of(goes_on)
     if found is not None:
         return (*found, None)
-    maker = makers.get(goes_on) if type(goes_on) is not Literal else None
-    if maker is None or algebra.LOGIC.get(maker.primitive) != "conjunction":
+    maker = makers.of(goes_on)
+    if maker is None or _table(maker) != CONJUNCTION:
         return None
     for atom, other in (maker.invars, maker.invars[::-1]):
         found = any_of(atom)
         if found is not None:
             return (*found, other)
     return None
+
+
+NEGATION, CONJUNCTION = (True, False), (False, False, False, True)
+
+
+def _table(equation: JaxprEqn) -> tuple[bool, ...] | None:
+    """The results of an elementwise operation on truth values, the last operand changing first; None for any other."""
+    kind, operands = equation.primitive.kind, equation.invars
+    if not isinstance(kind, kinds.Elementwise) or len(operands) not in (1, 2, 3):
+        return None
+    if any(v.aval.dtype != bool for v in (*operands, *equation.outvars)):
+        return None
+    columns = np.array(list(itertools.product([False, True], repeat=len(operands)))).T
+    return tuple(np.asarray(kind.reference(*columns, **equation.params)).tolist())
+
+
+def _of_two(equation: JaxprEqn) -> tuple[bool, ...] | None:
+    """The results of a reduction of two truth values, the last changing first; None for any other operation."""
+    kind, emit = equation.primitive.kind, NumpyEmit()
+    if not isinstance(kind, kinds.Reduction) or kind.needs_index or len(equation.invars) != 1:
+        return None
+    if equation.invars[0].aval.dtype != bool or equation.outvars[0].aval.dtype != bool:
+        return None
+    first, second = np.array(list(itertools.product([False, True], repeat=2))).T
+    left, right = (tuple(kind.prepare(emit, (x,), None, **equation.params)) for x in (first, second))
+    found = kind.finish(emit, kind.combine(emit, left, right, **equation.params), **equation.params)
+    return tuple(np.asarray(found[0]).astype(bool).tolist())
 
 
 def _test(cond: ClosedJaxpr, each: Any, negated: bool, alone: Any) -> ClosedJaxpr:
@@ -102,7 +134,8 @@ class _Values:
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
         self.known: dict[int, bool] = {}
-        self.made: dict[int, tuple[str | None, tuple[int, ...]]] = {}  # by which logic of which operands
+        # the table of the operation on truth values that made one, and its operands
+        self.made: dict[int, tuple[tuple[bool, ...] | None, tuple[int, ...]]] = {}
         self.reads: dict[int, frozenset[int]] = {}  # the parts of the state that a value depends on
 
     def number(self, *key: Any) -> int:
@@ -122,12 +155,16 @@ class _Values:
         if number in self.known:
             return
         self.known[number] = value
-        logic, args = self.made.get(number, (None, ()))
-        if logic == "negation":
-            self.assume(args[0], not value)
-        elif logic == ("conjunction" if value else "disjunction"):
-            for arg in args:
-                self.assume(arg, value)
+        table, args = self.made.get(number, (None, ()))
+        rows = [row for row, result in self.rows(table, args) if result == value]
+        for arg, column in zip(args, zip(*rows, strict=True)):
+            if len(set(column)) == 1:
+                self.assume(arg, column[0])
+
+    def rows(self, table: tuple[bool, ...] | None, args: tuple[int, ...]) -> list[tuple[tuple[bool, ...], bool]]:
+        """The rows of a table in which operands have the values that are known."""
+        each = zip(itertools.product([False, True], repeat=len(args)), table or (), strict=table is not None)
+        return [(row, found) for row, found in each if all(self.known.get(a, v) == v for a, v in zip(args, row))]
 
     def are_same(self, a: int, b: int) -> bool:
         return a == b or (a in self.known and self.known[a] == self.known.get(b))
@@ -154,44 +191,37 @@ class _Values:
             return simple
         primitive, out = equation.primitive, equation.outvars[k].aval
         found = self.number(primitive, _named(equation), args, k, out.dtype)
-        self.made[found] = (algebra.LOGIC.get(primitive), args)
+        self.made[found] = (_table(equation), args)
         self.reads[found] = frozenset().union(*[self.reads[arg] for arg in args])
         return found
 
     def simpler(self, equation: JaxprEqn, args: tuple[int, ...]) -> int | None:
         """The number that is known for a result, or None."""
-        primitive, kind, known = equation.primitive, equation.primitive.kind, self.known
+        kind, known = equation.primitive.kind, self.known
         out = equation.outvars[0].aval
         if isinstance(kind, kinds.View | kinds.Reshape) and len(args) == 1:  # of one value everywhere
             value = known.get(args[0])
             if value is not None:
                 return self.literal(value, bool)
             return args[0] if type(equation.invars[0]) is Literal else None
-        if primitive in algebra.SELECTIONS and len(args) == 3:
+        if not isinstance(kind, kinds.Elementwise):
+            return None
+        if kind.chooses and len(args) == 3:
             value = known.get(args[0])
             return args[1] if args[1] == args[2] else None if value is None else args[1 + value]
-        if primitive in algebra.CONVERSIONS and args[0] in known:
-            return self.literal(known[args[0]], out.dtype)
-        logic = algebra.LOGIC.get(primitive) if out.dtype == bool else None
-        if logic == "negation" and args[0] in known:
-            return self.literal(not known[args[0]], bool)
-        if logic in ("conjunction", "disjunction"):
-            return self._joined(args, logic == "disjunction")
-        if primitive in algebra.ADDITIONS and out.dtype.kind in "iu":
-            zero = self.literal(0, out.dtype)
-            return args[0] if args[1] == zero else args[1] if args[0] == zero else None
-        return None
-
-    def _joined(self, args: tuple[int, ...], deciding: bool) -> int | None:
-        """``and`` or ``or``: one operand of the value that decides is enough, the other value decides nothing."""
-        values = [self.known.get(arg) for arg in args]
-        if deciding in values:
-            return self.literal(deciding, bool)
-        if None not in values:
-            return self.literal(not deciding, bool)
-        for value, other in ((values[0], args[1]), (values[1], args[0])):
-            if value is not None:
-                return other
+        if all(arg in known for arg in args):
+            values = [np.asarray(known[arg]) for arg in args]
+            return self.literal(kind.reference(*values, **equation.params), out.dtype)
+        rows = self.rows(_table(equation), args)
+        if rows:
+            results = [result for _, result in rows]
+            if len(set(results)) == 1:
+                return self.literal(results[0], bool)
+            same = [k for k in range(len(args)) if [row[k] for row, _ in rows] == results]
+            return args[same[0]] if same else None
+        if kind.identity is not None and out.dtype.kind in "iu":
+            same = self.literal(kind.identity(out.dtype), out.dtype)
+            return args[0] if args[1] == same else args[1] if args[0] == same else None
         return None
 
 

@@ -141,5 +141,5 @@ PASSES = (
     _pass(sort_lowering, kinds.External),
     _pass(dynamic_slices, kinds.DynamicSlice),
     _pass(loops_in_registers, kinds.Loop, looks_inside=True, asks=True),
-    _pass(unrolled_reductions, kinds.Reduction),  # after reshapes, behind which an operand's computation would be hidden
+    _pass(unrolled_reductions, kinds.Reduction),  # after reshapes, which would hide what computes an operand
 )

@@ -24,10 +24,9 @@ from weft.loops.reduction_tree import LANES
 Values = tuple[Any, ...]  # one for each accumulator
 
 # methods of emitters whose operation emits just them
-_NAMES = {"and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "not_": "bitwise_not"} | {
-    name: name for name in ("abs", "add", "ceil", "div", "floor", "imag", "is_finite", "max", "min", "mul", "neg", "real",
-                            "rem", "sign", "sub")
-}  # fmt: skip
+_NAMES = {"and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "not_": "bitwise_not"}
+_SAME_NAMES = ("abs", "add", "ceil", "complex", "div", "floor", "imag", "is_finite", "max", "min", "mul", "neg", "real",
+               "rem", "sign", "sub")  # fmt: skip
 
 
 def written_out(eqn: JaxprEqn, rows: Sequence[int]) -> ClosedJaxpr | None:
@@ -49,7 +48,7 @@ def written_out(eqn: JaxprEqn, rows: Sequence[int]) -> ClosedJaxpr | None:
     element = operand.update(shape=out.shape)
     try:
         return expansions.expansion(who, function, (element,) * sum(rows), params)
-    except NotImplementedError:
+    except (NotImplementedError, AttributeError):  # an emitter has no such method
         return None
 
 
@@ -61,7 +60,7 @@ class _Few:
         accumulators = kind.accumulators([operand], params)
         self.identities = tuple([np.asarray(identity, dtype) for dtype, identity in accumulators])
         # in every order the bits are the same, and in that of positions there is a cheaper form
-        self.append = kind.forms.append if all([kind.exact(x.dtype) for x in self.identities]) else None
+        self.append = kind.forms.append if all(kind.exact(x.dtype) for x in self.identities) else None
         self.in_order = operand.ndim - 1 not in kind.axes(params) or self.append is not None
 
     def combine(self, left: Values, right: Values) -> Values:
@@ -83,13 +82,18 @@ class _Few:
         return tuple(self.kind.prepare(self.emit, (element,), index, **self.params))
 
     def _identity_matters(self) -> bool:
-        """Whether an identity changes elements: 0.0 + -0.0 is 0.0, and a complex 1 times inf has parts that are NaN."""
+        """Whether an identity makes -0.0 to 0.0. One that changes more (a complex 1 times inf is NaN) has no form."""
         if self.append is not None:
             return False
-        zeros = tuple([-np.zeros_like(x) for x in self.identities])
-        found = self.kind.combine(self.known, self.identities, zeros, **self.params)
-        complex_or_not = any([x.dtype.kind == "c" for x in zeros])
-        return complex_or_not or any([np.asarray(a).tobytes() != b.tobytes() for a, b in zip(found, zeros, strict=True)])
+        some = tuple(
+            [np.array([-0.0, np.inf, 1] if x.dtype.kind in "fcV" else [0, 1, 1], x.dtype) for x in self.identities]
+        )
+        with np.errstate(all="ignore"):
+            found = self.kind.combine(self.known, self.identities, some, **self.params)
+        pairs = [(np.asarray(a), b) for a, b in zip(found, some, strict=True)]
+        if not all(np.array_equal(a, b) for a, b in pairs):
+            raise NotImplementedError("an identity that changes numbers")
+        return any(a.tobytes() != b.tobytes() for a, b in pairs)
 
     def _in_order(self, values: Sequence[Values]) -> Values:
         total = values[0]
@@ -107,7 +111,7 @@ class _Few:
 
 
 def _are_known(*values: Any) -> bool:
-    return not any([isinstance(x, Tracer) for x in values])
+    return not any(isinstance(x, Tracer) for x in values)
 
 
 class _Equations:
@@ -118,9 +122,9 @@ class _Equations:
         self.const = self.known.const
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _NAMES:
+        if name not in _NAMES and name not in _SAME_NAMES:
             raise NotImplementedError(f"{name} is not written as an operation")
-        of_known, of_traced = getattr(self.known, name), getattr(lax, _NAMES[name])
+        of_known, of_traced = getattr(self.known, name), getattr(lax, _NAMES.get(name, name))
         return lambda *args: of_known(*args) if _are_known(*args) else of_traced(*args)
 
     def convert(self, x: Any, dtype: Any) -> Any:
@@ -128,9 +132,6 @@ class _Equations:
 
     def compare(self, direction: str, x: Any, y: Any) -> Any:
         return self.known.compare(direction, x, y) if _are_known(x, y) else getattr(lax, direction)(x, y)
-
-    def complex(self, re: Any, im: Any) -> Any:
-        return self.known.complex(re, im) if _are_known(re, im) else lax.complex(re, im)
 
     def select(self, which: Any, on_false: Any, on_true: Any) -> Any:
         if _are_known(which):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -42,9 +42,9 @@ def unrolled_reductions(closed: ClosedJaxpr) -> ClosedJaxpr:
     chosen = _over_units(closed)
     slices = _Slices(known.uses)
     for number, eqn in enumerate(known.eqns):
-        if _is_short(eqn) and slices.count(eqn, known.makers) <= MOST_EQUATIONS:
-            if not _is_read_again(eqn, known.eqns[number + 1 :]):
-                chosen.add(eqn.outvars[0])
+        fits = _is_short(eqn) and slices.count(eqn, known.makers) <= MOST_EQUATIONS
+        if fits and not _is_read_again(eqn, known.eqns[number + 1 :]):
+            chosen.add(eqn.outvars[0])
     if not chosen:
         return closed
 
@@ -72,7 +72,7 @@ def _over_units(closed: ClosedJaxpr) -> set[Var]:
     """Results of reductions over structural unit dimensions only."""
     found = [
         eqn for eqn in closed.jaxpr.eqns
-        if isinstance(eqn.primitive.kind, kinds.Reduction) and {eqn.invars[0].aval.shape[axis] for axis in _axes(eqn)} == {1}
+        if isinstance(eqn.primitive.kind, kinds.Reduction) and {eqn.invars[0].aval.shape[a] for a in _axes(eqn)} == {1}
     ]  # fmt: skip
     dims = dimensions(closed.jaxpr) if found else None
     return {

@@ -41,7 +41,9 @@ def unstacked(closed: ClosedJaxpr) -> ClosedJaxpr:
         stack = members.of.get(equation.outvars[0]) if equation.outvars else None
         read = [v for v in rewrite.variables(equation.invars) if v in pieces]
         if stack is not None:
-            each = [_apart(splicer, equation, stack, i, pieces) for i in range(stack.length)] if read else equation.invars
+            each = (
+                [_apart(splicer, equation, stack, i, pieces) for i in range(stack.length)] if read else equation.invars
+            )
             pieces[equation.outvars[0]] = each
         if stack is not None or not read:
             return None
@@ -50,7 +52,9 @@ def unstacked(closed: ClosedJaxpr) -> ClosedJaxpr:
             return [parts[picked]]
         program = reduction_steps.written_out(equation, [len(parts)])
         axes = equation.primitive.kind.axes(equation.params)
-        return program and splicer.splice(program, [views.squeeze(splicer.bind, x, axes) for x in parts], equation.source)
+        return program and splicer.splice(
+            program, [views.squeeze(splicer.bind, x, axes) for x in parts], equation.source
+        )
 
     return Splicer(closed, rule).run()
 
@@ -162,9 +166,7 @@ def _picked(equation: JaxprEqn, dim: int) -> int | None:
     return uses[dim].start if whole else None
 
 
-def _apart(
-    splicer: Splicer, equation: JaxprEqn, stack: _Stack, i: int, pieces: Mapping[Atom, Sequence[Atom]]
-) -> Atom:
+def _apart(splicer: Splicer, equation: JaxprEqn, stack: _Stack, i: int, pieces: Mapping[Atom, Sequence[Atom]]) -> Atom:
     """An elementwise equation for array ``i`` of a stack."""
     operands: list[Atom] = []
     for atom in equation.invars:

@@ -1,6 +1,6 @@
 """Equations of views and assemblies, for the passes that write them: ``bind`` appends one to a program.
 
-    part = views.slice(builder.bind, x, (0, 3), (8, 4));  column = views.squeeze(builder.bind, part, (1,))
+part = views.slice(builder.bind, x, (0, 3), (8, 4));  column = views.squeeze(builder.bind, part, (1,))
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ from weft.operations.elementwise import (
     SIGNED,
     constant,
     elementwise,
+    highest,
+    lowest,
     widen_reference,
 )
 from weft.operations.later import ops
@@ -88,6 +90,7 @@ neg_p = elementwise(
     reference=widen_reference(np.negative),
     native_half=True,
     wraps=overflow.NEGATION,
+    undoes_itself=True,
 )
 
 
@@ -114,6 +117,7 @@ add_p = elementwise(
     transpose=lambda ct, x, y: (ct, ct),
     reference=np.add,
     wraps=overflow.SUM,
+    identity=lambda dtype: 0,
 )
 
 
@@ -194,6 +198,7 @@ mul_p = elementwise(
     result=_mul_result,
     hide=("out_dtype",),
     wraps=overflow.PRODUCT,
+    identity=lambda dtype: 1,
 )
 
 
@@ -288,6 +293,8 @@ max_p = elementwise(
     scalar=max_values,
     partials=(_share, lambda out, x, y: _share(out, y, x)),
     reference=widen_reference(references.maximum),
+    identity=lowest,
+    keeps_equal=True,
     native_half=True,
 )
 
@@ -319,6 +326,8 @@ min_p = elementwise(
     scalar=min_values,
     partials=(_share, lambda out, x, y: _share(out, y, x)),
     reference=widen_reference(references.minimum),
+    identity=highest,
+    keeps_equal=True,
     native_half=True,
 )
 

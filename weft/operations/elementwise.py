@@ -216,6 +216,9 @@ def elementwise(
     chooses: bool = False,
     waits: bool = False,
     wraps: kinds.Elementwise | None = None,
+    identity: Callable[[np.dtype], Any] | None = None,
+    keeps_equal: bool = False,
+    undoes_itself: bool = False,
     native_half: bool = False,
     hide: tuple[str, ...] = (),
 ) -> core.Primitive:
@@ -225,7 +228,8 @@ def elementwise(
     The derivative is stated once (see ``core.primitive``): ``partials[i](out, *operands, **params)`` is d out / d
     operand i, None for zero; ``linear`` names operands in which the operation is linear; ``jvp`` is a rule, or None if
     there is no derivative. ``transpose`` is for linear operations. None of these need to handle 0-d operands, which the
-    kind does. ``result`` maps operand dtypes to the output's. ``chooses``, ``waits``, ``wraps`` are fields of the kind.
+    kind does. ``result`` maps operand dtypes to the output's. ``chooses``, ``waits``, ``wraps``, ``identity``,
+    ``keeps_equal`` and ``undoes_itself`` are fields of the kind.
     ``hide`` names parameters that are not printed while they are None.
     """
     kind = kinds.Elementwise(
@@ -235,6 +239,9 @@ def elementwise(
         chooses=chooses,
         waits=waits,
         wraps=wraps,
+        identity=identity,
+        keeps_equal=keeps_equal,
+        undoes_itself=undoes_itself,
     )
     primitive = core.Primitive(name, kind=kind)
     primitive.def_abstract_eval(typing or elementwise_typing(name, accepts, result))
@@ -243,6 +250,31 @@ def elementwise(
     if hide:
         primitive.print_params = hide_none(hide)
     return primitive
+
+
+def lowest(dtype: np.dtype) -> Any:
+    """The identity of max."""
+    if dtype.kind == "c":
+        return dtype.type(complex(-np.inf, -np.inf))
+    if dtype.kind == "b":
+        return False
+    return -np.inf if category(dtype) in FLOAT else dtypes.iinfo(dtype).min
+
+
+def highest(dtype: np.dtype) -> Any:
+    """The identity of min."""
+    if dtype.kind == "c":
+        return dtype.type(complex(np.inf, np.inf))
+    if dtype.kind == "b":
+        return True
+    return np.inf if category(dtype) in FLOAT else dtypes.iinfo(dtype).max
+
+
+def all_ones(dtype: np.dtype) -> Any:
+    """The identity of and."""
+    if dtype.kind == "b":
+        return True
+    return -1 if dtypes.issubdtype(dtype, np.signedinteger) else dtypes.iinfo(dtype).max
 
 
 def hide_none(names: tuple[str, ...]) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -27,6 +27,7 @@ add_any_p = elementwise(
     linear=ALL,
     transpose=lambda ct, x, y: (ct, ct),
     reference=np.add,
+    identity=lambda dtype: 0,
 )
 
 

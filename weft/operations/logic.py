@@ -22,6 +22,7 @@ from weft.operations.elementwise import (
     INTEGER,
     REAL,
     Accepts,
+    all_ones,
     bool_result,
     check_same_dtype,
     elementwise,
@@ -160,7 +161,14 @@ def lt(x: ArrayLike, y: ArrayLike) -> Array:
     return lt_p.bind(x, y)
 
 
-not_p = elementwise("not", BOOL | INTEGER, scalar=lambda emit, x: emit.not_(x), partials=(None,), reference=np.invert)
+not_p = elementwise(
+    "not",
+    BOOL | INTEGER,
+    scalar=lambda emit, x: emit.not_(x),
+    partials=(None,),
+    reference=np.invert,
+    undoes_itself=True,
+)
 
 
 def bitwise_not(x: ArrayLike) -> Array:
@@ -179,6 +187,8 @@ and_p = elementwise(
     scalar=lambda emit, x, y: emit.and_(x, y),
     partials=(None, None),
     reference=np.bitwise_and,
+    identity=all_ones,
+    keeps_equal=True,
 )
 
 
@@ -198,6 +208,8 @@ or_p = elementwise(
     scalar=lambda emit, x, y: emit.or_(x, y),
     partials=(None, None),
     reference=np.bitwise_or,
+    identity=lambda dtype: 0,
+    keeps_equal=True,
 )
 
 
@@ -217,6 +229,7 @@ xor_p = elementwise(
     scalar=lambda emit, x, y: emit.xor(x, y),
     partials=(None, None),
     reference=np.bitwise_xor,
+    identity=lambda dtype: 0,
 )
 
 

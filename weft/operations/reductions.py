@@ -26,8 +26,11 @@ from weft.operations.elementwise import (
     INTEGER,
     NUMBER,
     Accepts,
+    all_ones,
     category,
     check_dtype,
+    highest,
+    lowest,
     widened,
 )
 from weft.operations.later import ops
@@ -102,31 +105,6 @@ def exact_integers(dtype: np.dtype) -> bool:
 def exact_reals(dtype: np.dtype) -> bool:
     """Whether extrema have the same bits in every order."""
     return category(dtype) not in COMPLEX
-
-
-def lowest(dtype: np.dtype) -> Any:
-    """The identity of max."""
-    if dtype.kind == "c":
-        return dtype.type(builtins.complex(-np.inf, -np.inf))
-    if dtype.kind == "b":
-        return False
-    return -np.inf if category(dtype) in FLOAT else dtypes.iinfo(dtype).min
-
-
-def highest(dtype: np.dtype) -> Any:
-    """The identity of min."""
-    if dtype.kind == "c":
-        return dtype.type(builtins.complex(np.inf, np.inf))
-    if dtype.kind == "b":
-        return True
-    return np.inf if category(dtype) in FLOAT else dtypes.iinfo(dtype).max
-
-
-def all_ones(dtype: np.dtype) -> Any:
-    """The identity of and."""
-    if dtype.kind == "b":
-        return True
-    return -1 if dtypes.issubdtype(dtype, np.signedinteger) else dtypes.iinfo(dtype).max
 
 
 def in_accumulator(reference: Callable[..., Any]) -> Callable[..., Any]:
