@@ -3,8 +3,8 @@
     iota i32[24]; broadcast_in_dim to i32[24,6]; where(i < 0, i + 24, i)      Affine(0): the position along dimension 0
     concatenate (broadcast 3) (broadcast 5) i32[2]                            components 3 and 5
 
-If a component of index vectors counts the rows of an array, the rows become a batch (``batched_scatters``,
-``gathers``); constant components give a window at a known position (``static_windows``).
+If a component of index vectors counts the rows of an array, the rows become a batch (``indexing``,
+``gathers``); constant components give a window at a known position (``indexing``).
 """
 
 from __future__ import annotations

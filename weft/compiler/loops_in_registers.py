@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.batching import batched_programs
-from weft.compiler import finished_lanes
-from weft.compiler.single_windows import single_windows
+from weft.compiler import finished_lanes, indexing
 from weft.control import while_loop
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
@@ -63,7 +62,7 @@ def _routine(
     by_element = batched_programs.ends_by_element
 
     def flat(closed: ClosedJaxpr) -> ClosedJaxpr:
-        return single_windows(flatten(closed))
+        return indexing.single_windows(flatten(closed))
 
     lowered = lane_routine.lower_loop(parts, atoms, flat, equation.primitive.name, by_element, mask, threads)
     try:

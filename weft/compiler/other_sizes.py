@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
 MOST_REDUCED = FAR - 1  # points of a reduction: fusion treats larger ones in ways of their own
-MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``split_scatters``)
+MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``indexing``)
 _MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
 _FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a family, for each equation and step
 

@@ -14,7 +14,6 @@ from typing import Any
 from weft._base.record import NamedTuple
 from weft.compiler import context
 from weft.compiler.algebra import algebra
-from weft.compiler.batched_scatters import batched_scatters
 from weft.compiler.context import Context
 from weft.compiler.contraction import contraction
 from weft.compiler.dead_code import dead_code
@@ -22,6 +21,7 @@ from weft.compiler.disjoint_pad_sums import disjoint_pad_sums
 from weft.compiler.dynamic_slices import dynamic_slices
 from weft.compiler.gathers import gathers
 from weft.compiler.index_set_splitting import index_set_splitting
+from weft.compiler.indexing import indexing
 from weft.compiler.inline import INLINED, inline
 from weft.compiler.known_branches import known_branches
 from weft.compiler.literal_arrays import literal_arrays
@@ -32,10 +32,7 @@ from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.compiler.ordered_scatters import ordered_scatters
 from weft.compiler.reshapes import reshapes
 from weft.compiler.rounded_products import rounded_products
-from weft.compiler.scatter_to_select import scatter_to_select
 from weft.compiler.sort_lowering import sort_lowering
-from weft.compiler.split_scatters import split_scatters
-from weft.compiler.static_windows import static_windows
 from weft.compiler.transposed_operands import transposed_operands
 from weft.compiler.transposed_results import transposed_results
 from weft.compiler.unrolled_decompositions import unrolled_decompositions
@@ -121,10 +118,7 @@ PASSES = (
     _pass(loop_fission, kinds.Loop, expands=True, looks_inside=True),
     _pass(window_lowering, kinds.Window, required=True, expands=True),
     _pass(unrolled_decompositions, kinds.External, expands=True),
-    _pass(static_windows, kinds.Scatter, kinds.Gather, expands=True),
-    _pass(split_scatters, kinds.Scatter, expands=True),
-    _pass(batched_scatters, kinds.Scatter, expands=True),
-    _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which makes rows a batch
+    _pass(indexing, kinds.Scatter, kinds.Gather, expands=True),
     _pass(ordered_scatters, kinds.Scatter, expands=True, on_gpu=True),
     _pass(transposed_operands, kinds.Contraction),
     _pass(
