@@ -8,7 +8,7 @@ of one operand has this form whose functions emit arithmetic, comparisons and ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,6 @@ from weft.loops.numpy_emit import NumpyEmit
 from weft.loops.reduction_tree import LANES
 
 Values = tuple[Any, ...]  # one for each accumulator
-
-# methods of emitters whose operation emits just them
-_NAMES = {"and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "not_": "bitwise_not"}
-_SAME_NAMES = ("abs", "add", "ceil", "complex", "div", "floor", "imag", "is_finite", "max", "min", "mul", "neg", "real",
-               "rem", "sign", "sub")  # fmt: skip
 
 
 def written_out(eqn: JaxprEqn, rows: Sequence[int]) -> ClosedJaxpr | None:
@@ -48,8 +43,12 @@ def written_out(eqn: JaxprEqn, rows: Sequence[int]) -> ClosedJaxpr | None:
     element = operand.update(shape=out.shape)
     try:
         return expansions.expansion(who, function, (element,) * sum(rows), params)
-    except (NotImplementedError, AttributeError):  # an emitter has no such method
+    except (_NoFormError, AttributeError):  # an emitter has no such method
         return None
+
+
+class _NoFormError(Exception):
+    """An identity changes what is combined with it."""
 
 
 class _Few:
@@ -92,7 +91,7 @@ class _Few:
             found = self.kind.combine(self.known, self.identities, some, **self.params)
         pairs = [(np.asarray(a), b) for a, b in zip(found, some, strict=True)]
         if not all(np.array_equal(a, b) for a, b in pairs):
-            raise NotImplementedError("an identity that changes numbers")
+            raise _NoFormError
         return any(a.tobytes() != b.tobytes() for a, b in pairs)
 
     def _in_order(self, values: Sequence[Values]) -> Values:
@@ -114,18 +113,31 @@ def _are_known(*values: Any) -> bool:
     return not any(isinstance(x, Tracer) for x in values)
 
 
+class _Written:
+    """A method of an emitter whose operation emits just it; of constants its result is computed here."""
+
+    def __init__(self, operation: Callable[..., Any]) -> None:
+        self.operation = operation
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, emit: _Equations, owner: type) -> Callable[..., Any]:
+        return lambda *args: (getattr(emit.known, self.name) if _are_known(*args) else self.operation)(*args)
+
+
 class _Equations:
-    """The emitter protocol in operations on traced values; what follows from constants is computed here."""
+    """The emitter protocol in operations on traced values."""
+
+    abs, neg, sign, floor, ceil = map(_Written, (lax.abs, lax.neg, lax.sign, lax.floor, lax.ceil))
+    add, sub, mul, div, rem = map(_Written, (lax.add, lax.sub, lax.mul, lax.div, lax.rem))
+    max, min, is_finite = map(_Written, (lax.max, lax.min, lax.is_finite))
+    and_, or_, xor, not_ = map(_Written, (lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor, lax.bitwise_not))
+    complex, real, imag = map(_Written, (lax.complex, lax.real, lax.imag))
 
     def __init__(self) -> None:
         self.known = NumpyEmit()
         self.const = self.known.const
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _NAMES and name not in _SAME_NAMES:
-            raise NotImplementedError(f"{name} is not written as an operation")
-        of_known, of_traced = getattr(self.known, name), getattr(lax, _NAMES.get(name, name))
-        return lambda *args: of_known(*args) if _are_known(*args) else of_traced(*args)
 
     def convert(self, x: Any, dtype: Any) -> Any:
         return self.known.convert(x, dtype) if _are_known(x) else lax.convert_element_type(x, dtype)
