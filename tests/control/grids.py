@@ -44,6 +44,12 @@ class Kernel:
         self, inputs: Sequence[Any], outputs: Sequence[Any], prefetched: Sequence[Any] = (), in_order: bool = False
     ) -> list[Any]:
         """The outputs by weft."""
+        params = self.parameters(inputs, outputs, prefetched)
+        del params["counts"]
+        return grid_loop(prefetched, inputs, outputs, **{**params, "in_order": in_order})
+
+    def parameters(self, inputs: Sequence[Any], outputs: Sequence[Any], prefetched: Sequence[Any]) -> dict[str, Any]:
+        """The parameters of the primitive."""
         numbers = [NUMBER] * len(self.grid)
         ahead = [avals.get_aval(x) for x in prefetched]
         seen = [
@@ -55,10 +61,11 @@ class Kernel:
             return trace_to_jaxpr(lambda *a: [_as_number(i) for i in function(*a)], [*numbers, *ahead])[0]
 
         body = trace_to_jaxpr(lambda *a: list(self.body(*a)), [*numbers, *ahead, *seen, *self.scratch])[0]
-        return grid_loop(
-            prefetched, inputs, outputs, grid=self.grid, body=body, maps=[index_map(m) for m in self.maps],
-            blocks=self.blocks, scratch=self.scratch, semantics=self.semantics, in_order=in_order,
-        )  # fmt: skip
+        return {
+            "grid": self.grid, "body": body, "maps": tuple(map(index_map, self.maps)), "blocks": tuple(self.blocks),
+            "counts": (0, len(prefetched), len(inputs)), "scratch": tuple(self.scratch),
+            "semantics": self.semantics or ("arbitrary",) * len(self.grid), "name": "kernel", "in_order": False,
+        }  # fmt: skip
 
     def in_numpy(self, inputs: Sequence[Any], outputs: Sequence[Any], prefetched: Sequence[Any] = ()) -> list[Any]:
         """The outputs, cell by cell."""

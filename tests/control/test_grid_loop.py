@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import weft
 import weft.numpy as jnp
 from tests.control.grids import Kernel, block
+from weft import runtime
+from weft.control import grid_cells, grid_order
+from weft.core import avals
 
 F32 = np.float32
 
@@ -213,3 +218,116 @@ def test_what_does_not_fit_is_an_error(change: Any, text: str) -> None:
     change(kernel)
     with pytest.raises(ValueError, match=text):
         kernel([numbers(10, 6)], [numbers(10, 6)])
+
+
+@pytest.fixture
+def eight_threads() -> Any:
+    before = runtime.Pool.get_threads()
+    runtime.Pool.set_threads(8)
+    yield
+    runtime.Pool.set_threads(before)
+
+
+@pytest.mark.usefixtures("eight_threads")
+def test_many_threads_give_the_bits_of_one() -> None:
+    rng = np.random.default_rng(3)
+    operands = [rng.standard_normal((64, 48)).astype(F32), rng.standard_normal((48, 60)).astype(F32)]
+
+    def body(i: Any, j: Any, k: Any, x: Any, y: Any, out: Any, total: Any) -> Any:
+        total = jnp.where(k == 0, F32(0), total) + jnp.exp(jnp.sin(x)) @ y
+        return [jnp.where(k == 2, total, out), total]
+
+    kernel = Kernel(
+        (16, 12, 3), body, [block(4, 16), block(16, 5), block(4, 5)],
+        [lambda i, j, k: (i, k), lambda i, j, k: (k, j), lambda i, j, k: (i, j)], scratch=[((4, 5), F32)],
+    )  # fmt: skip
+
+    def apart(*operands: Any) -> Any:
+        return kernel(operands, [jnp.zeros((64, 60), F32)])[0]
+
+    def in_order(*operands: Any) -> Any:
+        return kernel(operands, [jnp.zeros((64, 60), F32)], in_order=True)[0]
+
+    wanted = weft.jit(in_order)(*operands)
+    assert "independent=True" in _plan(apart, *operands) and "independent=True" not in _plan(in_order, *operands)
+    run = weft.jit(apart)
+    for _ in range(50):
+        np.testing.assert_array_equal(run(*operands), wanted)
+
+
+def _plan(function: Any, *operands: Any) -> str:
+    return weft.jit(function).lower(*operands).compile().as_text("plan")
+
+
+@pytest.mark.parametrize(
+    ("name", "apart"),
+    [("tiles", True), ("product", True), ("running", False), ("histogram", False), ("windows", True),
+     ("revisited", True), ("revisited_later", True), ("some_untouched", True), ("transposed", True),
+     ("no_cells", False), ("scalars", False)],
+)  # fmt: skip
+def test_which_cells_run_apart(name: str, apart: bool) -> None:
+    kernel, inputs, outputs, prefetched = CASES[name]
+    types = [*prefetched, *inputs, *outputs]
+    parts = grid_cells.Parts.of([avals.get_aval(x) for x in types], kernel.parameters(inputs, outputs, prefetched))
+    assert (grid_order.order(parts) is not None) == apart
+
+
+def test_cells_that_race_are_an_error() -> None:
+    kernel = Kernel((4, 2), lambda i, j, x, y: [x], [block(2)] * 2, [lambda i, j: (i,)] * 2,
+                    semantics=("parallel", "parallel"))  # fmt: skip
+    with pytest.raises(ValueError, match=r"along axis 1 of the grid \(4, 2\) write to the same block of output 0"):
+        kernel([numbers(8)], [numbers(8)])
+    kernel.semantics = ("parallel", "arbitrary")
+    np.testing.assert_array_equal(kernel([numbers(8)], [numbers(8)])[0], numbers(8))
+
+
+SMALL = st.integers(1, 4)
+
+
+@st.composite
+def kernels(draw: Any) -> tuple[Kernel, list[np.ndarray], list[np.ndarray]]:
+    """Two arrays in blocks, with index maps of small coefficients, and perhaps a scratch array."""
+    grid = tuple(draw(st.lists(SMALL, min_size=1, max_size=3)))
+    seen = draw(st.lists(SMALL, min_size=1, max_size=2))
+    blocks, maps, arrays = [], [], []
+    for _ in range(2):
+        front = draw(st.lists(st.none(), max_size=1))
+        shape = [draw(st.integers(1, 9)) for _ in (*front, *seen)]
+        elements = {d: draw(st.sampled_from([(0, 0), (1, 2)])) for d in range(len(front), len(shape))}
+        blocks.append(block(*front, *seen, elements=draw(st.sampled_from([{}, {}, elements]))))
+        factors = draw(
+            st.lists(
+                st.lists(st.integers(-1, 3), min_size=len(grid), max_size=len(grid)),
+                min_size=len(shape),
+                max_size=len(shape),
+            )
+        )
+        maps.append(
+            lambda *ids, factors=factors: [
+                sum(i * np.int32(f) for i, f in zip(ids, row, strict=True)) for row in factors
+            ]
+        )
+        arrays.append(numbers(*shape))
+    resets = draw(st.booleans())
+    scratch = draw(st.booleans())
+
+    def body(*args: Any) -> Any:
+        ids, (x, y, *total) = args[: len(grid)], args[len(grid) :]
+        where = np.where if isinstance(x, np.ndarray) else jnp.where
+        y = y * F32(0.5) + x * (ids[-1] + 1).astype(F32)
+        if not total:
+            return [y]
+        kept = where(ids[-1] == 0, F32(1), total[0]) if resets else where(sum(ids) == 0, F32(1), total[0])
+        return [y + kept, kept + x]
+
+    kernel = Kernel(grid, body, blocks, maps, [(tuple(seen), F32)] if scratch else [])
+    return kernel, [arrays[0]], [arrays[1]]
+
+
+@given(kernels())
+@settings(max_examples=12, deadline=None)
+def test_drawn_kernels(drawn: Any) -> None:
+    kernel, inputs, outputs = drawn
+    wanted = kernel.in_numpy(inputs, outputs)[0]
+    np.testing.assert_array_equal(weft.jit(lambda *a: kernel(*a))(inputs, outputs)[0], wanted)
+    np.testing.assert_array_equal(weft.jit(lambda *a: kernel(*a, in_order=True))(inputs, outputs)[0], wanted)

@@ -143,6 +143,7 @@ class Loop(NamedTuple):
     carry: tuple[Sized, ...]
     inputs: tuple[Sized, ...]
     outputs: tuple[Sized, ...]
+    independent: bool = False  # no state is passed on: iterations may run at the same time
 
 
 class Routine(NamedTuple):

@@ -104,10 +104,15 @@ class Control(Record):
         parts = kind.parts(params)
         cond = nested[1] if parts.cond is not None else None
         trips = -1 if parts.trips is None else parts.trips
-        return instructions.Loop(body=nested[0], cond=cond, trips=trips, reverse=parts.reverse, **self.places)
+        return instructions.Loop(
+            body=nested[0], cond=cond, trips=trips, reverse=parts.reverse, independent=parts.independent, **self.places
+        )
 
     def describe(self) -> str:
-        return f"{self.equation.primitive.name} {' '.join(str(place) for place in self.places.values())}"
+        kind = self.equation.primitive.kind
+        apart = isinstance(kind, kinds.Loop) and kind.parts(self.equation.params).independent
+        places = " ".join(str(place) for place in self.places.values())
+        return f"{self.equation.primitive.name} {places}{' independent=True' if apart else ''}"
 
 
 class Native(Record):

@@ -95,15 +95,16 @@ def starts(block: Block, indices: Sequence[Any]) -> list[Any]:
     return [i if step == 1 else lax.mul(i, np.int32(step)) for i, step in zip(indices, block.steps(), strict=True)]
 
 
-def read(x: Any, block: Block, first: Sequence[Any]) -> Any:
+def read(x: Any, block: Block, first: Sequence[Any], inside: bool = False) -> Any:
     """The block of a padded array that begins at ``first``.
 
     Negative numbers are counted from the end, as ``lax.dynamic_slice`` does; a block that is not inside is moved to the
-    nearest place that is.
+    nearest place that is. ``inside``: it is known to be inside.
     """
     dims = [d for d, squeezed in enumerate(block.squeezed) if squeezed]
-    found = x if tuple(x.shape) == block.shape else lax.dynamic_slice(x, list(first), block.shape)
-    return lax.squeeze(found, dims) if dims else found
+    if tuple(x.shape) != block.shape:
+        x = lax.dynamic_slice(x, list(first), block.shape, allow_negative_indices=not inside)
+    return lax.squeeze(x, dims) if dims else x
 
 
 def write(x: Any, value: Any, block: Block, first: Sequence[Any]) -> Any:

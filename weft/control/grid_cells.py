@@ -15,7 +15,7 @@ import numpy as np
 from weft import operations as lax
 from weft import runtime
 from weft._base.record import Record
-from weft.control import grid_blocks
+from weft.control import grid_apart, grid_blocks, grid_order
 from weft.control.grid_blocks import Block
 from weft.control.while_loop import fori_loop
 from weft.core.eval import jaxpr_as_fun
@@ -80,15 +80,19 @@ class Parts(Record):
         indices = jaxpr_as_fun(self.maps[which])(*numbers, *self.prefetched)
         return grid_blocks.starts(self.blocks[which], [lax.convert_element_type(i, np.int32) for i in indices])
 
-    def run(self, numbers: Sequence[Any], blocks: Sequence[Any], scratch: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """(output blocks, scratch arrays) after the body."""
-        outs = jaxpr_as_fun(self.body)(*self.captured, *numbers, *self.prefetched, *blocks, *scratch)
+    def run(
+        self, numbers: Sequence[Any], blocks: Sequence[Any], scratch: Sequence[Any], body: ClosedJaxpr | None = None
+    ) -> tuple[list[Any], list[Any]]:
+        """(output blocks, scratch arrays) after the body, or another program in its place."""
+        outs = jaxpr_as_fun(body or self.body)(*self.captured, *numbers, *self.prefetched, *blocks, *scratch)
         return outs[: len(self.outputs)], outs[len(self.outputs) :]
 
 
 def expanded(*operands: Any, **params: Any) -> list[Any]:
-    """The outputs of a grid_loop by other operations."""
-    return in_order(*operands, **params)
+    """The outputs of a grid_loop by other operations: cells that do not depend on each other run apart."""
+    parts = Parts.of(operands, params)
+    order = None if parts.in_order else grid_order.order(parts)
+    return in_order(*operands, **params) if order is None else grid_apart.Apart(parts, order)()
 
 
 def in_order(*operands: Any, **params: Any) -> list[Any]:

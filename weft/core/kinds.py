@@ -346,7 +346,7 @@ class LoopParts(Record):
     ``body``: (captured, state, one element of each input) -> (state, one element of each output), without constants.
     ``cond``: (captured, state) -> bool; None if the body runs ``trips`` times.
     Iteration i uses element i of inputs and outputs along their first axis (with ``reverse`` from the end). ``unroll``
-    iterations may be compiled as one.
+    iterations may be compiled as one. ``independent``: there is no state, and iterations may run at the same time.
     """
 
     body: Any
@@ -357,6 +357,7 @@ class LoopParts(Record):
     trips: int | None = None
     reverse: bool = False
     unroll: int = 1
+    independent: bool = False
 
 
 class Loop(Record):

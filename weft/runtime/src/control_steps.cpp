@@ -2,7 +2,9 @@
 //
 // A loop keeps two blocks of memory for each part of its state that the
 // body cannot update in place, and swaps them; iterations allocate nothing.
+// Iterations that do not depend on each other are divided among all threads.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <new>
@@ -95,6 +97,7 @@ class LoopStep final : public Step {
   std::vector<int64_t> output_bytes;
   int64_t trips = 0;
   bool reverse = false;
+  bool independent = false;  // there is no state, and iterations may run at the same time
 
  private:
   // How the body updates part i of the state: writes fresh memory, its own block, or another part's (move or copy).
@@ -120,7 +123,49 @@ class LoopStep final : public Step {
     return found;
   }
 
+  // Whether the iterations are worth a thread each: there are enough for all, and none calls Python.
+  bool is_divided(const Device& device) const {
+    return independent && device.is_host() && trips >= pool_threads() && pool_threads() > 1 && !is_python() &&
+           profile_times(body.plan()) == nullptr && pool_worth(cost_ns());
+  }
+
+  struct Shared {
+    const LoopStep* loop;
+    const Frame* frame;
+    std::atomic<Status> status{Status::ok};
+  };
+
+  // Some of the iterations, with temporaries of their own. A thread of the pool has no thread state.
+  static void run_some(void* context, int64_t low, int64_t high) {
+    Shared& shared = *static_cast<Shared*>(context);
+    const LoopStep& loop = *shared.loop;
+    Frame frame{shared.frame->slots, shared.frame->owners, shared.frame->dynamic, shared.frame->plan};
+    frame.on_stream = true;
+    frame.number = shared.frame->number;
+    Status status = Status::ok;
+    try {
+      NestedFrame inner(loop.body);
+      Workspace memory;
+      if (!memory.allocate(*frame.plan->device, loop.body.plan().arena_bytes + 64)) status = Status::no_memory;
+      else inner.set_arena(memory.at(0));
+      for (size_t i = 0; i < loop.captured.size(); ++i) inner.input(i) = loop.captured[i].address(frame);
+      std::vector<char*> none;
+      for (int64_t index = low; index < high && status == Status::ok; ++index) {
+        if (shared.status.load(std::memory_order_relaxed) != Status::ok) return;
+        status = stream_cancelled(frame.number) ? Status::cancelled : loop.step(frame, inner, {}, none, none, index);
+      }
+    } catch (const std::bad_alloc&) {
+      status = Status::no_memory;
+    }
+    if (status != Status::ok) shared.status.store(status, std::memory_order_relaxed);
+  }
+
   Status run_loop(Frame& frame) const {
+    if (is_divided(*frame.plan->device)) {
+      Shared shared{this, &frame};
+      pool_run(run_some, &shared, trips, 1, cost_ns());
+      return shared.status.load();
+    }
     std::vector<Update> how = updates();
     NestedFrame inner(body), test(has_cond() ? cond : body);
     size_t n = carry.size(), first = captured.size();
@@ -370,6 +415,8 @@ bool check_loop(const LoopStep& loop, const std::vector<int64_t>& tested, const 
   if (loop.body.plan().outputs.size() != n + loop.outputs.size() ||
       size_t(loop.body.plan().n_inputs) != loop.body.consts.size() + captured.size() + n + rows.size())
     return wrong("[executable] a loop's body takes or gives another number of values");
+  if (loop.independent && (n != 0 || loop.has_cond()))
+    return wrong("[executable] iterations that pass a state on depend on each other");
   for (size_t i = 0; i < captured.size(); ++i)
     if (!fits(loop.body, i, captured[i])) return false;
   for (size_t i = 0; i < n; ++i)
@@ -398,6 +445,7 @@ std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places
   Ref body = fields.object("body"), cond = fields.object("cond");
   step->trips = fields.integer("trips");
   step->reverse = fields.flag("reverse");
+  step->independent = fields.flag("independent");
   Ref tested = fields.tuple("tested"), captured = fields.tuple("captured"), carry = fields.tuple("carry"),
       inputs = fields.tuple("inputs"), outputs = fields.tuple("outputs");
   if (!fields.ok()) return nullptr;
