@@ -9,6 +9,7 @@ is dead before the output is first written.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -102,7 +103,8 @@ class Assignment:
 
     def reads_and_writes(self, number: int, step: Step) -> tuple[list[Any], list[Any]]:
         if step.kernel is None:
-            reads = [v for v in step.equation.invars if type(v) is not Literal]
+            moved = [starts_of(view.starts) for view in step.views if view is not None and view.starts is not None]
+            reads = [v for v in itertools.chain(step.equation.invars, *moved) if type(v) is not Literal]
             return reads, list(step.equation.outvars)
         reads = [source for source, _ in step.copies]
         writes = [target for _, target in step.copies]

@@ -287,7 +287,8 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     simplified = stages.passes(closed)  # passes.PASSES, in order
     kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr, stages.target)
     simplified.jaxpr.forget("index")  # the program is cached, without facts that only its compilation needs
-    kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
+    moving = stages.context.grid is None and not check_scopes.asked(simplified)
+    kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels, moving)
     if check_scopes.asked(simplified):
         guards.warn_of_unseen(simplified.jaxpr, stages.name)
         kernels = guards.attached(kernels, stages.name, stages.context.checks)

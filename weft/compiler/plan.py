@@ -278,7 +278,8 @@ class Planner:
     def _viewed(self, variable: Any, view: StridedOperand | None, start: int) -> Place:
         """The place where an operand begins; for a view in the array from which it is read."""
         offset = 0 if view is None or view.view is None else view.view.offset
-        return self.place(variable, (offset + start) * variable.aval.dtype.itemsize)
+        dyn, constant = (-1, 0) if view is None or view.starts is None else self._offset(view.starts)
+        return self.place(variable, (offset + start) * variable.aval.dtype.itemsize + constant, dyn)
 
 
 def product(equation: JaxprEqn, loops: Loops, places: tuple[Place, Place, Place]) -> Gemm:

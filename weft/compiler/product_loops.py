@@ -27,11 +27,15 @@ LONG_ROWS, FEW_FACTORS = 256, 8192  # of a matrix that is worth reading as it li
 
 
 class StridedOperand(NamedTuple):
-    """A variable that is not stored: it is read in ``source``; ``view`` None: it cannot be iterated there."""
+    """A variable that is not stored: it is read in ``source``; ``view`` None: it cannot be iterated there.
+
+    ``starts``: the dynamic slice whose clamped starts shift the view, or None.
+    """
 
     variable: Any
     source: Any
     view: StridedView | None
+    starts: Any = None
 
 
 class Loop(NamedTuple):

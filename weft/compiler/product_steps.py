@@ -41,7 +41,8 @@ def kernel_reads(kernel: Kernel) -> list[Any]:
     """The variables that a kernel loads."""
     wanted = [output.node for output in kernel.outputs]
     wanted += [node for output in kernel.outputs if output.places is not None for node in output.places.components]
-    found = [node.atom for node in reachable(kernel.nodes, wanted) if node not in kernel.nodes]
+    leaves = [node.atom for node in reachable(kernel.nodes, wanted) if node not in kernel.nodes]
+    found = [atom for atom in leaves if atom not in kernel.dynamic]
     gathers = [e.invars[:1] for e in kernel.equations if isinstance(e.primitive.kind, kinds.Gather)]
     moved = [e.invars for e in (*kernel.dynamic.values(), *[o.starts for o in kernel.outputs if o.starts is not None])]
     found += [v for operands in (*gathers, *moved) for v in operands]
