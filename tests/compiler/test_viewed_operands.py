@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import weft
 import weft.numpy as jnp
@@ -236,3 +238,56 @@ def test_a_broadcast_that_only_a_product_reads_leaves_no_loop(extent: int) -> No
     np.testing.assert_allclose(weft.jit(of_scalar)(scalar, matrix), 1.5 * matrix.sum(0), rtol=1e-6)
     expected = np.outer(row / 4, matrix.sum(0))
     np.testing.assert_allclose(weft.jit(of_rows)(row, matrix), expected, rtol=1e-6)
+
+
+SIZES = st.integers(1, 70)
+
+
+@given(st.data())
+@settings(max_examples=15, deadline=None)
+def test_products_read_dynamic_slices_in_place(data: st.DataObject) -> None:
+    m, k, n = (data.draw(SIZES) for _ in range(3))
+    extra = [data.draw(st.integers(0, 9)) for _ in range(4)]
+    a, b = np.asarray(operand(m + extra[0], k + extra[1])), np.asarray(operand(k + extra[2], n + extra[3]))
+    starts = np.array([data.draw(st.integers(0, 12)) for _ in range(4)], np.int32)
+
+    def program(a: Any, b: Any, starts: Any) -> Any:
+        left = lax.dynamic_slice(a, (starts[0], starts[1]), (m, k), allow_negative_indices=False)
+        right = lax.dynamic_slice(b, (starts[2], starts[3]), (k, n), allow_negative_indices=False)
+        return left @ right
+
+    i, j, p, q = (min(int(s), e) for s, e in zip(starts, extra, strict=True))
+    wanted = a[i : i + m, j : j + k].astype(np.float64) @ b[p : p + k, q : q + n]
+    np.testing.assert_allclose(weft.jit(program)(a, b, starts), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_slice_of_whole_pages_is_copied() -> None:
+    """Rows that are a page apart compete for the same places of a cache."""
+
+    def program(a: Any, i: Any) -> Any:
+        return lax.dynamic_slice(a, (i, i), (64, 64), allow_negative_indices=False) @ np.ones((64, 64), np.float32)
+
+    plans = [
+        weft.jit(program).lower(np.ones((n, n), np.float32), np.int32(1)).compile().as_text("plan")
+        for n in (1024, 1000)
+    ]
+    assert "a view, read in" not in plans[0] and "a view, read in" in plans[1]
+
+
+def test_slices_of_an_array_that_is_updated() -> None:
+    """The array that a loop updates in place is not what a product behind the update reads."""
+    start = np.asarray(operand(96, 64))
+
+    def step(state: Any, i: Any) -> Any:
+        old = lax.dynamic_slice(state, (i, 0), (32, 64), allow_negative_indices=False)
+        state = lax.dynamic_update_slice(state, old * np.float32(2), (i, 0), allow_negative_indices=False)
+        return state, old @ start[:64] + lax.dynamic_slice(state, (i, 0), (32, 64)) @ start[:64]
+
+    places = np.array([0, 16, 60, 200], np.int32)
+    state, found = weft.jit(lambda s, p: lax.scan(step, s, p))(start, places)
+    wanted = start.copy()
+    for place, row in zip(np.minimum(places, 64), found, strict=True):
+        old = wanted[place : place + 32].copy()
+        np.testing.assert_allclose(row, 3 * (old.astype(np.float64) @ start[:64]), rtol=1e-4, atol=1e-3)
+        wanted[place : place + 32] *= 2
+    np.testing.assert_array_equal(state, wanted)
