@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import pickle
 import warnings
 from typing import Any
 
@@ -282,6 +284,18 @@ def test_sem(axis: int | None, ddof: int) -> None:
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["expon.pdf", "norm.sf", "chi2.cdf", "gamma.logcdf", "geom.pmf", "cauchy.isf"])
+def test_functions_are_found_by_name_and_take_keywords(name: str) -> None:
+    function = ours(*name.split("."))
+    assert (function.__module__, function.__qualname__) == tuple(f"weft.scipy.stats.{name}".rsplit(".", 1))
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert ">>> round(" in function.__doc__
+    names = list(inspect.signature(function).parameters)
+    values = dict(zip(names, (0.5, *[2.0] * (len(names) - 1)), strict=True))
+    assert names[0] == ("q" if name.endswith("isf") else "k" if name == "geom.pmf" else "x")
+    assert float(function(**values)) == pytest.approx(theirs(*name.split("."), *values.values()), rel=1e-6, nan_ok=True)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
@@ -293,7 +307,9 @@ def test_sem(axis: int | None, ddof: int) -> None:
         (lambda: stats.rankdata([1, 2]), TypeError, "requires ndarray"),
         (lambda: stats.sem(np.ones(3), nan_policy="raise"), ValueError, "raise is not supported"),
         (lambda: stats.sem([1, 2]), TypeError, "requires ndarray"),
-        (lambda: stats.gamma.pdf([1.0], 2.0), TypeError, "requires ndarray"),
+        (lambda: stats.gamma.pdf([1.0], 2.0), TypeError, "gamma.pdf requires ndarray"),
+        (lambda: stats.chi2.logsf(1.0), TypeError, r"missing 1 required positional argument: 'df'"),
+        (lambda: stats.norm.sf(1.0, mean=2.0), TypeError, "unexpected keyword argument 'mean'"),
     ],
 )
 def test_bad_input(call: Any, error: type[Exception], text: str) -> None:

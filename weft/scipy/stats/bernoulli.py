@@ -8,60 +8,30 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.numpy import promotion
-from weft.scipy.stats.location_scale import (
-    counted,
-    inline,
-    is_share,
-    log_power,
-    log_rest_power,
-    quantile,
-    where_supported,
-)
+from weft.scipy.stats.distribution import Distribution, is_probability, quantile
+from weft.scipy.stats.powers import log_power, log_rest_power
+
+_BERNOULLI = Distribution(__name__, (1.0, 0.25), is_probability, lambda k, p: ((k == 0) | (k == 1), 0))
 
 
-@inline
+@_BERNOULLI.mass(-1.3863)
 def logpmf(k: Any, p: Any, loc: Any = 0) -> Array:
-    """Logarithm of the probability of ``k``.
-
-    >>> round(logpmf(1.0, 0.25).item(), 4)
-    -1.3863
-    """
-    k, p = counted("bernoulli.logpmf", k, p, loc, valid=is_share)
-    inside = (k == 0) | (k == 1)
-    k = wnp.where(inside | wnp.isnan(k), k, 0)
-    return where_supported(inside, log_power(k, p) + log_rest_power(1 - k, p), -np.inf, k)
+    return log_power(k, p) + log_rest_power(1 - k, p)
 
 
-@inline
+@_BERNOULLI.mass(0.25)
 def pmf(k: Any, p: Any, loc: Any = 0) -> Array:
-    """The probability of ``k``.
-
-    >>> round(pmf(1.0, 0.25).item(), 4)
-    0.25
-    """
-    k, p = counted("bernoulli.pmf", k, p, loc, valid=is_share)
-    return where_supported((k == 0) | (k == 1), wnp.where(k == 1, p, 1 - p), 0, k)
+    return wnp.where(k == 1, p, 1 - p)
 
 
-@inline
+@_BERNOULLI.plain(1.0)
 def cdf(k: Any, p: Any) -> Array:
-    """The probability of at most ``k``.
-
-    >>> cdf(0.5, 0.25).item()
-    0.75
-    """
-    k, p = promotion.promote_args_inexact("bernoulli.cdf", k, p)
+    """The probability of at most ``k``."""
     value = wnp.where(k < 0, 0, wnp.where(k < 1, 1 - p, 1))
-    return wnp.where(is_share(p) & ~wnp.isnan(k), value, np.nan)
+    return wnp.where(is_probability(p) & ~wnp.isnan(k), value, np.nan)
 
 
-@inline
+@_BERNOULLI.plain(0.0)
 def ppf(q: Any, p: Any) -> Array:
-    """0 or 1, the least value whose ``cdf`` is at least ``q``; NaN for ``q`` outside 0..1.
-
-    >>> ppf(0.9, 0.25).item()
-    1.0
-    """
-    q, p = promotion.promote_args_inexact("bernoulli.ppf", q, p)
-    return wnp.where(is_share(p), quantile(q, wnp.where(q <= 1 - p, 0, 1)), np.nan)
+    """0 or 1, the least value whose ``cdf`` is at least ``q``; NaN for ``q`` outside 0..1."""
+    return wnp.where(is_probability(p), quantile(q, wnp.where(q <= 1 - p, 0, 1)), np.nan)

@@ -7,86 +7,34 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft import numpy as wnp
 from weft._base.array import Array
 from weft.scipy import special
-from weft.scipy.stats.location_scale import (
-    inline,
-    log_power,
-    log_rest_power,
-    standardized,
-    where_supported,
-    with_powers,
-)
+from weft.scipy.stats.distribution import Distribution
+from weft.scipy.stats.powers import log_power, log_rest_power, with_powers
+
+_BETA = Distribution(__name__, (0.5, 2.0, 1.0), support=lambda x, a, b: ((x >= 0) & (x <= 1), 0.5))
 
 
-@inline
+@_BETA.density(0.0)
 def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the density at ``x``.
-
-    >>> round(logpdf(0.5, 2.0, 1.0).item(), 4)
-    0.0
-    """
-    y, a, b, scale = standardized("beta.logpdf", x, a, b, loc, scale)
-    inside = (y >= 0) & (y <= 1)
-    safe = wnp.where(inside, y, 0.5)
-    density = log_power(a - 1, safe) + log_rest_power(b - 1, safe) - special.betaln(a, b) - wnp.log(scale)
-    return where_supported(inside, density, -np.inf, y)
+    return log_power(a - 1, x) + log_rest_power(b - 1, x) - special.betaln(a, b) - wnp.log(scale)
 
 
-@inline
+@_BETA.density(1.0)
 def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The density at ``x``.
-
-    >>> round(pdf(0.5, 2.0, 1.0).item(), 4)
-    1.0
-    """
-    y, a, b, scale = standardized("beta.pdf", x, a, b, loc, scale)
-    inside = (y >= 0) & (y <= 1)
-    safe = wnp.where(inside, y, 0.5)
-    density = with_powers(-special.betaln(a, b) - wnp.log(scale), [(a - 1, safe)], [(b - 1, safe)])
-    return where_supported(inside, density, 0, y)
+    return with_powers(-special.betaln(a, b) - wnp.log(scale), [(a - 1, x)], [(b - 1, x)])
 
 
-@inline
+@_BETA.continuous(0.25)
 def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The probability of at most ``x``.
-
-    >>> round(cdf(0.5, 2.0, 1.0).item(), 4)
-    0.25
-    """
-    y, a, b, _ = standardized("beta.cdf", x, a, b, loc, scale)
-    return special.betainc(a, b, wnp.clip(y, 0, 1))
+    return special.betainc(a, b, wnp.clip(x, 0, 1))
 
 
-@inline
-def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the probability of at most ``x``.
-
-    >>> round(logcdf(0.5, 2.0, 1.0).item(), 4)
-    -1.3863
-    """
-    return wnp.log(cdf(x, a, b, loc, scale))
-
-
-@inline
+@_BETA.continuous(0.75)
 def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The probability of more than ``x``.
-
-    >>> round(sf(0.5, 2.0, 1.0).item(), 4)
-    0.75
-    """
-    y, a, b, _ = standardized("beta.sf", x, a, b, loc, scale)
-    return special.betainc(b, a, 1 - wnp.clip(y, 0, 1))
+    return special.betainc(b, a, 1 - wnp.clip(x, 0, 1))
 
 
-@inline
-def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the probability of more than ``x``.
-
-    >>> round(logsf(0.5, 2.0, 1.0).item(), 4)
-    -0.2877
-    """
-    return wnp.log(sf(x, a, b, loc, scale))
+logcdf = _BETA.log(cdf, -1.3863)
+logsf = _BETA.log(sf, -0.2877)

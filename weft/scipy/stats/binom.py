@@ -4,49 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from weft import numpy as wnp
 from weft._base.array import Array
-from weft.scipy.stats.location_scale import (
-    counted,
-    inline,
-    is_share,
-    is_whole,
-    log_choose,
-    log_power,
-    log_rest_power,
-    where_supported,
-    with_powers,
+from weft.scipy.stats.distribution import Distribution, is_probability
+from weft.scipy.stats.powers import is_whole, log_choose, log_power, log_rest_power, with_powers
+
+_BINOM = Distribution(
+    __name__,
+    (1.0, 4.0, 0.25),
+    valid=lambda n, p: (n >= 0) & is_whole(n) & is_probability(p),
+    support=lambda k, n, p: ((k >= 0) & (k <= n) & is_whole(k), 0),
 )
 
 
-def _valid(n: Any, p: Any) -> Any:
-    return (n >= 0) & is_whole(n) & is_share(p)
-
-
-@inline
+@_BINOM.mass(-0.863)
 def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Array:
-    """Logarithm of the probability of ``k``.
-
-    >>> round(logpmf(1.0, 4.0, 0.25).item(), 4)
-    -0.863
-    """
-    k, n, p = counted("binom.logpmf", k, n, p, loc, valid=_valid)
-    inside = (k >= 0) & (k <= n) & is_whole(k)
-    k = wnp.where(inside | wnp.isnan(k), k, 0)
-    value = log_choose(n, k) + log_power(k, p) + log_rest_power(n - k, p)
-    return where_supported(inside, value, -np.inf, k)
+    return log_choose(n, k) + log_power(k, p) + log_rest_power(n - k, p)
 
 
-@inline
+@_BINOM.mass(0.4219)
 def pmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Array:
-    """The probability of ``k``.
-
-    >>> round(pmf(1.0, 4.0, 0.25).item(), 4)
-    0.4219
-    """
-    k, n, p = counted("binom.pmf", k, n, p, loc, valid=_valid)
-    inside = (k >= 0) & (k <= n) & is_whole(k)
-    k = wnp.where(inside | wnp.isnan(k), k, 0)
-    return where_supported(inside, with_powers(log_choose(n, k), [(k, p)], [(n - k, p)]), 0, k)
+    return with_powers(log_choose(n, k), [(k, p)], [(n - k, p)])

@@ -12,7 +12,9 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.scipy.stats.location_scale import inline, leveled, quantile, standardized
+from weft.scipy.stats.distribution import Distribution, quantile
+
+_CAUCHY = Distribution(__name__, (0.5,))
 
 
 def _cotangent(q: Any) -> Any:
@@ -23,90 +25,35 @@ def _cotangent(q: Any) -> Any:
     return quantile(q, wnp.where(q == 0.5, 0, wnp.where(low, ratio, -ratio)))
 
 
-@inline
+@_CAUCHY.continuous(-1.3679)
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the density at ``x``.
-
-    >>> round(logpdf(0.5).item(), 4)
-    -1.3679
-    """
-    y, scale = standardized("cauchy.logpdf", x, loc, scale)
-    size = wnp.abs(y)
-    far = size > 1e8  # where 1 + y**2 is y**2, which may overflow
-    squares = wnp.where(far, 2 * wnp.log(wnp.where(far, size, 1)), wnp.log1p(wnp.square(wnp.where(far, 0, y))))
+    size = wnp.abs(x)
+    far = size > 1e8  # where 1 + x**2 is x**2, which may overflow
+    squares = wnp.where(far, 2 * wnp.log(wnp.where(far, size, 1)), wnp.log1p(wnp.square(wnp.where(far, 0, x))))
     return -math.log(math.pi) - wnp.log(scale) - squares
 
 
-@inline
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The density at ``x``.
-
-    >>> round(pdf(0.5).item(), 4)
-    0.2546
-    """
-    return wnp.exp(logpdf(x, loc, scale))
-
-
-@inline
+@_CAUCHY.continuous(0.6476)
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The probability of at most ``x``.
-
-    >>> round(cdf(0.5).item(), 4)
-    0.6476
-    """
-    y, _ = standardized("cauchy.cdf", x, loc, scale)
-    return wnp.arctan2(wnp.ones_like(y), -y) / np.pi
+    return wnp.arctan2(wnp.ones_like(x), -x) / np.pi
 
 
-@inline
+@_CAUCHY.continuous(-0.4345)
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the probability of at most ``x``.
-
-    >>> round(logcdf(0.5).item(), 4)
-    -0.4345
-    """
-    y, _ = standardized("cauchy.logcdf", x, loc, scale)
-    low = wnp.arctan2(wnp.ones_like(y), wnp.abs(y)) / np.pi  # the smaller tail
-    return wnp.where(y > 0, wnp.log1p(-low), wnp.log(low))
+    low = wnp.arctan2(wnp.ones_like(x), wnp.abs(x)) / np.pi  # the smaller tail
+    return wnp.where(x > 0, wnp.log1p(-low), wnp.log(low))
 
 
-@inline
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The probability of more than ``x``.
-
-    >>> round(sf(0.5).item(), 4)
-    0.3524
-    """
-    return cdf(-x, -loc, scale)
-
-
-@inline
-def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the probability of more than ``x``.
-
-    >>> round(logsf(0.5).item(), 4)
-    -1.0429
-    """
-    return logcdf(-x, -loc, scale)
-
-
-@inline
+@_CAUCHY.inverse(-1.0)
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The value that the probability ``q`` is not to exceed, the inverse of ``cdf``; NaN for ``q`` outside 0..1.
-
-    >>> round(ppf(0.25).item(), 4)
-    -1.0
-    """
-    q, loc, scale = leveled("cauchy.ppf", q, loc, scale)
     return loc - scale * _cotangent(q)
 
 
-@inline
+@_CAUCHY.inverse(1.0)
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The value that is exceeded with probability ``q``, the inverse of ``sf``; NaN for ``q`` outside 0..1.
-
-    >>> round(isf(0.25).item(), 4)
-    1.0
-    """
-    q, loc, scale = leveled("cauchy.isf", q, loc, scale)
     return loc + scale * _cotangent(q)
+
+
+pdf = _CAUCHY.exp(logpdf, 0.2546)
+sf = _CAUCHY.mirrored(cdf, 0.3524)
+logsf = _CAUCHY.mirrored(logcdf, -1.0429)

@@ -5,69 +5,32 @@ It is a gamma distribution of shape ``df / 2`` and twice the scale.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from weft import numpy as wnp
 from weft._base.array import Array
 from weft.scipy.stats import gamma
-from weft.scipy.stats.location_scale import inline
+from weft.scipy.stats.distribution import Distribution
+
+_CHI2 = Distribution(__name__, (0.5, 3.0))
 
 
-@inline
-def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the density at ``x``.
-
-    >>> round(logpdf(0.5, 3.0).item(), 4)
-    -1.5155
-    """
-    return gamma.logpdf(x, wnp.true_divide(df, 2), loc, 2 * scale)
+class _Function(Protocol):
+    def __call__(self, x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array: ...
 
 
-@inline
-def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The density at ``x``.
+def _of_gamma(function: Callable[..., Array], gives: float) -> _Function:
+    def call(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
+        return function(x, wnp.true_divide(df, 2), loc, 2 * scale)
 
-    >>> round(pdf(0.5, 3.0).item(), 4)
-    0.2197
-    """
-    return gamma.pdf(x, wnp.true_divide(df, 2), loc, 2 * scale)
+    call.__name__ = function.__name__
+    return _CHI2.plain(gives)(call)
 
 
-@inline
-def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The probability of at most ``x``.
-
-    >>> round(cdf(0.5, 3.0).item(), 4)
-    0.0811
-    """
-    return gamma.cdf(x, wnp.true_divide(df, 2), loc, 2 * scale)
-
-
-@inline
-def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the probability of at most ``x``.
-
-    >>> round(logcdf(0.5, 3.0).item(), 4)
-    -2.512
-    """
-    return gamma.logcdf(x, wnp.true_divide(df, 2), loc, 2 * scale)
-
-
-@inline
-def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The probability of more than ``x``.
-
-    >>> round(sf(0.5, 3.0).item(), 4)
-    0.9189
-    """
-    return gamma.sf(x, wnp.true_divide(df, 2), loc, 2 * scale)
-
-
-@inline
-def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the probability of more than ``x``.
-
-    >>> round(logsf(0.5, 3.0).item(), 4)
-    -0.0846
-    """
-    return gamma.logsf(x, wnp.true_divide(df, 2), loc, 2 * scale)
+logpdf = _of_gamma(gamma.logpdf, -1.5155)
+pdf = _of_gamma(gamma.pdf, 0.2197)
+cdf = _of_gamma(gamma.cdf, 0.0811)
+logcdf = _of_gamma(gamma.logcdf, -2.512)
+sf = _of_gamma(gamma.sf, 0.9189)
+logsf = _of_gamma(gamma.logsf, -0.0846)

@@ -13,7 +13,8 @@ from weft import numpy as wnp
 from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
-from weft.scipy.stats.location_scale import inline, log_power, with_powers
+from weft.scipy.stats.distribution import inline
+from weft.scipy.stats.powers import log_power, with_powers
 
 
 def _parts(x: Any, alpha: Any) -> tuple[Any, ...]:

@@ -4,37 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.scipy.stats.location_scale import counted, inline, is_whole, log_rest_power, where_supported, with_powers
+from weft.scipy.stats.distribution import Distribution
+from weft.scipy.stats.powers import is_whole, log_rest_power, with_powers
+
+_GEOM = Distribution(
+    __name__, (2.0, 0.25), valid=lambda p: (p > 0) & (p <= 1), support=lambda k, p: ((k >= 1) & is_whole(k), 1)
+)
 
 
-def _valid(p: Any) -> Any:
-    return (p > 0) & (p <= 1)
-
-
-@inline
+@_GEOM.mass(-1.674)
 def logpmf(k: Any, p: Any, loc: Any = 0) -> Array:
-    """Logarithm of the probability of ``k``.
-
-    >>> round(logpmf(2.0, 0.25).item(), 4)
-    -1.674
-    """
-    k, p = counted("geom.logpmf", k, p, loc, valid=_valid)
-    inside = (k >= 1) & is_whole(k)
-    value = log_rest_power(wnp.where(inside, k, 1) - 1, p) + wnp.log(p)
-    return where_supported(inside, value, -np.inf, k)
+    return log_rest_power(k - 1, p) + wnp.log(p)
 
 
-@inline
+@_GEOM.mass(0.1875)
 def pmf(k: Any, p: Any, loc: Any = 0) -> Array:
-    """The probability of ``k``.
-
-    >>> round(pmf(2.0, 0.25).item(), 4)
-    0.1875
-    """
-    k, p = counted("geom.pmf", k, p, loc, valid=_valid)
-    inside = (k >= 1) & is_whole(k)
-    return where_supported(inside, with_powers(wnp.log(p), [], [(wnp.where(inside, k, 1) - 1, p)]), 0, k)
+    return with_powers(wnp.log(p), [], [(k - 1, p)])

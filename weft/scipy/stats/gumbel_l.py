@@ -9,78 +9,32 @@ from typing import Any
 
 from weft import numpy as wnp
 from weft._base.array import Array
-from weft.scipy.stats.location_scale import inline, leveled, log1mexp_of_exp, standardized
+from weft.scipy.stats.distribution import Distribution
+from weft.scipy.stats.powers import log1mexp_of_exp
+
+_GUMBEL_L = Distribution(__name__, (0.5,))
 
 
-@inline
+@_GUMBEL_L.continuous(-1.1487)
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the density at ``x``.
-
-    >>> round(logpdf(0.5).item(), 4)
-    -1.1487
-    """
-    y, scale = standardized("gumbel_l.logpdf", x, loc, scale)
-    return y - wnp.exp(y) - wnp.log(scale)
+    return x - wnp.exp(x) - wnp.log(scale)
 
 
-@inline
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The density at ``x``.
-
-    >>> round(pdf(0.5).item(), 4)
-    0.317
-    """
-    return wnp.exp(logpdf(x, loc, scale))
-
-
-@inline
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The probability of at most ``x``.
-
-    >>> round(cdf(0.5).item(), 4)
-    0.8077
-    """
-    return -wnp.expm1(logsf(x, loc, scale))
-
-
-@inline
+@_GUMBEL_L.continuous(-0.2136)
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the probability of at most ``x``.
-
-    >>> round(logcdf(0.5).item(), 4)
-    -0.2136
-    """
-    y, _ = standardized("gumbel_l.logcdf", x, loc, scale)
-    return log1mexp_of_exp(y)
+    return log1mexp_of_exp(x)
 
 
-@inline
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The probability of more than ``x``.
-
-    >>> round(sf(0.5).item(), 4)
-    0.1923
-    """
-    return wnp.exp(logsf(x, loc, scale))
-
-
-@inline
+@_GUMBEL_L.continuous(-1.6487)
 def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """Logarithm of the probability of more than ``x``.
-
-    >>> round(logsf(0.5).item(), 4)
-    -1.6487
-    """
-    y, _ = standardized("gumbel_l.logsf", x, loc, scale)
-    return -wnp.exp(y)
+    return -wnp.exp(x)
 
 
-@inline
+@_GUMBEL_L.inverse(-1.2459)
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    """The value that the probability ``q`` is not to exceed, the inverse of ``cdf``; NaN for ``q`` outside 0..1.
-
-    >>> round(ppf(0.25).item(), 4)
-    -1.2459
-    """
-    q, loc, scale = leveled("gumbel_l.ppf", q, loc, scale)
     return loc + scale * wnp.log(-wnp.log1p(-q))
+
+
+pdf = _GUMBEL_L.exp(logpdf, 0.317)
+cdf = _GUMBEL_L.rest(logsf, 0.8077)
+sf = _GUMBEL_L.exp(logsf, 0.1923)

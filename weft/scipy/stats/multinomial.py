@@ -11,7 +11,8 @@ from weft import numpy as wnp
 from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
-from weft.scipy.stats.location_scale import inline, is_share, log_power
+from weft.scipy.stats.distribution import inline, is_probability
+from weft.scipy.stats.powers import log_power
 
 
 @inline
@@ -32,7 +33,7 @@ def logpmf(x: Any, n: Any, p: Any) -> Array:
     fits = wnp.equal(wnp.sum(x, axis=-1), n)
     x, n = promotion.convert(x, p.dtype), promotion.convert(n, p.dtype)
     value = special.gammaln(n + 1) + wnp.sum(log_power(x, p) - special.gammaln(x + 1), axis=-1)
-    is_known = (n >= 0) & wnp.all(is_share(p), axis=-1)
+    is_known = (n >= 0) & wnp.all(is_probability(p), axis=-1)
     return wnp.where(is_known, wnp.where(fits & wnp.all(x >= 0, axis=-1), value, -np.inf), np.nan)
 
 

@@ -10,47 +10,27 @@ from weft import numpy as wnp
 from weft._base.array import Array
 from weft.numpy import promotion
 from weft.scipy import special
-from weft.scipy.stats.location_scale import counted, inline, is_whole, log_power, where_supported, with_powers
+from weft.scipy.stats.distribution import Distribution, inline
+from weft.scipy.stats.powers import is_whole, log_power, with_powers
+
+_POISSON = Distribution(
+    __name__, (2.0, 3.0), valid=lambda mu: mu >= 0, support=lambda k, mu: ((k >= 0) & is_whole(k), 0)
+)
 
 
-def _valid(mu: Any) -> Any:
-    return mu >= 0
-
-
-@inline
+@_POISSON.mass(-1.4959)
 def logpmf(k: Any, mu: Any, loc: Any = 0) -> Array:
-    """Logarithm of the probability of ``k``.
-
-    >>> round(logpmf(2.0, 3.0).item(), 4)
-    -1.4959
-    """
-    k, mu = counted("poisson.logpmf", k, mu, loc, valid=_valid)
-    inside = (k >= 0) & is_whole(k)
-    k = wnp.where(inside | wnp.isnan(k), k, 0)
-    return where_supported(inside, log_power(k, mu) - special.gammaln(k + 1) - mu, -np.inf, k)
+    return log_power(k, mu) - special.gammaln(k + 1) - mu
 
 
-@inline
+@_POISSON.mass(0.224)
 def pmf(k: Any, mu: Any, loc: Any = 0) -> Array:
-    """The probability of ``k``.
-
-    >>> round(pmf(2.0, 3.0).item(), 4)
-    0.224
-    """
-    k, mu = counted("poisson.pmf", k, mu, loc, valid=_valid)
-    inside = (k >= 0) & is_whole(k)
-    k = wnp.where(inside | wnp.isnan(k), k, 0)
-    return where_supported(inside, with_powers(-special.gammaln(k + 1) - mu, [(k, mu)]), 0, k)
+    return with_powers(-special.gammaln(k + 1) - mu, [(k, mu)])
 
 
-@inline
+@_POISSON.discrete(0.4232)
 def cdf(k: Any, mu: Any, loc: Any = 0) -> Array:
-    """The probability of at most ``x``.
-
-    >>> round(cdf(2.0, 3.0).item(), 4)
-    0.4232
-    """
-    k, mu = counted("poisson.cdf", k, mu, loc, valid=_valid)
+    """The probability of at most ``k``."""
     at_most = special.gammaincc(wnp.floor(wnp.where(k < 0, 0, k)) + 1, mu)
     return wnp.where(k < 0, 0, at_most)
 
