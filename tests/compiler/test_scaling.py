@@ -12,7 +12,7 @@ import weft.numpy as wnp
 from weft import lax
 from weft.compiler import groups
 from weft.compiler.arena import Arena
-from weft.loops import small
+from weft.loops import register_promotion
 
 
 def _first_fit(items: list[tuple[int, int, int]]) -> tuple[list[int], int]:
@@ -95,8 +95,8 @@ def test_kernels_far_apart_are_not_searched_for_dependence(monkeypatch) -> None:
 def test_loops_within_loops_are_written_once_for_each_loop_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not once for every way to reach them, which doubles with the depth."""
     lowered = []
-    lower_loop = small.lower_loop
-    monkeypatch.setattr(small, "lower_loop", lambda *args: lowered.append(1) or lower_loop(*args))
+    lower_loop = register_promotion.lower_loop
+    monkeypatch.setattr(register_promotion, "lower_loop", lambda *args: lowered.append(1) or lower_loop(*args))
 
     def nested(depth: int, x: Any) -> Any:
         return x + 1 if not depth else lax.fori_loop(0, 2, lambda _, c: nested(depth - 1, c), x)

@@ -65,18 +65,18 @@ def test_which_launcher_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_the_launcher_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = launcher.Program(4, ("a.py", "b"), options=("--hostfile", "h"))
+    program = launcher.LaunchedProgram(4, ("a.py", "b"), options=("--hostfile", "h"))
     words = launcher.command(program, "/x/mpirun", True, 2)
     assert words[:3] == ["/x/mpirun", "-n", "4"] and words[-3:] == [sys.executable, "a.py", "b"]
     assert "--bind-to" in words and ":OVERSUBSCRIBE" in words and "--hostfile" in words
     assert ":OVERSUBSCRIBE" not in launcher.command(program, "/x/mpirun", True, 4)
     assert launcher.command(program, "/x/mpiexec", False, 2)[:4] == ["/x/mpiexec", "-n", "4", "--hostfile"]
     assert "--kill-on-bad-exit=1" in launcher.command(program, "/x/srun", False, 2)
-    as_jax = launcher.command(launcher.Program(2, ("-m", "pkg"), as_jax=True), "/x/mpiexec", False, 2)
+    as_jax = launcher.command(launcher.LaunchedProgram(2, ("-m", "pkg"), as_jax=True), "/x/mpiexec", False, 2)
     assert as_jax[-5:] == [sys.executable, "-m", "weft.run", "-m", "pkg"]
     for name in ("WEFT_NUM_THREADS", "PYTHONUNBUFFERED"):
         monkeypatch.delenv(name, raising=False)
-    local = launcher.Program(3, ("a.py",))
+    local = launcher.LaunchedProgram(3, ("a.py",))
     assert launcher.environment(local, True, 8)["WEFT_NUM_THREADS"] == "2"
     assert launcher.environment(local, True, 1)["WEFT_NUM_THREADS"] == "1"
     assert "WEFT_NUM_THREADS" not in launcher.environment(program, True, 8)  # on which machines, nobody knows here

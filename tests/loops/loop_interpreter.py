@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft._base import target
-from weft.loops import decisions, ir, reduction_tree, sides
+from weft.loops import decisions, ir, peeled_regions, reduction_tree
 from weft.loops.nests import Lowered
 
 
@@ -59,14 +59,14 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
 def _scheduled(run: _Run, statements: Sequence[ir.Statement]) -> None:
     """The statements in the order of the schedule."""
     test = target.host().model.test
-    for s in sides.grouped(statements, lambda: sides.uses(run.nest), test):
-        if isinstance(s, sides.Side):
+    for s in peeled_regions.grouped(statements, lambda: peeled_regions.uses(run.nest), test):
+        if isinstance(s, peeled_regions.PeeledRegion):
             _side(run, s)
         else:
             _statements(run, [s])
 
 
-def _side(run: _Run, side: sides.Side) -> None:
+def _side(run: _Run, side: peeled_regions.PeeledRegion) -> None:
     """Statements of one case; their value elsewhere is that of a case that nobody takes."""
     _statements(run, side.statements)
     last, which = side.statements[-1].out, np.asarray(run.values[side.which])

@@ -14,7 +14,7 @@ import numpy as np
 from tests.compiler import exact_products
 from tests.loops import loop_interpreter
 from weft.loops import ir, reduction_tree, routine
-from weft.loops.small import Lowered
+from weft.loops.register_promotion import Lowered
 
 
 @dataclass(slots=True)

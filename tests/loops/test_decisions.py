@@ -12,7 +12,7 @@ import weft.numpy as jnp
 from tests.aarch64.programs import nests, traced
 from weft._base import target
 from weft._base.target import Target
-from weft.loops import decisions, ir, schedule_printer, sides
+from weft.loops import decisions, ir, peeled_regions, schedule_printer
 from weft.loops.lane_loops import LaneLoop
 
 V4, V3, ARM = (target.named(name) for name in ("x86-64-v4", "x86-64-v3", "aarch64"))
@@ -116,7 +116,7 @@ def test_parts_of_a_body_are_the_whole_body(on: Target) -> None:
         for nest in found:
             schedule = decisions.of(nest, on)
             for phase in schedule.nest.phases:
-                ordered = flat(sides.grouped(phase.body, lambda s=schedule: sides.uses(s.nest), 2.0))
+                ordered = flat(peeled_regions.grouped(phase.body, lambda s=schedule: peeled_regions.uses(s.nest), 2.0))
                 assert sorted(map(repr, ordered)) == sorted(map(repr, phase.body))
                 check_order(ordered, {n for s in (*nest.setup, *phase.before) for n in outs(s)} | earlier(nest, phase))
             for loop in schedule.loops:
@@ -139,8 +139,8 @@ def check_parts(nest: ir.Nest, loop: LaneLoop) -> None:
         kept |= {s.out for s in part.kept}
 
 
-def flat(block: sides.Block) -> list[ir.Statement]:
-    return [one for s in block for one in (s.statements if isinstance(s, sides.Side) else (s,))]
+def flat(block: peeled_regions.WithRegions) -> list[ir.Statement]:
+    return [one for s in block for one in (s.statements if isinstance(s, peeled_regions.PeeledRegion) else (s,))]
 
 
 def outs(s: ir.Statement) -> tuple[int, ...]:

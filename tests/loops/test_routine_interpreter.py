@@ -14,17 +14,17 @@ from tests.compiler import ladder
 from tests.loops import routine_interpreter
 from weft import lax
 from weft.compiler import steps
-from weft.loops import routine, small
+from weft.loops import register_promotion, routine
 
 
-def lowered(run: Callable[..., Any], *args: Any) -> small.Lowered:
+def lowered(run: Callable[..., Any], *args: Any) -> register_promotion.Lowered:
     """The one routine of a program."""
     program = ladder.compiled(weft.make_jaxpr(run)(*args))
     (entry,) = [entry for entry in program.plan.instructions if isinstance(entry, steps.Native)]
     return entry.lowered
 
 
-def buffers(low: small.Lowered, *given: Any) -> list[np.ndarray]:
+def buffers(low: register_promotion.Lowered, *given: Any) -> list[np.ndarray]:
     """Those operands, then zeros for what a routine writes: as many elements as the largest operand has."""
     most = max(np.size(x) for x in given)
     outs = [np.zeros(most, operand.dtype) for operand in low.routine.operands[len(given) :]]

@@ -168,7 +168,7 @@ class Step(Record):
 
 
 def load_along(memory: Memory, dtype: np.dtype, pointer: str, step: Step, mask: Mask | None = None) -> Value:
-    """Lanes of which the first is at ``pointer``."""
+    """Load a value for each lane, that of the first lane from ``pointer``."""
     if not step.kind:
         return memory.splat(memory.load_scalar(dtype, pointer))
     if step.kind == 1 or memory.lanes.width == 1:

@@ -21,7 +21,7 @@ class BitEmitter(ABC):
         """A new value; integers of fewer bits than their registers have are wrapped."""
 
     def _unsigned(self, x: Value) -> V:
-        """The bits of a value, those clear that its dtype has not."""
+        """The bits of a value; bits beyond those of its dtype are clear."""
         element = elements.of(x.dtype)
         return x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
 

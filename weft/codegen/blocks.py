@@ -15,7 +15,7 @@ from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory_words import whole
 from weft.loops import blocks, ir, routine, uniform
-from weft.loops.blocks import Block, Point
+from weft.loops.blocks import Point, RowBlock
 from weft.loops.lane_loops import Loops
 
 
@@ -24,9 +24,9 @@ class BlockWriter(columns.ColumnWriter):
 
     def __init__(self, parent: Frame) -> None:
         super().__init__(parent)
-        assert isinstance(self.schedule.tile, Block) and self.nest.row is not None
+        assert isinstance(self.schedule.tile, RowBlock) and self.nest.row is not None
         self.block, self.extent, self.dim = self.schedule.tile, self.nest.row, self.nest.last
-        self.across = self.nest.vector != self.dim  # vectors lie across rows, of which some may be left
+        self.across = self.nest.vector != self.dim  # vectors lie across rows; the last rows may fill no vector
 
     def write(self, place: Position, scalars: Instance) -> None:
         if self.across:
@@ -68,7 +68,7 @@ class BlockWriter(columns.ColumnWriter):
             first = wide.replace(index=first.index, scalars=first.scalars)
         self._points(first, block, place)
 
-    def _points(self, base: Instance, block: Block, place: Position) -> None:
+    def _points(self, base: Instance, block: RowBlock, place: Position) -> None:
         """A block, of the row or from the row at ``base`` on."""
         starts = [0 if self.across else lanes[0][1] for lanes in block.vectors]
         copies = [instances.fresh(base, base.values, base.index if self.across else str(k), None, k) for k in starts]
@@ -83,7 +83,7 @@ class BlockWriter(columns.ColumnWriter):
                 accesses.store(base.memory, [copy.values[s.value] for copy in copies], places, pointers)
 
     def _compute(
-        self, statements: Sequence[ir.Statement], copies: list[Instance], block: Block, place: Position
+        self, statements: Sequence[ir.Statement], copies: list[Instance], block: RowBlock, place: Position
     ) -> None:
         """The values of all vectors; those that are the same for all elements of a row once."""
         parent, rows = self.parent, [[row for row, _ in lanes] for lanes in block.vectors]
@@ -102,7 +102,7 @@ class BlockWriter(columns.ColumnWriter):
             indices = {**place.indices, self.dim: str(lanes[0][1])}
             parent.run(statements, [copy], place.replace(indices=indices))
 
-    def _load(self, s: ir.Load, copies: Sequence[Instance], block: Block, place: Position) -> None:
+    def _load(self, s: ir.Load, copies: Sequence[Instance], block: RowBlock, place: Position) -> None:
         """Values of all vectors, unless their elements are apart in a row at a distance that is not known."""
         operand = self.nest.operands[s.operand]
         if not self.across and operand.strides[self.dim] == ir.RUNTIME:

@@ -69,7 +69,7 @@ class Native(Generic[T]):
         return None
 
     def with_sign_of(self, x: T, y: T) -> T | None:
-        """x, whose own sign is clear, with the sign of y."""
+        """x with the sign of y; the sign of x is clear."""
         return None
 
     def holds(self, table: Sequence[float], element: str) -> bool:
@@ -77,7 +77,7 @@ class Native(Generic[T]):
         return len(table) * (4 if element == "float" else 8) <= self.table_bytes
 
     def lookup(self, table: Sequence[float], index: T) -> T:
-        """table[index] of numbers as wide as the index, of which only the last bits count."""
+        """table[index], for entries as wide as the index; only the last bits of the index count."""
         raise NotImplementedError
 
     def lookups(self, tables: Sequence[Sequence[float]], index: T) -> list[T]:

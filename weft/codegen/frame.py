@@ -19,7 +19,7 @@ from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory
 from weft.codegen.memory_words import whole
 from weft.codegen.writer import Carried
-from weft.loops import ir, sides, uniform
+from weft.loops import ir, peeled_regions, uniform
 from weft.loops.decisions import Schedule
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Frame(ABC):
     def uses(self) -> Counter[int]:
         """How often each value is used; needed only for nests with a select."""
         if self._uses is None:
-            self._uses = sides.uses(self.nest)
+            self._uses = peeled_regions.uses(self.nest)
         return self._uses
 
     @property

@@ -69,7 +69,7 @@ def natural_quotient(x: V, y: V) -> V:
         length = 64 - leading_zeros(size - 1)
         power = size.like(1) << (length + 31)
         factor = power.binary("udiv", size)
-        if long:  # in digits of 32 bits, of which the divisor has at most one
+        if long:  # in digits of 32 bits: the divisor has at most one
             factor = (factor << 32) + ((power - factor * size) << 32).binary("udiv", size)
         scalars = [v.cast("trunc", "i32") if not long else v for v in (factor + 1, length - 1)]
         return [size.lshr(32).ne(0).text, *[lanes.splat(v.text, x.element).text for v in scalars]]

@@ -203,7 +203,7 @@ class V:
         return self.intrinsic("copysign", y)
 
     def with_sign_of(self, y: V) -> V:
-        """``copysign`` of a value whose own sign is clear: by bits, one instruction less than LLVM's."""
+        """``copysign`` of a value that has its sign clear: by bits, one instruction less than LLVM's."""
         native = self.lanes.native.with_sign_of(self, y)
         if native is not None:
             return native
@@ -345,7 +345,7 @@ class Lanes:
     def cold(self, mask: V, slow: Any, *fast: V, rare: bool = True) -> list[V]:
         """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block runs only if any lane of it holds.
 
-        A block that is ``rare`` spills registers; the code around it does not.
+        A block that is ``rare`` spills registers, so that the code around it keeps its own.
         """
         words = self._words(mask, fast[0].element)
 

@@ -90,7 +90,7 @@ class Digits:
     def fill(
         self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
     ) -> None:
-        """Load the values of ``reads`` for the W lanes of a copy, the first of which has these digits."""
+        """Load the values of ``reads`` for the W lanes of a copy; ``digits`` are the first lane's."""
         writer = self.writer
         assert copy.index is not None and self.nest.vector is not None
         last = writer.index("add", digits[-1], str(self.lanes.width))

@@ -37,8 +37,8 @@ from weft.codegen.lanes import V
 from weft.codegen.memory import Memory
 from weft.codegen.memory_words import whole
 from weft.codegen.writer import Writer
-from weft.loops import costs, elements, ir, sides
-from weft.loops.blocks import Block
+from weft.loops import costs, elements, ir, peeled_regions
+from weft.loops.blocks import RowBlock
 from weft.loops.decisions import Schedule, ShortRows, is_collapsed
 
 PARAMETERS = (
@@ -126,8 +126,8 @@ class NestWriter(Frame):
 
     def run(self, statements: Sequence[ir.Statement], copies: list[Instance], place: Position) -> None:
         """Emit the statements for every copy, statement by statement, so that the copies interleave."""
-        for statement in sides.grouped(statements, lambda: self.uses, self.model.test):
-            if isinstance(statement, sides.Side):
+        for statement in peeled_regions.grouped(statements, lambda: self.uses, self.model.test):
+            if isinstance(statement, peeled_regions.PeeledRegion):
                 predication.compute(self, statement, copies, place)
             elif isinstance(statement, ir.Apply):
                 for copy in copies:
@@ -242,7 +242,7 @@ def _writer(schedule: Schedule) -> Callable[[NestWriter], Any]:
     """What writes the loops of a nest."""
     if schedule.phases:
         return rows.RowWriter
-    if isinstance(schedule.tile, Block):
+    if isinstance(schedule.tile, RowBlock):
         return blocks.BlockWriter
     if isinstance(schedule.tile, ShortRows):
         return short_rows.ShortRowWriter

@@ -1,7 +1,7 @@
 """Long bodies where no register masks lanes: whole vectors only, the last elements on padded copies of their own.
 
     y = f(x), 100 elements, 32 at a time:   x[0:96] -> y[0:96]
-                                            a copy of x[96:100] and 28 more -> 32 elements, of which 4 go to y[96:100]
+                                            a copy of x[96:100] and 28 more -> 32 elements; 4 go to y[96:100]
 
 Both go through one loop, whose pointers change, so that the body is compiled once and no vector pays for a mask.
 """

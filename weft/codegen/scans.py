@@ -238,7 +238,7 @@ class ScanLoop:
         return reduce_tree.texts([v for owner, _, s in self.states for v in vectors[owner].states[s.outs[0]]])
 
     def _states(self, texts: Sequence[str], picked: slice = slice(None)) -> list[Accumulators]:
-        """The picked states, of which these are the registers."""
+        """The picked states, rebuilt from their registers ``texts``."""
         found = self.identities[picked]
         values = iter(reduce_tree.rebuild(reduce_tree.flat_accs(found), texts))
         return [tuple([next(values) for _ in state]) for state in found]

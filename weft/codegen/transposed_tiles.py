@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from weft.loops.decisions import Transposed
 
 
-class Block(Record):
+class TileBlock(Record):
     """The lanes from ``first`` on, in the range ``low`` to ``high``; rows may begin up to ``back`` lanes earlier."""
 
     first: str
@@ -72,7 +72,7 @@ class Transposer:
         def block(first: str, _: list[str]) -> list[str]:
             def along(u: str, _: list[str]) -> list[str]:
                 parent.poll()
-                self._tile(place, base, Block(first, low, high, back, shift), (u, stop))
+                self._tile(place, base, TileBlock(first, low, high, back, shift), (u, stop))
                 return []
 
             writer.loop(start, stop, self.width, [], along)
@@ -80,7 +80,7 @@ class Transposer:
 
         writer.loop(low, writer.index("add", high, back), self.size, [], block)
 
-    def _tile(self, place: Position, base: Instance, block: Block, steps: tuple[str, str]) -> None:
+    def _tile(self, place: Position, base: Instance, block: TileBlock, steps: tuple[str, str]) -> None:
         parent, writer = self.parent, self.writer
         columns = writer.minimum_index(writer.index("sub", steps[1], steps[0]), str(self.width))
         last = writer.index("add", block.first, str(self.size))
@@ -107,7 +107,7 @@ class Transposer:
             lambda: rows(lambda inner, at: self._any_row(inner, base, block, last, at)),
         )
 
-    def _transpose_lanes(self, place: Position, block: Block, last: str, u: str, columns: str) -> None:
+    def _transpose_lanes(self, place: Position, block: TileBlock, last: str, u: str, columns: str) -> None:
         """Fill the buffers: element (v, u) of the tiles goes to buffer[u][v - first + lead]."""
         writer = self.writer
 
@@ -124,7 +124,7 @@ class Transposer:
             begin = writer.maximum_index(begin, block.low)
         writer.loop(begin, writer.minimum_index(last, block.high), self.width, [], tile)
 
-    def _whole_row(self, place: Position, base: Instance, block: Block, row: str) -> None:
+    def _whole_row(self, place: Position, base: Instance, block: TileBlock, row: str) -> None:
         """The body along all lanes of a block, in a row whose cache lines are aligned with the block."""
         slots = range(0, self.size, self.width)
         vectors = [
@@ -133,7 +133,7 @@ class Transposer:
         ]
         self._body(vectors, place, [self.writer.index("add", row, str(self.lead + slot)) for slot in slots])
 
-    def _any_row(self, place: Position, base: Instance, block: Block, last: str, row: str) -> None:
+    def _any_row(self, place: Position, base: Instance, block: TileBlock, last: str, row: str) -> None:
         """The body along the lanes of a block that exist, or from the start of the cache line of its first lane."""
         writer, width = self.writer, self.width
         shift = "0"

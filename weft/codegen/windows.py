@@ -40,7 +40,7 @@ class Offsets(Record):
 
 
 def offsets(parent: Frame, digits: Digits, operand: int, table: str, entries: str, most: int) -> Offsets:
-    """What is known of the ``entries`` offsets of a table, of which there are at most ``most``."""
+    """What is known of the offsets of a table: ``entries`` of them, at most ``most``."""
     if not _possible(parent, parent.nest.operands[operand].dtype):
         return Offsets(table, None)
     return Offsets(table, _window(parent, digits, operand, table, entries, most))
@@ -73,7 +73,7 @@ def _possible(parent: Frame, dtype: np.dtype) -> bool:
 
 
 def _window(parent: Frame, digits: Digits, operand: int, table: str, entries: str, most: int) -> Window:
-    """Look at the ``entries`` offsets of a table: ascending ones, any W of which fit in two vectors, are windows."""
+    """Look at the ``entries`` offsets of a table: windows, if they ascend and any W of them fit in two vectors."""
     writer, width = parent.writer, parent.width
     short = writer.alloca(f"[{most} x i32]")
 

@@ -24,7 +24,7 @@ from weft.loops.parallel import split_of
 MOST = 8  # most kernels of a chain
 SHORT_NS = 10_000.0  # up to this time one worker is as fast as several
 FEW_ROWS = 16  # up to so many rows are not divided among workers
-BLOCK_BYTES = 1 << 14  # of a block of rows; with its other operands it fits the L1 cache
+BLOCK_BYTES = 1 << 14  # bytes of a block of rows; with its other operands it fits the L1 cache
 
 
 def chain(planned: Plan) -> Plan:

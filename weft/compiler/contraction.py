@@ -26,7 +26,7 @@ from weft.operations.contract import contraction_dtype
 from weft.operations.elementwise import BOOL, INTEGER, category
 
 FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product
-FEW_IN_BATCH = 16  # the same for matrices of a batch
+FEW_IN_BATCH = 16  # terms up to which matrices of a batch, each by a vector, are a reduction
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
 IN_PAIRS = (dtypes.bfloat16,)  # some processors add terms in adjacent pairs: the sum must be over one dimension
 SOURCES = {

@@ -1,7 +1,7 @@
 """Which results of a program have memory of their own where they would lie in an input or in another result.
 
 A result that is an input, a view of one, or another result needs no work. weft's own functions give such results out as
-they are; a user's function gives arrays of which each can be deleted, donated or written to through its pointer::
+they are. A user's function gives out separate arrays: each can be deleted, donated, or written to through its pointer::
 
     lambda x: (x, x.reshape(2, 3), x)   ->   three copies; as a function of weft's own: three times the memory of x
 """

@@ -31,7 +31,7 @@ class Dimensions(Record, frozen=False):
         return () if type(atom) is Literal else self.sizes.symbols(atom)
 
     def whole(self, symbol: int, extent: int, wanted: int) -> int | None:
-        """The symbol of the dimension, ``wanted`` elements long, of which a dimension is a slice (or all)."""
+        """The symbol of the dimension of ``wanted`` elements that a dimension is a slice of (or all of), or None."""
         while extent != wanted:
             found = self.sliced.get(symbol)
             if found is None:

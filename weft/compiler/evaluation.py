@@ -74,7 +74,7 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
 
 
 def _across_processes(primitive: Any, args: Sequence[Any], avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """The results of an operation on arrays of which this process has parts; None if there are none."""
+    """The results of an operation on arrays that lie across processes; None if none of them does."""
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     out = primitive.typed(avals, params)[0] if explicit.is_used() else None
 
@@ -85,7 +85,7 @@ def _across_processes(primitive: Any, args: Sequence[Any], avals: tuple[Any, ...
 
 
 def _retyped(results: Sequence[Any], primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> list[Any]:
-    """The results with types that say how they lie: those of compiled programs do not."""
+    """The results with types that say how they lie; compiled programs give results without."""
     out, _ = primitive.typed(avals, params)
     types = out if primitive.multiple_results else (out,)
     return [

@@ -15,7 +15,7 @@ from weft.compiler import inline
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Var
 
-MOST_STEPS = 1_000_000  # of one loop, after which the search is given up
+MOST_STEPS = 1_000_000  # steps of one loop after which the search is given up
 
 
 class Loops:

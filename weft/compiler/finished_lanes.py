@@ -22,7 +22,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from weft.core.rewrite import Makers
 from weft.core.trace import trace_to_jaxpr
 from weft.loops.numpy_emit import NumpyEmit
-from weft.loops.small import Flatten
+from weft.loops.register_promotion import Flatten
 
 
 def mask(parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, unread: Collection[int]) -> ClosedJaxpr | None:

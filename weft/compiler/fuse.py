@@ -114,7 +114,7 @@ class _Fusion(Grouping):
         return True
 
     def _arrays_read(self, equation: JaxprEqn) -> int:
-        """The number of operands that cost memory traffic: broadcast rows, and one value per row, do not."""
+        """The number of operands that cost memory traffic: all but broadcast rows, and one value per row."""
         rank, found = self._rank(equation.outvars[0]), 0
         for atom in equation.invars:
             while (maker := self.makers.of(atom)) is not None:

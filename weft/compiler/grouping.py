@@ -147,7 +147,7 @@ class Grouping:
         return (*access[:dim], Affine(axis.key), *access[dim + 1 :])
 
     def storing(self, equation: JaxprEqn) -> Group:
-        """A group that stores the equation's result, of which it wants every element."""
+        """A group that computes and stores every element of the equation's result."""
         out = equation.outvars[0]
         group = self.new_group(equation)
         group.axes, access = groups.axis_for_dimensions(self.dims, out)

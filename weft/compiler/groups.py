@@ -1,7 +1,7 @@
 """Groups: kernels during fusion, and the rules by which an equation joins one.
 
 A group has axes, the nodes (values at accesses) that it computes, and those that it wants from outside. ``absorb``
-returns None if an equation has joined, or the reason why it may not.
+returns None if an equation has joined, otherwise the reason against it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft._base.target_model import FAR
-from weft.compiler import repetition
+from weft.compiler import hoisting
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine
@@ -24,12 +24,12 @@ from weft.loops.kernel import Access, Axis, Constant, Node
 
 MAX_DISTANCE = 32  # levels between two kernels up to which merging is tried
 MAX_NODES = 192  # nodes of a group: compile time grows a little faster than its size
-MAX_COST = 320.0  # of the functions in a kernel, in instructions: enough to hide memory; LLVM's time is quadratic in it
-MAX_ORDERED_COST = 64.0  # the same in a scatter without parallel dimensions
+MAX_COST = 320.0  # instructions of the functions in a kernel: enough to hide memory; LLVM's time is quadratic in it
+MAX_ORDERED_COST = 64.0  # instructions of the functions in a scatter without parallel dimensions
 MAX_LEAVES = 40
 MAX_PHASES = 6
 MAX_GATHERED = 2  # accesses at which one kernel gathers the same value
-RECOMPUTE_COST = 12.0  # of all additional copies of a value wanted at several accesses
+RECOMPUTE_COST = 12.0  # cost of all additional copies of a value that is wanted at several accesses
 LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, separate kernels in parallel blocks
 FULL = "the kernel is full"
 TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blocks in parallel"
@@ -39,8 +39,8 @@ UPDATED = "the array is updated in place: what is read of it is stored first"
 MANY_ALIKE = 256  # values from which a kernel of their own takes less than computing them one by one
 SMALL_PART = 4  # an array is this many times as large as a small part of it
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
-WAYS = 8  # of a second cache: places where one line may lie
-WORD = 4  # bytes of most elements
+WAYS = 8  # places of a second cache where one line may lie
+WORD = 4  # bytes of most types of elements
 LONG_SIDE = 64  # rows and columns from which reading across rows costs more than transposing tiles
 SCAN_COST = 2.0  # most cost that may join a scan along the last axis, whose loop has no vectors
 
@@ -136,7 +136,7 @@ class Absorber:
         self.dims, self.places, self.makers, self.cache = dims, places, makers, cache
 
     def absorb(self, group: Group, equation: JaxprEqn) -> str | None:
-        """Compute an equation's wanted values inside a group; or return the reason why not."""
+        """Compute an equation's wanted values inside a group; or return the reason against it."""
         if len(group.nodes) >= MAX_NODES or len(group.wanted) - len(group.equations) > MAX_LEAVES:
             return FULL
         accesses = self._accesses(group, equation)
@@ -176,8 +176,8 @@ class Absorber:
             return "updates in order run on one worker: a separate kernel computes it on all"
         if functions and any(_is_alike_in_columns(group, access) for access in accesses):
             return "it is the same in every column: computed once it is read by all"
-        if functions and repetition.is_repeated(group, accesses, equation, self.makers):
-            return repetition.REASON
+        if functions and hoisting.is_repeated(group, accesses, equation, self.makers):
+            return hoisting.REASON
         out, sizes = equation.outvars[0], self.dims.sizes
         result = []
         for access in accesses:
@@ -502,7 +502,7 @@ def small_updates(equations: Sequence[JaxprEqn], present: Iterable[type]) -> dic
 
 
 def reads_updated(group: Group, equation: JaxprEqn, updates: dict[Any, list[int]]) -> bool:
-    """Whether an equation reads a small part of an array of which the group, or an earlier one, updates a small part.
+    """Whether an equation reads a small part of an array, and the group, or an earlier one, updates a small part of it.
 
     Read inside the group, the array could not be updated in place: all of it would be copied first. A group that
     updates one element reads before it writes.

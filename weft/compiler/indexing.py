@@ -30,7 +30,7 @@ from weft.core.index_maps import CONSTANT, Affine, Region
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.core.rewrite import Makers
 from weft.dispatch.programs import in_place
-from weft.loops import small_values
+from weft.loops import promoted_values
 
 LOOK_BACK = 64  # most equations between an array and the updates that depend on it
 NARROW = 32  # elements from which on a row of a window fills the lanes
@@ -39,7 +39,7 @@ MAX_CUT = 3  # dimensions that a window covers partly: each adds two slabs
 PARTS = 16  # arrays to which parts of the updates go
 LEAST = 1 << 15  # updates, which take 25 us: about as long as the second kernel and its threads gain
 OFTEN = 4  # updates of each element of the parts from which clearing and adding them takes little
-LARGEST = small_values.LARGEST_IN_PLACE  # elements of the array of a window; larger ones have no form in routines
+LARGEST = promoted_values.LARGEST_IN_PLACE  # elements of the array of a window; larger ones have no form in routines
 _PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.Identity)
 
 Form = tuple[Any, Callable[..., Any]]  # a key, and a function that replaces the equation

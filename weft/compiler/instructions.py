@@ -62,7 +62,7 @@ class Gemm(NamedTuple):
     summed: tuple[tuple[int, int, int], ...]  # extent, strides in a and b
     batch: tuple[tuple[int, int, int, int], ...]  # extent, bytes from one to the next of a, b and c
     in_chains: bool  # whether a vector is multiplied in the order of NUMERICS.md for vectors
-    whole: tuple[int, int, bool]  # rows and columns of which m and n may be a part; whether a and b are exchanged
+    whole: tuple[int, int, bool]  # rows and columns of the whole product: m, n or more; whether a and b are exchanged
     unit: bool = True  # whether a matrix unit may multiply them
     form: str = ""  # of the epilogue (``epilogues``): flat, grid, rows or products
     epilogue: Kernel | None = None

@@ -26,13 +26,13 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from weft.core.store import PROGRAMS
 from weft.dispatch.programs.executables import Runnable
 
-# Not among them: counts, of which the compiler knows that they are below an extent.
+# Counts are not among them: the compiler knows that a count is below an extent.
 _ALLOWED = (
     kinds.Elementwise, kinds.Reduction, kinds.Identity, kinds.View, kinds.Contraction, kinds.Cumulative, kinds.Reshape,
     kinds.Gather, kinds.Scatter,
 )  # fmt: skip
 _TYPES_BYTES = 900  # measured: the types of a program, and what compiles the rest of it
-_MOST_EQUATIONS = 200  # of a program: longer ones are hardly ever alike
+_MOST_EQUATIONS = 200  # equations of a program: longer ones are hardly ever alike
 _SMALL, _LARGE = 16, 1 << 40  # other numbers are not taken for extents
 _EXTENTS = frozenset(("shape", "new_sizes", "slice_sizes", "limit_indices"))  # parameters that are extents
 
@@ -164,7 +164,7 @@ class _Writer:
         return fingerprint.literal_bits(atom), number, self.type(atom.aval)
 
     def is_of_extents(self, value: Any) -> bool:
-        """Whether a number may be an extent, about one, or a product of two, or one by that. Small ones are not."""
+        """Whether a large number may be an extent, about one, a product of two, or the inverse of one of these."""
         size = abs(value) if type(value) in (int, float) else 0
         if 0 < size <= 1 / _SMALL and size * _LARGE > 1:
             size = round(1 / size)

@@ -39,7 +39,7 @@ def literal_arrays(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _arrays(eqn: JaxprEqn) -> int | None:
-    """The number of operands that must be in memory (None: all); starts of slices and identities of reductions not."""
+    """The number of operands that must be in memory (None: all): not starts of slices, nor identities of reductions."""
     kind = eqn.primitive.kind
     if isinstance(kind, kinds.Reduction) and kind.operands is not None:
         return kind.operands([v.aval for v in eqn.invars])

@@ -20,11 +20,12 @@ from weft.compiler import finished_lanes, indexing
 from weft.control import while_loop
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from weft.loops import lane_routine, small
-from weft.loops.small_values import TooLarge
+from weft.loops import lane_routine, register_promotion
+from weft.loops.promoted_values import TooLarge
+from weft.loops.register_promotion import Flatten
 
 
-def loops_in_registers(closed: ClosedJaxpr, simplified: small.Flatten, threads: bool = False) -> ClosedJaxpr:
+def loops_in_registers(closed: ClosedJaxpr, simplified: Flatten, threads: bool = False) -> ClosedJaxpr:
     """The program with its small loops as routines; ``simplified`` gives the body of a loop after all passes.
 
     ``threads``: those of a GPU run it.
@@ -48,7 +49,7 @@ def _may_be(equation: JaxprEqn) -> bool:
 
 
 def _routine(
-    equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatten, read: Collection[Any], threads: bool
+    equation: JaxprEqn, known: dict[Any, Literal], flatten: Flatten, read: Collection[Any], threads: bool
 ) -> JaxprEqn:
     """The loop as a routine if possible; ``known`` are variables with a literal as value, ``read`` those of any use."""
     parts = equation.primitive.kind.parts(equation.params)
@@ -66,7 +67,7 @@ def _routine(
 
     lowered = lane_routine.lower_loop(parts, atoms, flat, equation.primitive.name, by_element, mask, threads)
     try:
-        lowered = lowered or small.lower_loop(parts, atoms, flat, equation.primitive.name)
+        lowered = lowered or register_promotion.lower_loop(parts, atoms, flat, equation.primitive.name)
     except TooLarge:
         return equation
     literals = [np.asarray(atom.val).astype(atom.aval.dtype) if isinstance(atom, Literal) else None for atom in atoms]

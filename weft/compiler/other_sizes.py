@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_REDUCED = FAR - 1  # points of a reduction: fusion treats larger ones in ways of their own
 MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``indexing``)
-_MOST_MEMBERS = 8  # of a family: answers of ``thresholds``
+_MOST_MEMBERS = 8  # programs of a family, one for each answer of ``thresholds``
 _FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a family, for each equation and step
 
 # kinds of operations that may be the same at other sizes but for numbers: two programs show it
@@ -71,7 +71,7 @@ class Resizable:
                     return None
         found = resize.numbers(self.sizing, sizes)
         if self.known and any(found.extents[place] != extent for place, extent in self.known):
-            return None  # ``thresholds`` tells such sizes apart; this holds even if it should not
+            return None  # ``thresholds`` tells such sizes apart; this holds even if it should fail to
         points = math.prod(found.extents[: self.n_loops])
         if found.outer:
             points *= math.prod([extent for extent, _ in found.outer])

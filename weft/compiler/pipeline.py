@@ -60,7 +60,7 @@ from weft.loops.nests import Lowered
 _log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
 MAX_ELEMENTS = 1 << 56
-_MOST_LINES = 3  # of a kernel, for an error on a GPU
+_MOST_LINES = 3  # the user's lines of a kernel that an error on a GPU names
 
 
 class Forms(NamedTuple):

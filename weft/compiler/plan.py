@@ -311,7 +311,7 @@ def dims(loops: Loops) -> tuple[Any, Any, Any]:
 
 
 def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:
-    """The strides of a matrix, one of which is 1: strides of extents of 1 are free."""
+    """The strides of a matrix. One of the two is 1: an extent of 1 may have any stride."""
     if column == 1 or columns == 1:
         return (row if rows != 1 else columns), 1
     return (row if rows != 1 else 1), column

@@ -22,8 +22,8 @@ from weft.core.index_maps import Digits, StridedView, dense, strides_in, strides
 from weft.core.product_spaces import ProductSpace
 
 ENOUGH = 64  # rows or columns from which more make a product no faster
-LONG_TERMS = 64  # of windows that lie side by side
-LONG_ROWS, FEW_FACTORS = 256, 8192  # of a matrix that is worth reading as it lies, and of the other one, read again
+LONG_TERMS = 64  # terms side by side: windows with fewer lie in short pieces
+LONG_ROWS, FEW_FACTORS = 256, 8192  # rows of a matrix that is worth reading in place; elements of the other
 
 
 class StridedOperand(NamedTuple):

@@ -27,7 +27,7 @@ MANY, SOME = 1024, 512  # threads of a block; a thread of the larger one has 64 
 SIDE_BY_SIDE = (resident.POINT, "vector", "warps", "short", "loop", "parts", "column_parts", "column_whole")
 ALONE_ROUNDS = 2  # blocks one after the other of a kernel that needs barriers of its own
 ALIGNED = 64
-MOST_BYTES = 4 * GPU_RESIDENT_ROUNDS * MANY  # of a copy or a fill
+MOST_BYTES = 4 * GPU_RESIDENT_ROUNDS * MANY  # bytes of a copy or a fill
 KEPT = 64 << 10  # bytes of the block's memory, beside which what a loop only reads is copied there
 # Terms of a product that a thread may hold, and the registers for all of them, by the number of threads.
 HELD_TERMS, HELD_REGISTERS = (4, 8, 16, 32), ((GPU_THREADS, 128), (SOME, 64), (MANY, 24))

@@ -35,7 +35,7 @@ from weft.loops.thresholds import Thresholds
 if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
-MOST_POINTS = FAR - 1  # of a kernel: fusion treats larger ones in ways of their own
+MOST_POINTS = FAR - 1  # points of a kernel: fusion treats larger ones in ways of their own
 _MOST_MEMBERS, _MOST_REFUTED = 8, 3
 _INSTRUCTIONS = (steps.Run, steps.Chain, steps.FusedEpilogue, steps.Launched, Gemm, Sort, Copy, Fill)
 
@@ -82,7 +82,7 @@ class _Kernel:
             block, begin = bytearray(params), len(params) - self.scalar_bytes
             for at, (dtype, form, numbers) in self.filled.items():
                 if len({literals[number] for number in numbers}) > 1:
-                    return None  # those that were equal so far are not
+                    return None  # literals that were equal so far differ now
                 scalar = _form(literals[numbers[0]], dtype, form)
                 assert scalar is not None, "literals are found in kernels as numbers that are not integers"
                 block[begin + at : begin + at + dtype.itemsize] = scalar
@@ -123,7 +123,7 @@ class _Kernel:
         return None
 
 
-_FORMS = (1, -1, 2, -2)  # of a literal in a kernel: itself or one by it, negated
+_FORMS = (1, -1, 2, -2)  # how a kernel holds a literal: itself or its inverse, or these negated
 
 
 def _form(value: Any, dtype: Any, form: int) -> bytes | None:
@@ -380,7 +380,7 @@ def _is_plain(planned: steps.Plan) -> bool:
 
 
 def _variables(program: Program) -> dict[Any, None]:
-    """The variables of which a plan asks the type."""
+    """The variables whose types a plan asks for."""
     jaxpr, kernels = program.jaxpr, program.kernels
     found: list[Any] = [*jaxpr.invars, *jaxpr.outvars, *kernels.aliases, *kernels.aliases.values()]
     for step in kernels.steps:

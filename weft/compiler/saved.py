@@ -35,10 +35,10 @@ FIRST_LINE = b"weft saved program 1\n"
 _BEGINS = b"weft saved program "
 _CHECKSUM_BYTES = 32
 OTHER_KEYS = (
-    "it takes or gives random keys of a generator of your own, of which a file has no form: pass "
+    "it takes or gives random keys of a generator of your own, which no file can hold: pass "
     "weft.random.key_data(key), and use wrap_key_data inside of the function"
 )
-_HEAD_BYTES = 4096  # of the native module: its sections, and the linker's number of the build
+_HEAD_BYTES = 4096  # the first bytes of the native module: its sections, and the linker's number of the build
 
 
 def circumstances() -> str:

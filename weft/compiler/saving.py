@@ -44,7 +44,7 @@ def save(compiled: Compiled, path: Any) -> None:
     content = to_bytes(compiled)
     if compiled.saved_trees() is None:
         raise NotImplementedError(
-            "[save] the arguments or results are containers of your own, of which a file has no form: use "
+            "[save] the arguments or results are containers of your own, which no file can hold: use "
             "weft.experimental.serialize_executable.serialize, and give their structures to deserialize_and_load"
         )
     path = os.path.realpath(os.fsdecode(path))
@@ -102,4 +102,4 @@ def _program(writer: _Writer, bound: executables.Compiled) -> Any:
         numbers = [[writer.aval(aval) for aval in avals] for avals in (program.in_avals, program.out_avals)]
         content = program.native.serialize()
         return ("plugin", *_device(bound), program.platform_version, content, program.name, *numbers)
-    raise NotPlainError("it came from a file, of which only machine code is left")
+    raise NotPlainError("it came from a file, and a file keeps only the machine code")

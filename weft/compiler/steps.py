@@ -16,7 +16,7 @@ from weft._base.record import NamedTuple, Record
 from weft.compiler import instructions
 from weft.compiler.instructions import Gemm, Offset, Output, Place, Sort
 from weft.core import kinds
-from weft.loops import ir, small
+from weft.loops import ir, register_promotion
 from weft.loops.nests import Lowered
 
 
@@ -54,7 +54,7 @@ class FusedEpilogue(Record):
 
 
 class Launched(Record):
-    """Launches of a GPU in place of ``source``, of which ``nest`` is the kernel (``launches``)."""
+    """Launches of a GPU in place of ``source``; ``nest`` is its kernel (``launches``)."""
 
     source: Run | Native | Gemm | Sort | Control | tuple[Offset, ...]
     nest: Any  # a nest, a routine, a product, a sort, a resident loop, or run-time starts
@@ -118,7 +118,7 @@ class Control(Record):
 class Native(Record):
     """A loop in registers: one native function. ``places``: (place, bytes) of every operand."""
 
-    lowered: small.Lowered
+    lowered: register_promotion.Lowered
     places: tuple[tuple[Place, int], ...]
 
     def describe(self) -> str:
@@ -132,7 +132,7 @@ class Native(Record):
 
 
 class Plan(Record):
-    """What the runtime executes: ``instructions``, some of which still need kernels or programs (``link``)."""
+    """What the runtime executes: ``instructions``. Until ``link``, some lack their kernels or programs."""
 
     n_inputs: int
     outputs: list[Output]

@@ -18,9 +18,9 @@ from weft.core import check_scopes, kinds
 from weft.core.eval import jaxpr_as_fun
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
 from weft.core.rewrite import Splicer
-from weft.loops import small_values
+from weft.loops import promoted_values
 
-MOST_EQUATIONS = 256  # of all steps together
+MOST_EQUATIONS = 256  # equations of all steps together
 _ELEMENTWISE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble, kinds.Identity)
 
 
@@ -54,7 +54,7 @@ def _steps(parts: kinds.LoopParts, simplified: Callable[[ClosedJaxpr], ClosedJax
     trips, outs = parts.trips, parts.body.out_avals
     if trips is None or parts.unroll <= 1 or parts.body.effects:
         return None
-    if max(aval.size for aval in outs) <= small_values.LARGEST:
+    if max(aval.size for aval in outs) <= promoted_values.LARGEST:
         return None
     body = simplified(parts.body)
     eqns = body.jaxpr.eqns

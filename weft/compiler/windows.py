@@ -20,9 +20,9 @@ from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Node
 from weft.loops.thresholds import LONG
 
-MOST_PIECES = 4  # of an array in short rows; each costs a load and a choice for every vector
+MOST_PIECES = 4  # pieces of an array in short rows; each costs a load and a choice for every vector
 SHORT_ROW = 16  # elements of a row whose pieces are read at every point
-LEAST_BYTES = 4  # of an element; not every processor has masked loads of narrower ones
+LEAST_BYTES = 4  # bytes of an element; not every processor has masked loads of narrower ones
 
 
 class Space(Record):
@@ -67,7 +67,7 @@ def pieces_read(
 ) -> dict[Access, tuple[Node, ...]] | None:
     """What a group reads at each of its accesses to an assembled array, in place of it; None if it cannot.
 
-    That is an operand, or one for each piece of short rows, of which the index chooses (``loops.assembled``).
+    That is one operand; or one for each piece of short rows, and the index chooses among them (``loops.assembled``).
     """
     extents = {axis.key: axis.extent for axis in group.axes}
     found, chooses = {}, False

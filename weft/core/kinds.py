@@ -122,7 +122,7 @@ class Scatter(Record):
     order. ``update`` gives the jaxpr of (old, update) -> new, or None if the update replaces the old element. A window
     that is not inside the array is skipped, or with ``clips`` moved inside. ``unique`` promises that no element is
     updated twice, ``ordered`` that the starts are sorted. ``combiner``: how the results of parts of the updates give
-    that of all ("sum", of which one part begins with the array and the others with zeros, "max", "min"), or None.
+    that of all ("sum", where one part begins with the array and the others with zeros, "max", "min"), or None.
     ``neutral(dtype)`` is an element that changes nothing, with which a part may begin; ``merged(array, parts)`` is the
     array with the parts, which lie along the first axis of ``parts``: only where there is a ``combiner``.
     """
@@ -152,8 +152,8 @@ class Reduction(Record):
     ``nan_wins``: the result is NaN if an element is, and otherwise ``combine`` is max or min.
     ``forms``: other ways to compute the same outputs.
     ``combiner``: how the outputs of parts of the elements give the output of all ("sum", "max", "min", or "again": by
-    the same reduction); None if they do not. ``wraps``: NumPy's ufunc of the combination, if integers may leave their
-    dtype by it; the same reduction in float64 then says so.
+    the same reduction); None if there is no way. ``wraps``: NumPy's ufunc of the combination, if integers may leave
+    their dtype by it; the same reduction in float64 then says so.
     """
 
     axes: Callable[[Params], tuple[int, ...]]
@@ -368,7 +368,7 @@ class Loop(Record):
 
 
 class Routine(Record):
-    """A loop compiled to one function in registers: params ``lowered`` (see loops.small), ``parts``, ``literals``."""
+    """A loop in registers: params ``lowered`` (see ``loops.register_promotion``), ``parts``, ``literals``."""
 
 
 class Branch(Record):

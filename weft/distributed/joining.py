@@ -19,7 +19,7 @@ from weft.distributed.transport import Transport
 
 _POLL_SECONDS = 0.002
 FORWARDING_SECONDS = 0.2  # the launcher reads what a process printed; MPICH's drops what it has not read at an abort
-_PIECE_BYTES = 1 << 30  # of one message: MPI counts in ints
+_PIECE_BYTES = 1 << 30  # bytes of one message: MPI counts in ints
 
 
 class Joined(Record, frozen=False):

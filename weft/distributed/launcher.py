@@ -30,7 +30,7 @@ weft launch: found neither mpirun, mpiexec nor srun, which start processes on on
   --launcher PATH                  the mpirun to use"""
 
 
-class Program(Record):
+class LaunchedProgram(Record):
     """What to run on how many processes."""
 
     processes: int
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def read(arguments: Sequence[str]) -> Program:
+def read(arguments: Sequence[str]) -> LaunchedProgram:
     """The command line of ``weft launch``: options end at the script or module, whose arguments follow."""
     parser = _parser()
     own = list(arguments)
@@ -75,7 +75,9 @@ def read(arguments: Sequence[str]) -> Program:
     if options.module is None and not rest:
         parser.error("no program: give a script, or -m and a module")
     words = ["-m", options.module, *rest] if options.module is not None else rest
-    return Program(options.processes, tuple(words), options.launcher, tuple(shlex.split(options.mpi)), options.jax)
+    return LaunchedProgram(
+        options.processes, tuple(words), options.launcher, tuple(shlex.split(options.mpi)), options.jax
+    )
 
 
 def find_launcher(given: str | None = None) -> str | None:
@@ -107,7 +109,7 @@ def is_open_mpi(launcher: str) -> bool:
     return "Open MPI" in asked.stdout or "open-mpi" in asked.stdout
 
 
-def command(program: Program, launcher: str, open_mpi: bool, cpus: int) -> list[str]:
+def command(program: LaunchedProgram, launcher: str, open_mpi: bool, cpus: int) -> list[str]:
     """The command line that starts the program."""
     python = [sys.executable, *(["-m", "weft.run"] if program.as_jax else []), *program.words]
     start = [launcher, "-n", str(program.processes)]
@@ -120,7 +122,7 @@ def command(program: Program, launcher: str, open_mpi: bool, cpus: int) -> list[
     return [*start, *program.options, *python]
 
 
-def environment(program: Program, open_mpi: bool, cpus: int) -> dict[str, str]:
+def environment(program: LaunchedProgram, open_mpi: bool, cpus: int) -> dict[str, str]:
     """The environment of the processes: output that is not lost when the job ends, and a share of the threads."""
     variables = dict(os.environ)
     variables.setdefault("PYTHONUNBUFFERED", "1")

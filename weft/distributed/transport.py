@@ -139,7 +139,7 @@ class Transport:
         """The array of the rank at position ``root`` of the group, in place."""
         return Request(runtime.mpi_broadcast(as_bytes(data), self._group(ranks), root, tag))
 
-    # ---- collectives of the host, each of which ranks agree on first
+    # ---- collectives of the host; ranks agree on each of them first
 
     def start_together(self, what: str, fingerprint: int = 0) -> None:
         """Agree that all ranks are at the same collective of the host: ``what``, and what else must be equal."""

@@ -34,7 +34,7 @@ class Reader:
     ``indexed`` collects the axes whose index is read.
     """
 
-    def __init__(self, writer: indexed.Writer, extents: Mapping[int, int], read: set[int]) -> None:
+    def __init__(self, writer: indexed.IndexWriter, extents: Mapping[int, int], read: set[int]) -> None:
         self.writer, self.extents, self.indexed = writer, extents, read
         self.known: dict[tuple[Any, ...], int] = {}  # conditions written before
 

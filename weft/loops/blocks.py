@@ -21,7 +21,7 @@ VECTORS, LONGEST = 4, 32  # along a row, and elements
 Point = tuple[int, int]  # the number of a row, and of an element in it
 
 
-class Block(Record):
+class RowBlock(Record):
     """``rows`` rows, and the points of the lanes of each of its ``vectors``."""
 
     rows: int
@@ -38,18 +38,18 @@ class Block(Record):
         return all(element == lanes[0][1] for lanes in self.vectors for _, element in lanes)
 
 
-def block(nest: ir.Nest, lanes: int) -> Block:
+def block(nest: ir.Nest, lanes: int) -> RowBlock:
     """The blocks of a nest whose rows have a known length."""
     extent, apart = nest.row, [o for o in nest.operands if o.role == "in" and o.apart is not None]
     assert extent is not None
     if nest.vector == nest.last:
         width, starts = along(extent, lanes)
-        return Block(1, tuple([tuple([(0, start + lane) for lane in range(width)]) for start in starts]))
+        return RowBlock(1, tuple([tuple([(0, start + lane) for lane in range(width)]) for start in starts]))
     if not apart or lanes == 1:
-        return Block(lanes, tuple([tuple([(row, element) for row in range(lanes)]) for element in range(extent)]))
+        return RowBlock(lanes, tuple([tuple([(row, element) for row in range(lanes)]) for element in range(extent)]))
     rows = max(lanes, QUARTER // max([elements.of(operand.dtype).size for operand in nest.operands]))
     points = [divmod(number, extent) for number in range(rows * extent)]
-    return Block(rows, tuple([tuple(points[k : k + rows]) for k in range(0, len(points), rows)]))
+    return RowBlock(rows, tuple([tuple(points[k : k + rows]) for k in range(0, len(points), rows)]))
 
 
 def longest(lanes: int) -> int:

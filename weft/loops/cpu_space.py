@@ -20,8 +20,8 @@ from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS
 from weft.loops.resize import Asked, term
 from weft.loops.thresholds import NOTHING_ASKED, SHORT, SHORT_OF_WORDS, Thresholds, are_many, thresholds
 
-MAX_PARALLEL = 3
-MAX_OF_ELEMENTS = 4  # the same of nests that neither reduce nor update
+MAX_PARALLEL = 3  # parallel loops of a nest
+MAX_OF_ELEMENTS = 4  # parallel loops of a nest that neither reduces nor updates
 MANY_OPERATIONS = 8.0  # cost from which values of updates in order are computed by vectors, stored and loaded again
 UPDATE_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
 IN_REGISTERS = "fdilqIL"  # dtypes whose numbers need no rounding on their way to memory

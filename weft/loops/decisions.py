@@ -25,7 +25,7 @@ from weft.loops import (
     lane_width,
     loop_distribution,
     modulo_scheduling,
-    sides,
+    peeled_regions,
     uniform,
     words,
 )
@@ -65,8 +65,8 @@ class RowPhase(Record):
 class ShortRows(Record):
     """Rows of a few elements, with lanes across rows. ``looped``: the phases whose elements are not unrolled.
 
-    ``shared``: loads that are the same for all ``rows`` rows of a block. ``blocks``: operands of which whole vectors of
-    rows are transposed in registers, once for all phases; phases ``looped_blocks`` are loops nevertheless.
+    ``shared``: loads that are the same for all ``rows`` rows of a block. ``blocks``: operands whose rows are transposed
+    in registers, in whole vectors, once for all phases. Phases ``looped_blocks`` are loops nevertheless.
     """
 
     looped: tuple[bool, ...]
@@ -80,7 +80,7 @@ class Stencil(Record):
     """A neighbourhood: ``rows`` at a time; a ``last`` one has short code.
 
     ``lines``: rows of buffers that several operands read, and the distances in elements at which they read them.
-    ``shuffled`` lines are loaded as whole vectors, of which the others are made.
+    ``shuffled`` lines are loaded as whole vectors, and the others are made from these.
     """
 
     rows: int
@@ -107,7 +107,7 @@ class Transposed(Record):
     near: bool
 
 
-Tile = ShortRows | blocks.Block | Stencil | Transposed
+Tile = ShortRows | blocks.RowBlock | Stencil | Transposed
 
 
 class Streamed(Record):
@@ -193,8 +193,8 @@ class _Decider:
         nest, masked = self.nest, self.maskable()
         if isinstance(tile, Stencil):
             return lane_loops.plain([self.stencil_vectors(tile)], "masked")
-        if isinstance(tile, blocks.Block | ShortRows):
-            vectors = tile.rows // self.lanes if isinstance(tile, blocks.Block) else 1
+        if isinstance(tile, blocks.RowBlock | ShortRows):
+            vectors = tile.rows // self.lanes if isinstance(tile, blocks.RowBlock) else 1
             return lane_loops.plain([vectors], "masked" if masked else "apart")
         if is_collapsed(nest):
             return lane_loops.plain(sorted({self.tabled(), 1}, reverse=True), "masked")
@@ -257,10 +257,11 @@ class _Decider:
         return simple and all(operand.strides[last] in (0, 1) and not operand.near for operand in nest.operands)
 
     def tests(self) -> bool:
-        """Whether sides of choices are skipped."""
+        """Whether regions that only one case of a choice needs are skipped."""
         nest = self.nest
-        blocks = [sides.grouped(phase.body, lambda: sides.uses(nest), self.model.test) for phase in nest.phases]
-        return any(isinstance(s, sides.Side) for block in blocks for s in block)
+        grouped, uses = peeled_regions.grouped, lambda: peeled_regions.uses(nest)
+        blocks = [grouped(phase.body, uses, self.model.test) for phase in nest.phases]
+        return any(isinstance(s, peeled_regions.PeeledRegion) for block in blocks for s in block)
 
     def near(self) -> tuple[int, ...]:
         """The strides along the lanes that have code of their own; others are gathered."""

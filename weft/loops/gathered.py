@@ -14,7 +14,7 @@ from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn
 from weft.loops import indexed
 from weft.loops.indexed import INT32
-from weft.loops.small_values import Values
+from weft.loops.promoted_values import Values
 
 MOST = 32  # elements of a gather in registers
 

@@ -1,4 +1,4 @@
-"""Guards of a kernel: tests of its values, of which the runtime is told whether any held, in one byte for the kernel.
+"""Guards of a kernel: tests of its values. One byte for the kernel tells the runtime whether any test held.
 
     store out1 = v3         ->      store out1 = v3;  guard in2 if v3 is nan
 
@@ -82,7 +82,7 @@ def sum_wraps(equation: Any) -> bool:
     return np.dtype(equation.invars[0].aval.dtype).kind in "iu"
 
 
-class Writer:
+class GuardWriter:
     """Collects the tests of one kernel, and writes their statements at the end of each block."""
 
     def __init__(self, guarded: Guarded, number: Callable[[], int]) -> None:

@@ -1,7 +1,7 @@
 """Symbolic sizes: symbols for extents, and strides as products of them.
 
-Every dimension of every variable has a symbol; dimensions that the program makes equal share one. A dimension that
-``broadcast_in_dim`` made with extent 1 is ``UNIT``; one that merely has extent 1 is not. Buffers are dense, so that a
+Every dimension of every variable has a symbol; dimensions that the program makes equal share one. Only a dimension that
+``broadcast_in_dim`` made with extent 1 is ``UNIT``; others of extent 1 have symbols. Buffers are dense, so that a
 stride is a product of symbols. Two dimensions are collapsed only if these products allow it at every size: which
 machine code a program gets never depends on extents that happen to be equal.
 
@@ -39,7 +39,7 @@ def times(product: Product | None, symbol: int) -> Product | None:
 
 
 def scaled(stride: Stride, step: int) -> Stride:
-    """The stride of a dimension of which every ``step``-th element is taken."""
+    """The stride of a dimension where every ``step``-th element is taken."""
     return stride if step == 1 else Stride(stride.elems * step, stride.factor * step, stride.product)
 
 

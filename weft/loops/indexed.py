@@ -76,7 +76,7 @@ class Places(NamedTuple):
     walked: Any
 
 
-class Writer:
+class IndexWriter:
     """Writes the statements of offsets and updates for one lowering."""
 
     def __init__(self, number: Number, scalar: Scalar, sizes: Sizes) -> None:

@@ -26,7 +26,7 @@ WAITING_BODY = 15.0  # up to this cost, vectors are done in threes, one of them 
 SHARING = 3  # vectors done together, the second without the execution unit that the others keep busy
 WAITING = 4  # vectors in flight where functions wait for each other; half as many of a body that is long to compile
 TILE = 4  # least vectors of a reducing tile
-WIDE_TILE = 16  # the same if there are enough registers: longer runs of memory suit the prefetcher
+WIDE_TILE = 16  # vectors of a reducing tile if there are enough registers: longer runs suit the prefetcher
 LONG_TILES = 4  # rows of more tiles are long: a few of them are read side by side, from start to end
 
 # What a loop does where fewer elements are left than it takes at once: it leaves them to the next loop, masks the

@@ -17,16 +17,16 @@ import numpy as np
 
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from weft.loops import ir, routine, small_rules
-from weft.loops.small import Flatten, Lowered, Lowering
-from weft.loops.small_values import LARGEST, Memory, TooLarge
+from weft.loops import ir, promotion_rules, routine
+from weft.loops.promoted_values import LARGEST, Memory, TooLarge
+from weft.loops.register_promotion import Flatten, Lowered, Lowering
 
 MOST_OF_A_LANE = 32  # elements of one value in a lane
 MOST_WORK = 1200  # estimated instructions of one lane
 MOST_LANES = 4096  # for more, rows begin on different pages, and several threads are faster
-MOST_THREADS = (1 << 31) - 1  # that a GPU's launch has
+MOST_THREADS = (1 << 31) - 1  # threads of a launch on a GPU
 MOST_AT_ONCE = 32000  # instructions of all lanes, if there are over 256 (tanh of 1000: 84 us, 50 on two threads)
-MOST_OF_ROWS = 256000  # the same if lanes have rows, of which kernels make many steps (Lorenz of 1000: 54 us, 156)
+MOST_OF_ROWS = 256000  # instructions, if lanes have rows: kernels take many steps for rows (Lorenz of 1000: 54 us, 156)
 FEW = 64  # instructions common to all lanes that may be repeated for each tile
 
 ByElement = Callable[[ClosedJaxpr], bool]
@@ -65,7 +65,7 @@ def _shared(parts: kinds.LoopParts, most: int) -> list[tuple[int, ...]]:
 class _Lanes(Lowering):
     """Lowers the program of one lane: arrays whose shape begins with ``shared`` lose these dimensions."""
 
-    rules = small_rules.IN_LANES
+    rules = promotion_rules.IN_LANES
 
     def __init__(
         self,

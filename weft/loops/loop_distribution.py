@@ -18,7 +18,7 @@ from weft.loops import costs, ir
 from weft.loops.lane_loops import Loops, Part
 
 CHEAP = 4.0  # up to this cost, statements go to the part that uses them
-BLOCK_BYTES = 16 << 10  # of the values of a block: half of a first cache
+BLOCK_BYTES = 16 << 10  # bytes of the values of a block: half of a first cache
 LARGEST, LEAST = 512, 64  # elements of a block
 
 

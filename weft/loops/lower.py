@@ -100,8 +100,8 @@ class _Lowering:
         self.result = _empty(source)
         numbers = _Numbers(self.result, self.has_axes)
         self._number, self._scalar = numbers.new, numbers.scalar
-        self.indexed = indexed.Writer(self._number, self._scalar, sizes)
-        self.guards = None if guarded is None else guards.Writer(guarded, self._number)
+        self.indexed = indexed.IndexWriter(self._number, self._scalar, sizes)
+        self.guards = None if guarded is None else guards.GuardWriter(guarded, self._number)
         extents = {axis.key: axis.extent for axis in source.axes}
         self.assembled = assembled.Reader(self.indexed, extents, self.result.indexed)
 

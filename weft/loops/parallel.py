@@ -13,8 +13,8 @@ from weft.loops.nests import Lowered
 from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS
 
 VECTOR_GRAIN = 16  # chunks of a split vector dimension are multiples of so many vectors
-COLUMN_GRAIN = 4  # the same if every point has reduced dimensions
-WIDE_GRAIN = 16  # and if there are enough columns
+COLUMN_GRAIN = 4  # vectors, if every point has reduced dimensions
+WIDE_GRAIN = 16  # vectors, if every point has reduced dimensions and there are enough columns
 ENOUGH_BLOCKS = 8  # blocks of rows, enough for the threads
 LIGHT = 8.0  # cost of the operations at a point
 ENOUGH_CHUNKS = 16  # points of the first dimension from which it is split instead of the vector dimension

@@ -19,7 +19,7 @@ from weft.loops import numpy_emit
 LANES = 32
 BLOCK_LANES = 8192
 BLOCK_ROWS = 256
-RUN = 64  # elements of a running combination, of which BLOCK_LANES are a block
+RUN = 64  # elements that a running combination takes one by one; a block of it has BLOCK_LANES elements
 GROUP_BLOCKS = 256
 
 Values = tuple[np.ndarray, ...]

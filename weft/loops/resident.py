@@ -16,7 +16,7 @@ import numpy as np
 from weft._base.record import Record
 
 POINT = "point"  # the entry of a kernel with a thread for each point
-HELD_THREADS = 4  # of an element of a product whose matrix is held
+HELD_THREADS = 4  # threads that share an element of a product whose matrix is held
 
 
 class Place(Record):

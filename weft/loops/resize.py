@@ -21,7 +21,7 @@ Term = tuple[int, Product]  # a factor, and symbols it is multiplied with
 Word = tuple[int, str, Term, int]  # of a scalar: where it begins, how it is packed, a term and what is added to it
 
 
-_CODES = {4: "iI", 8: "qQ"}  # of struct, by bytes: signed and unsigned
+_CODES = {4: "iI", 8: "qQ"}  # codes of the module struct, by bytes: signed and unsigned
 
 
 class OfSizes(int):

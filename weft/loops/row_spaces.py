@@ -91,7 +91,7 @@ def of_rows(body: Body, parallel: list[Loop], found: Thresholds, lanes: int) -> 
 def _is_known_row(body: Body, parallel: Sequence[Loop], found: Thresholds, lanes: int, more: float = 0.0) -> bool:
     """Whether lanes lie along short rows of a known extent, whose elements lie side by side in the results.
 
-    ``more``: instructions that its vectors may take beyond those of vectors of which the last has a mask.
+    ``more``: instructions that its vectors may take beyond those of whole vectors with a last one under a mask.
     """
     if found.row is None or not _fits(body, {axis.key for axis in parallel[-1].axes}, found.row, lanes, more):
         return False
@@ -135,7 +135,7 @@ def _fits(body: Body, row: Collection[int], extent: int, lanes: int, more: float
 
 
 def _is_narrow_block(body: Body, parallel: Sequence[Loop], found: Thresholds, lanes: int) -> bool:
-    """Whether narrow rows are stored as whole vectors: of operands whose own rows or columns are side by side.
+    """Whether narrow rows are stored as whole vectors: rows or columns of the operands lie side by side.
 
     Or rows of an operand lie at distances that are compiled in. If all lie as the results do, wide vectors are rather
     permuted by tables.

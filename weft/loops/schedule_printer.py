@@ -7,8 +7,8 @@ schedule: lanes i1 x16; loops 2 | 1 | masked in flight; next row of in0 fetched
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.loops import decisions, ir, lane_loops, lane_tiles, routine, sides
-from weft.loops.blocks import Block
+from weft.loops import decisions, ir, lane_loops, lane_tiles, peeled_regions, routine
+from weft.loops.blocks import RowBlock
 from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule, ShortRows, Stencil, Transposed
 from weft.loops.lane_loops import LaneLoop
 
@@ -61,7 +61,7 @@ def _columns(schedule: Schedule, target: Target) -> list[str]:
     loop, tile = schedule.loops[-1], schedule.tile
     last = "last lanes one by one" if loop.rest == "apart" else "last masked"
     counts = [one.vectors for one in schedule.loops[:-1]]
-    if isinstance(tile, Block):
+    if isinstance(tile, RowBlock):
         parts = [f"blocks of {tile.rows} x {schedule.nest.row}", f"{len(tile.vectors)} of {tile.width} lanes"]
         return [", ".join([*parts, last] if tile.rows > 1 else parts)]
     if decisions.is_collapsed(schedule.nest):
@@ -107,6 +107,6 @@ def _sides(schedule: Schedule, target: Target) -> list[str]:
     return [
         f"{_listed('v', [one.out for one in s.statements])} where v{s.which} is {s.case}"
         for phase in nest.phases
-        for s in sides.grouped(phase.body, lambda: sides.uses(nest), test)
-        if isinstance(s, sides.Side)
+        for s in peeled_regions.grouped(phase.body, lambda: peeled_regions.uses(nest), test)
+        if isinstance(s, peeled_regions.PeeledRegion)
     ]

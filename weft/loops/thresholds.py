@@ -24,7 +24,7 @@ MANY = 16384  # elements of all short rows from which on their length is compile
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
 PERMUTED = 8  # lanes of registers whose words are permuted by a vector of numbers
 SHORT = 16  # rows up to this length are reduced or scanned with lanes across rows, if there are more than FEW
-SHORT_OF_WORDS = 31  # the same where it costs little to read lanes across rows; rows of 32 fill vectors themselves
+SHORT_OF_WORDS = 31  # elements: SHORT if lanes across rows cost little to read; rows of 32 fill vectors themselves
 
 
 class Thresholds(NamedTuple):
@@ -35,7 +35,7 @@ class Thresholds(NamedTuple):
     narrow: int  # lanes lie across the last dimension but one: the extent of the last, which may be compiled in; else 0
     fills: tuple[bool, bool]  # where ``first`` is known: whether the last dimension fills whole vectors, or half of one
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
-    windows: tuple[bool, ...]  # there: the operands of which a vector over two dimensions lies within two vectors
+    windows: tuple[bool, ...]  # and: the operands with each vector over two dimensions inside of two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
     # if rows are narrow, of each operand the strides along rows and in them where these are small, else None
     apart: tuple[tuple[int, int] | None, ...]

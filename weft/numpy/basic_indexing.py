@@ -40,7 +40,7 @@ class Cut(NamedTuple):
         return len(range(*self))
 
 
-class Plan(NamedTuple):
+class IndexPlan(NamedTuple):
     """What a basic index does to an array, but for the run-time integers, in the order of ``dynamic``."""
 
     cuts: tuple[Cut | None, ...]  # per axis; None keeps it whole (or leaves it to the integers)
@@ -51,9 +51,9 @@ class Plan(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def first_axis(rank: int) -> Plan:
+def first_axis(rank: int) -> IndexPlan:
     """The plan of ``x[i]``."""
-    return Plan((None,) * rank, (), ((0, 0),), (), True)
+    return IndexPlan((None,) * rank, (), ((0, 0),), (), True)
 
 
 def cut_of(item: slice, extent: int, axis: int) -> Cut:
@@ -66,7 +66,9 @@ def cut_of(item: slice, extent: int, axis: int) -> Cut:
     return Cut(*slice(*entries).indices(extent))
 
 
-def plan_of(items: list[Any], shape: tuple[int, ...], eager: bool, wrap: bool = True) -> tuple[Plan, list[Any]] | None:
+def plan_of(
+    items: list[Any], shape: tuple[int, ...], eager: bool, wrap: bool = True
+) -> tuple[IndexPlan, list[Any]] | None:
     """The plan of items into an array of ``shape``, and its run-time integers; None if a gather is needed.
 
     If ``eager``, all integers and the starts of contiguous slices are run-time values.
@@ -137,13 +139,13 @@ class _Builder:
         self.dynamic.append((axis, 0))
         self.integers.append(item if self.eager or not known else position % extent if inside else position)
 
-    def plan(self) -> Plan:
+    def plan(self) -> IndexPlan:
         if self.dynamic:  # the static ones are starts of the same dynamic slice
-            return Plan(tuple(self.cuts), tuple(self.static), tuple(self.dynamic), tuple(self.new_axes), self.wrap)
-        return Plan(tuple(self.cuts), tuple(self.static), (), tuple(self.new_axes), True)
+            return IndexPlan(tuple(self.cuts), tuple(self.static), tuple(self.dynamic), tuple(self.new_axes), self.wrap)
+        return IndexPlan(tuple(self.cuts), tuple(self.static), (), tuple(self.new_axes), True)
 
 
-def take(x: Any, *integers: Any, plan: Plan) -> Array:
+def take(x: Any, *integers: Any, plan: IndexPlan) -> Array:
     """Cuts and reversals, then the integers, then the new axes."""
     shape = promotion.shape_of(x)
     if plan.dynamic:
@@ -163,7 +165,7 @@ def take(x: Any, *integers: Any, plan: Plan) -> Array:
 apply = inline(take, static_argnames=("plan",))
 
 
-def _reversed(plan: Plan) -> tuple[int, ...]:
+def _reversed(plan: IndexPlan) -> tuple[int, ...]:
     """The axes that are cut backwards; an empty cut has no direction."""
     return tuple([axis for axis, cut in enumerate(plan.cuts) if cut is not None and cut.step < 0 and cut.size])
 
@@ -176,7 +178,7 @@ def _ascending(cut: Cut) -> tuple[int, int, int]:
     return (start, stop, step) if step > 0 else (start + (cut.size - 1) * step, start + 1, -step)
 
 
-def _static_cuts(x: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
+def _static_cuts(x: Any, plan: IndexPlan, shape: tuple[int, ...]) -> Any:
     starts, stops, steps = [0] * len(shape), list(shape), [1] * len(shape)
     for axis, cut in enumerate(plan.cuts):
         if cut is not None:
@@ -192,7 +194,7 @@ def _static_cuts(x: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
     return lax.rev(x, reversed_axes) if reversed_axes else x
 
 
-def _at_integers(x: Any, integers: tuple[Any, ...], plan: Plan, shape: tuple[int, ...]) -> Any:
+def _at_integers(x: Any, integers: tuple[Any, ...], plan: IndexPlan, shape: tuple[int, ...]) -> Any:
     """One dynamic slice with extent 1 at the integers, which are then squeezed."""
     host = len(shape) == 1 and all(isinstance(i, int) for i in integers) and plan.wrap
     dtype = dtypes.canonicalize_dtype(np.int64) if host else np.dtype(np.int32)

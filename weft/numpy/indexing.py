@@ -27,7 +27,7 @@ _BOUND = 4096
 _INTEGERS = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED))
 LONG_INTEGERS = frozenset((dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64))  # they hold every extent
 _routes: dict[tuple[Any, ...], tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...]]] = {}
-_static_plans: dict[tuple[Any, ...], basic_indexing.Plan] = {}  # (shape, the items of an index as written) -> its plan
+_static_plans: dict[tuple[Any, ...], basic_indexing.IndexPlan] = {}  # (shape, items of an index as written) -> plan
 
 
 class Slot(int):

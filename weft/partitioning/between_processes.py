@@ -167,7 +167,7 @@ def _by_vmap(
 
 
 def _own(out: Any, number: int, out_dims: Sequence[Any], sizes: Sequence[int], mine: Any) -> Any:
-    """The result of this process among those of all, mapped over axes the outermost of which was mapped last."""
+    """This process's result, picked from those of all processes, which are mapped over axes (the outermost last)."""
     for at, dims in enumerate(out_dims):
         if dims[number] is None:
             continue

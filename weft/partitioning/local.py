@@ -23,7 +23,7 @@ from weft.operations import arithmetic, convert
 from weft.partitioning import moves, rows, specs
 from weft.partitioning.choose import Choice, choose, steps_of_result
 from weft.partitioning.flat import shards_of
-from weft.partitioning.propagate import Known, Program
+from weft.partitioning.propagate import FactoredProgram, Known
 from weft.partitioning.specs import Spec, local_aval
 
 
@@ -46,7 +46,7 @@ _SUMS = (kinds.Contraction, kinds.StridedContraction, kinds.Resolve)
 class Making:
     """What the programs inside one another share while they are made for each device."""
 
-    def __init__(self, program: Program, known: Known) -> None:
+    def __init__(self, program: FactoredProgram, known: Known) -> None:
         self.program, self.known, self.sizes = program, known, known.sizes
         self.moved: list[Moved] = []
         self.templates: dict[Any, ClosedJaxpr] = {}  # moves as small programs

@@ -22,7 +22,7 @@ from weft.partitioning.specs import Axes, Sizes, Spec, parts
 
 
 class Cut(Record):
-    """Each device takes its part of a dimension along axes of which it had all."""
+    """Each device had all of a dimension, and takes its part along these axes."""
 
     dim: int
     axes: Axes
@@ -117,7 +117,7 @@ def _exchange(current: list[Axes], new: Spec, found: list[Move]) -> bool:
 def combined(axes: Axes, combiner: str, spec: Spec, wanted: Spec) -> tuple[Move, ...]:
     """The steps from results of parts, which lie as ``spec``, to their combination as ``wanted``.
 
-    A sum of which each device wants its part along the same axes is made of parts at once.
+    If each device wants only its part of a sum, along the same axes, the sum is made in parts at once.
     """
     if combiner == "sum":
         for dim, (have, want) in enumerate(zip(spec, wanted, strict=True)):

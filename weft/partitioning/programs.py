@@ -16,7 +16,7 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.partitioning import specs, verify
 from weft.partitioning.flat import flat
 from weft.partitioning.local import Local, Making, Moved
-from weft.partitioning.propagate import Known, Program, analysed, propagate
+from weft.partitioning.propagate import FactoredProgram, Known, analysed, propagate
 from weft.partitioning.specs import Sizes, Spec
 
 
@@ -62,7 +62,7 @@ def propagated(
     in_specs: Sequence[Given],
     out_specs: Sequence[Given] | None = None,
     values: Mapping[Any, Given] | None = None,
-) -> tuple[Program, Known]:
+) -> tuple[FactoredProgram, Known]:
     """The flat program, and the specs of all its values."""
     old = closed.jaxpr
     given = [*in_specs, *([None] * len(old.outvars) if out_specs is None else out_specs)]
@@ -95,7 +95,7 @@ def propagated(
     return program, known
 
 
-def local_program(program: Program, known: Known) -> Partitioned:
+def local_program(program: FactoredProgram, known: Known) -> Partitioned:
     """The program of each device, once every value has its spec."""
     old, making = program.closed.jaxpr, Making(program, known)
     out_specs = [known.of(v) if given is None else given for v, given in zip(old.outvars, known.results, strict=True)]

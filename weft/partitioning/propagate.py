@@ -35,7 +35,7 @@ class _Node:
         self.is_simple = not any(type(dim) is tuple for each in dims for dim in each)
 
 
-class Program(NamedTuple):
+class FactoredProgram(NamedTuple):
     """A flat program with the factors of its equations, inner ones included."""
 
     closed: ClosedJaxpr
@@ -47,14 +47,14 @@ class Program(NamedTuple):
     asked: dict[Any, Spec]  # what programs of shards ask of their operands (by a variable in their place) and results
 
 
-def analysed(closed: ClosedJaxpr, sizes: Sizes | None = None) -> Program:
+def analysed(closed: ClosedJaxpr, sizes: Sizes | None = None) -> FactoredProgram:
     """The factors of a flat program; ``sizes`` are those of the axes of the mesh."""
-    program = Program(closed, {}, [], [], {}, sizes or {}, {})
+    program = FactoredProgram(closed, {}, [], [], {}, sizes or {}, {})
     _analyse(closed.jaxpr, program)
     return program
 
 
-def _analyse(jaxpr: Jaxpr, program: Program) -> None:
+def _analyse(jaxpr: Jaxpr, program: FactoredProgram) -> None:
     for eqn in jaxpr.eqns:
         links = rules.links(eqn)
         if links is not None:
@@ -79,7 +79,7 @@ def _analyse(jaxpr: Jaxpr, program: Program) -> None:
             program.nodes.append(_Node(variables, dims, found.extents, found.passes))
 
 
-def _analyse_shards(eqn: JaxprEqn, program: Program) -> bool:
+def _analyse_shards(eqn: JaxprEqn, program: FactoredProgram) -> bool:
     """Operands and results lie as the user's program of shards says."""
     shards = shards_of(eqn, program.sizes)
     if shards is None:
@@ -94,7 +94,7 @@ def _analyse_shards(eqn: JaxprEqn, program: Program) -> bool:
     return True
 
 
-def _analyse_links(eqn: JaxprEqn, links: list[rules.Link], program: Program) -> None:
+def _analyse_links(eqn: JaxprEqn, links: list[rules.Link], program: FactoredProgram) -> None:
     kind: Any = eqn.primitive.kind
     if isinstance(kind, kinds.Branch):
         inner = kind.branches(eqn.params)
@@ -140,7 +140,7 @@ class Known:
         return replicated(len(variable.aval.shape)) if found is None else found
 
 
-def propagate(program: Program, known: Known) -> None:
+def propagate(program: FactoredProgram, known: Known) -> None:
     """Give every variable of the program a spec (those without one in ``known.specs`` are not cut)."""
     for variable in program.closed.jaxpr.constvars:
         known.set(variable, replicated(len(variable.aval.shape)))
@@ -155,7 +155,7 @@ def propagate(program: Program, known: Known) -> None:
 
 
 def _run(nodes: list[_Node], known: Known, readers: dict[Any, list[int]], last: bool) -> None:
-    """Visit nodes in order of the program, and again those of which a variable has changed."""
+    """Visit nodes in order of the program, and a node again when one of its variables has changed."""
     found = {number for variable in known.specs for number in readers.get(variable, ())}
     queue = sorted([number for number in found if nodes[number].passes is not last])  # the others are settled
     waiting = set(queue)

@@ -54,7 +54,7 @@ def _windows(eqn: JaxprEqn) -> kinds.Windows:
 
 
 def _pointed_into(eqn: JaxprEqn) -> dict[int, int]:
-    """Dimensions of which a window has one element: dimension -> component of the index vector."""
+    """Dimensions along which a window has one element: dimension -> component of the index vector."""
     windows, extents = _windows(eqn), eqn.invars[0].aval.shape
     rows = enumerate(zip(windows.starts, windows.most, strict=True))
     return {dim: at for at, (dim, most) in rows if extents[dim] > 1 and most == extents[dim] - 1}

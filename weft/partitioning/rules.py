@@ -1,7 +1,7 @@
 """Rules: the factors (``core.factors``) of an equation, by the kind of its operation.
 
-A kind without a rule, and a dimension of which nothing is known, is whole: every device reads and computes all of it.
-Loops and branches have no factors of their own; ``links`` ties their operands and results to the variables inside.
+A kind without a rule is whole, and so is a dimension that nothing is known of: every device reads and computes all of
+it. Loops and branches have no factors of their own; ``links`` ties their operands and results to the variables inside.
 """
 
 from __future__ import annotations
@@ -240,14 +240,14 @@ def _cumulative(eqn: JaxprEqn) -> Factors:
 
 
 def _along(eqn: JaxprEqn, axis: int) -> Factors:
-    """Operands and results of one rank, of which the dimension ``axis`` is whole."""
+    """Operands and results of one rank; their dimension ``axis`` is whole."""
     draft = Draft()
     dims = [WHOLE if dim == axis else draft.new(n) for dim, n in enumerate(eqn.invars[0].aval.shape)]
     return draft.done([dims] * len(eqn.invars), [dims] * len(eqn.outvars))
 
 
 def _window(eqn: JaxprEqn) -> Factors:
-    """Dimensions of which each result sees the element at its own place."""
+    """A dimension may be cut if each result reads only the element at its own position along it."""
     along = eqn.primitive.kind.windows(eqn.params).along
     draft = Draft()
     shape = eqn.invars[0].aval.shape

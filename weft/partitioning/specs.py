@@ -20,7 +20,7 @@ Sizes = Mapping[Hashable, int]  # of the axes of a mesh
 
 
 def replicated(rank: int) -> Spec:
-    """The spec of an array of which every device has all."""
+    """The spec of an array that every device has all of."""
     return ((),) * rank
 
 

@@ -31,7 +31,7 @@ CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
 UNSIGNED = np.dtype(np.uint32)
 
 
-Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
+EquationWriter = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
 
 
 class ByHand(NamedTuple):
@@ -124,7 +124,7 @@ def _combination(writer: FunctionWriter, name: str, dtype: np.dtype) -> str:
     return writer.text.region([scalar, scalar], lambda x, y: [writer.text.op(name, [x, y], (), dtype)])
 
 
-def reduced(name: str) -> Writer:
+def reduced(name: str) -> EquationWriter:
     """A reduction over devices (and over dimensions, if there are numbers among its axes)."""
 
     def along(writer: FunctionWriter, eqn: JaxprEqn, x: Tensor, aval: Any, positions: tuple[int, ...]) -> Tensor:
@@ -221,7 +221,7 @@ def axis_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) ->
     return _region(writer, mesh, shards, [], [((), types.INT32)], [], digit)
 
 
-COLLECTIVES: dict[str, Writer] = {
+COLLECTIVES: dict[str, EquationWriter] = {
     "psum": reduced("add"), "pmax": reduced("maximum"), "pmin": reduced("minimum"), "all_gather": all_gather,
     "reduce_scatter": reduce_scatter, "all_to_all": all_to_all, "ppermute": ppermute, "pbroadcast": pbroadcast,
     "axis_index": axis_index,

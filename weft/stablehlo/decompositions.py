@@ -37,7 +37,7 @@ from weft.stablehlo.factorizations import (
 )
 
 Array = Any
-SWEEPS = 16  # of rotations of all pairs; convergence is quadratic, and 6 to 10 are typical
+SWEEPS = 16  # rounds of rotations of all pairs; convergence is quadratic, and 6 to 10 are typical
 
 
 def pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:

@@ -125,7 +125,7 @@ class Exported:
         self._out_named_shardings = tuple(out_shardings or (None,) * len(out_avals))
         self.lies: LoweredShardings | None = None  # with the devices of this process, where it was exported here
         self.trace: Callable[..., ClosedJaxpr] | None = None  # the function's program for shapes, where it is known
-        self.plan: size_checks.Plan | None = None  # how unknown sizes follow from the arguments
+        self.plan: size_checks.SizePlan | None = None  # how unknown sizes follow from the arguments
         self.keeps_keys = program is not None and not _is_open(
             in_avals
         )  # whether the program has keys where the module has their words
@@ -316,7 +316,7 @@ def exported(
     interface: tuple[tuple[Any, ...], tuple[Any, ...]],
     platforms: tuple[str, ...],
     checks: Sequence[DisabledSafetyCheck],
-    plan: size_checks.Plan | None = None,
+    plan: size_checks.SizePlan | None = None,
 ) -> Exported:
     """A traced program (``on_words``) as an exported function, with the types that its arguments and results have."""
     name, lies = traced.fun_name, traced.shardings()

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from weft.stablehlo import collectives
 
 Interface = tuple[Sequence[Any], Sequence[Any]]  # the types of arguments and of results
-Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
-Rule = Callable[["ModuleWriter", JaxprEqn], "Writer | None"]
+EquationWriter = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
+Rule = Callable[["ModuleWriter", JaxprEqn], "EquationWriter | None"]
 
 
 def symbol(name: str) -> str:
@@ -47,7 +47,7 @@ class ModuleWriter:
         debug_info: bool,
         platforms: tuple[str, ...] = ("cpu",),
         shardings: LoweredShardings | None = None,
-        plan: size_checks.Plan | None = None,
+        plan: size_checks.SizePlan | None = None,
     ) -> None:
         self.rule = rule
         self.plan = plan

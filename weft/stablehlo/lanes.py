@@ -24,7 +24,7 @@ SPLIT = 134217729.0  # 2**27 + 1: halves of a float64 (Dekker 1971)
 
 
 class Processor:
-    """The ``codegen.features.Features`` of a machine of which nothing is known."""
+    """The ``codegen.features.Features`` of a machine that is not known."""
 
     keeps_sums = False  # XLA makes x of (x + c) - c (seen in jaxlib 0.10.2)
     scalar = False

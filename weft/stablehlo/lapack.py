@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _LETTERS = {"f4": "s", "f8": "d", "c8": "c", "c16": "z"}  # of routines for a dtype
 
 
-Writer = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
+EquationWriter = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[Tensor]]
 
 
-def find(eqn: JaxprEqn) -> Writer | None:
+def find(eqn: JaxprEqn) -> EquationWriter | None:
     """What writes an equation as calls of routines, if there are some for it and its dtype."""
     routine = ROUTINES.get(eqn.primitive.name)
     if routine is None:
@@ -158,7 +158,7 @@ def tridiagonal(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -
     return _where_done(text, info, found)
 
 
-ROUTINES: dict[str, Writer] = {
+ROUTINES: dict[str, EquationWriter] = {
     "cholesky": cholesky, "triangular_solve": triangular_solve, "lu": lu, "geqrf": geqrf,
     "householder_product": householder_product, "qr": qr, "eigh": eigh, "svd": svd, "eig": eig, "schur": schur,
     "tridiagonal": tridiagonal,

@@ -39,10 +39,10 @@ from weft.stablehlo import (
     types,
 )
 from weft.stablehlo.function_writer import (
+    EquationWriter,
     FunctionWriter,
     Interface,
     ModuleWriter,
-    Writer,
     not_written,
     symbol,
     type_of,
@@ -98,7 +98,7 @@ def text_and_count(
     platforms: Sequence[str] = ("cpu",),
     interface: Interface | None = None,
     shardings: LoweredShardings | None = None,
-    plan: size_checks.Plan | None = None,
+    plan: size_checks.SizePlan | None = None,
 ) -> tuple[str, int]:
     """``module_text``, and for how many devices it is; ``plan``: how sizes without a value follow from arguments."""
     module = ModuleWriter(rule, debug_info, tuple(platforms), shardings, plan)
@@ -246,7 +246,7 @@ def rng_uniform(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -
     return [text.convert(text.op("rng", [*bounds, extents], shape, drawn, given), dtype)]
 
 
-WRITERS: dict[type, Writer] = {
+WRITERS: dict[type, EquationWriter] = {
     kinds.Elementwise: elementwise.write,
     kinds.View: movement.view,
     kinds.Reshape: movement.reshape,
@@ -269,7 +269,7 @@ WRITERS: dict[type, Writer] = {
     kinds.Branch: control.branch,
     kinds.Higher: control.call,
 }
-NAMED: dict[str, Writer] = {
+NAMED: dict[str, EquationWriter] = {
     "conv_general_dilated": products.convolution,
     "fft": products.fourier,
     "triangular_solve": products.triangular_solve,
@@ -282,7 +282,7 @@ NAMED: dict[str, Writer] = {
 }
 
 
-def rule(module: ModuleWriter, eqn: JaxprEqn) -> Writer | None:
+def rule(module: ModuleWriter, eqn: JaxprEqn) -> EquationWriter | None:
     """What writes an equation: a call of LAPACK where there is one, or by its name or its kind."""
     is_open = any(types.is_open(n) for v in eqn.invars for n in v.aval.shape)
     if module.calls_lapack and not is_open and (call := lapack.find(eqn)) is not None:

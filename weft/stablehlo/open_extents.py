@@ -2,9 +2,9 @@
 
     traced at n = 83, 89, 251:  sum of f32[83,4], div 83.0   ->   sum of f32[n,4], div n
 
-The programs must be equal but for integers (extents, parameters, literals), each of which must be a sum of the unknown
-sizes (``size_fits``). The result is a jaxpr whose extents and parameters are such sums;
-only the writer of StableHLO reads it.
+The programs must be equal but for integers (extents, parameters, literals), and each integer must be a sum of the
+unknown sizes (``size_fits``). The result is a jaxpr whose extents and parameters are such sums; only the writer of
+StableHLO reads it.
 """
 
 from __future__ import annotations

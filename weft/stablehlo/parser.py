@@ -22,7 +22,7 @@ from weft.stablehlo import types
 Type = tuple[tuple[Any, ...], np.dtype]  # extents (None where they are not known) and dtype
 
 
-class Block(NamedTuple):
+class ParsedRegion(NamedTuple):
     """Arguments with their types, and operations."""
 
     arguments: list[tuple[str, Type]]
@@ -36,7 +36,7 @@ class Operation(NamedTuple):
     results: list[str]
     operands: list[str]
     attributes: dict[str, str]
-    regions: list[Block]
+    regions: list[ParsedRegion]
     types: list[Type]  # of the results
 
 
@@ -46,7 +46,7 @@ class Module(NamedTuple):
     ``lies``: for each function the texts of the attributes of its arguments and of its results.
     """
 
-    functions: dict[str, Block]
+    functions: dict[str, ParsedRegion]
     meshes: dict[str, str]
     lies: dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]
     n_devices: int
@@ -204,7 +204,7 @@ class Parser:
             self.at(",")
         return found
 
-    def _regions(self) -> list[Block]:
+    def _regions(self) -> list[ParsedRegion]:
         found = []
         while not self.at(")"):
             self.take("{")
@@ -212,7 +212,7 @@ class Parser:
             self.at(",")
         return found
 
-    def block(self) -> Block:
+    def block(self) -> ParsedRegion:
         """What stands between braces: arguments if there are any, and operations."""
         arguments: list[tuple[str, Type]] = []
         self.skip()
@@ -223,7 +223,7 @@ class Parser:
         operations = []
         while not self.at("}"):
             operations.append(self._statement())
-        return Block(arguments, operations)
+        return ParsedRegion(arguments, operations)
 
     def _arguments(self, given: list[dict[str, str]] | None = None) -> list[tuple[str, Type]]:
         found = []
@@ -269,7 +269,7 @@ class Parser:
         block = self.block()
         self._lies[name] = ins, outs
         given = {"sym_name": f'"{name}"', "sym_visibility": f'"{visibility}"'}
-        return Operation("func.func", [], [], given, [Block(arguments, block.operations)], [])
+        return Operation("func.func", [], [], given, [ParsedRegion(arguments, block.operations)], [])
 
     def module(self) -> Module:
         """The whole text."""
@@ -298,7 +298,7 @@ class Parser:
         return Module(functions, meshes, self._lies, integer(attributes.get("mhlo.num_partitions"), 1))
 
 
-def needed(block: Block, name: str) -> set[str]:
+def needed(block: ParsedRegion, name: str) -> set[str]:
     """The values of a block, and of those around it, from which a value is made, with itself."""
     made = {result: op for op in block.operations for result in op.results}
     found: set[str] = set()
@@ -311,7 +311,7 @@ def needed(block: Block, name: str) -> set[str]:
     return found
 
 
-def reached(block: Block, name: str) -> set[str]:
+def reached(block: ParsedRegion, name: str) -> set[str]:
     """The arguments of a block from which a value is made."""
     return needed(block, name) & {argument for argument, _ in block.arguments}
 

@@ -189,7 +189,7 @@ def _group(site: Any) -> Group:
 
 def _mapped(site: Any, names: tuple[str, ...], axes: frozenset[str]) -> tuple[str, ...]:
     if not axes.issuperset(names):
-        raise ValueError(f"[stablehlo] {site.operation.name} along {names}, of which only {sorted(axes)} are by hand")
+        raise ValueError(f"[stablehlo] {site.operation.name} along {names}, but only {sorted(axes)} are by hand")
     return names
 
 

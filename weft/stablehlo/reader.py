@@ -16,7 +16,7 @@ from weft import config, runtime
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.trace import trace_to_jaxpr
 from weft.stablehlo import known_extents, parser, read_operations, read_shards
-from weft.stablehlo.parser import Block, Module, Operation, Parser
+from weft.stablehlo.parser import Module, Operation, ParsedRegion, Parser
 
 Environment = dict[str, Any]
 COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ["add", "multiply", "minimum", "maximum", "and", "or", "xor"])
@@ -72,7 +72,7 @@ def _program(text: str, name: str, platforms: Sequence[str], shapes: Sequence[tu
 
     with config.context("enable_x64", True):  # the types are those of the text
         closed = trace_to_jaxpr(run, avals)[0]
-    # arrays keep 64 bits also where the option is off, NumPy's do not
+    # weft's arrays keep 64 bits also where the option is off; NumPy's would lose them
     pairs = zip(closed.jaxpr.constvars, closed.consts, strict=True)
     return closed.replace(consts=[runtime.array_from_numpy(np.array(c, v.aval.dtype), v.aval) for v, c in pairs])
 
@@ -96,7 +96,7 @@ class Reading:
         found = read_shards.shardings_of(attributes.get("sdy.sharding", ""), self.meshes)
         return found[0] if found else None
 
-    def run(self, block: Block, values: Sequence[Any], outer: Environment) -> list[Any]:
+    def run(self, block: ParsedRegion, values: Sequence[Any], outer: Environment) -> list[Any]:
         """The results of a block on these arguments; regions see the values around them."""
         env = {**outer, **{name: value for (name, _), value in zip(block.arguments, values, strict=True)}}
         for operation in block.operations:
@@ -155,7 +155,7 @@ class Site:
             raise NotImplementedError(f"[stablehlo] {self.operation.name} of several arrays whose elements are mixed")
         made = parser.needed(block, result)
         kept = [op for op in block.operations[:-1] if set(op.results) & made]
-        region = Block(own, [*kept, block.operations[-1]._replace(operands=[result])])
+        region = ParsedRegion(own, [*kept, block.operations[-1]._replace(operands=[result])])
         return Site(self.reading, self.operation._replace(regions=[region]), self.env)
 
     def single(self, number: int = 0) -> str:
@@ -174,7 +174,7 @@ class Site:
         return operation.name if in_order and block.operations[1].operands == operation.results else ""
 
 
-def _without_constraints(block: Block) -> Block:
+def _without_constraints(block: ParsedRegion) -> ParsedRegion:
     """The block without statements of how values lie."""
     if not any(op.name == "sdy.sharding_constraint" for op in block.operations):
         return block
@@ -186,4 +186,4 @@ def _without_constraints(block: Block) -> Block:
             same[op.results[0]] = operands[0]
         else:
             kept.append(op._replace(operands=operands))
-    return Block(block.arguments, kept)
+    return ParsedRegion(block.arguments, kept)

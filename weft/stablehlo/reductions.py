@@ -108,7 +108,7 @@ def _by_steps(text: Text, values: list[Tensor], axis: int, kind: Any, params: di
 def _growing(
     text: Text, xs: Sequence[Tensor], accumulators: Any, axis: int, kind: Any, params: dict[str, Any]
 ) -> list[Tensor]:
-    """A window as long as the dimension, of which all but one element is before it (behind it, if reversed)."""
+    """A window as long as the dimension, which ends at the element itself (or begins there, if reversed)."""
     shape = xs[0].shape
     region = _combiner(text, [x.dtype for x in xs], lambda e, a, b: kind.combine(e, a, b, **params))
     starts = [text.constant(np.asarray(value).astype(dtype), (), dtype) for dtype, value in accumulators]

@@ -39,7 +39,7 @@ class Check(NamedTuple):
     divisor: int = 0  # the extent is to be a multiple
 
 
-class Plan(Record):
+class SizePlan(Record):
     steps: tuple[Step, ...]
     checks: tuple[Check, ...]
 
@@ -57,7 +57,7 @@ def _linear(dim: SymbolicDim, known: set[str]) -> tuple[str, int, Any] | None:
     return name, count, rest
 
 
-def plan(shapes: Sequence[Sequence[Any]], in_tree: Any) -> Plan:
+def plan(shapes: Sequence[Sequence[Any]], in_tree: Any) -> SizePlan:
     """How to find the unknown sizes in the shapes of arguments. Raises ValueError where they cannot be found."""
     names = argument_names(in_tree, len(shapes))
     waiting = [
@@ -99,7 +99,7 @@ def plan(shapes: Sequence[Sequence[Any]], in_tree: Any) -> Plan:
                 f"to be {wanted} 0, but found {{0}}. {using}"
             )
             checks.append(Check(text, constraint.is_equation, difference, None))
-    return Plan(tuple(steps), tuple(checks))
+    return SizePlan(tuple(steps), tuple(checks))
 
 
 def _checks_of_steps(steps: Sequence[Step], shapes: Sequence[Sequence[Any]], using: str) -> list[Check]:
@@ -151,7 +151,7 @@ def _value(x: Any, sizes: Mapping[str, int]) -> int:
     return x.at(sizes) if isinstance(x, SymbolicDim) else x
 
 
-def solved(found: Plan, given: Sequence[Sequence[int]]) -> dict[str, int]:
+def solved(found: SizePlan, given: Sequence[Sequence[int]]) -> dict[str, int]:
     """The unknown sizes of a call, from the extents of its arguments. Raises ValueError where a check fails."""
     sizes: dict[str, int] = {}
     for step in found.steps:
@@ -168,7 +168,7 @@ def solved(found: Plan, given: Sequence[Sequence[int]]) -> dict[str, int]:
     return sizes
 
 
-def written(text: Text, found: Plan, arguments: Sequence[Tensor]) -> None:
+def written(text: Text, found: SizePlan, arguments: Sequence[Tensor]) -> None:
     """Write the unknown sizes (``text.sizes``) and the checks at the start of a module's function."""
     kind = ((), open_text.INT32)
 

@@ -172,7 +172,7 @@ def erfc_f64(emit: Sharing, x: V) -> V:
 def _erfc_f64(x: V) -> V:
     """exp(-a**2 + g(v)) 2 / (a + 2), a = |x|, the square kept exactly: g is small and smooth.
 
-    ``wrong``, of which 1 / (a + 2) is wrong, moves erfcx a by about that times 1 + 2.5 / (a + 2).
+    An error ``wrong`` of 1 / (a + 2) changes erfcx a by about ``wrong`` times 1 + 2.5 / (a + 2).
     """
     lanes, a = x.lanes, x.abs()
     a = lanes.select(a > 28.0, 28.0, a)

@@ -13,7 +13,7 @@ from weft.codegen.integers import leading_zeros
 from weft.codegen.lanes import Lanes, V
 
 PI_HALF_HIGH, PI_HALF_LOW = 1.5707963267948966, 6.123233995736766e-17
-BITS = 1155  # of 2 / pi, of which the last ones are for the largest float64
+BITS = 1155  # bits of 2 / pi; only the largest float64 need the last ones
 TWO_OVER_PI = int(
     "517cc1b727220a94fe13abe8fa9a6ee06db14acc9e21c820ff28b1d5ef5de2b0db92371d2126e9700324977504e8c90e7f0ef58e5894d39f7441"
     "1afa975da24274ce38135a2fbf209cc8eb1cc1a99cfa4e422fc5defc941d8ffc4bffef02cc07f79788c5ad05368fb69b3f6793e584dba7a31fb3"

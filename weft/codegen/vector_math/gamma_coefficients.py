@@ -25,7 +25,7 @@ LGAMMA_F64 = (
     0.32246703342411326,
     0.42278433509846713,
 )
-# the same: error 1.46e-11
+# log gamma(2 + d) / d, |d| <= 1/2, fewer terms: error 1.46e-11
 LGAMMA_LITE = (
     -5.208118739066028e-05,
     0.00011498248215687683,
@@ -50,7 +50,7 @@ STIRLING_F64 = (
     -0.0027777777777776747,
     0.08333333333333333,
 )
-# the same: error 3.64e-13
+# x (log gamma(x) - Stirling) in 1 / x**2, x >= 8, fewer terms: error 3.64e-13
 STIRLING_LITE = (
     -0.0005701470164647203,
     0.0007934093294071784,
@@ -68,7 +68,7 @@ DIGAMMA_F64 = (
     0.008333333333331664,
     -0.08333333333333333,
 )
-# the same: error 3.22e-12
+# x**2 (digamma(x) - log x + 1 / (2 x)) in 1 / x**2, x >= 8, fewer terms: error 3.22e-12
 DIGAMMA_LITE = (
     0.003943137111647384,
     -0.00396610969887244,

@@ -87,7 +87,7 @@ def tanh_f32(emit: Sharing, x: V) -> V:
     return _tanh(x, 9.02) if result is None else result
 
 
-TANH_STEP, TANH_TOP = 1.25, 19.1  # of the points; where the result is 1
+TANH_STEP, TANH_TOP = 1.25, 19.1  # distance of the points; x from which on tanh is 1
 
 
 def tanh_f64(emit: Sharing, x: V) -> V:

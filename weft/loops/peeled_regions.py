@@ -1,11 +1,11 @@
-"""Sides of selects: statements that only one case needs, which are skipped for vectors without lanes of that case.
+"""Peeled regions: statements that only one case of a select needs, skipped for vectors without lanes of that case.
 
     y = exp x; z = y - 1; out = x > 0 ? x : z      ->      if any lane of x > 0 is false: y = exp x; z = y - 1
                                                            out = x > 0 ? x : z
 
-A test takes as long as two instructions, so that only expensive sides are skipped. If the branch differs from vector to
-vector, mispredictions can cost more than skipping gains. A side that all numbers need (where ``x != x`` is false) is
-no side: a test would only keep the vectors that are in flight from being computed side by side.
+A test takes as long as two instructions, so that only expensive regions are skipped. If the branch differs from vector
+to vector, mispredictions can cost more than skipping gains. What all numbers need (where ``x != x`` is false) is never
+peeled: a test would only keep the vectors that are in flight from being computed side by side.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import numpy as np
 from weft._base.record import Record
 from weft.loops import costs, ir
 
-LEAST_TESTS = 5  # the cost of a side that is skipped, in tests
+LEAST_TESTS = 5  # tests that cost as much as the cheapest region that is skipped
 
 
-class Side(Record):
+class PeeledRegion(Record):
     """The statements that only one case of a select needs; the last of them gives its value."""
 
     which: int  # the value by which the choice is made
-    case: int  # the case of this side: 0 where ``which`` is false
+    case: int  # the case of this region: 0 where ``which`` is false
     statements: tuple[ir.Apply, ...]
 
 
-Block = Sequence[ir.Statement | Side]
+WithRegions = Sequence[ir.Statement | PeeledRegion]
 
 
 def uses(nest: ir.Nest) -> Counter[int]:
@@ -43,8 +43,8 @@ def uses(nest: ir.Nest) -> Counter[int]:
     return used
 
 
-def grouped(statements: Sequence[ir.Statement], used: Callable[[], Counter[int]], test: float) -> Block:
-    """A block in which the statements of each expensive side of a select are grouped right before the select.
+def grouped(statements: Sequence[ir.Statement], used: Callable[[], Counter[int]], test: float) -> WithRegions:
+    """A block in which the statements of each expensive region of a select are grouped right before the select.
 
     ``used()`` is how often values are used in the whole nest, ``test`` the cost of a test.
     """
@@ -52,16 +52,18 @@ def grouped(statements: Sequence[ir.Statement], used: Callable[[], Counter[int]]
     if not choices:
         return statements
     counts, least = used(), LEAST_TESTS * test
-    moved: dict[int, list[Side]] = {}  # number of a select's result -> its sides
+    moved: dict[int, list[PeeledRegion]] = {}  # number of a select's result -> its regions
     gone: set[int] = set()
-    for choice in reversed(choices):  # outer selects first; selects inside a side belong to that side
+    for choice in reversed(choices):  # outer selects first; selects inside a region belong to that region
         if choice.out not in gone:
             needed = _case_of_numbers(statements, choice.args[0])
             cases = [case for case in (0, 1) if case != needed]
-            found = [side for case in cases if (side := _side(statements, choice, case, counts, least)) is not None]
+            found = [
+                region for case in cases if (region := _region(statements, choice, case, counts, least)) is not None
+            ]
             moved[choice.out] = found
-            gone.update(s.out for side in found for s in side.statements)
-    block: list[ir.Statement | Side] = []
+            gone.update(s.out for region in found for s in region.statements)
+    block: list[ir.Statement | PeeledRegion] = []
     for s in statements:
         if isinstance(s, ir.Apply):
             if s.out in gone:
@@ -82,16 +84,16 @@ def _case_of_numbers(statements: Sequence[ir.Statement], which: int) -> int | No
     return None
 
 
-def _side(
+def _region(
     statements: Sequence[ir.Statement], choice: ir.Apply, case: int, used: Counter[int], least: float
-) -> Side | None:
+) -> PeeledRegion | None:
     which, wanted = choice.args[0], choice.args[1 + case]
     inside: list[ir.Apply] = []
-    inner: Counter[int] = Counter([wanted])  # uses by the side itself, and of its value by the select
+    inner: Counter[int] = Counter([wanted])  # uses by the region itself, and of its value by the select
     for s in reversed(statements):
         if isinstance(s, ir.Apply) and s.out in inner and inner[s.out] == used[s.out]:
             inside.append(s)
             inner.update(s.args)
     if not inside or inside[0].out != wanted or costs.instructions(inside) < least:
         return None
-    return Side(which, case, tuple(reversed(inside)))
+    return PeeledRegion(which, case, tuple(reversed(inside)))

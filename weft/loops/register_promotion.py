@@ -1,4 +1,4 @@
-"""Lowers a loop with a small state to a routine: every array of its body becomes a value in registers.
+"""Register promotion: a loop with a small state becomes a routine, with every array of its body in registers.
 
 In: the parts of a Loop equation, with calls inlined. Out: a ``Routine``. Its operands are, in order: the captures of
 the condition, the captures of the body, the initial state, the inputs, the final state, the outputs. Loop invariants
@@ -15,10 +15,10 @@ import numpy as np
 from weft._base.record import Record
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
-from weft.loops import ir, routine, small_rules
+from weft.loops import ir, promotion_rules, routine
 from weft.loops.known_places import known_places
+from weft.loops.promoted_values import TooLarge, Values
 from weft.loops.routine import Block
-from weft.loops.small_values import TooLarge, Values
 
 MOST_WORK = 2500  # estimated vector instructions of a routine
 LARGEST_SCALAR = 8  # values up to this size may have one register per element
@@ -44,7 +44,7 @@ def lower_loop(parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, n
 class Lowering(Values):
     """Lowers loops, branches and the programs inside of them."""
 
-    rules = small_rules.RULES
+    rules = promotion_rules.RULES
 
     def __init__(self, flatten: Flatten) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Lowering(Values):
         rule = self.rules.get(type(kind))
         if rule is None:
             raise TooLarge(f"{equation.primitive.name} has no form in registers")
-        if type(kind) not in small_rules.FROM_MEMORY:
+        if type(kind) not in promotion_rules.FROM_MEMORY:
             operands = [self.in_registers(value) for value in operands]
         return rule(self, equation, kind, operands)
 

@@ -15,7 +15,7 @@ from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, IndexMap, Region
 from weft.core.jaxpr import JaxprEqn
 from weft.loops import gathered, guards, indexed, ir, routine
-from weft.loops.small_values import LARGEST, LARGEST_IN_PLACE, VECTOR, Memory, TooLarge, Values
+from weft.loops.promoted_values import LARGEST, LARGEST_IN_PLACE, VECTOR, Memory, TooLarge, Values
 
 MOST_GENERATED = 1 << 16  # elements of a generated array that are inspected
 
@@ -143,7 +143,7 @@ def _generate(low: Values, equation: JaxprEqn, kind: kinds.Generate, args: list[
 
 
 def _reduction(low: Values, equation: JaxprEqn, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
-    """The order is that of the whole array, of which lanes reduce parts."""
+    """Each lane reduces a part of the array, in the order in which the whole array is reduced."""
     (at, *others), whole = [low.first(atom) for atom in equation.invars], equation.invars[0].aval.shape
     along = sorted(kind.axes(equation.params))
     over_lanes = at is not None and any(at <= axis < at + len(low.shared) for axis in along)
@@ -233,7 +233,7 @@ def _far_starts(low: Values, starts: Sequence[int], shape: Sequence[int], sizes:
 
 
 def _source(source: Any) -> tuple[int | None, int | None]:
-    """(the value, the operand) of which elements are taken."""
+    """(the value, None) or (None, the operand): what elements are taken from."""
     return (None, source.operand) if isinstance(source, Memory) else (source, None)
 
 

@@ -18,7 +18,7 @@ from weft.loops import guards, ir, routine
 from weft.loops.routine import Type
 
 LARGEST = 256  # elements of one value
-LARGEST_IN_PLACE = 1024  # of one that is carried, sliced and updated, but not computed element for element
+LARGEST_IN_PLACE = 1024  # elements of one that is carried, sliced and updated, but not computed element for element
 VECTOR = 16
 
 
@@ -54,9 +54,8 @@ class Values:
         self.word = -1  # the operand that guards set; none at the end if there are no guards
         self.guarded = False
         self.constants: dict[tuple[bytes, np.dtype], int] = {}
-        self.later: dict[
-            Any, int
-        ] = {}  # where the lanes' dimensions begin in variables of which they are not the first
+        # where the lanes' dimensions begin in variables that have others before them
+        self.later: dict[Any, int] = {}
 
     # shapes
 
@@ -184,7 +183,7 @@ class Values:
     def apply(
         self, name: str, kind: kinds.Elementwise, args: Sequence[int], dtype: Any, params: Any = (), size: int = 0
     ) -> int:
-        """The value of a function of values, of which those of one element are broadcast."""
+        """The value of a function of values; values of one element are broadcast."""
         depth, size = self.depth_of(args), size or max(self.types[arg].size for arg in args)
         made = self.value(dtype, size, depth)
         self.append(ir.Apply(made, name, kind, params, tuple(args), np.dtype(dtype)), depth)

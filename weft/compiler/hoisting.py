@@ -1,4 +1,4 @@
-"""Functions of small arrays that every turn of an outer loop would compute again are computed once, by another kernel.
+"""Hoisting: a function of a small array that an outer loop would compute on every turn is computed once, by a kernel.
 
     x:f32[10000,5,4] * exp(s):f32[5,4]      exp 20 times and stored, not 200,000 times
 
@@ -20,10 +20,10 @@ from weft.loops.kernel import Access
 if TYPE_CHECKING:
     from weft.compiler.groups import Group
 
-TIMES = 4  # that an element is computed, at least
-COST = 4096.0  # instructions of the repetitions, at least: storing and reading values takes a microsecond
-VECTOR = 8  # elements, about
-SHORT = 32  # elements of rows that all read one value; over longer ones computing it takes little
+TIMES = 4  # least times that loops would compute an element
+COST = 4096.0  # least instructions of all repetitions: storing and reading values takes a microsecond
+VECTOR = 8  # elements of a vector, about
+SHORT = 32  # elements of rows that all read one value; for longer rows computing it takes little
 LOOK_BACK = 24  # equations searched for reductions
 REASON = "outer loops would compute it again and again: computed once it is read in all of them"
 
