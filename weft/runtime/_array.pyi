@@ -1,6 +1,6 @@
 """The type of arrays for type checkers and editors: what the C++ module defines and what weft.numpy installs on it.
 
-``weft.Array`` is this type for them. At run time it is a class of its own, of which traced values are instances too.
+``weft.Array`` is this type for them. At run time it is a class of its own: traced values are instances of it too.
 """
 
 from collections.abc import Iterator

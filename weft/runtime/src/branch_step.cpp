@@ -72,7 +72,7 @@ class BranchStep final : public Step {
   std::vector<int64_t> result_bytes;
 
  private:
-  // Whether all programs may be asked for, of which the GPU does one.
+  // Whether the launches of all programs may be asked for: the GPU then does those of one.
   bool may_be_guarded(const Device& device) const {
     if (!device.guards() || t_guard.word != nullptr) return false;
     size_t count = 0;

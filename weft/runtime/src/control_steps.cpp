@@ -230,7 +230,7 @@ class LoopStep final : public Step {
     Device& device = *frame.plan->device;
     static constexpr int32_t zeros[kMostAhead] = {};
     int32_t found[kMostAhead];
-    Workspace answers;  // an int32 for each step, of which the condition writes the first byte
+    Workspace answers;  // an int32 for each step; the condition writes its first byte
     if (!answers.allocate(device, sizeof zeros)) return Status::no_memory;
     std::vector<std::vector<char*>> states;  // where the state was before each step
     SignalWatch watch;

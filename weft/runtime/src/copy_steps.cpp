@@ -20,7 +20,7 @@ class CopyRowsStep final : public Step {
     return Status::ok;
   }
   bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
-    constexpr int64_t kMostCopies = 1024;  // of a few microseconds each
+    constexpr int64_t kMostCopies = 1024;  // copies, each of a few microseconds
     const int64_t rows = walks.empty() ? 1 : walks.back().count;
     if (runs / rows > kMostCopies) return false;
     *status = Status::ok;

@@ -12,15 +12,15 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t kReadOnceTerms = 32;        // of a right operand that one sliver of rows reads, where it lies
-constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
+constexpr int64_t kReadOnceTerms = 32;        // terms: if one sliver of rows reads so few, b is read where it lies
+constexpr int64_t kFinishElements = 16 << 10;  // elements of a part that an epilogue is run on
 constexpr int64_t kStripWidth = 512;  // bytes of a column that is read in narrow strips
-constexpr int64_t kStripDepth = 128;  // of a matrix that is read so
-constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time otherwise
-constexpr int64_t kCopiedBytes = 16 << 10;  // of an operand of a small product that is copied first
-constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
+constexpr int64_t kStripDepth = 128;  // terms: a deeper matrix is read in tiles, if it is large
+constexpr int64_t kTileBytes = 16384;  // bytes of a column's results at a time, where it is read in tiles
+constexpr int64_t kCopiedBytes = 16 << 10;  // bytes of an operand of a small product that is copied first
+constexpr int64_t kSmallTiles = 512;  // tiles of a product that are listed once for all of its batch
 constexpr int64_t kFinishedTogether = 2048;  // elements of small products whose epilogue is one call
-constexpr int64_t kMostRows = 32, kTileRoom = 4096;  // of a tile: rows, and bytes of its results
+constexpr int64_t kMostRows = 32, kTileRoom = 4096;  // rows of a tile, and bytes of its results
 // A thread's use of the matrix unit.
 struct UnitUse {
   const GemmUnit* unit;

@@ -247,7 +247,7 @@ void pack_tiles(const GemmPacking& work) {
 // Packs some steps of a sliver of the next columns, two terms of 16 of them at a time, while the unit multiplies.
 template <class S, int parts>
 struct Carrier {
-  static constexpr int kRows = parts == 1 ? 8 : parts == 2 ? 4 : 2;  // at a time, of the 16 of a square
+  static constexpr int kRows = parts == 1 ? 8 : parts == 2 ? 4 : 2;  // rows at a time, out of the 16 of a square
   const GemmCarry& carry;
   const char* from;
   uint32_t* to;
@@ -494,8 +494,8 @@ inline void put(const GemmTile& tile, const float (&sums)[kHeight][kWidth]) {
     }
 }
 
-// A tile of which some element or term may not be what the unit makes of it: each sum is the unit's or the chain's, by what
-// is in its row and its column alone, so that it is the same in any tile.
+// A tile where the unit may compute some sums differently (by their elements or terms). Each sum is the unit's or the
+// chain's; its row and its column alone decide, so that it is the same in any tile.
 template <class S, int parts, int high, int wide>
 [[gnu::noinline]] void multiply_carefully(const GemmTile& tile, bool a_stored, bool b_stored) {
   alignas(64) float sums[kHeight][kWidth], chains[kHeight][kWidth];

@@ -39,7 +39,7 @@ bool can_add_pairs() { return false; }
 #endif
 
 #if defined(WEFT_AMX)
-constexpr long kSupported = 0x1021, kRequest = 0x1023, kTileData = 18;  // of arch_prctl: ARCH_GET_XCOMP_SUPP, _REQ_XCOMP_PERM
+constexpr long kSupported = 0x1021, kRequest = 0x1023, kTileData = 18;  // for arch_prctl: ARCH_GET_XCOMP_SUPP, _REQ_XCOMP_PERM
 
 bool has_unit() {
   static const bool has = [] {

@@ -220,7 +220,7 @@ inline void narrow_columns(const GemmVector& work, Indices<v...>) {
   put(reinterpret_cast<T*>(work.y), work.y_row, each, rows, work.add);
 }
 
-constexpr int64_t kNarrowDepth = 64;  // of less the sum of the lanes is the larger part
+constexpr int64_t kNarrowDepth = 64;  // terms: with fewer, the sum of the lanes is the larger part
 
 // Whether a has so few rows, 1 to `rows`, that they were multiplied as a whole.
 template <class E, int rows>
@@ -235,9 +235,9 @@ inline bool all_narrow_columns(const GemmVector& work) {
 
 #if defined(__AVX512F__)
 constexpr int kMostGrouped = 64;            // rows of a matrix that is read in groups of kLanes columns
-constexpr int64_t kGroupedDepth = 256;      // from where on the sum of the lanes is a small part
-constexpr int64_t kGroupedBytes = 3 << 19;  // that are read several times, from the second cache
-constexpr int kStripLines = 4;              // of a column of whole cache lines, from where on strips are as fast
+constexpr int64_t kGroupedDepth = 256;      // terms from which on the sum of the lanes is a small part
+constexpr int64_t kGroupedBytes = 3 << 19;  // bytes that are read several times, from the second cache
+constexpr int kStripLines = 4;              // whole cache lines of a column, beyond which strips are as fast
 
 // Vectors `begin` to `begin` + `vectors` of each such group: they are aligned if a is, and each of their lanes has its row.
 template <class E, int vectors>

@@ -13,9 +13,9 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t kDeepBlocks = 4;             // of k
-constexpr int64_t kPitchBytes = 2048;          // of rows that are fetched ahead by themselves
-constexpr int64_t kElementsOfTask = 16 << 10;  // that are added
+constexpr int64_t kDeepBlocks = 4;             // blocks of k
+constexpr int64_t kPitchBytes = 2048;          // bytes between rows that the processor fetches ahead by itself
+constexpr int64_t kElementsOfTask = 16 << 10;  // elements that a task adds
 constexpr int64_t kAddedTogether = 64;
 constexpr int64_t kMirrored = 32;  // rows and columns that are copied at a time
 

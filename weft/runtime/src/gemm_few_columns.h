@@ -24,13 +24,13 @@ inline int lane_after(int lane) {
 // How many of them the sum of lane `index` in this order is added to.
 inline int waiting_levels(int index) { return __builtin_ctz(~unsigned(index)); }
 
-constexpr int kStreams = kVectorBytes == 64 ? 16 : 8;  // columns, where lanes have several
-constexpr int kAliasedStreams = 8;                     // the same where one line of each is in one set of the first cache
-constexpr int64_t kAliasingPitch = 4096;               // bytes from lane to lane, of which that is so
+constexpr int kStreams = kVectorBytes == 64 ? 16 : 8;  // columns read at a time, if lanes have several
+constexpr int kAliasedStreams = 8;                     // columns, if their lines share sets of the first cache
+constexpr int64_t kAliasingPitch = 4096;               // bytes from lane to lane: then lines share a set
 
-constexpr int kMostTerms = 16;           // of a lane, of what is few columns
+constexpr int kMostTerms = 16;           // terms of a lane: more are not few columns
 constexpr int kStreamAhead = 8;          // vectors of a column that are fetched: prefetching begins anew with each page
-constexpr int64_t kStreamedBytes = 384;  // of a column for each term of a lane; of shorter ones strips are faster
+constexpr int64_t kStreamedBytes = 384;  // bytes of a column for each term of a lane; strips are faster for fewer
 
 // Columns that are the terms of some lanes, from one row on.
 template <class E>
@@ -41,7 +41,7 @@ struct Streams {
   int64_t a_lane, a_term, x_lane, x_term;  // elements between columns, or factors, of two lanes, and of two terms of one
   int full;                                // lanes that have a last term
   T* to;
-  const T* waiting;  // sums for the tree, `apart` elements from one to the next, of which `levels` are added
+  const T* waiting;  // sums for the tree, `apart` elements from one to the next; `levels` of them are added
   int64_t apart;
   int levels;
   T* chain;          // of a single lane that is read in parts: what it adds up to so far

@@ -2,7 +2,7 @@
 //
 // Every element of a product is the same sum however the product is cut: the contracted dimension in blocks of
 // kGemmBlock, each a chain of fused multiply-adds in index order from zero, the blocks' sums added in order. So tiles,
-// packing, threads, strides and the machine's vector width are free to differ: the bits do not.
+// packing, threads, strides and the machine's vector width may differ, and the bits stay the same.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace weft {
 constexpr int64_t kGemmBlock = 512;
 constexpr int kGemmLaneBytes = 64;
 
-constexpr int64_t kNearBytes = 40 << 10;  // of the first cache
+constexpr int64_t kNearBytes = 40 << 10;  // bytes of the first cache that operands may fill
 
-constexpr int64_t kGemmWaitingBytes = 8192;       // of a column whose sums wait in memory
-constexpr int64_t kGemmLongWaitingBytes = 32768;  // of one that comes from memory itself, which likes to be read on and on
+constexpr int64_t kGemmWaitingBytes = 8192;       // bytes of a column whose sums wait in memory
+constexpr int64_t kGemmLongWaitingBytes = 32768;  // bytes, if the matrix comes from memory, which likes long reads
 constexpr int kGemmWaiting = 7;  // such sums at most: a tree's, and a complex chain's
 
 // Rows of the columns that are next, on their way to where they are packed.
@@ -49,7 +49,7 @@ struct GemmTile {
   int64_t fetch_step;  // bytes, or 0
   char* store;    // storing kernels leave the columns of b here, packed
   const GemmCarry* carry;  // carrying kernels are packed ones that copy these meanwhile
-  const GemmRun* runs;     // of the terms of a, which kernels `in_runs` read where they lie; b is packed
+  const GemmRun* runs;     // runs of terms of a, which kernels `in_runs` read where they lie; b is packed
   int64_t run_count;
   int rows;       // 1 to height
   int columns;    // of the result, 1 to vectors * lanes
@@ -161,7 +161,7 @@ struct GemmKernels {
   int sum_bytes;  // of an element while its terms are added: complex ones are two
   int depth;  // elements along k that one packed step holds: 1, or 2 where products are added in pairs
   const GemmTileFunction* packed;  // [(rows - 1) * vectors + (vectors of the tile - 1)]
-  const GemmTileFunction* strided;  // the same, or nullptr: operands must be packed
+  const GemmTileFunction* strided;  // for operands where they lie, or nullptr: they must be packed
   const GemmTileFunction* broad;  // [rows - 1], strided ones of a vector more; or nullptr
   int broad_height;
   const GemmTileFunction* carrying;  // or nullptr

@@ -10,9 +10,9 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t kLeastRun = 8;             // of terms that are read where they lie
-constexpr int64_t kFewRows = 8;              // of a tile, if they are in one set of the first cache
-constexpr int64_t kManyRows = 512;           // that make packing the columns worth it
+constexpr int64_t kLeastRun = 8;             // terms of a run that is read where it lies
+constexpr int64_t kFewRows = 8;              // rows of a tile, if they are in one set of the first cache
+constexpr int64_t kManyRows = 512;           // rows that make packing the columns worth it
 
 }  // namespace
 

@@ -35,14 +35,16 @@ inline typename E::V fold_together(typename E::V (&rows)[E::W]) {
   }
 }
 
-constexpr int64_t kFoldedDepth = 256;  // of longer rows the fold is a small part, and many are too many streams
+// terms of a row: in longer ones the fold is a small part, and many long rows are too many streams
+constexpr int64_t kFoldedDepth = 256;
 
 template <class T>
 inline void put(T* y, int64_t y_row, const T* sums, int64_t count, bool add) {
   for (int64_t i = 0; i < count; ++i) y[i * y_row] = add ? y[i * y_row] + sums[i] : sums[i];
 }
 
-constexpr int kVectorsAhead = 4;  // of rows that cross cache lines or come from the third cache; others are slower for it
+// vectors fetched ahead, in rows that cross cache lines or come from the third cache; it makes others slower
+constexpr int kVectorsAhead = 4;
 
 // The first n elements of a vector, n known at compile time: no masked store, which AVX2 has in microcode only.
 template <class E, int n>
@@ -89,7 +91,7 @@ inline void lanes_of_rows(const GemmVector& work, const typename E::T* x, int64_
   }
 }
 
-// `all` rows, of which registers hold `count` at a time; their lanes are folded together.
+// `all` rows; registers hold `count` of them at a time, and their lanes are folded together.
 template <class E, class S, int count, int all, bool fetch>
 inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
   using T = typename E::T;

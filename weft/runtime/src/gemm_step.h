@@ -20,8 +20,8 @@
 namespace weft {
 
 constexpr int64_t kRowsOfTask = 128;     // 128 x 512 packed float32: a quarter of a second-level cache
-constexpr int64_t kColumnsOfTask = 128;  // of the packed operand that is walked while the other one is cached
-constexpr int64_t kMostLines = 64;  // that are packed at a time: rows or columns of a tile
+constexpr int64_t kColumnsOfTask = 128;  // columns of the packed operand, walked while the other one is cached
+constexpr int64_t kMostLines = 64;  // rows or columns of a tile that are packed at a time
 
 inline int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 inline int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }

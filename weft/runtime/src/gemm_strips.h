@@ -50,8 +50,8 @@ inline __attribute__((always_inline)) void put_strip(const GemmVector& work, int
 }
 
 #if defined(__AVX512F__)
-constexpr int64_t kShallowStrip = 128;              // columns, of which strips are faster wherever they begin
-constexpr int64_t kCrossingStripBytes = 256 << 10;  // of a deeper matrix whose columns begin within cache lines
+constexpr int64_t kShallowStrip = 128;              // columns: up to so many, strips are faster wherever columns begin
+constexpr int64_t kCrossingStripBytes = 256 << 10;  // bytes of a deeper matrix whose columns begin within cache lines
 
 template <class E, int count>
 struct Strip {

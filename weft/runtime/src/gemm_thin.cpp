@@ -10,8 +10,8 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t kWidenedBytes = 4 << 10;   // of an operand that are widened at a time
-constexpr int64_t kPartElements = 16 << 10;  // of the result, between an epilogue's parts, or looks for an interrupt
+constexpr int64_t kWidenedBytes = 4 << 10;   // bytes of an operand that are widened at a time
+constexpr int64_t kPartElements = 16 << 10;  // elements of the result that an epilogue, or a look for interrupts, waits for
 constexpr int kChainsInFlight = 8, kFullTerms = 12;
 
 }  // namespace
@@ -102,7 +102,7 @@ bool GemmStep::thin_in_batch() const {
   return thin != nullptr && m * k * kernels->packed_bytes <= kWidenedBytes && m * n <= kPartElements;
 }
 
-// Where product `item` of a run of them has this operand, whose next ones up to `high` are widened with it if they are not.
+// Where product `item` of a run of them has this operand. If need be, it is widened, with the next ones up to `high`.
 const char* GemmStep::widened_run(ThinOperand& operand, const char* from, int64_t item, int64_t high) const {
   const int64_t packed = kernels->packed_bytes, elements = operand.elements;
   if (item >= operand.end) {

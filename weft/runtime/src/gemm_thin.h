@@ -1,7 +1,7 @@
 // Products of few terms and at most a vector of columns, as kernels of matrix products: the right operand is in registers.
 //
-// Tiles of such products are done in tens of cycles, of which calling them and waiting for their chains is most. Here one
-// call multiplies all rows, and the chains of many of them are in flight.
+// A tile of such a product is done in tens of cycles, and most of these are spent on calling it and on waiting for its
+// chains. Here one call multiplies all rows, and the chains of many of them are in flight.
 #pragma once
 
 #include "gemm_kernels.h"

@@ -21,10 +21,10 @@ template <class E>
 constexpr int kTileHeight = kHeight / E::kParts;
 constexpr int kAhead = 16;  // steps of k by which packed columns are prefetched: 3 to 8 % of large products
 
-constexpr int kRowVectors = 8;  // of a row that are fetched together
-constexpr int kRowsAhead = 24;  // of an operand that is packed: its rows lie in different pages
+constexpr int kRowVectors = 8;  // vectors of a row that are fetched together
+constexpr int kRowsAhead = 24;  // rows fetched ahead of those that are packed: rows lie in different pages
 
-constexpr int kRowsCarried = 16;  // ahead of which rows are fetched that are copied during tiles
+constexpr int kRowsCarried = 16;  // rows: those copied during tiles are fetched so far ahead
 
 enum class Mode { packed, strided, storing, carrying, in_runs };
 

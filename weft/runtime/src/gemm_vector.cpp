@@ -12,8 +12,8 @@ namespace weft {
 namespace {
 
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
-constexpr int kWideBytes = 64;        // of the vectors for which there are kernels of strips of lanes
-constexpr int64_t kRowsTurned = 64;   // at a time
+constexpr int kWideBytes = 64;        // bytes of the vectors that kernels of strips of lanes are built for
+constexpr int64_t kRowsTurned = 64;   // rows that are turned into columns at a time
 constexpr int64_t kRowsTogether = 8;  // contiguous ones
 constexpr int64_t kFetchedPast = 1280;  // bytes of a complex column from where on what is fetched past its end is little
 

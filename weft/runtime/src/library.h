@@ -34,8 +34,8 @@ class Routine {
   int64_t work_bytes = 0;
   double flops = 0;  // estimate, of one matrix
   bool is_library = true;  // calls LAPACK, which may use its own threads
-  // From which on these gain something: most routines take many small steps (reflectors, rotations), at each of which
-  // LAPACK's threads meet; kFlopsOfBlocks where it does whole blocks at a time.
+  // flops from which on threads gain something. Most routines take many small steps (reflectors, rotations), and
+  // LAPACK's threads meet at each; where it does whole blocks at a time, kFlopsOfBlocks.
   double flops_for_threads = 1e9;
   static constexpr double kFlopsOfBlocks = 60e6;
 

@@ -83,8 +83,8 @@ struct Remote {
   uint32_t number;  // of the device
   bool ready = false;
   bool lent = false;               // its memory is somebody else's: never donated
-  Buffer* memory = nullptr;        // owned: of a Device; else nullptr, and the memory is a plugin's
-  pjrt::DeviceBuffer* handle;      // owned; nullptr if it is not
+  Buffer* memory = nullptr;        // owned: of a Device; nullptr if the memory is a plugin's
+  pjrt::DeviceBuffer* handle;      // owned; nullptr if the memory is a Device's
   Buffer* host = nullptr;          // owned: a copy of the elements, or nullptr
   pjrt::Event* copying = nullptr;  // owned: the copy to `host` is under way
 };
@@ -105,7 +105,7 @@ Remote* remote_new_native(uint32_t number, Buffer* memory);
 // Owned Remote for a plugin's buffer (stolen).
 Remote* remote_new(uint32_t number, pjrt::DeviceBuffer* handle);
 
-// Owned Array of which this process has a part, or nullptr with an error set. Borrows aval, steals block.
+// Owned Array across processes (this process has a part), or nullptr with an error set. Borrows aval, steals block.
 Array* array_new_with_block(ShapedArray* aval, Buffer* block, uint32_t place);
 
 // Owned Array. Borrows aval, steals remote (also when it fails).

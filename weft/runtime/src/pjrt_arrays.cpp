@@ -65,7 +65,7 @@ void release_after(const Plugin& plugin, pjrt::Event* event, Buffer* buffer) {
   pjrt_destroy_event(plugin, event);
 }
 
-// For an array of which this process has a part.
+// For an array that this process has only a part of.
 PyObject* set_elsewhere_error(ShapedArray* aval) {
   Ref text = steal(aval_text(aval, true));
   if (text)

@@ -74,7 +74,7 @@ class Step {
   // Whether the following step, `next`, is this one with other operands and has become part of it.
   virtual bool absorb(const Step& next) { return false; }
   virtual bool is_python() const { return false; }
-  // Whether it calls a user's function, whose order among other calls matters; a guard that calls Python does not.
+  // Whether it calls a user's function, whose order among other calls matters; guards that call Python do not count.
   virtual bool has_callbacks() const { return false; }
   virtual bool ends_exchange() const { return false; }  // it waits for an exchange with other processes
   // The programs that the step runs, by number; nullptr where there are no more.

@@ -41,8 +41,8 @@ constexpr int kMaxThreads = 256;
 constexpr int kSpin = 800;  // pauses before sleeping, about 20 us: consecutive calls are 10 us apart
 // consecutive jobs after which sleeping workers are woken: that costs the waking call 5 to 9 us
 constexpr int kStreak = 32;
-constexpr uint32_t kClosed = 0xffff, kFromEnd = 1 << 16;  // of 16 bits each
-constexpr int kStarvedRuns = 4;  // consecutive long jobs of which no worker took a chunk
+constexpr uint32_t kClosed = 0xffff, kFromEnd = 1 << 16;  // a claim counts chunks from each end, in 16 bits each
+constexpr int kStarvedRuns = 4;  // consecutive long jobs where no worker took a chunk
 constexpr int64_t kLongRunNs = 300'000;
 constexpr int64_t kKeptScratch = 8 << 20;
 constexpr double kLongChunkNs = 20e6;

@@ -12,7 +12,7 @@ namespace {
 constexpr Py_ssize_t kMostOperands = 64;  // each operand is compared with all before it
 
 PyObject* g_scalars = nullptr;  // types of scalars, which are part of the key by value
-PyObject* g_complex = nullptr;  // those of them with real and imaginary parts, either of which may be -0.0
+PyObject* g_complex = nullptr;  // the complex ones among them: either part may be -0.0
 
 enum Noted { kFailed = -1, kNever = 0, kNoted = 1 };  // error set; the call cannot be replayed; added to the key
 

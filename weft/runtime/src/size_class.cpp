@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr double kMostElements = double(int64_t{1} << 46);  // of what is broadcast from all operands
+constexpr double kMostElements = double(int64_t{1} << 46);  // elements of all operands broadcast to one shape
 constexpr size_t kMostSizes = 100;
 constexpr char kUnit = 101, kScalar = 102, kArray = 103, kWeakArray = 104, kHostArray = 105;
 

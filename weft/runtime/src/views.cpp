@@ -487,8 +487,8 @@ PyMethodDef kMethods[] = {
     {"rolled_copy", entry_point<rolled_copy>, METH_VARARGS,
      "rolled_copy(array, shift, axis) -> Array or None: a small array rolled along one axis; None as for joined_copy."},
     {"padded_copy", entry_point<padded_copy>, METH_VARARGS,
-     "padded_copy(array, lows, shape, element) -> Array or None: a small array at a place in a larger one, of which all "
-     "else is one element's bytes; None as for joined_copy."},
+     "padded_copy(array, lows, shape, element) -> Array or None: a small array inside of a larger one, whose "
+     "other elements have the bytes of `element`; None as for joined_copy."},
     {"joined_copy", entry_point<joined_copy>, METH_VARARGS,
      "joined_copy(arrays, axis, stacked) -> Array or None: small arrays one behind the other along an axis (stacked: "
      "along a new one); None if a program has to do it: large or not yet computed arrays, other types, a mistake."},
