@@ -12,7 +12,7 @@ text; NumPy and PyTorch run it where it has only their functions, numba as a loo
 
 Each system has its own process for the whole run (``field_worker.py``). A program is prepared in all of them (its first
 call, then one at a larger shape), the results are compared with JAX's (where they differ, a float64 run says who is
-right), then warm calls are timed in rounds A B C A B C, of which the least counts. Ratios are the peer's seconds over
+right), then warm calls are timed in rounds A B C A B C, and the least time counts. Ratios are the peer's seconds over
 weft's. A program that fails in a system, or whose results would take more than half a gigabyte, is listed with the
 reason. ``--isa v3`` holds everyone to AVX2 and says what was seen of it (``isa.py``). A JSON line for each program is
 appended to benchmarks/results/field.jsonl.
@@ -39,7 +39,7 @@ from listing import watched
 
 LIMIT_SECONDS = 60.0  # for any answer of a worker
 COUNT = 100
-MOST_RESULT_BYTES = 1 << 29  # of a program that is run: every system has its results, and copies of them to compare
+MOST_RESULT_BYTES = 1 << 29  # bytes of a program's results: every system has them, and copies of them to compare
 
 
 class Team:

@@ -55,7 +55,7 @@ def compare(folder: Path, rows: dict[str, dict[str, Any]], program: Program, run
     theirs = error_of(want, wide) if wide else 0.0
     for system, error in far.items():
         ours = error_of(loaded(folder / f"{system}.npz"), wide) if wide else error
-        if wide and ours <= max(2 * theirs, program.tolerance):  # nobody's digits are certain, or JAX's are not
+        if wide and ours <= max(2 * theirs, program.tolerance):  # nobody's digits are certain, or JAX's are wrong
             rows[system]["note"] = f"differs from JAX by {error:.2g}; from float64 by {ours:.2g}, JAX {theirs:.2g}"
         else:
             rows[system].update(status="wrong", reason=f"error {error:.2g} beside {trusted}, {ours:.2g} beside float64")

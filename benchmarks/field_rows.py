@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ELEMENTS = (300, 4_000_000)  # of a program's first input
+ELEMENTS = (300, 4_000_000)  # elements of a program's first input
 FOLDER = Path(__file__).resolve().parent / "programs"
 _DTYPES = ("float32",) * 8 + ("float64",)
 

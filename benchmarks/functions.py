@@ -28,7 +28,7 @@ import weft.lax
 SIZE = 1_000_000
 ROUNDS, LEAST_ROUNDS = 12, 2
 TIMES = 3  # one after the other, in each round
-MOST_SECONDS = 1.5  # of a function's rounds, but for the least
+MOST_SECONDS = 1.5  # seconds for a function's rounds; LEAST_ROUNDS are run in any case
 ASKED = 1 / 1.1
 Draw = Callable[[np.random.Generator], Any]
 

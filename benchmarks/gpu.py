@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 BYTES_PER_US, FLOPS_PER_US = 2.97e6, 51e6
-SECONDS = 0.4  # of timed calls of a row
+SECONDS = 0.4  # seconds of timed calls for a row
 
 
 class Row(NamedTuple):

@@ -22,7 +22,7 @@ from peers import Calls, Compared, main
 import weft
 import weft.lax
 
-ASKED_OF_LARGE, ASKED_OF_SMALL = 1.0, 4.0  # of the best peer in the same run
+ASKED_OF_LARGE, ASKED_OF_SMALL = 1.0, 4.0  # speed that is asked for, over that of the best peer in the same run
 
 Operation = Callable[[Any, Any], Callable[..., Any]]  # (numpy-like module, lax-like module) -> the function
 

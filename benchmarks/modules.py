@@ -24,7 +24,7 @@ from listing import Row, print_lowest, watched
 import weft
 
 SIZES = (10_000, 100_000, 1_000_000)
-MOST_SECONDS = 0.6  # of a row's rounds, but for the first
+MOST_SECONDS = 0.6  # seconds for a row's rounds; the first is run in any case
 LEAST_ROWS = 40
 RNG = np.random.default_rng(0)
 

@@ -23,7 +23,7 @@ from peers import Calls, Compared, main
 import weft
 import weft.lax
 
-ASKED = 1.5  # of the best peer in the same run
+ASKED = 1.5  # speed that is asked for, over that of the best peer in the same run
 BATCH, SIDE, CHANNELS = 32, 112, 64
 Call = Callable[[], object]
 

@@ -28,7 +28,7 @@ import weft
 import weft.numpy as jnp
 
 PLACES = 7
-SECONDS = 0.02  # at each place, for both together and at least five turns
+SECONDS = 0.02  # seconds at each place, for both together; at least five turns
 ASKED = 0.97
 Shape = tuple[int, ...]
 RECTANGLES = [(128, 784, 1024), (128, 1024, 10), (4096, 8, 8), (32, 4096, 32), (1000, 3, 1000), (1000, 8, 1000),

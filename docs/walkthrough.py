@@ -84,8 +84,8 @@ line that says what is stored. Nothing between the two is ever an array in memor
 LOOPS = """\
 ## 4. loops: the order of the work
 
-The kernel as loops. Rows (`parallel i0`) are shared out to threads; each row goes through three *phases*, each of which
-is one loop over its columns, eight lanes at a time. Look at what passes from one phase to the next: the maximum `v1`
+The kernel as loops. Rows (`parallel i0`) are shared out to threads; each row goes through three *phases*. A phase is
+one loop over the row's columns, eight lanes at a time. Look at what passes from one phase to the next: the maximum `v1`
 and the sum `v5` are one number for each row; the exponentials are kept in `row0`, a buffer of one row that stays in the
 first cache, because computing them twice would cost more. The sizes 64 and 100 do not appear: one machine code serves
 all sizes.

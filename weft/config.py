@@ -146,7 +146,7 @@ _ABSENT_NAMES = """
 """
 ABSENT = frozenset(_ABSENT_NAMES.split())
 
-# Options that exist but of which only some values are built, with the reason; any other value raises.
+# Options with values that are not built: those that are, and the reason. Any other value raises.
 _ONE_DTYPE = "contractions are computed in the precision of their operands, half precisions in float32"
 _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
     "fast": ((False,), "there are no rewrites that change the last bits"),

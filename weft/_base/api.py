@@ -25,7 +25,7 @@ from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.dispatch.programs import ahead_of_time
 
 VERSION = "0.1.0"
-_MOST_THREADS = 256  # of the native pool
+_MOST_THREADS = 256  # threads of the native pool
 
 
 def make_jaxpr(

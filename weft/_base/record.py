@@ -35,7 +35,7 @@ class _Factory:
 
 
 def field(*, default_factory: Callable[[], Any]) -> Any:
-    """The default of a field of which every record gets one of its own: ``field(default_factory=list)``."""
+    """A default that is made anew for each record: ``field(default_factory=list)``."""
     return _Factory(default_factory)
 
 

@@ -56,7 +56,7 @@ TARGETS = {
         Target("aarch64", _ARM, "generic", "+neon", 4, (), (), AARCH64),
     )
 }
-# of GPUs: those of a compute capability run the kernels of every earlier one; old drivers read these versions of PTX
+# GPUs by compute capability: each runs the kernels of every earlier one; old drivers read these versions of PTX
 GPUS = {
     capability: Target(f"sm_{capability}", _PTX, f"sm_{capability}", f"+ptx{ptx}", 4, (), (), GPU)
     for capability, ptx in ((80, 70), (90, 78))

@@ -30,7 +30,7 @@ HIDDEN = 2.0  # instructions that the latency of a load hides
 NS_PER_INSTRUCTION = 0.19  # one instruction on a whole vector
 NS_PER_BYTE = 0.011  # from the second cache
 NS_PER_PLACE = 0.7  # one access at a computed address
-NS_PER_COST = 0.03  # of an element: one unit of an operation's cost, by several workers
+NS_PER_COST = 0.03  # one unit of an operation's cost, for one element, by several workers
 NS_STREAMED = 0.1  # an element of a row, by several workers
 NS_NEAR, NS_FAR = 0.3, 4.0  # a single element of an array of less than FAR_PLACES, and of a larger one
 NS_LAUNCH = 1000.0  # the start of a kernel
@@ -113,19 +113,19 @@ X86_V3 = Model(
     past_caches=True,
 )
 AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4)
-# Of one thread of a GPU; what is chosen by them has the bits of x86-64-v3.
+# One thread of a GPU. What is chosen by these figures has the bits of x86-64-v3.
 GPU = Model(registers=64, register_bytes=4, masks=False, tile=4)
 WARP = 32  # threads that run together
-# Of kernels of GPUs. The sizes of blocks were compared by the predicted times of tests/gpu/prediction.py, for an H100.
-GPU_WORDS = 500  # of 8 bytes: the parameters of a kernel, which older drivers hold to 4 KB
+# Kernels of GPUs. The sizes of blocks were compared by the predicted times of tests/gpu/prediction.py, for an H100.
+GPU_WORDS = 500  # words of 8 bytes: the parameters of a kernel, which older drivers hold to 4 KB
 GPU_SHARED = 96 << 10  # bytes of a block's own memory: some GPUs have 99 KB for one, and an H100 runs two such blocks
-GPU_THREADS = 256  # of a block
+GPU_THREADS = 256  # threads of a block
 GPU_TILES = 96  # tiles of 128 x 256 of a product that keep a GPU busy: an estimate, two thirds of an H100's processors
-GPU_REGISTERS = 1 << 16  # of 4 bytes, of all threads of a block
+GPU_REGISTERS = 1 << 16  # registers of 4 bytes, of all threads of a block
 GPU_HELD = (
     16  # elements of a row that a thread keeps in registers: a softmax of rows of 4096 is predicted 195 us after 216
 )
-GPU_LANE_THREADS = 128  # of a block, where each has a loop of its own: an estimate
+GPU_LANE_THREADS = 128  # threads of a block, where each has a loop of its own: an estimate
 GPU_AT_ONCE = 8  # elements that a thread loads before it uses the first: a sum is predicted 116 us after 139
 WARP_ROW = 1024  # elements: a longer row is worth a block (on an H100 a warp needs 168 registers for 4096)
 GPU_ROWS = 1 << 11  # rows from which on a device is full without cutting rows: two blocks for each multiprocessor

@@ -2,8 +2,8 @@
 
 Three tables, module -> names of functions, of classes, of primitives. ``fallback(module)`` makes a module's
 ``__getattr__``: a name in the tables becomes a function, class or primitive that raises NotImplementedError naming
-itself; others raise AttributeError. A module of which nothing is built is made by the finder below, so that importing
-it works and using it raises.
+itself; others raise AttributeError. The finder below makes the modules that are not built at all: importing one works,
+using it raises.
 """
 
 from __future__ import annotations
@@ -454,7 +454,7 @@ def _modules() -> frozenset[str]:
 
 
 class _StubFinder:
-    """Makes the documented modules of which weft has no file; asked last, so that files win.
+    """Makes the documented modules that have no file here; it is asked last, so that files win.
 
     A finder and a loader by protocol: importing importlib.abc for its base classes takes 5 ms.
     """

@@ -101,7 +101,7 @@ dce_rules[jit_p], dce_rules[checkpoint_p] = rule_of_call("jaxpr"), rule_of_call(
 
 
 class _JvpOfSome(JvpRule):
-    """The rule of a custom_jvp function of which only the ``used`` results are left."""
+    """The rule of a custom_jvp function whose results are dropped, except for the ``used`` ones."""
 
     __slots__ = ("rule", "used")
 
@@ -124,7 +124,7 @@ class _JvpOfSome(JvpRule):
 
 
 class _VjpOfSome(VjpRule):
-    """The rules of a custom_vjp function of which only the ``used`` results are left; the others' cotangents are 0."""
+    """The rules of a custom_vjp function that keeps only its ``used`` results; the others' cotangents are 0."""
 
     __slots__ = ("rule", "used")
 

@@ -77,7 +77,7 @@ def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy
 
 class Divided(NamedTuple):
     """``known`` gives a program's results followed by the stored values. ``again`` computes the wanted results from the
-    stored values and the inputs, of which it reads those marked in ``reads``."""
+    stored values and from the inputs that ``reads`` marks."""
 
     known: ClosedJaxpr
     again: ClosedJaxpr

@@ -42,7 +42,7 @@ class _Inner(NamedTuple):
 
 
 def of_process(params: dict[str, Any], sizes: Mapping[Any, int]) -> kinds.Shards:
-    """The program of the block of a process, ``sizes`` of which there are along each axis of the mesh."""
+    """The program of the block of a process; ``sizes`` says how many blocks there are along each axis of the mesh."""
     mesh, jaxpr = params["mesh"], shards.plain_program(params["jaxpr"])
     inner = {name: mesh.shape[name] // sizes[name] for name in mesh.axis_names}
     split = {name: _parts(name, sizes[name], inner[name]) for name in mesh.axis_names}

@@ -142,7 +142,7 @@ def _divided(ct: Any, count: int) -> Any:
 
 
 def _summed(program: ClosedJaxpr, names: list[tuple[Any, ...]]) -> ClosedJaxpr:
-    """The program, each result of which is summed over axes."""
+    """The program with each of its results summed over axes."""
     if not any(names):
         return program
 

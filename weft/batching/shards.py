@@ -93,7 +93,7 @@ def whole_type(aval: Any, spec: PartitionSpec, params: dict[str, Any]) -> Any:
 
 @contextmanager
 def inside(params: dict[str, Any]) -> Iterator[None]:
-    """The context of the program of a shard: its mesh axes are bound, and types say what varies, or do not."""
+    """The context of the program of a shard: its mesh axes are bound; types say what varies if ``check_vma`` is set."""
     mesh, manual = params["mesh"], params["newly_manual_axes"]
     every = manual | frozenset(mesh.manual_axes)
     axes = [(name, ManualExtent(size)) for name, size in mesh.shape_tuple if name in every]
@@ -170,7 +170,7 @@ shard_map_p.inside = inside
 
 
 def _result_shardings(params: dict[str, Any]) -> list[NamedSharding | None]:
-    """How the results lie: not said for a mesh without devices, or one of which axes are left to the outside."""
+    """How the results lie. None for a mesh without devices, or with axes that are left to the outside."""
     mesh = params["mesh"]
     if not isinstance(mesh, Mesh):
         return [None] * len(params["out_specs"])

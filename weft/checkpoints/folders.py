@@ -67,7 +67,7 @@ def new_arrays_name() -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names of a folder on disk. Some file systems refuse this for folders, and need it not."""
+    """Have the names of a folder on disk. Some file systems refuse this for folders; they do not need it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -89,8 +89,8 @@ def save(
     """Save a tree of arrays, numbers and texts to the folder ``path``; needs tensorstore (``weft[checkpoint]``).
 
     Without ``step`` the folder has one checkpoint, which a later save replaces. With ``step`` it has one for each
-    number, of which the highest ``keep`` stay (None: all); a number that is there already is an error unless
-    ``overwrite``. A save that ends early for any reason, also by a kill, leaves what was there before whole.
+    number, and those with the highest ``keep`` numbers stay (None: all). A number that is there already is an error
+    unless ``overwrite``. A save that ends early for any reason, also by a kill, leaves what was there before whole.
 
     ``background=True`` returns while the arrays are written: the values are those of now, whatever is done with the
     arrays afterwards (donation too). ``wait()`` of what is returned raises what went wrong; so does the next save to

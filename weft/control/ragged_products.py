@@ -1,4 +1,4 @@
-"""Ragged matrix products: rows of one operand lie in groups, each of which meets a matrix of its own.
+"""Ragged matrix products: rows of one operand lie in groups, and each group meets a matrix of its own.
 
 Rows are cut into tiles of one size, each within one group, so that every tile is a plain product, and all of them are
 little more work than one product of all rows::
@@ -177,7 +177,7 @@ def _sizes(sizes: Any, outside: Sequence[int]) -> Any:
 
 
 class _Tiles:
-    """The tiles of m rows in g groups: a static number of tiles of ``size`` rows, of which some may be empty."""
+    """The tiles of m rows in g groups: a static number of tiles of ``size`` rows; some may be empty."""
 
     def __init__(self, rows: int, sizes: Any) -> None:
         groups = sizes.shape[0]

@@ -145,7 +145,7 @@ def plain(aval: Any) -> Any:
 
 
 def typed(primitive: Any, in_avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
-    """What ``Primitive.typed`` gives for operands of which some have a sharding in their type."""
+    """What ``Primitive.typed`` gives if some operands have a sharding in their type."""
     out, effects = primitive.typed(tuple(map(plain, in_avals)), params)
     if config.mesh_state().relaxed:
         return out, effects

@@ -3,7 +3,7 @@
     dot_general  f32[8,16] f32[16,4] -> f32[8,4]      operands (0, 2), (2, 1); results (0, 1); factor 2 is summed
     reshape      f32[6,4] -> f32[2,3,4]               operand ((0, 1), 2); result (0, 1, 2)
 
-A dimension is one factor, or several of which the first is the outermost (a reshape splits or joins dimensions). A
+A dimension is one factor, or several, the outermost first (a reshape splits or joins dimensions). A
 factor that several devices may share is *parallel*: each computes its part of the results. It is *reduced* if each
 device has a result of its own part, and these are combined. ``WHOLE`` marks a dimension that a device must have all of.
 Nothing here knows of devices: ``weft.partitioning`` assigns axes of a mesh to factors.
@@ -57,5 +57,5 @@ class Draft:
 
 
 def whole(shape: Sequence[int]) -> Dims:
-    """Dimensions none of which may be cut."""
+    """Dimensions that may not be cut."""
     return (WHOLE,) * len(shape)

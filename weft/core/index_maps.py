@@ -1,4 +1,4 @@
-"""Index maps: which element of which array an element of a result is (affine maps, regions, pieces, strided views).
+"""Index maps: where an element of a result comes from (affine maps, regions, pieces, strided views).
 
     y = x[:, ::-2].T    x f32[4,8]    index of x (i1, 7 - 2 i0)    (Affine(1), Affine(0, 7, -2))
     c = concatenate a b along 0       two pieces: rows 0..2 from a, 3..7 from b, each with an affine map

@@ -178,7 +178,7 @@ class JaxprEqn:
 
     @property
     def ctx(self) -> type[EqnContext]:
-        """JAX's context of an equation (options while it was recorded), of which weft keeps nothing."""
+        """JAX's context of an equation (options while it was recorded): empty, since weft keeps none of it."""
         return EqnContext
 
     def replace(self, **changes: Any) -> JaxprEqn:

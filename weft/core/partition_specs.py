@@ -48,7 +48,7 @@ def _axes(name: str, value: Any) -> frozenset[Any]:
 
 
 class PartitionSpec:
-    """For each dimension of an array the mesh axis (or axes) along which it is cut; None where it is not.
+    """For each dimension of an array the mesh axis (or axes) along which it is cut; None where it is whole.
 
     ``unreduced`` and ``reduced`` name axes along which values are partial sums, which one device does not have.
 

@@ -23,7 +23,7 @@ def text(value: Any) -> bytes:
     try:
         return marshal.dumps(value, _MARSHAL)
     except ValueError as error:
-        raise NotPlainError("it is nested too deep, or holds values of which there is no portable form") from error
+        raise NotPlainError("it is nested too deep, or holds values that have no portable form") from error
 
 
 def tree(treedef: Any) -> bytes:

@@ -23,7 +23,7 @@ from weft.core.shardings import Index, NamedSharding, Sharding
 
 
 class Grid(NamedTuple):
-    """A mesh as a grid of processes, each of which has a grid of devices."""
+    """A mesh as a grid of processes, where each process has a grid of devices."""
 
     outer: dict[Any, int]  # how many processes there are along each axis of the mesh
     inner: dict[Any, int]  # how many devices of a process there are along each axis

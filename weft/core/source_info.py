@@ -126,7 +126,7 @@ class SourceInfo:
 
     @property
     def traceback(self) -> None:
-        """JAX's stack of frames at the call, of which weft keeps the user's nearest frame only (``frame``)."""
+        """JAX's stack of frames at the call. weft keeps the user's nearest frame only (``frame``)."""
         return None
 
     def replace(self, *, traceback: object = None, name_stack: Iterable[str] | None = None) -> SourceInfo:

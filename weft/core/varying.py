@@ -34,7 +34,7 @@ class Agreement:
         self.vary = vary
 
     def agreed(self, primitive: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The operands, all of which vary along the axes of any."""
+        """The operands, made to vary along every axis that any of them varies along."""
         if primitive.varying is not None or type(primitive.kind) in PROGRAMS:
             return args
         found = [getattr(getattr(x, "aval", None), "varying", ()) for x in args]
@@ -54,7 +54,7 @@ class Agreement:
 
 @contextmanager
 def checked(agreement: Agreement | None) -> Any:
-    """Types say from here on along which axes values differ, or (None) do not."""
+    """From here on types say along which axes values differ; with None they say nothing of it."""
     before, state.varying = state.varying, agreement
     try:
         yield

@@ -242,7 +242,7 @@ class _Keys:
     def loop(
         self, name: str, parts: kinds.LoopParts, args: Sequence[Numbers | None], outs: Sequence[Any]
     ) -> list[Numbers | None]:
-        """A loop, of which two iterations are followed; inputs give each of them elements of their own."""
+        """Follow two iterations of a loop; inputs give each of them elements of their own."""
         first = parts.n_cond_consts + parts.n_consts
         tested, captured, state = args[: parts.n_cond_consts], args[parts.n_cond_consts : first], list(args[first:])
         state, rows = state[: parts.n_carry], state[parts.n_carry :]

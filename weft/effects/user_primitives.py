@@ -22,7 +22,7 @@ from weft.operations.convert import convert_element_type
 
 
 class ByHandError(NotImplementedError):
-    """A lowering builds MLIR, of which weft's compiler has none."""
+    """A lowering builds MLIR, and weft's compiler has no MLIR."""
 
 
 class ModuleContext:

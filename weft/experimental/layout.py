@@ -1,4 +1,4 @@
-"""weft.experimental.layout: the order of an array's elements in memory, of which there is one: row-major."""
+"""weft.experimental.layout: the order of an array's elements in memory, which is always row-major."""
 
 from __future__ import annotations
 

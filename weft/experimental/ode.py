@@ -42,7 +42,7 @@ DENSE = (
     -12715105075 / 11282082432, 0.0, 87487479700 / 32700410799, -10690763975 / 1880347072,
     701980252875 / 199316789632, -1453857185 / 822651844, 69997945 / 29380423,
 )  # fmt: skip
-SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0  # of the next step's length
+SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0  # factors on the next step's length: always, the least, the largest
 
 Slope = Callable[..., Any]
 

@@ -221,5 +221,5 @@ def lstm_bwd(
     input_size: int, hidden_size: int, num_layers: int, dropout: float, bidirectional: bool, precision: Any,
     residuals: Any, gradients: Any,
 ) -> tuple[Any, Any, Any, Any, None]:  # fmt: skip
-    """The cotangents of (x, h_0, c_0, weights, seq_lengths), the last of which has none."""
+    """The cotangents of (x, h_0, c_0, weights, seq_lengths); the last has none."""
     return (*residuals(tuple(gradients)), None)

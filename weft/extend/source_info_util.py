@@ -91,7 +91,7 @@ def reset_name_stack() -> Iterator[None]:
 class user_context:
     """A context manager inside which operations get the name scopes of an equation that is evaluated again.
 
-    ``traceback`` is JAX's stack of frames, of which weft's equations have none.
+    ``traceback`` is JAX's stack of frames, which weft's equations do not have.
     """
 
     def __init__(self, traceback: Any, *, name_stack: Any = None) -> None:

@@ -166,7 +166,7 @@ def _native_costs(entry: steps.Native, equation: JaxprEqn) -> Costs:
     return float(sum([nbytes for _, nbytes in entry.places])), operations, operations * _ONE_BY_ONE_NS
 
 
-_ONE_BY_ONE_NS = 0.5  # of an operation in registers that waits for the one before
+_ONE_BY_ONE_NS = 0.5  # nanoseconds of an operation in registers that waits for the one before
 
 
 def _operations(jaxpr: Jaxpr) -> float:

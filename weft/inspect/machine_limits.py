@@ -11,8 +11,8 @@ from weft import runtime
 from weft._base.record import NamedTuple
 from weft.dispatch.calls.jit import jit
 
-_BYTES = 96 << 20  # of the array that is copied: more than caches hold
-_SIDE = 1024  # of the matrices that are multiplied
+_BYTES = 96 << 20  # bytes of the array that is copied: more than caches hold
+_SIDE = 1024  # rows and columns of the matrices that are multiplied
 
 
 class Limits(NamedTuple):

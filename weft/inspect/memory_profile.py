@@ -1,8 +1,8 @@
 """What arrays take of the memory of devices, in the format of pprof, as JAX's ``device_memory_profile`` gives it.
 
-The message is ``Profile`` of https://github.com/google/pprof/blob/main/proto/profile.proto (Apache-2.0), of which the
-fields named below are written. A sample is all arrays of one type on one device: how many, and their bytes. weft does
-not note where arrays are made, so that its stack is the type and, below it, the device.
+The message is ``Profile`` of https://github.com/google/pprof/blob/main/proto/profile.proto (Apache-2.0); the fields
+named below are written. A sample is all arrays of one type on one device: how many, and their bytes. weft does not note
+where arrays are made, so that its stack is the type and, below it, the device.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from weft._base import array
 
 # Numbers of fields in profile.proto.
-SAMPLE_TYPE, SAMPLE, LOCATION, FUNCTION, STRING_TABLE, TIME_NANOS = 1, 2, 4, 5, 6, 9  # of Profile
+SAMPLE_TYPE, SAMPLE, LOCATION, FUNCTION, STRING_TABLE, TIME_NANOS = 1, 2, 4, 5, 6, 9  # fields of Profile
 DEFAULT_SAMPLE_TYPE = 14
-TYPE, UNIT = 1, 2  # of ValueType
-LOCATION_ID, VALUE, LABEL = 1, 2, 3  # of Sample
-KEY, STR = 1, 2  # of Label
-ID, LINE = 1, 4  # of Location
-FUNCTION_ID = 1  # of Line
-NAME, SYSTEM_NAME = 2, 3  # of Function, whose number is ID too
+TYPE, UNIT = 1, 2  # fields of ValueType
+LOCATION_ID, VALUE, LABEL = 1, 2, 3  # fields of Sample
+KEY, STR = 1, 2  # fields of Label
+ID, LINE = 1, 4  # fields of Location
+FUNCTION_ID = 1  # field of Line
+NAME, SYSTEM_NAME = 2, 3  # fields of Function, whose number is ID too
 
 
 def varint(value: int) -> bytes:

@@ -31,7 +31,7 @@ Data = dict[str, Any]
 _NEAR = 6  # lines between two shown lines that are shown too
 _MOST_TEXT = 240_000  # characters of one text
 _MOST_PARAM = 60
-_FAR = 0.02  # of a limit: below it something else takes the time
+_FAR = 0.02  # share of a machine's limit: below it something else takes the time
 
 
 def build(name: str, program: Program, traced: str, profile: Profile | None, findings: Sequence[Any]) -> Data:

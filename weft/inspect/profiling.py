@@ -20,7 +20,7 @@ from weft._base.record import NamedTuple
 from weft.dispatch.programs import history
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST_SPANS = 200_000  # that each thread keeps for the timeline; what is counted is not limited
+MOST_SPANS = 200_000  # spans that each thread keeps for the timeline; counts have no limit
 _lock = forks.held("profile")
 _current: profile | None = None
 

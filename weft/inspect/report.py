@@ -21,7 +21,7 @@ from weft.dispatch.programs import ahead_of_time, executables
 from weft.inspect.profiling import Profile, profile
 
 FORMS = ahead_of_time.FORMS
-_MOST_RUNS, _MOST_SECONDS = 20, 0.4  # of measuring
+_MOST_RUNS, _MOST_SECONDS = 20, 0.4  # runs and seconds spent on measuring
 
 
 class Report:

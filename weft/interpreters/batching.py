@@ -122,7 +122,7 @@ def vectorized_batcher(
     if any(dim != dims[0] for dim in dims):
         raise ValueError(
             f"[defvectorized] '{prim}' takes operands mapped along one dimension, got {tuple(dims)}: use "
-            "batching.defbroadcasting for operands of which some are not mapped"
+            "batching.defbroadcasting for operands that are not all mapped"
         )
     return _results(prim, prim.bind(*values, **params), dims[0])
 

@@ -117,7 +117,7 @@ def _by_hand(name: str) -> Callable[..., NoReturn]:
         raise ByHandError(f"it calls mlir.{name}")
 
     raises.__name__ = raises.__qualname__ = name
-    raises.__doc__ = f"JAX's mlir.{name} builds MLIR, of which weft has none: NotImplementedError."
+    raises.__doc__ = f"JAX's mlir.{name} builds MLIR, which weft does not have: NotImplementedError."
     return raises
 
 

@@ -95,7 +95,7 @@ class JaxprTrace(DynamicJaxprTrace):
         return super().process(primitive, args, params)
 
     def _with_known(self, primitive: Any, rest: Any) -> list[Any]:
-        """The results of an equation of which some are known."""
+        """The results of an equation: those computed from the rest, and those that are known already."""
         made = super().process(primitive, tuple(rest.operands), rest.params)
         found = {place: out for place, out in zip(rest.places, made, strict=True) if place is not None} | rest.known
         return [found[place] for place in range(len(found))]

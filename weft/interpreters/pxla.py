@@ -1,4 +1,4 @@
-"""weft.interpreters.pxla: JAX's names of computations on several devices, of which weft has one."""
+"""weft.interpreters.pxla: JAX's names of types for computations on several devices; other names are not built."""
 
 from __future__ import annotations
 

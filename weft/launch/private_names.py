@@ -25,7 +25,7 @@ from weft.runtime import Array
 
 
 class LiteralArray(np.ndarray):
-    """JAX's class of constants in programs, of which weft makes none: no value is an instance."""
+    """JAX's class of constants in programs. weft makes none: no value is an instance."""
 
 
 class _WithDtype:

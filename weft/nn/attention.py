@@ -29,9 +29,9 @@ from weft.core import trace as tracing
 from weft.dispatch import devices
 from weft.numpy import promotion
 
-_BLOCK_BYTES = 1 << 20  # of the scores of one block: they stay in the second cache
+_BLOCK_BYTES = 1 << 20  # bytes of the scores of one block: they stay in the second cache
 _ROWS = 256  # queries of a block, if there are as many: fewer make products that read all keys for little work
-_CAUSAL_PARTS = 4  # of the queries, each with the keys up to its end: five eighths of the scores are computed
+_CAUSAL_PARTS = 4  # parts of the queries, each with the keys up to its end: five eighths of the scores are computed
 
 
 class _Given(NamedTuple):

@@ -21,8 +21,8 @@ from weft._base import unbuilt as _unbuilt
 from weft._base.array import Array
 from weft.dispatch import devices
 
-_TRUNCATED_DEVIATION = 0.87962566103423978  # of a standard normal variable cut off at -2 and 2
-_TRUNCATED_SIZE = 0.95311164380491208  # the same of a complex one of absolute value at most 2
+_TRUNCATED_DEVIATION = 0.87962566103423978  # standard deviation of a normal variable cut off at -2 and 2
+_TRUNCATED_SIZE = 0.95311164380491208  # standard deviation of a complex one cut off at the absolute value 2
 
 
 class Initializer(Protocol):

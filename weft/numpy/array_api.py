@@ -51,7 +51,7 @@ class ArrayNamespaceInfo:
         return [None, *known_devices.devices()]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
-        """The dtypes of results of which none was asked for, by kind; of 64 bits where these are enabled."""
+        """The dtypes of results if none is asked for, by kind; they have 64 bits where these are enabled."""
         self._check(device)
         bits = (64, 128) if config.x64_enabled() else (32, 64)
         integer = np.dtype(f"int{bits[0]}")

@@ -1,6 +1,6 @@
 """Evenly spaced values: linspace, logspace, geomspace.
 
-linspace(0, 1, 3)  ->  iota, and weights of both ends, of which the last is exact
+linspace(0, 1, 3)  ->  iota, and weights of both ends; the last element is exact
 """
 
 from __future__ import annotations

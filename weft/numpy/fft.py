@@ -288,7 +288,7 @@ def ifft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = No
 
 
 def rfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Array:
-    """The Fourier transform of real numbers over two axes, the second of which is halved.
+    """The Fourier transform of real numbers over two axes; the second axis is halved.
 
     >>> rfft2(np.ones((2, 4), np.float32)).shape
     (2, 3)

@@ -42,7 +42,7 @@ class _Grid:
 
 
 class _Rows:
-    """``r_`` or ``c_``: pieces joined along an axis; a first string says which, of which rank, or "r" or "c"."""
+    """``r_`` or ``c_``: pieces joined along an axis; a first string gives axis and rank, or is "r" or "c"."""
 
     def __init__(self, name: str, axis: int, least_rank: int, first: int) -> None:
         self.name = name

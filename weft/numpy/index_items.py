@@ -24,7 +24,7 @@ _ARRAYS = (runtime.Array, core.Tracer, np.ndarray, np.generic)
 
 
 class Truth(NamedTuple):
-    """A boolean scalar: a new axis of extent 1, of which ``positions`` (of size 1 or 0) are taken."""
+    """A boolean scalar: a new axis of extent 1; ``positions`` (one or none) are taken from it."""
 
     positions: np.ndarray
 

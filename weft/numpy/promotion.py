@@ -157,7 +157,7 @@ def as_array(x: Any) -> Array:
 
 
 def weak_as(x: Any, *operands: Any) -> Array:
-    """``x``, weakly typed if all of ``operands`` are, for results of functions whose own steps are not."""
+    """``x``, weakly typed if all of ``operands`` are: for functions that compute with strong types in between."""
     if is_weak(x) or not all(map(is_weak, operands)):
         return x
     return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=True, sharding=None)

@@ -87,7 +87,7 @@ def resolve_shape(extents: tuple[int, ...], wanted: Any) -> tuple[int, ...]:
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Array:
-    """The same elements under another shape, one extent of which may be -1; ``order`` is ``C`` or ``F``.
+    """The same elements under another shape. One extent may be -1; ``order`` is ``C`` or ``F``.
 
     TypeError if the number of elements differs.
 

@@ -42,7 +42,7 @@ def on_pairs(function: Callable[..., Pair]) -> Callable[..., Any]:
 
 
 def exp_limit(x: Term) -> float:
-    """Above this exp(x) is computed in two factors, because it may overflow where the result does not."""
+    """Above this exp(x) is computed in two factors: it may overflow although the result is finite."""
     return 88.0 if x.dtype == np.float32 else 709.0
 
 

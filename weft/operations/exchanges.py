@@ -276,7 +276,7 @@ reduce_scatter_p.linear, reduce_scatter_p.transpose = ALL, _reduce_scatter_trans
 def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False
 ) -> Any:
-    """The sum over the elements along named axes, of which each element gets its own part; leaf by leaf.
+    """The sum over the elements along named axes, divided among them: each gets its own part; leaf by leaf.
 
     ``scatter_dimension`` has the extent of the axis and is not in the result, or, if ``tiled``, a multiple of it
     and is cut into that many parts. ValueError for any other extent.

@@ -1,4 +1,4 @@
-"""Extrema of bfloat16 and float16 on their bits: 16-bit words, of which the better value has the larger.
+"""Extrema of bfloat16 and float16 on their bits: as 16-bit words, a better value is a larger word.
 
     max:  -inf .. inf, then every NaN   ->  0 .. 2 inf + 1, then above      min:  inf .. -inf, then every NaN
     argmax: as max, but both zeros are one word, and so are all NaN

@@ -32,7 +32,7 @@ add_any_p = elementwise(
 
 
 def add_any(x: Any, y: Any) -> Any:
-    """The sum of two tangents, either of which may be a symbolic zero."""
+    """The sum of two tangents; either may be a symbolic zero."""
     if type(x) is tangents.Zero:
         return y
     if type(y) is tangents.Zero:

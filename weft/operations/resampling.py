@@ -28,7 +28,7 @@ from weft.operations.settings import GatherDimensionNumbers
 from weft.operations.shape import shape_of
 from weft.runtime import Array
 
-FEW_TAPS, FEW_TAPS_BACK = 16, 64  # of a sum that is written out, and of its transpose
+FEW_TAPS, FEW_TAPS_BACK = 16, 64  # taps of a sum that is written out, and of its transpose
 LEAST_ZEROS = 4  # a band is worth it from so many samples for each tap
 
 

@@ -31,7 +31,7 @@ Combine = Callable[[list[Array], list[Array]], list[Array]]
 Taps = Sequence[tuple[tuple[Tap, ...], list[Array]]]  # the taps of a region, in order, and what they read of each array
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # start and step of a region
 
-MOST_TAPS = 64  # of a window whose taps are written out
+MOST_TAPS = 64  # taps of a window that are written out
 MOST_REGIONS = 36
 MOST_PADDED = 9  # regions, where an array can be padded instead
 

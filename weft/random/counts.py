@@ -58,7 +58,7 @@ def _geometric(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Counts of events of which ``lam`` are expected; -1 where ``lam`` is NaN.
+    """Counts of events where ``lam`` are expected; -1 where ``lam`` is NaN.
 
     >>> poisson(keys.key(0), 0.0).item()
     0

@@ -73,8 +73,8 @@ def log_gamma(z: Any) -> Any:
     own = promotion.dtype_of(re)
     left = lax.lt(re, np.asarray(0.5, own))
     right = _right(lax.select(left, lax.sub(np.asarray(1, dtype), z), z))
-    # log(gamma(z)) = log(2 pi) - i pi/2 + i pi z - log(1 - exp(2 pi i z)) - log(gamma(1 - z)) above the real axis, of
-    # which the lower half is the mirror image
+    # log(gamma(z)) = log(2 pi) - i pi/2 + i pi z - log(1 - exp(2 pi i z)) - log(gamma(1 - z)) above the real axis; the
+    # lower half is the mirror image
     upper = lax.abs(im)
     far_right = lax.bitwise_not(left)
     re_left = lax.select(far_right, lax.full_like(re, -0.5), re)

@@ -62,7 +62,7 @@ def _expi(x: Any) -> Any:
         ],
         inverse,
     )
-    half = wnp.exp(far / 2)  # exp(x) may overflow where exp(x) / x does not
+    half = wnp.exp(far / 2)  # exp(x) may overflow although exp(x) / x is finite
     high = wnp.where(far == np.inf, np.inf, half * inverse * scaled * half)
     below = -_exp1(wnp.where(x < 0, -x, 1))
     at_zero = wnp.where(x == 0, -np.inf, wnp.where(x > 6, high, low))

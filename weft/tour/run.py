@@ -13,7 +13,7 @@ import weft
 from weft._base import lazy
 from weft.tour import digits, learning, programs, report
 
-LARGEST_ERROR = 1e-4  # of float32 programs, relative to the answers' root mean square
+LARGEST_ERROR = 1e-4  # largest error of float32 programs, relative to the answers' root mean square
 
 
 def duration(seconds: float) -> str:

@@ -110,7 +110,7 @@ def code_of(function: Any) -> Any:
 
 
 def _of_new(earlier: int) -> list[Cause]:
-    """The cause for a function object that was never traced, of a code of which ``earlier`` others were."""
+    """The cause for a function object that was never traced, while ``earlier`` others with the same code were."""
     if not earlier:
         return [Cause("first", "this function was not traced before")]
     others = "another function object" if earlier == 1 else f"{earlier} other function objects"

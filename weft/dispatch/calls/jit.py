@@ -155,7 +155,7 @@ def any_size(
     static arguments that are extents too, or shapes: with them, every extent in the program is one of an operand or of
     these.
     """
-    if options.keys() <= {"inline"}:  # most of them, of which there are hundreds
+    if options.keys() <= {"inline"}:  # most of weft's own functions, which are hundreds
         return _jitted(fun, INLINED if options.get("inline") else PLAIN, extents)
     jitted = jit(fun, **options)
     jitted._state.extents = extents

@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class JitOptions(TypedDict, total=False):
-    """The options of ``jit``, all of which may be left out."""
+    """The options of ``jit``; each may be left out."""
 
     in_shardings: Any
     out_shardings: Any

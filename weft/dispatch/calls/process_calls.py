@@ -94,7 +94,7 @@ def block_of(array: Any) -> Any:
 
 
 def of_block(block: Any, aval: Any, sharding: Sharding) -> Any:
-    """The array of type ``aval`` of which this process has ``block``, an Array."""
+    """The array across processes, of type ``aval``; this process has ``block``, an Array, of it."""
     place = devices.place_on(sharding)
     if block.shape == aval.shape:
         return runtime.array_to_place(block if block.aval is aval else runtime.array_alias(block, aval), place)
@@ -115,7 +115,7 @@ def regular(sharding: Sharding | None, ndim: int) -> Sharding | None:
 
 
 def check_leaf(leaf: Any, sharding: Sharding, word: str) -> None:
-    """ValueError for a value of this process alone of which ``in_shardings`` asks for a part in each process."""
+    """ValueError for a value that this process alone has, where ``in_shardings`` wants a part in each process."""
     if devices.process_count() == 1 or sharding.is_fully_addressable:
         return
     if type(leaf) is runtime.Array and devices.spans_processes(leaf.place):
@@ -188,7 +188,7 @@ def _same(x: Any) -> Any:
 
 
 def part_of_whole(array: Any, sharding: Sharding) -> Any:
-    """The array across processes that lies so, of which this process has all elements."""
+    """The array across processes that lies so, made from all its elements, which this process has."""
     whole = lazy.shards.whole_values(array)
     index = process_grids.block_index(sharding, array.shape)
     return of_block(lazy.shards.array_of(whole[index], array.aval), array.aval, sharding)

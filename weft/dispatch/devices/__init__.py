@@ -358,7 +358,7 @@ def sharding_of(device: Device) -> SingleDeviceSharding:
 def default_place() -> int:
     """The place of computations that no committed Array ties to a device: 0, the CPU, unless an option says otherwise.
 
-    ``default_device`` goes before ``platforms``, of which the first counts.
+    ``default_device`` goes before ``platforms``; of several platforms the first counts.
     """
     token = runtime.get_config_token()
     found = _default_places.get(token)

@@ -160,7 +160,7 @@ def _check_part(shape: Sequence[int], part: Sequence[int], sharding: Sharding, d
 def _joined(shape: tuple[int, ...], sharding: Sharding, parts: dict[Any, Any], dtype: Any) -> Any:
     """The array whose part on each device is given (as NumPy arrays)."""
     if not parts:
-        raise NotImplementedError(f"an array of which this process has no part, {sharding}")
+        raise NotImplementedError(f"an array without a part in this process, {sharding}")
     first = next(iter(parts.values()))
     across = not sharding.is_fully_addressable
     block = process_grids.block_index(sharding, shape) if across else None
@@ -174,7 +174,7 @@ def _joined(shape: tuple[int, ...], sharding: Sharding, parts: dict[Any, Any], d
 
 
 def of_block(values: np.ndarray, shape: Sequence[int], sharding: Sharding) -> Any:
-    """The array of ``shape`` across processes, of which this process has these values (not copied)."""
+    """The array of ``shape`` across processes, with these values as this process's part (not copied)."""
     held = array_of(values, runtime.ShapedArray(tuple(shape), values.dtype))
     return lazy.process_calls.of_block(held, runtime.ShapedArray(tuple(shape), held.dtype), sharding)
 
@@ -189,7 +189,7 @@ def array_of(values: np.ndarray, like: Any) -> Any:
 
 
 def whole_values(array: Any) -> np.ndarray:
-    """The elements of an array of which this process has all; of keys their words."""
+    """The elements of an array that is all in this process; of keys their words."""
     return avals.key_words(array) if dtypes.is_extended(array.dtype) else np.asarray(array)
 
 
@@ -258,7 +258,7 @@ def _of_process(target: Any, local_data: Any, global_shape: Any) -> Any:
 
 
 def _from_local_data(sharding: Sharding, data: np.ndarray, global_shape: Any) -> Any:
-    """The array of which this process has ``data``: its block, or along some dimensions all of the array."""
+    """The array across processes from ``data``, this process's part: its block, or all of the array along some axes."""
     data = data.astype(dtypes.canonicalize_dtype(data.dtype), copy=False)
     if global_shape is None:
         outer = process_grids.grid_of(sharding.mesh).outer  # type: ignore[attr-defined] - one across processes has a mesh

@@ -45,7 +45,7 @@ def visualize_sharding(
     """
     if not 1 <= len(shape) <= 2 or 0 in shape:
         raise ValueError(
-            "`visualize_sharding` only works for shapes with 1 and 2 dimensions, of which none is 0; got "
+            "`visualize_sharding` only works for shapes with 1 and 2 dimensions, all of them above 0; got "
             f"{tuple(shape)}."
         )
     print(table(tuple(shape), sharding, scale, min_width, max_width))

@@ -187,7 +187,7 @@ def compiled_by_plugin(text: bytes, device: Any) -> Any:
 
 
 def compile_options(*listed: Any) -> bytes:
-    """A serialized ``CompileOptionsProto`` of OpenXLA for devices, each of which has a part of every value.
+    """A serialized ``CompileOptionsProto`` of OpenXLA for devices that each have a part of every value.
 
     Field 3 has the options of the build: 4 and 5 are the numbers of replicas and partitions, 9 the devices (1 replica,
     n computations, the list of ids of each). For several devices 6 and 19 ask for the program of one to be made of the

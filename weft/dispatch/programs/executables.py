@@ -79,7 +79,7 @@ class Runnable(Entry):
         return getattr(self.whole(), attribute)
 
     def whole(self) -> Any:
-        """The program with its plan, compiled now if it was not."""
+        """The program with its plan, compiled now if that is still to be done."""
         if self._whole is None:
             if self.compile_new is None:
                 raise NotImplementedError("[as_text] a saved program has machine code only: no forms, no estimates")

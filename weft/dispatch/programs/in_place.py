@@ -1,7 +1,7 @@
 """Updates that must not copy: ``x.at[i].set(v, inplace="require")`` marks its equations by a name scope.
 
-The compiler is asked for such programs alone whether each marked update writes into the memory of its array
-(``compiler.requirements``), which raises if one does not.
+Only for such programs the compiler checks that each marked update writes into the memory of its array
+(``compiler.requirements``); it raises if one would copy.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def of_trace(trace: Any, place: Any) -> LoweredShardings:
 def of_parameters(lies: LoweredShardings, trace: Any, place: Any, kept: Sequence[int], hidden: int) -> LoweredShardings:
     """The same for a program that reads these arguments after captured values; what nobody said is chosen, too.
 
-    Captured values and arguments of which nothing is said are whole on each device; results lie as weft finds it.
+    Captured values are whole on each device, and so are arguments without a sharding; results lie as weft finds it.
     """
     if lies.mesh is None:
         return lies._replace(ins=(*[None] * hidden, *[lies.ins[k] for k in kept]), is_for_host=False)
@@ -70,7 +70,7 @@ def of_parameters(lies: LoweredShardings, trace: Any, place: Any, kept: Sequence
 
 
 def lying(ins: Sequence[NamedSharding | None], mesh: Any) -> Lying:
-    """How arguments lie that were pinned so: those of which nothing was said are whole on each device."""
+    """How arguments lie that were pinned so: those without a sharding are whole on each device."""
     whole = NamedSharding(mesh, PartitionSpec())
     return Lying(tuple([devices.place_on(sharding or whole, described=True) for sharding in ins]))
 

@@ -181,7 +181,7 @@ def padded(indices: Any, sparse_shape: Sequence[int]) -> Any:
 
 
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
-    """The same array with sorted indices of which none repeats; ``nse`` must be given under ``jit``.
+    """The same array with sorted indices, each once; ``nse`` must be given under ``jit``.
 
     >>> from weft.experimental import sparse
     >>> m = sparse.BCOO((jnp.array([1.0, 2.0, 3.0]), jnp.array([[1], [0], [1]])), shape=(2,))

@@ -54,7 +54,7 @@ def bcoo_dot_general(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """``lax.dot_general`` of arrays of which at least one is BCOO; dense unless both are.
+    """``lax.dot_general`` where at least one operand is BCOO; the result is dense unless both are.
 
     Batch dimensions of the product must be batch dimensions of the sparse operands (NotImplementedError otherwise).
     ``precision`` and ``out_sharding`` make no difference. The product of two sparse arrays stores up to

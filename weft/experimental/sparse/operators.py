@@ -238,7 +238,7 @@ def reshape(mat: BCOO, *args: Any, **kwargs: Any) -> BCOO:
 
 
 def sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
-    """The same array with sorted indices of which none repeats, zeros left out; ``nse`` is needed under ``jit``."""
+    """The same array with sorted indices, each once, and without zeros; ``nse`` is needed under ``jit``."""
     return bcoo_layout.bcoo_sum_duplicates(bcoo_layout.remove_zeros(mat) if remove_zeros else mat, nse=nse)
 
 

@@ -1,6 +1,6 @@
 """Batches of small matrices: factorizations unrolled into elementwise operations, so that kernels run along the batch.
 
-    cholesky f32[100000,6,6]   ->   36 vectors f32[100000], 21 of which are computed from each other, stacked again
+    cholesky f32[100000,6,6]   ->   36 vectors f32[100000]; 21 are computed from each other; all are stacked again
 
 A library routine is called once per matrix; for matrices of few rows the call takes longer than the computation.
 """

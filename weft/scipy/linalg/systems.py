@@ -26,7 +26,7 @@ TRANSPOSED |= {"C": (True, True)}
 
 @functools.partial(custom_jvp.custom_jvp, nondiff_argnums=(1, 2))
 def of_triangle(a: Any, lower: bool, conjugate: bool = True) -> Any:
-    """The symmetric or, with ``conjugate``, Hermitian matrices of which a ([..., n, n]) holds one triangle.
+    """The symmetric or, with ``conjugate``, Hermitian matrices from one triangle, which ``a`` ([..., n, n]) holds.
 
     The other triangle is not read. As in JAX derivatives are those of the whole matrix: a tangent passes as it is.
     """

@@ -1,4 +1,4 @@
-"""weft.scipy.stats.poisson: how many independent events happen, of which ``mu`` are expected."""
+"""weft.scipy.stats.poisson: how many independent events happen, if ``mu`` are expected."""
 
 from __future__ import annotations
 

@@ -1,0 +1,68 @@
+"""Comments, docstrings and pages are read once: a program finds some habits that make sentences be read twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.structure import prose
+
+ROOT = Path(__file__).resolve().parents[2]
+# Rooms that are being rewritten; their sentences follow.
+LATER = (
+    "weft/codegen/gpu/", "weft/compiler/dynamic_slices.py", "weft/compiler/finished_lanes.py",
+    "weft/compiler/gathers.py", "weft/compiler/index_set_splitting.py", "weft/compiler/reshapes.py",
+    "weft/compiler/short_reductions.py", "weft/compiler/transposed_operands.py", "weft/compiler/unstacked.py",
+    "weft/control/grid_", "weft/loops/grid", "weft/runtime/src/cuda_",
+)  # fmt: skip
+PLACES = ("weft", "benchmarks", "docs", "examples", "packaging")
+
+
+def test_no_file_has_a_habit_that_is_found() -> None:
+    files = [path for place in PLACES for path in (ROOT / place).rglob("*") if path.suffix in prose.KINDS]
+    pages = list(ROOT.glob("*.md"))
+    found = [f"{path.relative_to(ROOT)}:{habit}" for path in sorted([*files, *pages]) for habit in prose.found_in(path)]
+    found = [habit for habit in found if not habit.startswith(LATER)]
+    assert len(files) > 1000
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "habit"),
+    [
+        ("a.py", "# arrays of\n# which all are read\n", "'of which'"),
+        ("a.py", 'def f():\n    """Sums.\n\n    Of which one is kept.\n    """\n', "'of which'"),
+        ("a.py", 'raise ValueError("a file of which nothing is known")\n', "'of which'"),
+        ("a.py", "x = 1\n\n# rows whose own sums are kept\n", "'whose own'"),
+        ("a.py", "def f():  # some lanes end, others do not.\n    return 1\n", "a 'not' at the end"),
+        ("a.py", '"""Some rows are read; others are not\n\nMore.\n"""\n', "a 'not' at the end"),
+        ("a.py", "MOST = 8  # of a chain\n", "a constant"),
+        ("a.py", "FEW = 8  # rows\n# the same of columns\nLEAST: int = 1 << 4\n", "a constant"),
+        ("a.h", "// Some lanes end,\n// others do not.\nint x;\n", "a 'not' at the end"),
+        ("a.cpp", "constexpr int64_t kMost = 4 << 10;  // of a row\n", "a constant"),
+        ("a.md", "- Rows, of\n  which some are read.\n", "'of which'"),
+    ],
+)
+def test_habits_are_found(tmp_path: Path, name: str, text: str, habit: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = list(prose.found_in(tmp_path / name))
+    assert len(found) == 1 and habit in found[0], found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.py", 'MOST = 8  # kernels of a chain\nraise ValueError(f"{x} must be given, not " "of")\n'),
+        ("a.py", '"""Whether a value is there or not.\n\n    x -> bitwise not\n\nMore.\n"""\n# the reason why not\n'),
+        (
+            "a.py",
+            "x = 'not'\nKINDS = (A, B)  # of a nest\nif x is not None:  # a not that has more behind it\n    pass\n",
+        ),
+        ("a.cpp", 'auto address = "http://of.which";\nconst int x = f(1);  // of a row\n'),
+        ("a.md", "```\nof which\n```\n"),
+    ],
+)
+def test_plain_sentences_are_none(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert not list(prose.found_in(tmp_path / name))
