@@ -24,11 +24,11 @@ from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Makers, Splicer
 from weft.loops.index_math import UNIT
 
-MOST_ELEMENTS = 16  # that are combined to one
-MOST_EQUATIONS = 96  # that a reduction may become
+MOST_ELEMENTS = 16  # elements that are combined to one
+MOST_EQUATIONS = 96  # equations that a reduction may become
 MANY = 16384  # elements of the array from which on it pays
 FEW = 4  # elements of a row that is written out: of few rows around which others lie, or of narrow elements
-WORD = 4  # bytes of an element of which vectors of rows are transposed
+WORD = 4  # bytes of an element: rows of such elements are transposed in vectors
 NARROW = 32  # elements side by side in the result from which on a loop fills the lanes
 
 _MOVED = (kinds.Elementwise, kinds.View, kinds.Reshape)
