@@ -33,8 +33,7 @@ from weft.compiler.ordered_scatters import ordered_scatters
 from weft.compiler.reshapes import reshapes
 from weft.compiler.rounded_products import rounded_products
 from weft.compiler.sort_lowering import sort_lowering
-from weft.compiler.transposed_operands import transposed_operands
-from weft.compiler.transposed_results import transposed_results
+from weft.compiler.transposes import transposes
 from weft.compiler.unrolled_decompositions import unrolled_decompositions
 from weft.compiler.unrolled_loops import unrolled_loops
 from weft.compiler.unrolled_reductions import unrolled_reductions
@@ -120,7 +119,7 @@ PASSES = (
     _pass(unrolled_decompositions, kinds.External, expands=True),
     _pass(indexing, kinds.Scatter, kinds.Gather, expands=True),
     _pass(ordered_scatters, kinds.Scatter, expands=True, on_gpu=True),
-    _pass(transposed_operands, kinds.Contraction),
+    _pass(transposes, kinds.Contraction),
     _pass(
         contraction, kinds.Contraction, kinds.StridedContraction, required=True, expands=True
     ),  # after transposes, which decide what is copied
@@ -129,7 +128,6 @@ PASSES = (
     _pass(unstacked, kinds.Assemble),
     _pass(index_set_splitting, kinds.Assemble),
     _pass(rounded_products, kinds.Contraction, kinds.StridedContraction, on_gpu=True),
-    _pass(transposed_results, kinds.Contraction),
     _pass(reshapes, kinds.Reshape),
     _pass(gathers, kinds.Gather),
     _pass(sort_lowering, kinds.External),

@@ -209,6 +209,7 @@ class Splicer:
         self.closed, self.rule, self.kinds = closed, rule, kinds
         self.constvars, self.consts = list(closed.jaxpr.constvars), list(closed.consts)
         self.eqns: list[JaxprEqn] = []
+        self.source: source_info.Captured | None = None  # of the equation that is asked about, and of new ones
         self.makers = Makers()
         self._env: dict[Atom, Atom] = {}
         self._constants: dict[int, Var] = {}
@@ -233,7 +234,7 @@ class Splicer:
 
     def bind(self, primitive: Any, *operands: Atom, **params: Any) -> Sequence[Var]:
         """Append a new equation and return its results."""
-        return self.emit(typed(primitive, operands, params, None))
+        return self.emit(typed(primitive, operands, params, self.source))
 
     def splice(
         self, inner: ClosedJaxpr, operands: Sequence[Atom], source: source_info.Captured | None = None
@@ -260,6 +261,7 @@ class Splicer:
             if inner or (invars is not eqn.invars and invars != eqn.invars):
                 where = eqn.source if source is None else source
                 eqn = JaxprEqn(invars, outvars, eqn.primitive, eqn.params, eqn.effects, where)
+            self.source = eqn.source
             atoms = rule(eqn, self) if kinds is None or type(eqn.primitive.kind) in kinds else None
             if atoms is None:
                 made.append(eqn)

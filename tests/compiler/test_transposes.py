@@ -7,6 +7,8 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from weft import lax
+from weft.compiler import inline, transposes
 
 B, H, S, D = 2, 3, 20, 16
 
@@ -182,3 +184,23 @@ def test_all_three_axes_of_a_result_in_a_circle():
     x, y, z = (np.asarray(a, np.float64) for a in args)
     np.testing.assert_allclose(read, x @ y @ z, 1e-4, 1e-4)
     np.testing.assert_allclose(written, np.transpose(x @ y, (2, 0, 1)), 1e-4, 1e-4)
+
+
+def _products(function, *shapes):
+    """The dimension numbers of the products in this form, and the operations."""
+    made = transposes.transposes(inline.inline(weft.make_jaxpr(function)(*[operand(*shape) for shape in shapes])))
+    found = [eqn.params["dimension_numbers"] for eqn in made.jaxpr.eqns if "dimension_numbers" in eqn.params]
+    return found, [eqn.primitive.name for eqn in made.jaxpr.eqns]
+
+
+def test_dimension_numbers():
+    def dot(x, y):
+        return lax.dot_general(x, y, (((1,), (0,)), ((), ())))
+
+    assert _products(lambda x, y: dot(x.T, y), (5, 7), (5, 3)) == ([(((0,), (0,)), ((), ()))], ["dot_general"])
+    computed = _products(lambda x, y: dot(jnp.exp(x.T) * 2, y), (5, 7), (5, 3))
+    assert computed == ([(((0,), (0,)), ((), ()))], ["exp", "mul", "dot_general"])
+    assert _products(lambda x, y: dot(x, y).T, (5, 7), (7, 3)) == ([(((0,), (1,)), ((), ()))], ["dot_general"])
+    both = _products(lambda x, y: dot(x.T, y).T, (7, 5), (7, 3))
+    assert both == ([(((0,), (0,)), ((), ()))], ["dot_general"])
+    assert "transpose" in _products(lambda x, y: (lambda p: (p, p.T))(dot(x, y)), (5, 7), (7, 3))[1]

@@ -1,10 +1,12 @@
-"""Products of transposed operands read the original operands: the transpose becomes dimension numbers.
+"""Transposes beside products become dimension numbers: of operands, and of a result that nothing else reads.
 
     b = transpose[permutation=(1, 0)] a; c = dot_general[([1], [0])] b d   ->   c = dot_general[([0], [0])] a d
     b = transpose[permutation=(1, 0)] a; e = mul b s; c = dot_general e d  ->   e = mul a s; c = dot_general e d
+    c = dot_general[([1], [0])] a b; d = transpose[permutation=(1, 0)] c   ->   d = dot_general[([0], [1])] b a
 
 This is done if the order of the free dimensions, and of the contracting ones, allows it. What is computed of transposed
-arrays for a product alone is computed as they lie: nothing is read or written across rows.
+arrays for a product alone is computed as they lie: nothing is read or written across rows. The gradient of a weight is
+a product whose result is transposed.
 """
 
 from __future__ import annotations
@@ -13,8 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from weft import operations
-from weft.compiler import expansions
+from weft.compiler import contraction, views
 from weft.compiler.contraction import permutation
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
@@ -23,13 +24,39 @@ from weft.core.rewrite import Splicer
 LONGEST = 50  # elementwise equations between a transpose and a product; longer chains are left as they are
 
 
-def transposed_operands(closed: ClosedJaxpr) -> ClosedJaxpr:
+def transposes(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such products."""
-    uses = rewrite.index(closed.jaxpr).uses
-    return Splicer(closed, lambda eqn, splicer: _folded(eqn, splicer, uses), (kinds.Contraction,)).run()
+    known = rewrite.index(closed.jaxpr)
+    readers = {v: eqn for eqn in known.eqns for v in rewrite.variables(eqn.invars)}
+    done = set[Var]()  # results that are made transposed
+
+    def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        if isinstance(eqn.primitive.kind, kinds.View):
+            return eqn.invars if eqn.outvars[0] in done else None
+        folded = _folded(eqn, splicer, known.uses)
+        out = eqn.outvars[0]
+        reader = readers.get(out) if known.uses[out] == 1 else None
+        if reader is not None and _exchanges(folded, reader):
+            done.add(reader.outvars[0])
+            return splicer.emit(contraction.exchanged(folded, Var(reader.outvars[0].aval)))
+        return None if folded is eqn else splicer.emit(folded)
+
+    return Splicer(closed, rule, (kinds.Contraction, kinds.View)).run()
 
 
-def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> Sequence[Atom] | None:
+def _exchanges(product: JaxprEqn, eqn: JaxprEqn) -> bool:
+    """Whether an equation transposes a matrix product's (batch, left, right) to (batch, right, left)."""
+    order = permutation(eqn) if len(eqn.invars) == 1 else None
+    if order is None or not contraction.is_summed_alike(product) or contraction.rewrite(product) is not None:
+        return False
+    (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
+    n_batch, rank = len(left_batch), len(order)
+    middle = n_batch + len(contraction.free_dims(product.invars[0].aval.ndim, left_sum, left_batch))
+    return order == [*range(n_batch), *range(middle, rank), *range(n_batch, middle)]
+
+
+def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> JaxprEqn:
+    """The product of what its operands are transpositions of."""
     invars = list(eqn.invars)
     sums, batches = (list(pair) for pair in eqn.params["dimension_numbers"])
     for side in (0, 1):
@@ -44,9 +71,9 @@ def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> Sequence[Ato
             invars[side] = _as_it_lies(invars[side], order, invars[side].aval.size, splicer)
             alone = alone and _is_read_once(invars[side], uses)
     if all(new is old for new, old in zip(invars, eqn.invars, strict=True)):
-        return None
+        return eqn
     numbers = ((tuple(sums[0]), tuple(sums[1])), (tuple(batches[0]), tuple(batches[1])))
-    return splicer.emit(eqn.replace(invars=invars, params={**eqn.params, "dimension_numbers": numbers}))
+    return eqn.replace(invars=invars, params={**eqn.params, "dimension_numbers": numbers})
 
 
 def _order_of(atom: Any, splicer: Splicer, uses: Counter[Var], alone: bool, most: int = LONGEST) -> list[int] | None:
@@ -89,11 +116,7 @@ def _as_it_lies(atom: Any, order: Sequence[int], size: int, splicer: Splicer) ->
     if not atom.aval.shape:
         return atom
     if maker is None or _is_repeated(atom, size, splicer):
-        inverse = tuple([order.index(d) for d in range(len(order))])
-        transposed = expansions.expansion(
-            ("transposed", inverse), lambda x: operations.transpose(x, inverse), (atom.aval,)
-        )
-        return splicer.splice(transposed, [atom])[0]
+        return views.transpose(splicer.bind, atom, [order.index(d) for d in range(len(order))])
     if not isinstance(maker.primitive.kind, kinds.Elementwise):
         return maker.invars[0]
     operands = [_as_it_lies(v, order, size, splicer) for v in maker.invars]
