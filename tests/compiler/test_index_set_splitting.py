@@ -12,6 +12,7 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import lax
+from weft.compiler import index_set_splitting, inline
 
 
 def around(u: Any, roll: Callable[..., Any]) -> Any:
@@ -162,3 +163,41 @@ def test_the_gradient_of_a_difference_stores_no_padded_array(axis: int) -> None:
             expected = ((np.gradient(moved, axis=axis) ** 2).sum() - (g.astype(np.float64) ** 2).sum()) / step
             np.testing.assert_allclose(np.asarray(gradient(u))[place], expected, atol=0.05)
     assert "pad" not in (gradient.lower(u).compile().as_text("kernel") or "")
+
+
+def operations(function: Callable[..., Any], *args: Any) -> list[str]:
+    """The operations of a program after the pass."""
+    made = index_set_splitting.index_set_splitting(inline.inline(weft.make_jaxpr(function)(*args)))
+    return [eqn.primitive.name for eqn in made.jaxpr.eqns]
+
+
+def test_operations() -> None:
+    x, y = np.float32([1, 2]), np.float32([3, -0.0, 5])
+    zero = np.float32(0)
+
+    def joined(combine: Callable[..., Any], fill: Any) -> Callable[..., Any]:
+        return lambda x, y: combine(lax.pad(x, fill, [(0, 3, 0)]), lax.pad(y, fill, [(2, 0, 0)]))
+
+    assert operations(joined(lax.add, zero), x, y) == ["add", "add", "concatenate"]
+    assert operations(joined(lax.max, np.float32(-np.inf)), x, y) == ["concatenate"]
+    assert operations(joined(lax.mul, np.float32(1)), x, y) == ["concatenate"]
+    assert operations(joined(lax.mul, zero), x, y) == ["pad", "pad", "mul"]
+    assert operations(joined(lax.sub, zero), x, y) == ["pad", "pad", "sub"]
+    overlapping = operations(lambda x, y: lax.add(lax.pad(x, zero, [(0, 2, 0)]), lax.pad(y, zero, [(1, 0, 0)])), x, y)
+    assert overlapping == ["pad", "pad", "add"]
+    gap = operations(lambda x, y: lax.add(lax.pad(x, zero, [(0, 9, 0)]), lax.pad(y, zero, [(8, 0, 0)])), x, y)
+    assert sorted(gap) == ["add", "add", "broadcast_in_dim", "concatenate"]
+    rolled = operations(lambda u: jnp.roll(u, 1) + u, numbers(1 << 15))
+    assert rolled.count("add") == 2 and rolled[-1] == "concatenate"
+    for combine, fill in ((lax.add, zero), (lax.max, np.float32(-np.inf)), (lax.mul, np.float32(1))):
+        f = joined(combine, fill)
+        assert np.asarray(weft.jit(f)(x, y)).tobytes() == np.asarray(f(x, y)).tobytes()
+
+
+def test_sums_of_regions_are_read_by_others() -> None:
+    def f(x: Any) -> Any:
+        first = lax.add(lax.pad(x, 0.0, [(0, 9, 0)]), lax.pad(x * 2, 0.0, [(9, 0, 0)]))
+        return lax.add(lax.pad(first, 0.0, [(0, 3, 0)]), lax.pad(x[:3], 0.0, [(18, 0, 0)]))
+
+    x = np.arange(9, dtype=np.float32)
+    np.testing.assert_array_equal(weft.jit(f)(x), np.concatenate([x, 2 * x, x[:3]]))

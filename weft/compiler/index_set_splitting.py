@@ -6,22 +6,27 @@
 Such an array is not stored: in each region between the ends of its pieces it is a slice of its source. A result of
 several such arrays is assembled from the regions between all of their ends. Regions are disjoint, so that nothing is
 computed twice.
+
+Sums of many arrays, padded with zeros around disjoint regions, are put together at once: every element is one value
+plus zeros. The gradient of x[0], x[1], ... is such a sum, whose cost would be quadratic in their number.
+
+    b = pad x 0.0 (0, 1, 0); c = pad y 0.0 (1, 0, 0); d = add_any b c   ->   d = concatenate (x + 0.0) (y + 0.0)
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from weft import operations as lax
 from weft._base.record import NamedTuple
-from weft.compiler import windows
+from weft.compiler import algebra, views, windows
 from weft.core import index_maps, kinds, rewrite
 from weft.core.index_maps import Affine, Piece, Region
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
-from weft.core.rewrite import Index, Makers
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.core.rewrite import Builder, Index, Makers, Splicer
 from weft.errors import InternalError
 
 LEAST_SIZE = 1 << 14  # for smaller arrays, fewer kernels are faster
@@ -43,21 +48,124 @@ class Moved(NamedTuple):
 
 def index_set_splitting(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such results assembled."""
+    closed = _sums_joined(closed)
     known = rewrite.index(closed.jaxpr)
-    found, equations = _moved_arrays(known), known.eqns
+    found = _moved_arrays(known)
     if not found:
         return closed
-    simple = {out: e for e in equations if isinstance(e.primitive.kind, kinds.Elementwise) for out in e.outvars
+    simple = {out: e for e in known.eqns if isinstance(e.primitive.kind, kinds.Elementwise) for out in e.outvars
               if len(e.outvars) == 1 and all(v.aval.shape in ((), out.aval.shape) for v in e.invars)}  # fmt: skip
-    inner, sizes = _inner(equations, simple, found, closed.jaxpr.outvars)
+    inner, sizes = _inner(known.eqns, simple, found, closed.jaxpr.outvars)
     regions = _Regions(found, inner)
-    result: list[Any] = []
-    for equation in equations:
-        out = equation.outvars[0] if equation.outvars else None
+
+    def rule(equation: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        out = equation.outvars[0]
         ends = out in simple and out not in inner and sizes[out] <= MOST_INNER
-        made = regions.assembled(equation) if ends else None
-        result += [equation] if made is None else made
-    return closed if len(result) == len(equations) else rewrite.with_equations(closed, result)
+        made = regions.assembled(simple[out]) if ends else None
+        return None if made is None else _emitted(splicer, regions.builder, equation)
+
+    return Splicer(closed, rule, (kinds.Elementwise,)).run()
+
+
+def _emitted(splicer: Splicer, builder: Builder, equation: JaxprEqn) -> Sequence[Atom]:
+    """The equations of a builder, the last under the name of a result, which regions of others may read."""
+    for each in builder.eqns[:-1]:
+        splicer.emit(each)
+    return splicer.emit(builder.eqns[-1].replace(outvars=equation.outvars))
+
+
+# sums of disjoint regions
+
+
+class _Sum:
+    """Arrays padded with one number, with disjoint regions along one dimension, in order."""
+
+    def __init__(self, dim: int, fill: Literal, start: int, stop: int, atom: Any) -> None:
+        self.dim, self.fill, self.rows = dim, fill, [(start, stop, atom)]
+
+    def take(self, other: _Sum) -> bool:
+        """Add another sum's regions; False, with no change, if they overlap."""
+        if self.dim != other.dim or not all(self._is_free(start, stop) for start, stop, _ in other.rows):
+            return False
+        for row in other.rows:
+            self.rows.insert(self._place(row[0]), row)
+        return True
+
+    def _place(self, start: int) -> int:
+        return bisect.bisect_left(self.rows, start, key=lambda row: row[0])
+
+    def _is_free(self, start: int, stop: int) -> bool:
+        place = self._place(start)
+        before = place == 0 or self.rows[place - 1][1] <= start
+        return before and (place == len(self.rows) or stop <= self.rows[place][0])
+
+
+def _sums_joined(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such sums as concatenations."""
+    known = rewrite.index(closed.jaxpr)
+    if sum([isinstance(equation.primitive.kind, kinds.Assemble) for equation in known.eqns]) < 2:
+        return closed
+    sums: dict[Any, _Sum] = {}  # variable -> the sum that it is
+    ends: dict[Any, _Sum] = {}  # those of more than one region
+    for equation in known.eqns:
+        kind = equation.primitive.kind
+        if isinstance(kind, kinds.Assemble) and (found := _region_of(equation)) is not None:
+            sums[equation.outvars[0]] = found
+        elif isinstance(kind, kinds.Elementwise) and len(equation.invars) == 2:
+            left, right = (
+                None if isinstance(v, Literal) or known.uses[v] != 1 else sums.get(v) for v in equation.invars
+            )
+            if left is None or right is None or left is right:
+                continue
+            if not (algebra.is_identity(kind, left.fill) and algebra.is_identity(kind, right.fill)):
+                continue
+            if len(left.rows) < len(right.rows):
+                left, right = right, left
+            if left.take(right):
+                for v in equation.invars:
+                    ends.pop(v, None)
+                sums[equation.outvars[0]] = ends[equation.outvars[0]] = left
+
+    def rule(equation: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        found = ends.get(equation.outvars[0])
+        return None if found is None else _emitted(splicer, _concatenated(found, equation), equation)
+
+    return Splicer(closed, rule, (kinds.Elementwise,)).run()
+
+
+def _region_of(equation: JaxprEqn) -> _Sum | None:
+    """A pad by a number along one dimension."""
+    out = equation.outvars[0].aval
+    pieces = equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params)
+    found = _padded(equation, pieces) if len(pieces) == 2 and pieces[0].fill else None
+    if found is None or not isinstance(found.fill, Literal) or not found.source.aval.size:
+        return None
+    region = found.pieces[1].region
+    cut = [dim for dim, extent in enumerate(region.extent) if extent != out.shape[dim]]
+    if len(cut) != 1 or region.extent != found.source.aval.shape:
+        return None
+    return _Sum(cut[0], found.fill, region.start[cut[0]], region.stop[cut[0]], found.source)
+
+
+def _concatenated(found: _Sum, equation: JaxprEqn) -> Builder:
+    """The sum's regions plus zero, and zeros between them."""
+    out, kind, parts, end = equation.outvars[0].aval, equation.primitive.kind, list[Atom](), 0
+    builder = Builder()
+    builder.source = equation.source
+    assert isinstance(kind, kinds.Elementwise)
+    for start, stop, atom in [*found.rows, (out.shape[found.dim], 0, None)]:
+        if start > end:
+            shape = (*out.shape[: found.dim], start - end, *out.shape[found.dim + 1 :])
+            parts.append(views.broadcast(builder.bind, found.fill, shape))
+        if atom is not None:  # -0.0 and the others' zeros are +0.0
+            same = algebra.changes_nothing(kind, found.fill)
+            parts.append(atom if same else builder.bind(equation.primitive, atom, found.fill, **equation.params)[0])
+        end = stop
+    views.concatenate(builder.bind, parts, found.dim)
+    return builder
+
+
+# arrays in pieces
 
 
 def _moved_arrays(known: Index) -> dict[Any, Moved]:
@@ -142,10 +250,10 @@ class _Regions:
         self.moved, self.inner = moved, inner
         self.cuts: dict[Any, frozenset[tuple[int, int]]] = {}
         self.known: dict[Any, Any] = {}
-        self.made: list[Any] = []
+        self.builder = Builder()
 
-    def assembled(self, equation: JaxprEqn) -> list[Any] | None:
-        """Equations for its result; None where none of its values is in pieces, or the regions are too many."""
+    def assembled(self, equation: JaxprEqn) -> Atom | None:
+        """Its result, made by the builder; None where none of its values is in pieces, or the regions are too many."""
         shape = equation.outvars[0].aval.shape
         cuts = self._cuts_of(equation)
         size, counts = math.prod(shape), Counter([dim for dim, _ in cuts])
@@ -154,14 +262,13 @@ class _Regions:
         regions = index_maps.split(shape, cuts)
         if max([math.prod(region.extent) for region in regions]) < LEAST_SHARE * size:
             return None
-        self.made, self.known = [], {}
+        self.builder, self.known = Builder(), {}
         parts = [self._computed(equation, region) for region in regions]
         for dim in reversed(range(len(shape))):
             step = 1 + counts[dim]
-            parts = [self._joined(equation, parts[i : i + step], dim) for i in range(0, len(parts), step)]
-        if len(self.made) > MOST_EQUATIONS:
-            return None
-        return [*self.made[:-1], self.made[-1].replace(outvars=equation.outvars)]
+            rows = [parts[i : i + step] for i in range(0, len(parts), step)]
+            parts = [views.concatenate(self.builder.bind, row, dim) for row in rows]
+        return None if len(self.builder.eqns) > MOST_EQUATIONS else parts[0]
 
     def _cuts_of(self, equation: JaxprEqn) -> frozenset[tuple[int, int]]:
         return frozenset().union(*[self._cuts(v) for v in equation.invars if type(v) is not Literal])
@@ -190,16 +297,10 @@ class _Regions:
             found.update([(dim, at) for dim, at in inner if region.start[dim] < at < region.stop[dim]])
         return frozenset([(dim, at) for dim, at in found if 0 < at < variable.aval.shape[dim]])
 
-    def _joined(self, equation: Any, parts: Sequence[Any], dim: int) -> Any:
-        if len(parts) == 1:
-            return parts[0]
-        shape = list(parts[0].aval.shape)
-        shape[dim] = sum([part.aval.shape[dim] for part in parts])
-        return self._made(equation, parts, lax.concatenate_p, {"dimension": dim}, shape)
-
     def _computed(self, equation: JaxprEqn, region: Region) -> Any:
         operands = [v if type(v) is Literal else self._read(v, region, equation) for v in equation.invars]
-        return self._made(equation, operands, equation.primitive, equation.params, region.extent)
+        self.builder.source = equation.source
+        return self.builder.bind(equation.primitive, *operands, **equation.params)[0]
 
     def _read(self, variable: Any, region: Region, reader: Any) -> Any:
         if not variable.aval.shape:
@@ -210,8 +311,7 @@ class _Regions:
             if found is None:
                 raise InternalError("a region across pieces", stage="index_set_splitting", node=str(reader))
             if fill is not None and found[0].fill:
-                given = {"shape": region.extent, "broadcast_dimensions": (), "sharding": None}
-                return self._made(reader, [fill], lax.broadcast_in_dim_p, given, region.extent)
+                return views.broadcast(self.builder.bind, fill, region.extent)
             start = tuple([use.start for use in found[1]])
             return self._read(source, region._replace(start=start), reader)
         value = self.known.get((variable, region))
@@ -219,13 +319,6 @@ class _Regions:
             if variable in self.inner:
                 value = self._computed(self.inner[variable], region)
             else:
-                params = {"start_indices": region.start, "limit_indices": region.stop, "strides": None}
-                value = self._made(reader, [variable], lax.slice_p, params, region.extent)
+                value = views.slice(self.builder.bind, variable, region.start, region.stop)
             self.known[variable, region] = value
         return value
-
-    def _made(self, like: Any, operands: Sequence[Any], primitive: Any, params: Any, shape: Sequence[int]) -> Any:
-        dtype_of = operands[0] if isinstance(primitive.kind, (kinds.View, kinds.Assemble)) else like.outvars[0]
-        out = Var(dtype_of.aval.update(shape=tuple(shape)))
-        self.made.append(JaxprEqn(list(operands), [out], primitive, params, source=like.source))
-        return out

@@ -17,7 +17,6 @@ from weft.compiler.algebra import algebra
 from weft.compiler.context import Context
 from weft.compiler.contraction import contraction
 from weft.compiler.dead_code import dead_code
-from weft.compiler.disjoint_pad_sums import disjoint_pad_sums
 from weft.compiler.dynamic_slices import dynamic_slices
 from weft.compiler.gathers import gathers
 from weft.compiler.index_set_splitting import index_set_splitting
@@ -124,7 +123,6 @@ PASSES = (
         contraction, kinds.Contraction, kinds.StridedContraction, required=True, expands=True
     ),  # after transposes, which decide what is copied
     _pass(literal_arrays, required=True),  # from here on nothing makes literals of variables
-    _pass(disjoint_pad_sums, kinds.Assemble),
     _pass(unstacked, kinds.Assemble),
     _pass(index_set_splitting, kinds.Assemble),
     _pass(rounded_products, kinds.Contraction, kinds.StridedContraction, on_gpu=True),
