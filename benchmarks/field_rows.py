@@ -45,7 +45,7 @@ class Row:
     dtypes: tuple[str, ...] = _DTYPES
     steps: tuple[int, int] = (5, 100)
     dims: dict[str, tuple[int, int]] = field(default_factory=dict)
-    grows: str = ""  # the extent that is larger at the second shape; else the first one
+    grows: str = ""  # the extent that is larger at the second shape; otherwise the first one
 
 
 def _options(text: str) -> dict[str, Any]:

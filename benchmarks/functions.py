@@ -4,9 +4,9 @@
     python benchmarks/functions.py erf pow      # those with these names
     python benchmarks/functions.py --isa v3     # with nothing above AVX2 (isa.py)
 
-All three compute the same million numbers in one process, in turns, weft and JAX on all cores, NumPy on its one; what
-counts is the least time. weft's results are kept until the next one is there, as a program keeps them. Functions that
-are more than a tenth slower than the best peer are listed first, then the lowest others.
+All three compute the same million numbers in one process, in turns, weft and JAX on all cores, NumPy on its one; the
+least time counts. weft's results are kept until the next one is there, as a program keeps them. Functions that are more
+than a tenth slower than the best peer are listed first, then the lowest others.
 """
 
 from __future__ import annotations

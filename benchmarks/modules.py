@@ -4,7 +4,7 @@
     python benchmarks/modules.py special fft      # those whose names contain one of these
 
 Each is timed on 10,000, 100,000 and 1,000,000 elements (factorizations: on matrices of that many), in one process and
-in turns; what counts is the least time. Rows on which weft is slower than a peer come first, then the lowest others.
+in turns; the least time counts. Rows on which weft is slower than a peer come first, then the lowest others.
 A peer that has no such function, or fails, is left out of its row.
 """
 

@@ -1,4 +1,4 @@
-"""Rows that run weft beside JAX and other peers in one process, in turns; what counts is the least time of each."""
+"""Rows that run weft beside JAX and other peers in one process, in turns; the least time of each counts."""
 
 from __future__ import annotations
 

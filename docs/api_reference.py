@@ -46,7 +46,7 @@ def public_names(module: str) -> list[str]:
 
 
 def stated_names(module: Any) -> list[str]:
-    """What a module says is in it: __all__, what is defined in it, or, of a module that only gathers names, all."""
+    """The public names of a module: __all__, or what it defines, or all names if it only gathers some."""
     names = vars(module)
     if module is weft:
         return [*weft._NAMES.modules, *weft.config.CONTEXTS, "inspect", "jit", "make_jaxpr", "threads", "Array"]

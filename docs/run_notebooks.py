@@ -40,7 +40,7 @@ def lines(text: str) -> list[str]:
 
 
 def as_terminal(text: str) -> str:
-    """What stays visible where a line is written over after a carriage return."""
+    """The text that stays visible where a line is written over after a carriage return."""
     return "\n".join(line.rpartition("\r")[2] for line in text.split("\n"))
 
 

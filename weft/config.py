@@ -80,7 +80,7 @@ OPTIONS: dict[str, Option] = dict((
         _option(f"transfer_guard{direction}", None, object, "whether host values become arrays", _GUARDS, True)
         for direction in ("", "_host_to_device", "_device_to_host", "_device_to_device")
     ],
-    _option("num_cpu_devices", -1, int, "virtual devices of the CPU, -1 for as many as XLA_FLAGS says, else one"),
+    _option("num_cpu_devices", -1, int, "virtual devices of the CPU, -1 for as many as XLA_FLAGS says, otherwise one"),
     _option("no_tracing", False, bool, "raise where a function would be traced"),
     _option("explicit_x64_dtypes", "warn", str, "64-bit dtypes asked for by name without enable_x64: narrowed with a "
             "warning, an error, or given", ("warn", "error", "allow"), True),
@@ -319,7 +319,7 @@ def _as_bool(name: str, value: Any) -> bool:
     raise ValueError(f"[config] {name} takes True or False, got {value!r}")
 
 
-# What these name is looked for when it is first used: that may load a plugin, and needs rooms above this one.
+# The devices that these name are looked for at first use: that may load a plugin, and needs rooms above this one.
 _OF_DEVICES = ("platforms", "default_device")
 
 

@@ -1,6 +1,6 @@
 """Python's garbage collector is paused during compilation.
 
-What a compilation allocates lives until it ends, and is then freed by reference counts. The collector runs after a
+All that a compilation allocates lives until its end, and is then freed by reference counts. The collector runs after a
 number of allocations: it would find nothing, promote all of it to the oldest generation, and soon walk the whole heap.
 That took 12 of the 13 ms of a compilation, in a process that had imported only weft.
 """

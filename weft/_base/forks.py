@@ -1,8 +1,8 @@
 """Locks and forks: a child of ``fork`` finds weft's locks free, and what they guard whole.
 
 Only the thread that forks lives on in the child: a lock that another one held would stay held for ever. So a fork waits
-until each lock is free and holds it meanwhile; what guards a wait for the user or for other threads is made anew in the
-child. A fork also waits for modules that weft is loading: CPython's own locks of modules stay held in the child.
+until each lock is free and holds it meanwhile; locks that guard waits for the user or for other threads are made anew
+in the child. A fork also waits for modules that weft is loading: CPython's own locks of modules stay held in the child.
 """
 
 from __future__ import annotations

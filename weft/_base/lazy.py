@@ -101,7 +101,7 @@ def lapack_files() -> list[str]:
 
 
 def loaded(name: str) -> Any:
-    """A module of weft if it has been loaded, else None."""
+    """A module of weft if it has been loaded, otherwise None."""
     return sys.modules.get(name)
 
 

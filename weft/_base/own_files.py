@@ -1,4 +1,4 @@
-"""Which files are weft's own: what users are told, they are told about the innermost line outside of them."""
+"""Which files are weft's own: messages to users name the innermost line outside of them."""
 
 from __future__ import annotations
 

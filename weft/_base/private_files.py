@@ -63,7 +63,7 @@ def open_own(path: str, flags: int) -> int:
 
 
 def open_own_anew(path: str, flags: int) -> int:
-    """As ``open_own``; what stands there and is no such file is removed from its folder first."""
+    """As ``open_own``; a file of another kind that stands there is removed from its folder first."""
     with contextlib.suppress(OSError):
         return open_own(path, flags)
     with contextlib.suppress(FileNotFoundError):

@@ -97,7 +97,7 @@ class Model(Record):
 
     @property
     def streamed_lines(self) -> int:
-        """The same for results whose lines are written rows apart."""
+        """From how many bytes on results are stored past the caches if their lines are written rows apart."""
         return min(8 << 20, self.third_cache)
 
 

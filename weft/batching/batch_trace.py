@@ -127,7 +127,7 @@ def _elementwise(primitive: Any, size: int, values: list[Any], dims: list[Dim], 
 
 
 def elementwise(bind: Callable[..., Any], values: list[Any], dims: list[Dim]) -> tuple[Any, int]:
-    """Apply an elementwise operation: mapped dimensions that agree stay, else all are moved to the front."""
+    """Apply an elementwise operation: mapped dimensions that agree stay, otherwise all are moved to the front."""
     shapes = [avals.get_aval(value).shape for value in values]
     mapped = {(s, d) for s, d in zip(shapes, dims, strict=True) if d is not None}
     if len(mapped) == 1 and all(d is not None or s == () for s, d in zip(shapes, dims, strict=True)):

@@ -240,7 +240,7 @@ def _is_whole(each: leaves.Wanted) -> bool:
 
 
 def _part(each: leaves.Wanted) -> tuple[slice, ...]:
-    """What this process reads: all of an array that is whole here, else the rectangle of its devices."""
+    """What this process reads: all of an array that is whole here, otherwise the rectangle of its devices."""
     if each.sharding is None or each.sharding.is_fully_addressable:
         return ()
     return process_grids.block_index(each.sharding, tuple(each.description["shape"]))

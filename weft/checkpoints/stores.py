@@ -20,7 +20,7 @@ _BYTES = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "cr
 
 
 def spec(folder: Path, store: Store) -> dict[str, Any]:
-    """What tensorstore is told of an array."""
+    """The description of an array that tensorstore gets."""
     codecs: list[dict[str, Any]] = _BYTES
     if store.piece != store.chunk:
         parts = {"chunk_shape": list(store.piece), "codecs": _BYTES}
@@ -64,7 +64,7 @@ def write(folder: Path, sources: Sequence[Source], context: Any) -> None:
     for source in sources:
         store = source.store
         if store.folder not in opened:
-            # what the array is is known, and another process may not have written it yet
+            # the description is known already; another process may still have to write it
             opened[store.folder] = lazy.tensorstore.open(
                 spec(folder, store), open=True, assume_metadata=True, context=context
             )

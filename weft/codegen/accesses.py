@@ -1,4 +1,4 @@
-"""Where the lanes of a vector lie in memory: whole vectors and shuffles wherever offsets are known, else gathers.
+"""Where the lanes of a vector lie in memory: whole vectors and shuffles wherever offsets are known, otherwise gathers.
 
     offsets 0 1 2 3:   one load            3 2 1 0:   a load, reversed
             2 2 2 2:   one element         0 3 6 9:   loads at 0, 4 and 6, and shuffles

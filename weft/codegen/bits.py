@@ -47,7 +47,7 @@ class BitEmitter(ABC):
         return self.value(x.dtype, self.lanes.select(count.compare("ult", element.bits), v.lshr(count), 0))
 
     def _count(self, y: Value) -> V:
-        """By how much to shift: what has more bits than the processor's counts is made to have no more."""
+        """By how much to shift: a large value is cut to the bits of the processor's counts."""
         bits = elements.of(y.dtype).bits
         return y.part.intrinsic("umin", bits) if bits > self.lanes.native.count_bits else y.part
 

@@ -1,7 +1,8 @@
 """Floats of one byte (float8_*, float6_*, float4_*): exact widening to float32, and rounding from it to nearest even.
 
 A format has M mantissa bits, a bias, a largest finite code and a sign above its other bits. Larger values become
-infinity, else NaN, else the largest finite value. float8_e8m0fnu has the powers of two and NaN alone.
+infinity; where the format has none, NaN; where it has neither, the largest finite value. float8_e8m0fnu has the powers
+of two and NaN alone.
 """
 
 from __future__ import annotations

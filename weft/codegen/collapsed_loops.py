@@ -108,7 +108,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
                 self.offsets[s.out] = found
 
     def _table(self, s: ir.Load | ir.IndexOf, place: Position) -> str:
-        """A table for a block and the vectors in flight: of periodic values, else of offsets or first digits."""
+        """A table for a block and the vectors in flight: of periodic values, otherwise of offsets or first digits."""
         writer, point = self.writer, self.parent.copy(self.parent.scalar, {})
         dtype = elements.INT64
         if self.nest.repeats(s):

@@ -4,7 +4,7 @@
         for narrow parallel dims after the vector dimension: for phase:
             before; for reduced indices in tree order: body, reductions of every vector
 
-The tail uses masked vectors if the target has masked access, else the same expressions on one element at a time.
+The tail uses masked vectors if the target has masked access, otherwise the same expressions on one element at a time.
 """
 
 from __future__ import annotations

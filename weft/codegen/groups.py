@@ -39,7 +39,7 @@ class Groups:
         return writer.index("add", writer.index("mul", row, per_row), self._blocks(start))
 
     def before(self, number: str, totals: list[Value]) -> list[Value]:
-        """What the block with this number is combined with: the totals so far, or the identities of a new group."""
+        """The values to combine the block of this number with: the totals so far, or the identities of a new group."""
         if not self.places:
             return totals
         writer = self.writer

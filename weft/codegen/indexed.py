@@ -1,4 +1,4 @@
-"""Accesses at computed offsets: a scalar access if the offset is the same in every lane, else a gather.
+"""Accesses at computed offsets: a scalar access if the offset is the same in every lane, otherwise a gather.
 
 Offsets are clamped, so that lanes beyond a mask also read inside the operand. If the operand also has a stride along
 the lanes, those lanes read its first element.

@@ -308,7 +308,7 @@ class Lanes:
         return V(self, element, every)
 
     def one_of(self, x: V) -> V | None:
-        """The scalar in every lane of ``x`` if ``splat`` made it, else None."""
+        """The scalar in every lane of ``x`` if ``splat`` made it, otherwise None."""
         scalar = self.writer.splats.get(x.text)
         return None if scalar is None else V(Lanes(self.writer, 1), x.element, scalar)
 

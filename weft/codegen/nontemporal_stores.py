@@ -4,7 +4,7 @@ An ordinary store first reads the cache line that it overwrites, and the line is
 streamed store does neither, but its line is then in no cache when it is read. A nest contains no sizes, so both kinds
 of store are generated for whole vectors, and selected by a test of the address:
 
-    %limit = 0 where the operand is large and is not written in place, else 63
+    %limit = 0 where the operand is large and is not written in place, otherwise 63
     if ((address | %limit) & 63) == 0: streamed stores, else: ordinary ones
 """
 

@@ -4,7 +4,7 @@
     transposed within each half:        a0 b0 c0 d0 e0 f0 g0 h0   a1 b1 ...   a2 b2 ...   a3 b3 ...
 
 Nothing outside of a row is read or written, whatever the distance of rows, and nothing is gathered. The last words of a
-row have a mask where there are registers for masks; else they are a pair, a word, or both.
+row have a mask where there are registers for masks; otherwise they are a pair, a word, or both.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def after(s: ir.Scan, emit: Emitter, state: Accumulators, args: Iterable[Value])
 
 
 def results(s: ir.Scan, emit: Emitter, state: Accumulators) -> list[Value]:
-    """What a running combination gives where its state is this."""
+    """The results of a running combination at this state."""
     finished = s.kind.finish(emit, state, **dict(s.params))
     return [instances.typed(emit, value, dtype) for value, dtype in zip(finished, s.dtypes, strict=True)]
 
@@ -158,7 +158,7 @@ class ScanLoop:
             self.parent.stretches(low, extent, 1, begun, lambda at, texts: self._element(self.body, at, texts, None))
 
     def _run(self, start: str, stop: str, base: tuple[str, list[str]] | None) -> list[str]:
-        """What the elements of a run combine to, whose results are computed."""
+        """Compute the results of a run's elements; gives the state after the last one."""
 
         def element(index: str, texts: list[str]) -> list[str]:
             return self._element(self.body, index, texts, base)

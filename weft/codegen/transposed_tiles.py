@@ -246,7 +246,7 @@ class Transposer:
         sink: str,
         part: tuple[str, tuple[str, str]] | None = None,
     ) -> None:
-        """Transpose one square block; with ``part`` (whether it is full, else its rows and columns) or part of one."""
+        """Transpose one square block, or with ``part`` (whether it is full; its rows and columns) a part of one."""
         writer, word, side = self.writer, self.words[operand], self._side(operand)
         type_, align = register_transpose.row_type(side, bytes_of(self.nest, operand)), self._align(operand)
 

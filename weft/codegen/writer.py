@@ -297,7 +297,7 @@ class Writer:
         ]
 
     def either(self, condition: str, yes: Callable[[], Carried | None], no: Callable[[], Carried | None]) -> list[str]:
-        """The values that ``yes()`` gives if the condition holds, else those of ``no()``, which have the same types."""
+        """The values of ``yes()`` if the condition holds, otherwise those of ``no()``, which have the same types."""
         labels, done, ends = (self.fresh_label(), self.fresh_label()), self.fresh_label(), []
         self.branch_if(condition, *labels)
         for label, write in zip(labels, (yes, no), strict=True):
@@ -319,7 +319,7 @@ class Writer:
         rare: bool = True,
         aside: bool = False,
     ) -> list[str]:
-        """Values of ``cold()`` if the (rare) condition holds, else ``otherwise``; ``aside``: at the function's end."""
+        """Values of ``cold()`` if the (rare) condition holds, or ``otherwise``; ``aside``: at the function's end."""
         slow, join = self.fresh_label(), self.fresh_label()
         fast, self.spills = self.block, self.spills or rare
         self.branch_if(condition, slow, join, cold=rare)

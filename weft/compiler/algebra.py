@@ -182,7 +182,7 @@ def _elementwise(equation: JaxprEqn, makers: Makers) -> Any:
 
 
 def _view(equation: JaxprEqn, makers: Makers) -> Any:
-    """What a view, or a view of a view, is that shows every element at its own place."""
+    """The operand of a view, or of a view of a view, that shows every element at its own place; None for others."""
     kind, operand, out = equation.primitive.kind, equation.invars[0], equation.outvars[0].aval
     inner = makers.of(operand)
     if operand.aval.shape == out.shape and kind.index_map(operand.aval, out, equation.params) == identity(out.ndim):
@@ -195,7 +195,7 @@ def _view(equation: JaxprEqn, makers: Makers) -> Any:
 
 
 def _reshape(equation: JaxprEqn, makers: Makers) -> Any:
-    """What a reshape, or a reshape of a reshape, is that gives the shape there was."""
+    """The operand of a reshape, or of a reshape of a reshape, that gives back the operand's shape; None for others."""
     operand, out = equation.invars[0], equation.outvars[0].aval
     inner = makers.of(operand)
     first = inner.invars[0] if inner is not None and type(inner.primitive.kind) is kinds.Reshape else operand

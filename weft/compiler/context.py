@@ -45,7 +45,7 @@ class Context(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What programs of this process are told apart by."""
+        """The key that tells programs of this process apart."""
         return self.token, self.target.key, self.device, self.process, self.processes, self.devices
 
     @property

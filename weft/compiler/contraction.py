@@ -118,7 +118,7 @@ def loops_of(
 
 
 def permutation(equation: JaxprEqn) -> list[int] | None:
-    """The operand's axis for each axis of the result of a view that only reorders axes, else None."""
+    """The operand's axis for each axis of the result of a view that only reorders axes, otherwise None."""
     operand, out = equation.invars[0], equation.outvars[0].aval
     if not isinstance(equation.primitive.kind, kinds.View) or type(operand) is Literal or operand.aval.ndim != out.ndim:
         return None
@@ -237,7 +237,7 @@ def source_and_result(lhs: Any, rhs: Any, out: Any) -> tuple[str, str] | None:
 
 
 def kernels_of(equation: JaxprEqn) -> tuple[str, str] | None:
-    """The same of a product equation."""
+    """The runtime's characters for the dtypes of a product equation; None if it has no kernels for them."""
     lhs, rhs, out = (np.dtype(v.aval.dtype) for v in (*equation.invars, equation.outvars[0]))
     return source_and_result(lhs, rhs, out)
 

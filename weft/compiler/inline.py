@@ -32,7 +32,7 @@ def inline(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
-    """What stands for the results of an equation that is inlined; None if it stays."""
+    """The values in place of the results of an equation that is inlined; None if it stays."""
     kind, params = eqn.primitive.kind, eqn.params
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)

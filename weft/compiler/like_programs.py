@@ -63,7 +63,7 @@ class _Known(NamedTuple):
 
 
 def _folded(equation: JaxprEqn, known: Sequence[Any]) -> _Known | None:
-    """The result of known numbers: it follows from extents as they do if the operation is linear, else is itself."""
+    """The result of known numbers: it follows from extents as they do if the operation is linear, or is fixed."""
     kind = equation.primitive.kind
     if not isinstance(kind, kinds.Elementwise):
         return known[0]

@@ -44,7 +44,7 @@ Shape = tuple[int | None, ...]  # of each dimension the number of its extent amo
 
 
 class Resizable:
-    """One compiled program, and what makes an executable of it for other sizes of the same class."""
+    """One compiled program, and how to make an executable of it for other sizes of the same class."""
 
     def __init__(
         self, program: Program, run: Run, sizing: resize.Sizing, shapes: Sequence[Shape], inputs: Sequence[Shape]
@@ -91,7 +91,7 @@ class Resizable:
 
 
 class ResizableLaunch(Resizable):
-    """The same of a program that a GPU runs."""
+    """One compiled program of a GPU, and how to make an executable of it for other sizes of the same class."""
 
     def __init__(self, low: Lowered, elements: Sequence[Sequence[resize.Term]], *described: Any) -> None:
         super().__init__(*described)

@@ -126,7 +126,7 @@ class Stages:
 
 
 def _unchanged(form: Any, *more: Any) -> Any:
-    """What a stage that is left out makes of what it is given."""
+    """A stage that is left out gives back the forms that it gets."""
     return (form, *more) if more else form
 
 

@@ -119,7 +119,7 @@ class Program(Runnable):
         return list(dict.fromkeys([*(low.nest for low in self.lowered if low is not None), *routines]))
 
     def written(self) -> list[tuple[Any, Target]]:
-        """What machine code is written for, in order, and for which target."""
+        """The nests that machine code is written for, in order, each with its target."""
         context = self.stages.context
         if context.grid is None:
             return [(nest, context.target) for nest in self.nests()]
@@ -207,10 +207,11 @@ def compile_jaxpr(
 ) -> Any:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters.
 
-    ``shares``: results that are an input as it is share its memory, as in weft's own functions; else they are copies.
-    ``anew``: compile even what was compiled before, for a report that shows the lines of this program. ``in_family``:
-    the caller makes programs at other sizes itself. ``on_disk``: an earlier process may have left it on disk, and this
-    one leaves it there. ``device`` runs it. ``within``: the context of the compilation that this one is a part of.
+    ``shares``: results that are an input as it is share its memory, as in weft's own functions; otherwise they are
+    copies. ``anew``: compile even what was compiled before, for a report that shows the lines of this program.
+    ``in_family``: the caller makes programs at other sizes itself. ``on_disk``: an earlier process may have left it on
+    disk, and this one leaves it there. ``device`` runs it. ``within``: the context of the compilation that this one is
+    a part of.
     """
     closed = explicit.erased(closed)
     if context.is_too_narrow(closed.jaxpr):
@@ -337,7 +338,7 @@ def compile_new(
         spent = " ".join(f"{stage} {ms:.2f}" for stage, ms in stages.milliseconds.items())
         total = time.perf_counter() - start
         counts = (program.kernels_built, program.kernels_loaded, program.kernels_reused)
-        # these words are JAX's, since tools look for them; what compiled is weft
+        # these words are JAX's, since tools look for them, although weft compiled the program
         _log.warning("Finished XLA compilation of jit(%s) in %.9f sec (weft, in ms: %s); %d kernels built, %d loaded, "
                      "%d reused", name, total, spent, *counts)  # fmt: skip
     return program

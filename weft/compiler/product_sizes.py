@@ -1,7 +1,7 @@
 """Programs that are one matrix product, at other sizes: the instruction from the new shapes, without the passes.
 
 A product with at most one dimension of rows, of columns, of terms and of a batch is the same loops at all sizes of a
-class. What extents decide is whether few terms are added as a reduction instead (``contraction.is_reduced``).
+class. Extents decide only whether few terms are added as a reduction instead (``contraction.is_reduced``).
 
     dot_general f32[40,43] f32[43,8], compiled    ->    gemm ((41, 44, 8),) ((8, 1),) ((44, 1, 8),) for f32[41,44] ...
 """

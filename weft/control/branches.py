@@ -86,10 +86,10 @@ def cond(
     operand: Any = ...,
     **kwargs: Any,
 ) -> R:
-    """``true_fun(*operands)`` if ``pred`` holds, else ``false_fun(*operands)``; only that function runs.
+    """``true_fun(*operands)`` if ``pred`` holds, otherwise ``false_fun(*operands)``; only that function runs.
 
     ``pred`` is a scalar (a number counts as true unless it is zero). Both functions are traced; their results have one
-    structure and the same shapes and dtypes, else TypeError names the place.
+    structure and the same shapes and dtypes, otherwise TypeError names the place.
 
     >>> lax.cond(jnp.array(3) > 2, lambda x: x + 1, lambda x: x - 1, 10)
     Array(11, dtype=int32, weak_type=True)

@@ -4,7 +4,7 @@
 
 Operands: the captures of the condition, the captures of the body, the state. A part of the state that the body returns
 unchanged becomes a captured value of both, and is not a result of the equation. ``fori_loop`` is a ``scan`` if its
-bounds are known while tracing, else a while loop over (counter, upper bound, state).
+bounds are known while tracing, otherwise a while loop over (counter, upper bound, state).
 """
 
 from __future__ import annotations

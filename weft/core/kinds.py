@@ -339,7 +339,7 @@ class Effect(Record):
 
 
 class LoopParts(Record):
-    """What a loop is made of.
+    """The parts of a loop.
 
     Operands, in order: values captured by the condition, values captured by the body, the initial state, the inputs.
     Results: the final state, the outputs.

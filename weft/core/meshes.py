@@ -150,7 +150,7 @@ class AbstractMesh(BaseMesh):
     def update(
         self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None, **changed: Any
     ) -> AbstractMesh:
-        """The same with other sizes, names, types or ``abstract_device``."""
+        """This mesh with other sizes, names, types or ``abstract_device``."""
         return AbstractMesh(
             self.axis_sizes if axis_sizes is None else axis_sizes,
             self.axis_names if axis_names is None else axis_names,
@@ -159,7 +159,7 @@ class AbstractMesh(BaseMesh):
         )
 
     def update_axis_types(self, name_to_type: dict[Any, AxisType]) -> AbstractMesh:
-        """The same with other types of some axes."""
+        """This mesh with other types of some axes."""
         pairs = zip(self.axis_names, self.axis_types, strict=True)
         return self.update(axis_types=tuple([name_to_type.get(name, kind) for name, kind in pairs]))
 
@@ -269,7 +269,7 @@ class Mesh(BaseMesh):
         return len(self.local_devices) != self.size
 
     def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:
-        """The same with other devices, names or types."""
+        """This mesh with other devices, names or types."""
         return Mesh(
             self.devices if devices is None else devices,
             self.axis_names if axis_names is None else axis_names,
@@ -321,7 +321,7 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 def context_mesh() -> Mesh | AbstractMesh:
-    """The mesh to which a spec without a mesh belongs: the chosen one, else the one entered; empty if there is none."""
+    """The mesh that a spec without a mesh belongs to: the chosen one, or the one entered, or an empty one."""
     state = config.mesh_state()
     if state.concrete is not None:
         return state.concrete

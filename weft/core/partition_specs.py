@@ -92,7 +92,7 @@ class PartitionSpec:
         return bool(self.unreduced or self.reduced)
 
     def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:
-        """The same with other ``partitions``, ``unreduced`` or ``reduced``."""
+        """This spec with other ``partitions``, ``unreduced`` or ``reduced``."""
         return PartitionSpec(
             *(self._partitions if partitions is None else partitions),
             unreduced=self.unreduced if unreduced is None else unreduced,

@@ -225,7 +225,7 @@ class Primitive:
         self.shortcut = self._shortcut
 
     def _shortcut(self, atoms: list[Atom], params: dict[str, Any]) -> Atom | None:
-        """The atom that equals the result, so that no equation is needed; else None."""
+        """The atom that equals the result, so that no equation is needed; otherwise None."""
         if self._forward is not None:
             index = self._forward(tuple(atom.aval for atom in atoms), params)
             if index is not None:

@@ -276,7 +276,7 @@ class NamedSharding(Sharding):
         return self.update(spec=spec)
 
     def update(self, **changed: Any) -> NamedSharding:
-        """The same with another ``mesh``, ``spec`` (or a tuple of its entries) or ``memory_kind``."""
+        """This sharding with another ``mesh``, ``spec`` (or a tuple of its entries) or ``memory_kind``."""
         spec = changed.pop("spec", self.spec)
         if not isinstance(spec, PartitionSpec):
             spec = PartitionSpec(*spec)

@@ -63,7 +63,7 @@ def checked(agreement: Agreement | None) -> Any:
 
 
 def widened(value: Any, names: Iterable[Any]) -> Any:
-    """The value, which varies along these axes too, where types say so; else the value."""
+    """The value with a type that says that it varies along these axes too; itself where types say nothing of it."""
     agreement = state.varying
     return value if agreement is None else agreement.widened(value, names)
 

@@ -90,7 +90,7 @@ def _check_threads(mpi: Any) -> None:
 
 
 def _check_size(mpi: Any, launch: Launch | None) -> None:
-    """That the launcher and the library are of the same MPI: else every process is alone."""
+    """That the launcher and the library are of the same MPI: otherwise every process is alone."""
     size = mpi.COMM_WORLD.Get_size()
     if launch is not None and launch.size != size:
         library = mpi.Get_library_version().splitlines()[0].split(",")[0].strip("\0 ")

@@ -80,7 +80,7 @@ def use_program(closed: ClosedJaxpr, args: Sequence[Any]) -> Use:
 
 
 def use_operation(primitive: Any, params: dict[str, Any], args: Sequence[Any]) -> Use:
-    """The same of one operation outside of ``jit``."""
+    """The use of keys by one operation outside of ``jit``; KeyReuseError if one of them is consumed."""
     keys = _Keys()
     numbers = [keys.of_value(value) for value in args]
     outs = primitive.typed(tuple([get_aval(x) for x in args]), params)[0]
@@ -227,7 +227,7 @@ class _Keys:
     def branches(
         self, branches: Sequence[ClosedJaxpr], args: Sequence[Numbers | None], outs: Sequence[Any]
     ) -> list[Numbers | None]:
-        """What any branch consumes is consumed; a key that all branches give is the same key."""
+        """A key is consumed if any branch consumes it; a key that all branches give is the same key."""
         before, after, results = self.used, self.used, []
         for branch in branches:
             self.used = np.append(before, np.zeros(len(after) - len(before), bool))

@@ -6,8 +6,8 @@ an array of them. ``ref.at[1:3][0]`` has two indices, each of the array that the
     ref[1:3, i]     index (Region(1, 2, 1), None), operands (i,)
     ref[ds(i, 2)]   index (Region(None, 2, 1),),   operands (i,)
 
-``read`` and ``write`` are those accesses on values: slices where no position is an array, else gathers and scatters.
-Positions outside of the array are moved to its nearest element; negative ones count from the end.
+``read`` and ``write`` are those accesses on values: slices where no position is an array, otherwise gathers and
+scatters. Positions outside of the array are moved to its nearest element; negative ones count from the end.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ def FanInConcat(axis: int = -1) -> Layer:
 
 
 def Dropout(rate: float, mode: str = "train") -> Layer:
-    """Each input is kept with probability ``rate`` and divided by it, else 0; in other modes than "train" all are kept.
+    """Each input is kept with probability ``rate`` and divided by it, or 0; in other modes than "train" all are kept.
 
     ``apply`` needs ``rng`` then: ValueError without.
     """

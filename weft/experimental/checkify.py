@@ -95,8 +95,8 @@ def _as_array(value: Any, aval: Any) -> Any:
 def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
     """A failure with the message ``msg.format(*fmt_args, **fmt_kwargs)`` unless ``pred``, a boolean scalar, holds.
 
-    Outside of jit it raises JaxRuntimeError. Inside, the function must be under ``checkify``, else ValueError; with
-    ``debug`` the check is then left out. The arguments of the format are trees of arrays.
+    Outside of jit it raises JaxRuntimeError. Inside, the function must be under ``checkify``, otherwise ValueError;
+    with ``debug`` the check is then left out. The arguments of the format are trees of arrays.
 
     >>> from weft.experimental import checkify
     >>> def f(x):

@@ -2,9 +2,8 @@
 
 An ``Error`` has one entry for each kind of error that the program can make; a kind is a class of errors and the types
 of the values in its message. An entry holds whether such an error has happened, the code of the check that failed
-first, and the values at that moment. Codes grow in the order in which checks are traced. What a code stands for, its
-report, is part of the structure and not a value, so that an Error passes through jit, loops and vmap as a tree of
-arrays.
+first, and the values at that moment. Codes grow in the order in which checks are traced. The report that a code stands
+for is part of the structure and not a value, so that an Error passes through jit, loops and vmap as a tree of arrays.
 
     check a > 0 fails   ->   Error(entries=((FailedCheckError, True, 7, [a]),), reports={7: "a is {}"})
 """

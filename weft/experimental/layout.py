@@ -45,7 +45,7 @@ class Layout:
             )
 
     def update(self, **changed: Any) -> Layout:
-        """The same with other attributes."""
+        """This layout with other attributes."""
         return Layout(**{**self._fields(), **changed})
 
     def _fields(self) -> dict[str, Any]:

@@ -3,8 +3,8 @@
     Part("add_sin", "kernel", equations, bytes 8004, operations 2000, estimate 281 ns, {("a.py", 7): 1.0})
 
 A line's share of an instruction is that of its equations, by the estimated cost of their operations. A loop or branch
-costs what its programs cost, as often as they run: by the number of steps where the program says it, else as often as
-they ran while a profile was taken, else once (the dearest of several branches).
+costs what its programs cost, as often as they run: by the number of steps where the program says it, otherwise as often
+as they ran while a profile was taken, otherwise once (the dearest of several branches).
 """
 
 from __future__ import annotations

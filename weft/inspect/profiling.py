@@ -149,9 +149,9 @@ class Profile:
 class profile:
     """Measure calls, kernels and source lines in a ``with`` block, or in each call of a decorated function.
 
-    ``every_call``: time each call of each program; else short programs are timed at some of their calls only, so that
-    measuring takes about a hundredth of the time. ``show``: print the tables at the end (a decorated function does).
-    RuntimeError if a profile is being taken already.
+    ``every_call``: time each call of each program; otherwise short programs are timed at some of their calls only, so
+    that measuring takes about a hundredth of the time. ``show``: print the tables at the end (a decorated function
+    does). RuntimeError if a profile is being taken already.
 
     >>> f = weft.jit(lambda x: jnp.sum(jnp.sin(x)))
     >>> with weft.profile() as p:

@@ -132,7 +132,7 @@ def of_compiled(compiled: ahead_of_time.Compiled, info: Any, *args: Any, **kwarg
 
 
 def _own(compiled: ahead_of_time.Compiled) -> ahead_of_time.Compiled:
-    """The same with a program that was compiled for this function, whose lines and names it shows."""
+    """The program, compiled for this function itself, so that it shows the function's lines and names."""
     arguments, parts = compiled.parts()
     source, closed = getattr(parts.program, "source", None), arguments.trace.closed
     if closed is None or not devices.backend_at(arguments.place).step_kinds:  # another compiler made it

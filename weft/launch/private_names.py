@@ -66,7 +66,7 @@ def supports_inf(dtype: Any) -> bool:
 
 
 def to_complex_dtype(dtype: Any) -> np.dtype:
-    """The complex dtype that holds a real one: complex128 of 64-bit floats, else complex64."""
+    """The complex dtype that holds a real one: complex128 of 64-bit floats, otherwise complex64."""
     return np.dtype(np.complex128 if np.dtype(dtype) in (np.float64, np.complex128) else np.complex64)
 
 

@@ -1,6 +1,6 @@
 """Reads of assembled arrays inside a kernel: every piece is read at every point, and the index chooses among them.
 
-    c = concatenate x[:, 1:] x[:, :1], x f32[n,5]    at (i, j):  x[i, j + 1] if j <= 3, else x[i, j - 4]
+    c = concatenate x[:, 1:] x[:, :1], x f32[n,5]    at (i, j):  x[i, j + 1] if j <= 3, otherwise x[i, j - 4]
 
 What is read outside of a piece may be outside of its array too. Such a load has a condition (``ir.LoadAt.inside``), and
 gives zero where it does not hold.

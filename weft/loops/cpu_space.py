@@ -147,7 +147,7 @@ def _nowhere(body: Body) -> Sequence[None]:
 
 
 def _asked(body: Body, loops: _Loops, lanes: int, units: bool) -> Asked:
-    """What ``thresholds`` is asked, for any sizes."""
+    """The questions for ``thresholds``, for any sizes."""
     outer, parallel, rows = loops.outer, loops.parallel, loops.rows
     moving = body.operands if len(parallel) > 1 else []
     along, above = (tuple([term(parallel[k].stride(operand)) for operand in moving]) for k in (-1, -2))
@@ -186,7 +186,7 @@ def _step(body: Body, parallel: Sequence[Loop]) -> int | None:
 
 
 def ordered_block(body: Body) -> int:
-    """Indices in a block of a tree whose combinations of blocks have different bits in another order, else 0."""
+    """Indices in a block of a tree whose combinations of blocks have different bits in another order, otherwise 0."""
     if all(ir.is_exact(reduction) for *_, reductions in body.phases for reduction in reductions):
         return 0
     return BLOCK_LANES if body.tree == "lanes" else BLOCK_ROWS

@@ -122,7 +122,7 @@ class Update(Record):
 
 
 class Guard(Record):
-    """operand = 1 (a byte, the same at all points) if ``value`` fails a test at any point; else nothing is written.
+    """operand = 1 (a byte, the same at all points) if ``value`` fails a test at any point, or is not written.
 
     ``fails``: a boolean if it is "true"; a float or complex number if it is "nan", or not "finite" (or, at times, if
     it is infinite where only NaN is asked for). The operand has role "in" and no strides: points and threads may all

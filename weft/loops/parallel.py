@@ -26,7 +26,7 @@ def split_of(low: Lowered) -> tuple[str, int, int]:
 
 
 def split_at(nest: ir.Nest, extents: Sequence[int]) -> tuple[str, int, int]:
-    """The same of a nest whose dimensions have these extents."""
+    """As ``split_of``, for a nest whose dimensions have these extents."""
     if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
         return "blocks", -(-extents[0] // BLOCK_LANES), 1
     if nest.split:  # split rows if there are few columns, or many with a body so cheap that whole rows are read as fast

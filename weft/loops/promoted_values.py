@@ -109,7 +109,7 @@ class Values:
         return self.constant(np.asarray(atom.val).astype(atom.aval.dtype).reshape(1))
 
     def constant(self, array: np.ndarray) -> int:
-        """A value of known elements: a constant of the routine if there are several, else a parameter.
+        """A value of known elements: a constant of the routine if there are several, otherwise a parameter.
 
         Each integer is a parameter of its own, since two that are equal may be sizes that differ in the next call.
         """

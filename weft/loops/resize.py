@@ -95,7 +95,7 @@ def words_of(scalars: Sequence[tuple[Any, Any]]) -> tuple[Word, ...]:
 
 
 def placed(sizing: Sizing, places: Mapping[int, int | None]) -> Sizing | None:
-    """The same with places in a list of sizes instead of symbols (None: of extent 1); None if some have none."""
+    """The sizing with places in a list of sizes instead of symbols (None: extent 1); None if a symbol has no place."""
 
     def product(symbols: Product) -> Product:
         return _placed(symbols, places)

@@ -37,7 +37,7 @@ class Thresholds(NamedTuple):
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # and: the operands with each vector over two dimensions inside of two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
-    # if rows are narrow, of each operand the strides along rows and in them where these are small, else None
+    # if rows are narrow, of each operand the strides along rows and in them where these are small, otherwise None
     apart: tuple[tuple[int, int] | None, ...]
     row: int | None  # the extent of rows with lanes along them, if they are short and many
     many: bool  # where last axes of one element might be left out: whether they are, as there are many points

@@ -137,7 +137,7 @@ def log_sigmoid(x: Any) -> Array:
 
 @any_size
 def elu(x: Any, alpha: Any = 1.0) -> Array:
-    """``x`` where positive, else ``alpha * (exp(x) - 1)``.
+    """``x`` where positive, otherwise ``alpha * (exp(x) - 1)``.
 
     >>> elu(2.0).item()
     2.0
@@ -149,7 +149,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Array:
 
 @any_size
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Array:
-    """``x`` where not negative, else ``negative_slope * x``.
+    """``x`` where not negative, otherwise ``negative_slope * x``.
 
     >>> leaky_relu(-1.0, 0.5).item()
     -0.5

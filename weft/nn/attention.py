@@ -35,7 +35,7 @@ _CAUSAL_PARTS = 4  # parts of the queries, each with the keys up to its end: fiv
 
 
 class _Given(NamedTuple):
-    """What a call is made of: operands in the layout ``[batch, length, heads, size]``, masks broadcastable to
+    """The arguments of a call: operands in the layout ``[batch, length, heads, size]``, masks broadcastable to
     ``[batch, heads, queries, keys]``."""
 
     bias: Any

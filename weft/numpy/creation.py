@@ -88,7 +88,7 @@ def asarray(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """``a`` as an array: itself if it is one of that dtype, else as ``array`` makes it.
+    """``a`` as an array: itself if it is one of that dtype, otherwise as ``array`` makes it.
 
     With ``copy=False`` the result lies in the memory of ``a``, which the caller may not write to afterwards; ValueError
     if that needs a copy: another dtype, a list or scalar, memory that is not dense or not aligned to its elements.

@@ -118,7 +118,7 @@ def svd(
 ) -> Any:
     """(U, S, Vh) with U diag(S) Vh = a ([..., m, n]), S real and descending; S alone where not ``compute_uv``.
 
-    U is [..., m, m] and Vh [..., n, n] with ``full_matrices``, else [..., m, k] and [..., k, n], k = min(m, n).
+    U is [..., m, m] and Vh [..., n, n] with ``full_matrices``, otherwise [..., m, k] and [..., k, n], k = min(m, n).
     ``hermitian`` says that a is symmetric or Hermitian, whose eigenvalues then serve. NaN and infinities give NaN.
 
     >>> svd(weft.numpy.array([[0.0, 2.0], [1.0, 0.0]])).S.tolist()

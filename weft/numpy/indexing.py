@@ -6,7 +6,7 @@ Outside a trace the reading of an index is remembered by the types of its parts,
 
     x[i]          ->  i normalised, dynamic_slice, squeeze
     x[indices]    ->  indices normalised, gather
-    x[mask]       ->  outside a trace: copied by NumPy, since the size of the result is data; else a gather of positions
+    x[mask]       ->  outside a trace: copied by NumPy, since the size of the result is data; in it: a gather
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def inexact_dtype(dtype: Any) -> Any:
 
 
 def complex_dtype(dtype: Any) -> np.dtype:
-    """The complex dtype that values of ``dtype`` become: complex128 of 64-bit floats, else complex64."""
+    """The complex dtype that values of ``dtype`` become: complex128 of 64-bit floats, otherwise complex64."""
     return np.dtype(np.complex128 if dtype in (np.float64, np.complex128) else np.complex64)
 
 
@@ -118,7 +118,7 @@ def constant_like(value: float, x: Any, any_rank: bool = False) -> Any:
 
 
 def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
-    """``x`` as ``dtype``: unchanged if it is that already, a literal for host scalars, else an equation."""
+    """``x`` as ``dtype``: unchanged if it is that already, a literal for host scalars, otherwise an equation."""
     aval = getattr(x, "aval", None)
     if aval is not None:
         if aval.dtype == dtype and aval.weak_type == weak_type:

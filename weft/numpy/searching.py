@@ -127,7 +127,7 @@ def where(condition: Any, x: Any, y: Any, /, *, size: int | None = None, fill_va
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """``x`` where ``condition`` is true (nonzero), else ``y``; all three are broadcast, ``x`` and ``y`` promoted.
+    """``x`` where ``condition`` is true (nonzero), otherwise ``y``; all three are broadcast, ``x`` and ``y`` promoted.
 
     Both sides are computed everywhere. With the condition alone it is ``nonzero``.
 

@@ -36,7 +36,7 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """``x`` where ``condition`` is true (nonzero), else ``y``; all three are broadcast, ``x`` and ``y`` promoted.
+    """``x`` where ``condition`` is true (nonzero), otherwise ``y``; all three are broadcast, ``x`` and ``y`` promoted.
 
     With the condition alone it would be ``nonzero``, which is not built yet. Both sides are computed everywhere.
 
@@ -52,7 +52,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
-    """For each element the choice whose condition is the first true one, else ``default``.
+    """For each element the choice whose condition is the first true one, otherwise ``default``.
 
     A number is true where it is not zero. ValueError if the lists differ in length or are empty.
 

@@ -174,7 +174,7 @@ def counted_from(first: int, size: int) -> Any:
 
 
 def counted(otherwise: Callable[..., Any], *, size: int, first: Any, step: Any, dtype: np.dtype) -> Any:
-    """``first + step * i`` for i below ``size``, in integers, else what ``otherwise`` makes of the same arguments."""
+    """``first + step * i`` for i below ``size``, in integers, or what ``otherwise`` makes of the same arguments."""
     start, pace = 0 if first is None else first, 1 if step is None else step
     simple = type(start) is int and type(pace) is int and abs(start) < _FAR and abs(pace) < _FAR
     found = None

@@ -28,7 +28,7 @@ _EXACT = 1 << 24  # counts below are exact in every dtype on the way to that of 
 
 
 def _compute_dtype(dtype: Any) -> Any:
-    """float32 for 16-bit floats, else ``dtype``."""
+    """float32 for 16-bit floats, otherwise ``dtype``."""
     if dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits == 16:
         return np.dtype(np.float32)
     return dtype

@@ -255,7 +255,7 @@ class ufunc(metaclass=_UfuncType):
         """A copy of ``a`` with the function applied at ``indices``, once for each time an index occurs.
 
         ``b`` is broadcast to the shape of ``a[indices]``; indices out of bounds are left out. Arrays cannot be
-        changed, so that ``inplace=False`` must be given; else NotImplementedError.
+        changed, so that ``inplace=False`` must be given; otherwise NotImplementedError.
 
         >>> add = frompyfunc(lambda x, y: x + y, 2, 1)
         >>> add.at(np.int32([0, 0, 0]), np.int32([1, 1, 2]), 5, inplace=False).tolist()

@@ -160,7 +160,7 @@ def only_where(condition: Condition, compute: Callable[[], Sequence[Term]], *oth
 
 
 def where(condition: Condition, yes: Term | float, no: Term | float) -> Term:
-    """``yes`` where the condition holds, else ``no``; at least one of them is a term."""
+    """``yes`` where the condition holds, otherwise ``no``; at least one of them is a term."""
     model = yes if isinstance(yes, Term) else no
     assert isinstance(model, Term)
     emit = condition.emit

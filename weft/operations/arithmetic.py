@@ -280,7 +280,7 @@ def min_values(emit: Any, x: Any, y: Any) -> Any:
 
 
 def _share(out: Any, x: Any, y: Any) -> Any:
-    """The derivative of an extremum with respect to x: 1 where x is the result, 1/2 where x equals y, else 0."""
+    """The derivative of an extremum with respect to x: 1 where x is the result, 1/2 where x equals y, otherwise 0."""
     full_like = ops.full_like
     chosen = ops.select(ops.eq(x, out), full_like(out, 1), full_like(out, 0))
     return div(chosen, ops.select(ops.eq(y, out), full_like(out, 2), full_like(out, 1)))

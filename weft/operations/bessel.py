@@ -135,7 +135,7 @@ I1_FAR = (
 
 
 def _chebyshev(t: Term, near: Condition, close: Sequence[float], beyond: Sequence[float]) -> Term:
-    """The sum of c[k] T_k(t), c from ``close`` where ``near`` holds, else from ``beyond``."""
+    """The sum of c[k] T_k(t), c from ``close`` where ``near`` holds, otherwise from ``beyond``."""
     zero = t.constant(0.0)
     later, latest, twice = zero, zero, t * 2.0
     for k in range(len(close) - 1, -1, -1):

@@ -445,7 +445,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
-    """Element by element, ``on_true`` where ``pred`` holds, else ``on_false``.
+    """Element by element, ``on_true`` where ``pred`` holds, otherwise ``on_false``.
 
     >>> lax.select(np.array([True, False]), np.float32([1, 2]), np.float32([3, 4])).tolist()
     [1.0, 4.0]

@@ -510,7 +510,7 @@ argmin_p = _extremum("argmin", "lt", highest, reduce_min_p, _argmin_reference)
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
-    """The position of the maximum along one axis: the first NaN if there is one, else the first of equals.
+    """The position of the maximum along one axis: the first NaN if there is one, otherwise the first of equals.
 
     >>> lax.argmax(np.float32([[1, 3], [5, 4]]), 1, np.int32).tolist()
     [1, 0]
@@ -519,7 +519,7 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
 
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
-    """The position of the minimum along one axis: the first NaN if there is one, else the first of equals.
+    """The position of the minimum along one axis: the first NaN if there is one, otherwise the first of equals.
 
     >>> lax.argmin(np.float32([[1, 3], [5, 4]]), 1, np.int32).tolist()
     [0, 1]

@@ -183,7 +183,7 @@ def _gamma_reference(name: str, low: float, high: float) -> Callable[..., Any]:
 def _slope_by_quadrature(a: Any, x: Any, ratio: bool) -> Any:
     """d P / d a, or -(d P / d a) / (d P / d x), by Gauss-Legendre integrals of t**(a-1) exp(-t) (log t - digamma a).
 
-    t = x exp(u): to the left of x where x < a, else to the right, so that the integrand hardly changes its sign.
+    t = x exp(u): to the left of x where x < a, otherwise to the right, so that the integrand hardly changes its sign.
     """
     nodes, weights = np.polynomial.legendre.leggauss(160)
     a, x = np.asarray(a, np.float64), np.asarray(x, np.float64)
@@ -243,7 +243,7 @@ igammac_p = special_function(
 def igamma(a: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise regularised lower incomplete gamma function P(a, x); NaN for negative operands.
 
-    Temme's expansion where x is near a large a, else power series and continued fraction
+    Temme's expansion where x is near a large a, otherwise power series and continued fraction
     (Gil, Segura and Temme, SIAM J. Sci. Comput. 34, 2012).
 
     >>> round(float(lax.igamma(1.0, 1.0)), 4)

@@ -243,7 +243,7 @@ def _fits(windows: WindowMap, shape: Sequence[int]) -> bool:
 def blocks(
     windows: WindowMap, arrays: Sequence[Any], fill: Any, body: Callable[[list[Array], list[Array]], Array]
 ) -> Array:
-    """``body(values, places)`` where a block has outputs, else ``fill``.
+    """``body(values, places)`` where a block has outputs, otherwise ``fill``.
 
     Values and places are arrays over elements and their blocks. The place along a dimension is that of the element in
     the window of the array whose gradient this is, which begins with the block.

@@ -92,7 +92,7 @@ def _in_order(select: Select) -> window_folds.Combine:
 
 
 def _in_any_order(select: Select) -> window_folds.Combine:
-    """The same of (element, whether there is a NaN, value): with NaN comparisons alone are not associative.
+    """A selection of (element, whether there is a NaN, value): with NaN, comparisons alone are not associative.
 
     What was selected before a NaN does not count, so that of two parts the second is taken if it has one.
     """

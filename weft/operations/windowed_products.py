@@ -416,7 +416,7 @@ Form = Callable[[NamedAxes, NamedAxes, Sequence[Space], Mapping[Any, int], Produ
 
 
 def _small_form(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> Form | None:
-    """What adds up the terms of groups that are too small for matrices; None for others."""
+    """The way to add up the terms of groups that are too small for matrices; None for larger ones."""
     taps, places = math.prod([s.taps for s in spaces]), math.prod([s.places for s in spaces])
     columns, features = kernel.extent("column"), x.extent("feature")
     if columns <= FEW_COLUMNS and (product.groups > 1 or features == 1) and taps * features <= FEW_TERMS:

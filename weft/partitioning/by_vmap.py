@@ -1,6 +1,6 @@
 """Runs the program of each device under ``vmap`` over the axes of the mesh, on shards of whole arrays.
 
-What a program under ``WEFT_CHECK=1`` is compared with: the same arguments given to the whole program.
+Under ``WEFT_CHECK=1`` a program's results are compared with those of the whole program on the same arguments.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _SUMS = (kinds.Contraction, kinds.StridedContraction, kinds.Resolve)
 
 
 class Making:
-    """What the programs inside one another share while they are made for each device."""
+    """State that nested programs share while they are made for each device."""
 
     def __init__(self, program: FactoredProgram, known: Known) -> None:
         self.program, self.known, self.sizes = program, known, known.sizes

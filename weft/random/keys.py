@@ -122,8 +122,8 @@ def _word_of(seed: int) -> Any:
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """A typed key from an integer seed; equal seeds give equal keys.
 
-    ``impl`` names the generator: threefry2x32, rbg or unsafe_rbg, else that of the option ``default_prng_impl``. The
-    bits of the other two are cheaper, but under ``vmap`` all keys draw from the stream of the first.
+    ``impl`` names the generator: threefry2x32, rbg or unsafe_rbg, otherwise that of the option ``default_prng_impl``.
+    The bits of the other two are cheaper, but under ``vmap`` all keys draw from the stream of the first.
 
     >>> key(0).shape
     ()

@@ -1,7 +1,7 @@
 """The logarithm of the gamma function of complex numbers, on the branch that is continuous off the negative real axis.
 
-Left of Re z = 1/2 by reflection; within 0.2 of 1 by Taylor's series; else Stirling's series after a shift by 8. (The
-method is that of Hare, "Computing the principal branch of log-Gamma", J. Algorithms 25 (1997).)
+Left of Re z = 1/2 by reflection; within 0.2 of 1 by Taylor's series; otherwise Stirling's series after a shift by 8.
+(The method is that of Hare, "Computing the principal branch of log-Gamma", J. Algorithms 25 (1997).)
 """
 
 from __future__ import annotations

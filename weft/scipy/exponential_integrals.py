@@ -129,7 +129,7 @@ def _expn_jvp(primals: Any, tangents: Any) -> Any:
 def expn(n: Any, x: Any) -> Array:
     """The exponential integral of order ``n``: of ``exp(-x t) / t**n`` from 1 to infinity.
 
-    ``n`` is a whole number not below 0 and ``x`` not below 0, else the result is NaN; both are broadcast. Only the
+    ``n`` is a whole number not below 0 and ``x`` not below 0, otherwise the result is NaN; both are broadcast. Only the
     derivative in ``x`` exists, that in ``n`` counts as 0. ValueError for complex operands.
 
     >>> round(expn(2, 1.0).item(), 6)

@@ -60,7 +60,7 @@ def _table(most: int, z: Any) -> Any:
 
 
 def _scales(most: int) -> np.ndarray:
-    """What a normalised function is multiplied by, by order and degree."""
+    """The factors of normalised functions, by order and degree."""
     found = np.zeros((most + 1, most + 1))
     for degree in range(most + 1):
         for m in range(degree + 1):

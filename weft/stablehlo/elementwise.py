@@ -1,4 +1,4 @@
-"""Elementwise operations: one operation of StableHLO where there is one, else the scalar expression over tensors."""
+"""Elementwise operations: one operation of StableHLO where there is one, or the scalar expression over tensors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Writes the functions of a module of StableHLO, and into each the equations of a program.
 
-``FunctionWriter`` goes through the equations; what writes one is the rule that ``module`` hands down.
+``FunctionWriter`` goes through the equations; the rule that ``module`` hands down writes one.
 """
 
 from __future__ import annotations

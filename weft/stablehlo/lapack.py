@@ -30,7 +30,7 @@ EquationWriter = Callable[["FunctionWriter", JaxprEqn, list[Tensor]], Sequence[T
 
 
 def find(eqn: JaxprEqn) -> EquationWriter | None:
-    """What writes an equation as calls of routines, if there are some for it and its dtype."""
+    """The function that writes an equation as calls of routines; None if there are none for it and its dtype."""
     routine = ROUTINES.get(eqn.primitive.name)
     if routine is None:
         return None

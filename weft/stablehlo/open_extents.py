@@ -36,7 +36,7 @@ class Fit:
         )
 
     def of_each(self, eqns: Sequence[JaxprEqn], function: Callable[[JaxprEqn], Any]) -> list[Any]:
-        """What a function says of equations that are alike, asked in the traces for their sizes."""
+        """The answers of a function about equations that are alike, asked in the traces for their sizes."""
         found = []
         for sizes, eqn in zip((*self.session.points, *self.more), eqns, strict=True):
             with self.session.at(sizes):

@@ -396,7 +396,7 @@ def _array(numbers: list[Any], dtype: np.dtype) -> np.ndarray:
 def _of_bytes(data: bytes, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     if dtype.kind == "b":
         count = int(np.prod(shape))
-        if data in (b"\x00", b"\xff"):  # for all; else there is a byte for each, or for each eight
+        if data in (b"\x00", b"\xff"):  # for all; otherwise there is a byte for each, or for each eight
             return np.full(shape, data != b"\x00")
         if len(data) < count:
             bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")[:count].astype(bool)

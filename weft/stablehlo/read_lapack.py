@@ -1,7 +1,7 @@
 """LAPACK's routines as JAX's files for the CPU call them: each as an operation of ``lax.linalg``.
 
 A reader takes the letters that the routine is called with (``uplo`` is "L" or "U"), the types of the results, and the
-operands. The last result, ``info``, is 0; what failed is NaN.
+operands. The last result, ``info``, is 0; results of a failed routine are NaN.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class Site:
         return lambda *values: self.reading.run(block, values, {})
 
     def of_one(self, place: int, count: int) -> Site:
-        """The same for one of several arrays: its region combines their elements by themselves.
+        """This operation for one of its arrays alone: the region combines the elements of each array by themselves.
 
         NotImplementedError if what it makes of one array's elements depends on another's.
         """

@@ -98,7 +98,7 @@ class SymbolicDim:
         return total
 
     def linear(self) -> tuple[str, int, int] | None:
-        """(name, factor, constant) of a sum with one unknown, else None."""
+        """(name, factor, constant) of a sum with one unknown, otherwise None."""
         rest = dict(self.terms)
         constant = rest.pop((), 0)
         (term, *more), (count, *_) = list(rest), list(rest.values())

@@ -58,7 +58,7 @@ def descend(weights: Any, images: Any, labels: Any) -> tuple[Any, Any]:
 
 
 def descend_numpy(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The same with the gradient by hand: images^T (softmax - one_hot) / n."""
+    """``descend`` in NumPy, with the gradient by hand: images^T (softmax - one_hot) / n."""
     one_hot = np.eye(weights.shape[1], dtype=weights.dtype)[labels]
     for _ in range(STEPS):
         score = images @ weights

@@ -2,7 +2,7 @@
 
 The instructions of x86 for the larger and the smaller of two floats drop NaN and do not order zeros:
 
-max(x, 0.5):  x if x is NaN or both are zeros, else the larger;  one more instruction mends both cases
+max(x, 0.5):  x if x is NaN or both are zeros, otherwise the larger;  one more instruction mends both cases
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Avx2(Native[V]):
     permuted = 8
 
     def extremum(self, x: V, y: V, larger: bool, numbers: bool) -> V | None:
-        """If one of the two is the same in all lanes; else LLVM's own expression is as good."""
+        """If one of the two is the same in all lanes; otherwise LLVM's own expression is as good."""
         for one, other in ((x, y), (y, x)):
             scalar = x.lanes.one_of(one)
             if scalar is not None:

@@ -41,7 +41,7 @@ def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V
 
 
 def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, near: float) -> V | None:
-    """The same for 32 intervals around the multiples of ``step``, a power of 2. Below ``near`` they are evaluated as
+    """As ``odd``, for 32 intervals around the multiples of ``step``, a power of 2. Below ``near`` they are evaluated as
     |x| + |x| q(|x|): their constant is 0, and every other constant exceeds ``near``."""
     if not x.lanes.native.holds(tables[0], x.element):
         return None
@@ -56,7 +56,7 @@ def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, 
 
 
 def odd_short(x: V, tables: Sequence[Sequence[float]], step: float, top: float) -> V | None:
-    """The same for 8 intervals around the multiples of ``step``, in tables of 8 float32.
+    """As ``odd``, for 8 intervals around the multiples of ``step``, in tables of 8 float32.
 
     The first point and its constant are 0; there f(x) - x is in the tables. All other constants exceed ``step`` / 2.
     """
@@ -99,7 +99,7 @@ def _lookup(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V, V]
 
 
 def by_quarters(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:
-    """The same for a >= 0, by four intervals to each power of two of a + ``shift``."""
+    """As ``by_halves``, by four intervals to each power of two of a + ``shift``."""
     return _lookup(a, tables, (a + shift).bits().lshr(21 if a.element == "float" else 50))
 
 

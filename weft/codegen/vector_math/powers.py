@@ -1,7 +1,7 @@
 """pow: 2**(y log2 x), with more bits of the logarithm than the result has, and the special cases of IEEE 754.
 
 float32: in float64. float64: log x as a head and a tail. If registers hold tables, both look up c near 1 / m, so that
-the logarithm is -log c and a short series in r = m c - 1; else it is the atanh series of a quotient.
+the logarithm is -log c and a short series in r = m c - 1; otherwise it is the atanh series of a quotient.
 """
 
 from __future__ import annotations

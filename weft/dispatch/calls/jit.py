@@ -285,7 +285,7 @@ def _rebuild(function: Any, options: Options) -> Any:
 
 
 def _reduce(jitted: Any) -> str | tuple[Any, ...]:
-    """Pickled by name if the module has this object under it, else by function and options."""
+    """Pickled by name if the module has this object under it, otherwise by function and options."""
     function = jitted.__wrapped__
     name = getattr(function, "__qualname__", "")
     place: Any = sys.modules.get(getattr(function, "__module__", None) or "")

@@ -146,7 +146,7 @@ class JitState:
             raise
 
     def place(self, prepared: Prepared) -> Any:
-        """Where a call runs: where the user said, else where its committed arguments are, else the default.
+        """Where a call runs: where the user said; if nowhere, where its committed arguments are; then on the default.
 
         A place; a ``sharded_calls.Lying`` for a call over several devices.
         """

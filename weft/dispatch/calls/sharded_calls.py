@@ -191,7 +191,7 @@ _Lies = Sequence[Sharding | None]
 
 
 def places_of_results(trace: Any, place: int | Lying) -> int | tuple[int, ...]:
-    """A place for each result of a program, if the call or the program names several devices; else ``place``."""
+    """A place for each result of a program, if the call or the program names several devices; otherwise ``place``."""
     known = known_shardings(trace, place)
     if known is None:
         _tell(trace.closed.jaxpr, lambda variable: devices.sharding_at(place))  # type: ignore[arg-type] - one device
@@ -241,7 +241,7 @@ def known_shardings(trace: Any, place: int | Lying) -> tuple[_Lies, list[Shardin
 
 
 def said_by_type(aval: Any, mesh: Any) -> NamedSharding | None:
-    """What the type of a result says, where all axes of the mesh are explicit."""
+    """The sharding that the type of a result says; without one, whole if all axes of the mesh are explicit, or None."""
     sharding = aval.explicit_sharding
     if sharding is not None and sharding.mesh.axis_names == mesh.axis_names:
         return NamedSharding(mesh, sharding.spec)

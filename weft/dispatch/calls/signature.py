@@ -314,7 +314,7 @@ def to_array(leaf: Any, aval: Any) -> Any:
 
 
 def weakly(function: Any) -> Callable[[], Any]:
-    """What gives the function while it is alive, else None, for names that cached programs ask for later."""
+    """A getter for the function, or None once it is gone: cached programs ask for its name later."""
     try:
         return weakref.ref(function)
     except TypeError:

@@ -98,7 +98,7 @@ class Device:
     platform = "cpu"
     device_kind = "cpu"
     backend: Backend = OWN
-    grid: targets.Target | None = None  # of a GPU: what its kernels are written for, beside the steps of the host
+    grid: targets.Target | None = None  # the target of a GPU's kernels, beside the steps of the host
 
     @property
     def client(self) -> Any:
@@ -106,7 +106,7 @@ class Device:
 
     @property
     def target(self) -> targets.Target:
-        """What code is written for that runs here: who compiles asks the device, and hands it down."""
+        """The target of code that runs here. A compilation asks the device once, and hands it down."""
         return targets.host()
 
     def memory_stats(self) -> dict[str, int] | None:
@@ -317,7 +317,7 @@ def _made() -> list[Device]:
 
 
 def cpu_count() -> int:
-    """How many this process has: the option, else JAX's environment variable, else what XLA_FLAGS says."""
+    """How many this process has: by the option; if that is unset, by JAX's environment variable; then by XLA_FLAGS."""
     if _cpus:  # made: asked for by every compilation
         return sum([device.is_local for device in _cpus])
     count = config.read("num_cpu_devices")
@@ -451,7 +451,7 @@ def local_devices(
 
 
 def _default_platform() -> str:
-    """The name by which the default platform is asked for: the first of the option, else a GPU where one is usable.
+    """The name by which the default platform is asked for: the first of the option, or a GPU where one is usable.
 
     ``JAX_PLATFORMS`` alone may say that no GPU is wanted: it asks for nothing that is not there.
     """
@@ -465,7 +465,7 @@ def _default_platform() -> str:
 def default_backend() -> str:
     """The platform that computations run on unless told otherwise: the first of the option ``platforms``.
 
-    Without it that is "gpu" where NVIDIA's driver has a GPU for weft's own programs, else "cpu". A plugin that is
+    Without it that is "gpu" where NVIDIA's driver has a GPU for weft's own programs, otherwise "cpu". A plugin that is
     installed is not used unless it is named, by ``platforms``, a device or a backend; those of CUDA and ROCm are "gpu".
 
     >>> weft.default_backend()

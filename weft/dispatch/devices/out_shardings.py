@@ -1,7 +1,7 @@
 """The arguments ``device`` and ``out_sharding`` of functions that make arrays: the result is made, then placed.
 
-What a function with ``out_sharding`` does inside is typed without shardings, so that a result which could lie in
-several ways raises no error: the argument says which is meant.
+The inside of a function with ``out_sharding`` is typed without shardings: a result that could lie in several ways
+raises no error, since the argument says which one is meant.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def find(platform: Any) -> Any:
 
 
 def _all_found() -> list[Found]:
-    """What was loaded by its path first, then what is found."""
+    """Plugins that were loaded by their paths first, then those that are found."""
     own = [Found(name, backend.path, "weft.pjrt.load") for name, backend in _loaded.items()]
     return own + [entry for entry in discover() if entry.name not in _loaded]
 

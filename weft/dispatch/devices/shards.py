@@ -1,7 +1,7 @@
 """Shards: the parts of an array that devices have, and arrays made of parts.
 
 In one process one buffer has the whole array, of several each has a block of it. A shard's ``data`` is an Array on the
-shard's device: a view of that buffer where the part lies in one piece, else a copy, made when it is asked for.
+shard's device: a view of that buffer where the part lies in one piece, otherwise a copy, made when it is asked for.
 """
 
 from __future__ import annotations

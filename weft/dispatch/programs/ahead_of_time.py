@@ -80,7 +80,7 @@ class MemoryAnalysis(dict[str, int]):
 class Stage:
     """What every stage offers."""
 
-    platforms: tuple[str, ...] = ("cpu",)  # what its StableHLO is for
+    platforms: tuple[str, ...] = ("cpu",)  # that its StableHLO is for
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments

@@ -42,7 +42,7 @@ class DeviceProgram(Runnable):
 
     @property
     def platform_version(self) -> str:
-        """The plugin's text about its version: what it compiled is read by the same alone."""
+        """The plugin's text about its version: only the same version reads the programs that it compiled."""
         return self.device.client.native.platform_version
 
     def whole(self) -> DeviceProgram:

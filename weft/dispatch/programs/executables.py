@@ -184,7 +184,7 @@ def bind(
 
 
 class Parameters(NamedTuple):
-    """What a compiler is given of a trace: the program, whose first parameters are the hidden arguments."""
+    """A trace as a compiler gets it: the program, whose first parameters are the hidden arguments."""
 
     closed: ClosedJaxpr
     hidden: tuple[Any, ...]  # Arrays

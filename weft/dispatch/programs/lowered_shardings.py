@@ -54,7 +54,7 @@ def of_trace(trace: Any, place: Any) -> LoweredShardings:
 
 
 def of_parameters(lies: LoweredShardings, trace: Any, place: Any, kept: Sequence[int], hidden: int) -> LoweredShardings:
-    """The same for a program that reads these arguments after captured values; what nobody said is chosen, too.
+    """How the parameters and results of a program lie, which reads captured values before these arguments.
 
     Captured values are whole on each device, and so are arguments without a sharding; results lie as weft finds it.
     """

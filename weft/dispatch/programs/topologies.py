@@ -166,7 +166,7 @@ class TopologyProgram(device_programs.DeviceProgram):
 
 
 class TopologyCompiled(ahead_of_time.Compiled):
-    """What was compiled for a machine that is elsewhere: ``as_text``, the analyses, ``serialize``, no call."""
+    """A program compiled for a machine that is elsewhere: ``as_text``, the analyses, ``serialize``, no call."""
 
     def as_text(self, form: str | None = None) -> str:
         """The program as "stablehlo" (default), "jaxpr", or "hlo": what the plugin's compiler made."""

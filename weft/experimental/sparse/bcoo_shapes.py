@@ -1,6 +1,6 @@
 """BCOO arrays of other shapes: transposed, reshaped, broadcast, joined, cut, summed. The values stay, indices change.
 
-bcoo_slice rows 1..3: indices - 1 where inside, else padding     bcoo_reduce_sum over axis 0: one column less
+bcoo_slice rows 1..3: indices - 1 where inside, otherwise padding     bcoo_reduce_sum over axis 0: one column less
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Of shape ``batch + (rows, columns) + dense``: ``data`` ``[*batch, nse, *dense]``
     [[0, 2, 0],   data    [2, 1, 4]   indptr [0, 1, 3]
      [1, 0, 4]]   indices [1, 0, 2]
 
-What a product or a change of shape needs of rows is written out (``rows_of``), then BCOO does it.
+For a product or a change of shape the row of each element is written out (``rows_of``), and BCOO does the rest.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def qr(
 ) -> tuple[Array, ...]:
     """(q, r) with q r = x, [..., m, n]; with ``pivoting`` (q, r, p), where q r = x[:, p] and r's diagonal descends.
 
-    q is [..., m, m] and r [..., m, n] with ``full_matrices``, else [..., m, k] and [..., k, n] with k = min(m, n).
+    q is [..., m, m] and r [..., m, n] with ``full_matrices``, otherwise [..., m, k] and [..., k, n] with k = min(m, n).
     ``use_magma`` is for other devices and is ignored.
 
     >>> q, r = lax.linalg.qr(np.float32([[3, 1], [4, 2]]))

@@ -135,8 +135,8 @@ def svd(
 ) -> Any:
     """(u, s, vt) with u diag(s) vt = x, [..., m, n], s real and descending; s alone where not ``compute_uv``.
 
-    u is [..., m, m] and vt [..., n, n] with ``full_matrices``, else [..., m, k] and [..., k, n] with k = min(m, n).
-    ``subset_by_index`` may only be the whole range (NotImplementedError otherwise). NotImplementedError for an
+    u is [..., m, m] and vt [..., n, n] with ``full_matrices``, otherwise [..., m, k] and [..., k, n] with k = min(m,
+    n). ``subset_by_index`` may only be the whole range (NotImplementedError otherwise). NotImplementedError for an
     ``algorithm`` of another device. A matrix with NaN or infinities gives NaN.
 
     >>> u, s, vt = lax.linalg.svd(np.float32([[0, 2], [1, 0]]))

@@ -28,7 +28,7 @@ MOST_TOGETHER = 9  # elements of a right-hand side up to which the solve is fuse
 def unrolled(
     function: Callable[..., Any], most_rows: int = MOST_ROWS
 ) -> Callable[[Sequence[Any], dict[str, Any]], Callable[..., Any] | None]:
-    """The slot ``unrolled`` of an operation: ``function`` if the matrices are small and many, else None."""
+    """The slot ``unrolled`` of an operation: ``function`` if the matrices are small and many, otherwise None."""
 
     def choose(avals: Sequence[Any], params: dict[str, Any]) -> Callable[..., Any] | None:
         matrix = avals[0].shape[-2:]
@@ -179,7 +179,7 @@ MOST_ROWS_OF_EIGH = 3
 
 
 def unrolled_eigh(avals: Sequence[Any], params: dict[str, Any]) -> Callable[..., Any] | None:
-    """``eigh`` of real matrices if all eigenvalues are requested, else None."""
+    """``eigh`` of real matrices if all eigenvalues are requested, otherwise None."""
     if avals[0].dtype.kind == "c" or params["subset_by_index"] not in (None, (0, avals[0].shape[-1])):
         return None
     return unrolled(eigh, MOST_ROWS_OF_EIGH)(avals, params)

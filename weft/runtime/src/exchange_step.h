@@ -1,4 +1,4 @@
-// What a run of a plan keeps of exchanges between processes that are on their way.
+// Exchanges between processes that are on their way, as a run of a plan keeps them.
 #pragma once
 
 #include <memory>

@@ -91,8 +91,8 @@ constexpr int kNotStarted = -2;  // an error is set, and no input was changed
 // Returns 0, -1 with an error set, or kNotStarted.
 int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs);
 
-// The same for a plan of another device than the host, with operands in its memory: returns when all is launched, and the
-// outputs are pending.
+// Runs a plan of another device than the host, with operands in its memory. Returns when all is launched: the outputs
+// are pending.
 int executable_run_on_device(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs);
 
 // Sets the slots of the temporaries (the last ones) to parts of one block, *arena (owned; nullptr if there are no

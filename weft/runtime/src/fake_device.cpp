@@ -1,4 +1,4 @@
-// Fake devices: what tests need of hardware that is not there. WEFT_FAKE_DEVICES=2 makes two.
+// Fake devices: they stand for hardware that a test needs and has not got. WEFT_FAKE_DEVICES=2 makes two.
 //
 // The memory of one is mapped twice. The addresses that the host has are in a mapping without access: whoever reads
 // through them ends the process, and the traceback says where. The device's own thread works in the other mapping, on what

@@ -3,7 +3,7 @@
 //   ("Foreign", "rms_norm", 4, attributes, b"", ((place, dtype, extents), ...), ((place, dtype, extents),), "in f at a.py:3")
 //
 // The plan has the function's name, and looks its address up when it is made. The GIL is released while it runs. On a GPU
-// a function that is registered for CUDA gets the addresses there and the stream; else that of the CPU gets copies.
+// a function that is registered for CUDA gets the addresses there and the stream; a function of the CPU gets copies.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

@@ -341,7 +341,7 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
   tile.add = block.add;
   tile.exchanged = exchanged;
   const int64_t packed_sliver = width * steps * kernels->packed_bytes;
-  // what few terms have in b is near whatever the order: whole rows of the result are written one after another
+  // few terms of b stay near in any order: whole rows of the result are written one after another
   const bool few_terms = double(block.k) * double(block.columns) * kernels->source_bytes <= figures.few_terms_bytes;
   const int64_t at_once = few_terms ? block.columns : kColumnsOfTask;
   for (int64_t first = 0; first < block.columns; first += at_once) {

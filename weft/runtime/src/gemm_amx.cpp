@@ -38,7 +38,7 @@ constexpr int kPartBytes = parts * kSide * 4;
 template <int parts>
 constexpr int kPackedBytes = parts == 1 ? kPartBytes<parts> : kPartBytes<parts> + kDepth * 4 + 4;
 
-// What the elements of a sliver are, as bits without the sign: the smallest but zero, less one; the largest.
+// Of a sliver's elements, as bits without the sign: the smallest but zero, less one; the largest.
 struct Extremes {
   uint32_t low = ~uint32_t{0}, high = 0;
   int low_exponent() const { return low == ~uint32_t{0} ? 1 << 10 : int((low + 1) >> 24); }
@@ -97,7 +97,7 @@ inline void note(__m512i x, __m512i& low, __m512i& high) {
   high = _mm512_max_epu32(high, twice);
 }
 
-// `along`: rows of the squares are x and their columns k; else the other way.
+// `along`: rows of the squares are x and their columns k; otherwise the other way.
 template <class S, int parts, bool along>
 inline void load_squares(const Piece& piece, Square (&squares)[parts], __m512i& low, __m512i& high) {
   const S* from = reinterpret_cast<const S*>(piece.at);
@@ -478,9 +478,9 @@ void add_elements(const GemmTile& tile, int high, int wide, bool a_stored, bool 
 inline bool bounded(const Extremes& a, const Extremes& b) {
   return a.has_parts() && b.has_parts() && a.high_exponent() + b.high_exponent() <= 2 * 127 + 114;
 }
-// What terms lose that are subnormal, or parts of terms, is nothing beside any term.
+// Subnormal terms, or parts of terms, lose bits that do not count beside any term.
 inline bool normal(const Extremes& a, const Extremes& b) { return a.low_exponent() + b.low_exponent() >= 2 * 127 - 92; }
-// What subnormal terms lose, less than 2^-113, is nothing beside the sum.
+// Subnormal terms lose less than 2^-113, which does not count beside the sum.
 inline bool far_from_zero(float sum) { return __builtin_fabsf(sum) >= 0x1p-88f; }
 
 inline void put(const GemmTile& tile, const float (&sums)[kHeight][kWidth]) {

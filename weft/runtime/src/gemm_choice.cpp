@@ -104,7 +104,7 @@ struct Processor {
 
 Processor this_one() { return {unit_is_on(), bfloat16_choice()}; }
 
-// What packing takes is worth it: float32 is split into three parts, and its other kernels read operands as they lie.
+// Whether the unit is worth packing: float32 is split into three parts, and its other kernels pack nothing.
 bool worth_a_unit(char source, int64_t rows, int64_t columns, int64_t terms) {
   const int64_t least = source == 'f' ? 64 : 16;
   const double products = source == 'f' ? double(1 << 26) : double(1 << 18);

@@ -90,7 +90,7 @@ inline void all_fetched_strips(const GemmVector& work, Indices<i...>) {
   each_strip<E>(work, functions);
 }
 
-// The same with the sums of all lanes in memory, so that a is read as it lies. The columns of one lane are whole cache
+// Columns with the sums of all lanes in memory, so that a is read as it lies. The columns of one lane are whole cache
 // lines apart: its sums begin as far from a line as they do, so that all but the ends of columns is read aligned.
 
 // Columns side by side, whose factors stay in registers: each sum is read and written once for them.
@@ -307,7 +307,7 @@ inline void multiply_columns(const GemmVector& work) {
   all_fetched_strips<E, typename E::T>(work, strips);
 }
 
-// The same of elements S that are narrower than their sums.
+// Matrices of elements S that are narrower than their sums.
 template <class E, class S>
 inline void multiply_widened_columns(const GemmVector& work) {
   GemmVector widened = work;

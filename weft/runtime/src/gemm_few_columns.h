@@ -187,7 +187,7 @@ inline FewColumns by_terms(int64_t terms, Indices<i...>) {
   return functions[terms - 2];
 }
 
-// The same for more than kAliasedStreams columns of a single lane.
+// The function for more than kAliasedStreams columns of a single lane.
 template <class E, int... i>
 inline FewColumns by_terms_unfetched(int64_t terms, Indices<i...>) {
   static constexpr FewColumns functions[] = {few_columns<E, 1, kAliasedStreams + 1 + i, 0, 0>...};

@@ -55,7 +55,7 @@ struct GemmTile {
   int columns;    // of the result, 1 to vectors * lanes
   bool exchanged;  // the rows are the product's right operand
   bool b_padded;  // whole vectors of b may be read beyond the last column
-  bool add;       // to what is in c, else overwrite
+  bool add;       // to what is in c, otherwise overwrite
   bool ahead;     // storing kernels: fetch further columns of the same rows, which are next
 };
 using GemmTileFunction = void (*)(const GemmTile& tile);

@@ -58,7 +58,7 @@ inline void store_first(typename E::T* p, typename E::V v) {
   }
 }
 
-// What the lanes of `count` rows of elements S add up to, which are contiguous along k, as x is.
+// The sums of the lanes of `count` rows of elements S, which are contiguous along k, as x is.
 template <class E, class S, int count, bool fetch>
 inline void lanes_of_rows(const GemmVector& work, const typename E::T* x, int64_t row, typename E::V* rows) {
   const S* a = reinterpret_cast<const S*>(work.a) + row * work.a_row;

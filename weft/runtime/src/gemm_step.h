@@ -68,7 +68,7 @@ class GemmStep final : public Step {
   int64_t m = 0, n = 0, k = 0;
   GemmDigits a_rows, a_sum, b_sum, b_columns, c_rows;  // c's columns are contiguous
   int64_t a_row = 0, a_k = 0, b_k = 0, b_column = 0, c_row = 0;  // their first strides: all, where operands are matrices
-  bool in_chains = false;  // a vector is multiplied as NUMERICS.md has it, else as a matrix
+  bool in_chains = false;  // a vector is multiplied as NUMERICS.md has it, otherwise as a matrix
   Place a{}, b{}, c{};
   bool exchanged = false;  // a is the right operand of the product as it was written
   GemmBatch batch;
@@ -278,7 +278,7 @@ class GemmStep final : public Step {
   mutable std::atomic<unsigned> turns{0};  // runs that were read to and fro
   int64_t most_rows = 0;      // of a tile that reads rows in place
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain
-  bool by_part = false;       // the epilogue runs on tiles, else on rows
+  bool by_part = false;       // the epilogue runs on tiles, otherwise on rows
   bool by_product = false;    // it runs on whole products of a batch
   std::vector<SmallTile> small;
   GemmTileFunction thin = nullptr;

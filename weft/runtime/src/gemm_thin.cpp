@@ -83,7 +83,7 @@ void GemmStep::pack_thin_columns(const char* b, char* to) const {
   kernels->pack({b, b_k, b_column, nullptr, k, n, kernels->lanes, kernels->lanes, to});
 }
 
-// A copy of rows of a: terms follow each other where they do in a, else rows do.
+// A copy of rows of a: terms follow each other where they do in a, otherwise rows do.
 void GemmStep::widen_rows(int64_t rows, char* to, GemmTile* tile) const {
   if (a_k == 1 && a_row == k) {
     kernels->pack({tile->a, 0, 1, nullptr, 1, rows * k, rows * k, rows * k, to});

@@ -131,7 +131,7 @@ inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vec
   }
 }
 
-// The same where the terms of a lie in runs, and b is packed.
+// Accumulates where the terms of a lie in runs, and b is packed.
 template <class E, int height, int vectors>
 inline void accumulate_runs(const GemmTile& tile, typename E::Sum (&sums)[height][vectors]) {
   using T = typename E::T;
@@ -208,7 +208,7 @@ template <class E>
 constexpr int kBroadHeight = kTileHeight<E> * kVectors / (kVectors + 1);
 
 #if defined(__AVX512F__)
-// The same where half a vector is enough for the last columns: it takes half the time where 512 bits are two halves. A
+// A tile whose last columns fill half a vector: it takes half the time where 512 bits are two halves. A
 // function of its own: tiles of `accumulate` have one type of vector.
 template <class E, int height>
 void multiply_half_tile(const GemmTile& tile) {

@@ -79,7 +79,7 @@ void GemmStep::multiply_vector(const Product& product) const {
   const int64_t most = std::clamp<int64_t>(rows * k * item / kVectorBytesOfTask, 1, 1 << 20);
   Range range{this, &product, rows, true};
   if (product.job->threads > 1 && most > 1) {
-    // long pieces of contiguous columns, but enough tasks; else blocks of k
+    // long pieces of contiguous columns, but enough tasks; otherwise blocks of k
     const int64_t least = matrix_row() != 1 ? 8 : rows * k * item > figures.large_bytes ? 512 : 128;
     if (rows < 2 * least * product.job->threads && k >= 2 * depth_of_block() * product.job->threads)
       return multiply_deep(product);

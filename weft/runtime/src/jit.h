@@ -35,7 +35,7 @@ struct CacheEntry {
   bool any_donated;
   bool has_parts;  // whether this process has a part only of some result
   uint32_t place;  // of the results
-  std::vector<uint32_t>* out_places;  // of each result, if they differ; else nullptr
+  std::vector<uint32_t>* out_places;  // of each result, if they differ; otherwise nullptr
   char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else
   PyObject* weakrefs;
   // The tables it is installed in (borrowed: a table removes itself before it is freed), and its entry there.

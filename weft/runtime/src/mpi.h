@@ -81,7 +81,7 @@ std::string said_of_missing(const std::vector<int>& ranks);  // "rank 1", "ranks
 // ---- agreement
 
 // Compares what this rank is about to do with other ranks: number, fingerprint, and words for the error, at most 400
-// bytes. Throws Failure that names both where they differ. With up to 8 ranks each asks all others, else those at
+// bytes. Throws Failure that names both where they differ. Up to 8 ranks ask all others, more ask those at
 // distances of powers of two. Agreements are started in the same order on all ranks.
 Pending start_agree(uint64_t number, uint64_t fingerprint, const std::string& words);
 

@@ -72,7 +72,7 @@ void finished(PyOperation* self) {
     if (buffer.obj != nullptr) PyBuffer_Release(&buffer);
 }
 
-// What it was made of is given back only where MPI no longer touches it.
+// Its memory is given back only where MPI no longer touches it.
 void operation_dealloc(PyObject* object) {
   PyOperation* self = reinterpret_cast<PyOperation*>(object);
   if (self->operation == nullptr || self->operation->cancel()) finished(self);

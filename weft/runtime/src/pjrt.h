@@ -111,7 +111,7 @@ Array* array_new_with_block(ShapedArray* aval, Buffer* block, uint32_t place);
 // Owned Array. Borrows aval, steals remote (also when it fails).
 Array* array_new_remote(ShapedArray* aval, Remote* remote, uint32_t place);
 
-// The same for a result, which is a NumPy array if its dtype is float0.
+// A result as an Array, or as a NumPy array if its dtype is float0.
 PyObject* remote_result_new(ShapedArray* aval, Remote* remote, uint32_t place);
 
 // Owned Remote with a copy of host memory, or nullptr with an error set. GIL held, released meanwhile. `owner` is the

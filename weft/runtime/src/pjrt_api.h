@@ -114,7 +114,7 @@ struct NamedValue : Head {
     float real;
     bool boolean;
   };
-  size_t value_size;  // elements of a text or list, else 1
+  size_t value_size;  // elements of a text or list, otherwise 1
 };
 
 struct ErrorArgs : Head {
@@ -357,7 +357,7 @@ struct ProgramCostArgs : Head {
 };
 struct ProgramOptimizedArgs : Head {
   Program* program;
-  ProgramText* text;  // its code: nullptr asks for the size, else it is filled
+  ProgramText* text;  // its code: nullptr asks for the size, otherwise it is filled
 };
 constexpr int kMemorySizes = 11;
 constexpr const char* kMemorySizeNames[kMemorySizes] = {

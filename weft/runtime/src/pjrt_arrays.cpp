@@ -206,7 +206,7 @@ Remote* native_from_host(Device& device, ShapedArray* aval, const char* data) {
   return nullptr;
 }
 
-// The same for a copy of another Device's memory; nullptr without an error if it must go through the host.
+// Owned Remote with a copy of another Device's memory; nullptr without an error if it must go through the host.
 Remote* copy_between_natives(uint32_t number, Remote* from, ShapedArray* aval) {
   PluginDevice* to = device_of_place(number << 1);
   if (to == nullptr || to->native == nullptr || from->memory == nullptr) return nullptr;

@@ -16,7 +16,7 @@ pjrt::Error* about_buffer(Remote* remote, Function entry, Args& args) {
   return pjrt_call(*device_of(remote).plugin, entry, args);
 }
 
-// True if there was no error; else it is destroyed, and set unless the plugin says that it does not do this.
+// True if there was no error; otherwise it is destroyed, and set unless the plugin says that it does not do this.
 bool succeeded(const Plugin& plugin, pjrt::Error* error, const char* what) {
   if (error == nullptr) return true;
   bool unknown = pjrt_code(plugin, error) == kUnimplemented;

@@ -16,7 +16,7 @@ using ChunkFunction = void (*)(void* context, int64_t low, int64_t high);
 // Threads a job may use, the caller included.
 int pool_threads();
 
-// True if a job of this estimated time is faster on several threads (over 4 us if the workers are awake, else 40 us).
+// True if a job of this estimated time is faster on several threads (over 4 us if the workers are awake, 40 us if not).
 bool pool_worth(double cost_ns);
 
 // While it lives, this thread is about to repeat its work `count` times: sleeping workers are woken as soon as one job

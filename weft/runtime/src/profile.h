@@ -58,7 +58,7 @@ void profile_enter(Executable* executable);
 
 extern std::atomic<uint64_t> g_session;  // number of the profile that is taken; 0: none
 
-// The times of a plan if it takes part in the profile, else nullptr.
+// The times of a plan if it takes part in the profile, otherwise nullptr.
 inline PlanTimes* profile_times(const Plan& plan) {
   uint64_t session = g_session.load(std::memory_order_relaxed);
   if (session == 0) return nullptr;

@@ -3,8 +3,8 @@
 // f32 [2, nan, -0., 0.]  ->  set aside: nan, the signs of zeros  ->  [2, 0., 0.] sorted  ->  [-0., 0., 2, nan]
 //
 // 4 and 8 bytes: NumPy's sort; a long row in pieces, which are merged. 1 and 2 bytes: by counting where a row is long,
-// else by NumPy's sort or (2 bytes) a radix sort in two passes. Equal numbers have equal bits, so that the result does
-// not depend on the number of pieces. Along other axes than the last, neighbouring rows are sorted together as a tile.
+// otherwise by NumPy's sort or (2 bytes) a radix sort in two passes. Equal numbers have equal bits, so that the result
+// does not depend on the number of pieces. Along axes other than the last, neighbouring rows are sorted as one tile.
 #include "value_sort.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""weft.scipy.stats.bernoulli: 1 with probability ``p``, else 0."""
+"""weft.scipy.stats.bernoulli: 1 with probability ``p``, otherwise 0."""
 
 from __future__ import annotations
 

@@ -185,5 +185,5 @@ def where_valid(valid: Any, x: Any) -> Any:
 
 
 def quantile(q: Any, value: Any) -> Array:
-    """``value`` where q is a probability, else NaN."""
+    """``value`` where q is a probability, otherwise NaN."""
     return wnp.where(is_probability(q), value, np.nan)
