@@ -40,7 +40,7 @@ def _object_of(entry: cache.Compiled) -> tuple[bytes, str]:
 
 
 def save(compiled: Compiled, path: Any) -> None:
-    """Write a compiled program to a file, which appears whole or not at all. What a symbolic link names is replaced."""
+    """Write a compiled program to a file, which appears whole or not at all; of a symbolic link, the target."""
     content = to_bytes(compiled)
     if compiled.saved_trees() is None:
         raise NotImplementedError(

@@ -32,7 +32,7 @@ class Thresholds(NamedTuple):
 
     # the parallel dimension from which on all might be one with tables of digits, if the last is short
     first: int | None
-    narrow: int  # lanes lie across the last dimension but one: the extent of the last, which may be compiled in; else 0
+    narrow: int  # if lanes lie across the last dimension but one: the extent of the last, to be compiled in; or 0
     fills: tuple[bool, bool]  # where ``first`` is known: whether the last dimension fills whole vectors, or half of one
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
     windows: tuple[bool, ...]  # and: the operands with each vector over two dimensions inside of two vectors

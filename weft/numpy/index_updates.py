@@ -331,7 +331,7 @@ def _check_types(x: Any, values: Any) -> None:
 
 
 def _set_masked(op: str, x: Any, idx: Any, values: Any) -> Any:
-    """Outside a trace, a mask over the leading axes and one value for all its elements are a ``where``; None if not."""
+    """Outside a trace, a mask over the leading axes and one value for all its elements are a ``where``; or None."""
     if op != "set" or not isinstance(idx, runtime.Array | np.ndarray) or idx.dtype != np.bool_ or not idx.ndim:
         return None
     shape, rank = promotion.shape_of(values), idx.ndim
