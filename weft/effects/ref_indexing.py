@@ -37,17 +37,31 @@ class Region(NamedTuple):
 
 
 class Slice(Record):
-    """What ``ds`` gives: a slice whose start need not be known while tracing."""
+    """What ``ds`` gives: a slice whose start need not be known while tracing, nor, for a ``BoundedSlice``, its size."""
 
     start: Any
-    size: int
+    size: Any
     stride: int = 1
+
+    @property
+    def is_dynamic_start(self) -> bool:
+        return not isinstance(self.start, (int, np.integer))
+
+    @property
+    def is_dynamic_size(self) -> bool:
+        return not isinstance(self.size, (int, np.integer))
+
+    @classmethod
+    def from_slice(cls, slc: slice, size: int) -> Slice:
+        """What a slice of Python selects of ``size`` positions."""
+        start, stop, step = slc.indices(size)
+        return cls(start, len(range(start, stop, step)), step)
 
 
 Index = tuple["Region | None", ...]
 
 
-def ds(start: Any, size: int | None = None, stride: int | None = None) -> slice | Slice:
+def ds(start: Any, size: Any = None, stride: int | None = None) -> slice | Slice:
     """A slice of ``size`` positions from ``start``, for indices of references; ``start`` may be traced.
 
     With one argument, the slice of that many positions from 0 on. TypeError for a size that is no int, ValueError for a
@@ -61,11 +75,13 @@ def ds(start: Any, size: int | None = None, stride: int | None = None) -> slice 
         start, size = 0, start
     if size is None:
         return slice(None)
-    size, stride = operator.index(size), 1 if stride is None else operator.index(stride)
-    if size < 0:
-        raise ValueError(f"[ds] `size` must not be negative, got {size}")
+    stride = 1 if stride is None else operator.index(stride)
     if stride < 1:
         raise ValueError(f"[ds] `stride` must be at least 1, got {stride}")
+    if not isinstance(size, Tracer):
+        size = operator.index(size)
+        if size < 0:
+            raise ValueError(f"[ds] `size` must not be negative, got {size}")
     return Slice(start, size, stride)
 
 
@@ -98,6 +114,7 @@ def parse(key: Any, extents: tuple[int, ...]) -> tuple[Index | None, list[Any]]:
 def _entry(entry: Any, extent: int) -> tuple[Region | None, list[Any]]:
     """One dimension's part of an index."""
     if isinstance(entry, Slice):
+        operator.index(entry.size)  # TracerIntegerConversionError: it is part of the shape
         start = _position(entry.start, extent) if extent else entry.start
         if isinstance(start, (int, np.integer)):
             if entry.size and int(start) + (entry.size - 1) * entry.stride >= extent:

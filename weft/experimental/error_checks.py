@@ -18,7 +18,7 @@ from weft import core, dtypes, lax, runtime
 from weft import numpy as jnp
 from weft.autodiff import checkpoint, custom_jvp, custom_vjp
 from weft.batching import batch_trace, batched_programs
-from weft.control import bodies, branches, scan, while_loop
+from weft.control import bodies, branches, grid_cells, grid_loop, scan, while_loop
 from weft.core import kinds, primitive, rewrite, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
@@ -422,6 +422,13 @@ def _body_and_test(body: ClosedJaxpr, test: ClosedJaxpr, n_test: int) -> ClosedJ
 # -- functions with derivatives of their own --------------------------------------------------------------------------
 
 
+def _by_loops(p: Primitive, error: Error, enabled: Enabled, values: list[Any], params: dict[str, Any]) -> Any:
+    """A program run on the cells of a grid: they are checked as the loop that they are."""
+    loops = grid_cells.in_order
+    closed, _ = tracing.trace_to_jaxpr(lambda *given: loops(*given, **params), list(map(get_aval, values)))
+    return run(closed.jaxpr, closed.consts, enabled, error, values)
+
+
 class _CheckedJvp(custom_jvp.JvpRule):
     """The rule of a custom_jvp function in a checked program; it passes the Error on unchanged."""
 
@@ -511,6 +518,7 @@ def _fill() -> None:
     rules[check_p], _may_make[check_p] = _discharge, frozenset({FailedCheckError, *_may_make[lax.div_p], OOBError})
     rules[call_primitive.jit_p] = rules[checkpoint.checkpoint_p] = _called
     rules[branches.cond_p], rules[scan.scan_p], rules[while_loop.while_p] = _branched, _scanned, _while
+    rules[grid_loop.grid_loop_p] = _by_loops
     rules[custom_jvp.custom_jvp_call_p] = _custom("jvp", _CheckedJvp)
     rules[custom_vjp.custom_vjp_call_p] = _custom("rule", _CheckedVjp)
 

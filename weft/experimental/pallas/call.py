@@ -14,19 +14,23 @@ from typing import Any
 import numpy as np
 
 from weft import config, runtime
+from weft import numpy as jnp
 from weft._base.record import NamedTuple
-from weft.control import grid_loop
+from weft.control import bodies, grid_loop
 from weft.core import avals as avals_module
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
 from weft.core.ref_types import AbstractRef, is_ref
 from weft.core.trace import trace_to_jaxpr
+from weft.core.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.dispatch.calls import jit as jit_module
+from weft.effects import callbacks
 from weft.effects.discharge import discharged, store, value_of
-from weft.experimental.pallas import cells, pipeline, spaces, specs
+from weft.experimental.pallas import cells, checked, pipeline, spaces, specs
 from weft.experimental.pallas.blocks import GridSpec, NoBlockSpec, no_block_spec
+from weft.experimental.pallas.interpret import InterpretParams
 from weft.experimental.pallas.specs import NUMBER, Scope, Way
-from weft.operations import convert
+from weft.operations import collectives, convert
 
 _TRACES = 64  # kept by one function
 
@@ -45,6 +49,7 @@ class Kernel(NamedTuple):
     aliased: tuple[int | None, ...]
     kept: int
     scratch: tuple[AbstractRef, ...]
+    shared: tuple[AbstractRef, ...]  # scratch, and semaphores
 
 
 class _Call(NamedTuple):
@@ -304,7 +309,16 @@ def _lowered(
     nothing = [np.zeros(v.aval.shape, v.aval.dtype) for v in empty]
     body = ClosedJaxpr(jaxpr, [*found.captured, *closed.consts, *nothing])
     begun = (*aliased, *changed, *[None] * len(counted))
-    return Kernel(closed, body, tuple(ways[:n_in]), tuple(outputs), begun, n_out, tuple([scratch[k] for k in rest]))
+    return Kernel(
+        closed,
+        body,
+        tuple(ways[:n_in]),
+        tuple(outputs),
+        begun,
+        n_out,
+        tuple([scratch[k] for k in rest]),
+        tuple(scratch),
+    )
 
 
 def _check_aliases(aliases: dict[Any, Any], in_avals: Sequence[Any], outs: Sequence[Any], first: int) -> None:
@@ -332,16 +346,29 @@ def _check_aliases(aliases: dict[Any, Any], in_avals: Sequence[Any], outs: Seque
 
 def _run(asked: _Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
     """The results of a call. What is written to an input that is a reference is written to that reference."""
-    operands = [_plain(x) for x in values]
+    operands = _agreeing([_plain(x) for x in values])
     first = len(operands) - len(traced.inputs)
-    inputs = operands[first:]
+    if isinstance(asked.interpret, InterpretParams):
+        results = _run_checked(asked, traced, operands)
+    else:
+        results = _run_grid(asked, traced, operands[:first], operands[first:])
+    for place in range(traced.kept, len(results)):
+        source = traced.aliased[place]
+        if source is not None and is_ref(values[first + source]):
+            store(values[first + source], results[place])
+    return results[: traced.kept]
+
+
+def _run_grid(asked: _Asked, traced: Kernel, ahead: list[Any], inputs: list[Any]) -> list[Any]:
+    """All outputs of the kernel, by ``grid_loop``."""
     begun = [
         spaces.first_value(way.ref.update(shape=way.aval.shape)) if source is None else inputs[source]
         for way, source in zip(traced.outputs, traced.aliased, strict=True)
     ]
+    begun = _agreeing([*ahead, *inputs, *begun])[len(ahead) + len(inputs) :]
     ways = [way for way in (*traced.inputs, *traced.outputs) if way.aval.size]
     outs = grid_loop.grid_loop(
-        operands[:first],
+        ahead,
         [x for x, way in zip(inputs, traced.inputs, strict=True) if way.aval.size],
         [x for x, way in zip(begun, traced.outputs, strict=True) if way.aval.size],
         grid=asked.grid_spec.grid, body=traced.body, maps=[way.index_map for way in ways],
@@ -349,12 +376,31 @@ def _run(asked: _Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
         semantics=asked.semantics, name=asked.name, in_order=bool(asked.interpret),
     )  # fmt: skip
     made = iter(outs)
-    results = [next(made) if way.aval.size else x for x, way in zip(begun, traced.outputs, strict=True)]
-    for place in range(traced.kept, len(results)):
-        source = traced.aliased[place]
-        if source is not None and is_ref(values[first + source]):
-            store(values[first + source], results[place])
-    return results[: traced.kept]
+    return [next(made) if way.aval.size else x for x, way in zip(begun, traced.outputs, strict=True)]
+
+
+def _run_checked(asked: _Asked, traced: Kernel, operands: list[Any]) -> list[Any]:
+    """The outputs of the user and the inputs that are written to, by an interpreter on the host that checks."""
+
+    def run(*arrays: Any) -> list[Any]:
+        return checked.run(
+            traced.jaxpr, traced.inputs, traced.outputs[: traced.kept], traced.aliased, traced.shared,
+            asked.grid_spec.grid, asked.semantics, asked.interpret, arrays,
+        )  # fmt: skip
+
+    written = [source for source in traced.aliased[traced.kept :] if source is not None]
+    types = [way.aval for way in (*traced.outputs[: traced.kept], *[traced.inputs[k] for k in written])]
+    if not any(isinstance(x, Tracer) for x in operands):
+        return [jnp.asarray(x) for x in run(*operands)]
+    return callbacks.pure_callback(run, types, *operands, vmap_method="sequential")
+
+
+def _agreeing(values: list[Any]) -> list[Any]:
+    """The values, all varying along the mesh axes along which any does: within ``shard_map``."""
+    own = [bodies.varying_axes(avals_module.get_aval(x)) for x in values]
+    every = tuple(dict.fromkeys([axis for axes in own for axis in axes]))
+    missing = [tuple([axis for axis in every if axis not in axes]) for axes in own]
+    return [collectives.pcast(x, axes, to="varying") if axes else x for x, axes in zip(values, missing, strict=True)]
 
 
 def _plain(value: Any) -> Any:

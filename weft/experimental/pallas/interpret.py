@@ -8,17 +8,28 @@ from weft._base.record import Record
 
 
 class InterpretParams(Record):
-    """Run a kernel cell by cell.
+    """Run a kernel cell by cell on the host, with checks: IndexError names the cell, the line and the index.
 
-    ``out_of_bounds_reads``: ``"raise"`` for an error with the reference and the index, ``"uninitialized"`` for the
-    nearest element. ``uninitialized_memory``: what has not been written is ``"nan"`` (the least integer) or ``"zero"``.
-    The other options are for a TPU's cores and change nothing.
+    A write outside of a reference is an error, and so is a block that does not exist. ``out_of_bounds_reads``:
+    ``"raise"`` for an error, ``"uninitialized"`` for what has not been written, which is ``"nan"`` (the least integer)
+    or ``"zero"`` by ``uninitialized_memory``. ``uninitialized_reads="raise"``: a read of such elements is an error too.
+    ``grid_point_recorder`` is called with the numbers of each cell and 0. Cells that differ along a parallel axis and
+    write one element are an error. The other options are for a TPU's cores and change nothing.
+
+    >>> def kernel(x_ref, out_ref):
+    ...     out_ref[...] = x_ref[pallas.ds(pallas.program_id(0) + 2, 2)]
+    >>> out = weft.ShapeDtypeStruct((2,), "float32")
+    >>> pallas.pallas_call(kernel, out, grid=1, interpret=pallas.tpu.InterpretParams())(jnp.ones(3))
+    Traceback (most recent call last):
+        ...
+    IndexError: [pallas_call] cell (0,) ...: the kernel reads outside of the reference args[0] of shape (3,)
     """
 
     detect_races: bool = False
     out_of_bounds_reads: str = "raise"
     skip_floating_point_ops: bool = False
     uninitialized_memory: str = "nan"
+    uninitialized_reads: str = "allow"
     num_cores_or_threads: int = 1
     vector_clock_size: int | None = None
     logging_mode: Any = None
