@@ -127,7 +127,7 @@ INERT: dict[str, Any] = {
     "use_simplified_jaxpr_constants": False,
 }  # fmt: skip
 
-# JAX's options for what weft does not have (Pallas, XLA's own in devices, processes and files): setting one raises.
+# JAX's options for what weft does not have (Mosaic, XLA's own in devices, processes and files): setting one raises.
 _ABSENT_NAMES = """
     backend_target bcoo_cusparse_lowering check_proxy_envs cpu_get_global_topology_timeout_minutes
     cpu_get_local_topology_timeout_minutes cross_host_transfer_socket_address cross_host_transfer_timeout_seconds

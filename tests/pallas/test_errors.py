@@ -34,7 +34,7 @@ def spec(*args: Any, **options: Any) -> pl.BlockSpec:
 CALLS: dict[str, tuple[Any, type[Exception], str]] = {
     "returns something": (
         lambda: pl.pallas_call(lambda x, o: 0, OUT)(A),
-        ValueError, r"The kernel function <lambda> at .*test_errors\.py:\d+ should return None.* It returned 0",
+        ValueError, r"The kernel function in the pallas_call <lambda> at .*test_errors\.py:\d+ should return None.* It returned 0",
     ),
     "too few parameters": (
         lambda: pl.pallas_call(lambda x: None, OUT)(A), TypeError, "takes 1 positional argument but 2 were given",
@@ -48,11 +48,11 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "a spec too many": (
         lambda: pl.pallas_call(copy, OUT, in_specs=[spec()] * 2)(A),
-        ValueError, "`in_specs` and inputs do not match.*a tuple of length 2 but inputs is a tuple of len",
+        ValueError, "`in_specs` and `inputs` do not match.*a tuple of length 2 but `inputs` is a tuple of len",
     ),
     "a spec for a tree": (
         lambda: pl.pallas_call(copy, OUT, in_specs=[spec(), spec()])(A, {"a": A}),
-        ValueError, r"1 mismatches, including:\n    \* at \[1\], `in_specs` is a pytree leaf but inputs is a dict",
+        ValueError, r"1 mismatches, including:\n    \* at \[1\], `in_specs` is a pytree leaf but `inputs` is a dict",
     ),
     "specs of results": (
         lambda: pl.pallas_call(copy, [OUT, OUT], out_specs=[spec()])(A),

@@ -208,7 +208,7 @@ def _trace(asked: _Asked, call: _Call) -> Kernel:
     given = runtime.tree_unflatten(call.in_tree, list(range(call.in_tree.num_leaves)))
     scope = Scope(len(grid_spec.grid), runtime.tree_flatten(given[:n_ahead])[1], ahead)
     rest_tree = runtime.tree_flatten(given[n_ahead:])[1]
-    in_specs = specs.leaves(grid_spec.in_specs, rest_tree, "in_specs", "inputs")
+    in_specs = specs.leaves(grid_spec.in_specs, rest_tree, "in_specs", "`inputs`")
     inputs = [specs.way(*entry, scope) for entry in zip(in_specs, call.in_avals[first:], paths[first:], strict=True)]
     out_paths = _paths("outputs", out_tree)
     out_specs = specs.leaves(grid_spec.out_specs, out_tree, "out_specs", "`out_shape`")
@@ -257,7 +257,7 @@ def _traced(
         asked[:] = wanted
         if out is not None:
             raise ValueError(
-                f"The kernel function {function_names.source_of(kernel)} should return None. It writes its results to "
+                f"The kernel function in the pallas_call {function_names.source_of(kernel)} should return None. It writes its results to "
                 f"the references of its outputs, as in out_ref[...] = x. It returned {out!r}"
             )
         return []
@@ -268,7 +268,7 @@ def _traced(
         if len(asked) == len(shared):
             break
         shared = list(asked)
-    named_kernel = f"The kernel function {function_names.source_of(kernel)} captures constants"
+    named_kernel = f"The kernel function in the pallas_call {function_names.source_of(kernel)} captures constants"
     specs.check_constants(closed, named_kernel, "pass them as inputs")
     return closed, shared
 

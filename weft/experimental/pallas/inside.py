@@ -181,6 +181,7 @@ class _Checks:
 
 
 def debug_checks_enabled() -> bool:
+    """Whether ``debug_check`` checks."""
     return _Checks.are_on
 
 

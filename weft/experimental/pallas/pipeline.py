@@ -88,12 +88,12 @@ def on_traced_grid(kernel: Callable[..., None], spec: blocks.GridSpec, n_args: i
         outs, scratch = given[n_args : n_args + _width(out_tree)], given[n_args + _width(out_tree) :]
         ahead, inputs = given[:n_ahead], given[n_ahead:n_args]
         pairs = []
-        for args, own, what, of in ((inputs, spec.in_specs, "in_specs", "inputs"),
+        for args, own, what, of in ((inputs, spec.in_specs, "in_specs", "`inputs`"),
                                     (outs, spec.out_specs, "out_specs", "`out_shape`")):  # fmt: skip
             leaves, tree = runtime.tree_flatten(tuple(args))
             own = own if isinstance(own, (tuple, blocks.NoBlockSpec)) else (own,)
             found = specs.leaves(own, tree, what, of)
-            pairs.append((of != "inputs", tree, list(zip(found, leaves, strict=True))))
+            pairs.append((of != "`inputs`", tree, list(zip(found, leaves, strict=True))))
 
         def body(ins: Any, results: Any) -> None:
             kernel(*ahead, *ins, *results, *scratch, **named)

@@ -164,7 +164,7 @@ def _traced(index_map: Any, sizes: Sequence[Any], aval: Any, path: str, scope: S
         if len(outs) != len(sizes):
             raise ValueError(
                 f"{named} must return {len(sizes)} values to match block_shape={tuple(sizes)}. Currently returning "
-                f"{len(outs)} values."
+                f"{len(outs)} values: {outs}"
             )
         return [_index(out, place, named) for place, out in enumerate(outs)]
 
