@@ -306,3 +306,8 @@ def test_specs_are_values() -> None:
     assert pl.ds(3) == pl.dslice(0, 3) == pl.Slice(0, 3, 1)
     kind = tpu.VMEM((2, 3), jnp.bfloat16)
     assert (kind.shape, kind.dtype.name, kind.memory_space) == ((2, 3), "bfloat16", tpu.VMEM)
+
+
+def test_inspect_shows_the_source_of_a_kernel() -> None:
+    shown = weft.inspect(weft.jit(lambda x: blocked_square(x) + 1), X).text(("jaxpr",))
+    assert "kernel square, as written:\ndef square(x: Any, o: Any) -> None:\n    o[...] = x[...] * x[...]\n" in shown

@@ -18,6 +18,7 @@ from weft._base import lazy
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.programs import ahead_of_time, executables
+from weft.inspect.kernel_sources import kernel_sources
 from weft.inspect.profiling import Profile, profile
 
 FORMS = ahead_of_time.FORMS
@@ -76,6 +77,8 @@ class Report:
             parts.append("\n".join([f"{title}:", *[f"  {name}: {_number(value)}" for name, value in values.items()]]))
         if self.findings:
             parts.append("\n".join(["findings:", *[f"  {finding}" for finding in self.findings]]))
+        written = kernel_sources(self._compiled.parts()[0].trace.closed.jaxpr)
+        parts += [f"kernel {name}, as written:\n{source.rstrip()}" for name, source in written.items()]
         parts += [f"{form}:\n{self._compiled.as_text(form)}" for form in forms]
         return "\n\n".join(parts)
 

@@ -257,8 +257,8 @@ def _traced(
         asked[:] = wanted
         if out is not None:
             raise ValueError(
-                f"The kernel function in the pallas_call {function_names.source_of(kernel)} should return None. It writes its results to "
-                f"the references of its outputs, as in out_ref[...] = x. It returned {out!r}"
+                f"The kernel function in the pallas_call {function_names.source_of(kernel)} should return None. It "
+                f"writes its results to the references of its outputs, as in out_ref[...] = x. It returned {out!r}"
             )
         return []
 
