@@ -59,7 +59,7 @@ def arg_largest():
     )
 
 
-def reduce(outs, kind, args, dtypes=(F32,), tree="lanes", index=None):
+def reduce(outs, kind, args, dtypes=(F32,), tree="row", index=None):
     return ir.Reduce(outs, "r", kind, (), args, index, kind.accumulators(None, None), dtypes, tree)
 
 
@@ -169,7 +169,7 @@ def test_columns(on):
     phases = [
         ir.Phase(
             body=(ir.Load(0, 0), apply(1, MUL, 0, 0), ir.RowStore(0, 1)),
-            reductions=(reduce((2,), total(), (1,), tree="rows"),),
+            reductions=(reduce((2,), total(), (1,), tree="column"),),
         ),
         ir.Phase(body=(ir.RowLoad(3, 0), apply(4, SUB, 3, 2), ir.Store(1, 4))),
         ir.Phase(before=(ir.Store(2, 2),)),
@@ -320,7 +320,7 @@ def test_two_reduced_dimensions_with_a_row_buffer(on):
     shape = (P, R, R)
     strides = (ir.RUNTIME, ir.RUNTIME, 1)
     made = nest(
-        shape, [operand(F32, "in", *strides), operand(F32, "out", *strides)], phases("lanes"), 2, on.lanes, (F32,)
+        shape, [operand(F32, "in", *strides), operand(F32, "out", *strides)], phases("row"), 2, on.lanes, (F32,)
     )
     call, _ = load(made, on)
     out = np.zeros_like(x)
@@ -332,7 +332,7 @@ def test_two_reduced_dimensions_with_a_row_buffer(on):
 
     strides = (1, ir.RUNTIME, ir.RUNTIME)  # lanes along the kept dimension: x[a, b, i]
     made = nest(
-        shape, [operand(F32, "in", *strides), operand(F32, "out", *strides)], phases("rows"), 0, on.lanes, (F32,)
+        shape, [operand(F32, "in", *strides), operand(F32, "out", *strides)], phases("column"), 0, on.lanes, (F32,)
     )
     call, _ = load(made, on)
     out = np.zeros_like(x)

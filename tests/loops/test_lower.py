@@ -32,14 +32,14 @@ nest exp_reduce_sum_div  parallel i0; reduced i1 lanes x{lanes}
   phase 0
     for i1
       v0 = load in0
-    v1 = reduce_max(v0) lanes
+    v1 = reduce_max(v0) row
   phase 1
     for i1
       v2 = load in0
       v3 = sub v2 v1  # f32
       v4 = exp v3  # f32
       store row0 = v4
-    v5 = reduce_sum(v4) lanes
+    v5 = reduce_sum(v4) row
   phase 2
     for i1
       v6 = load row0

@@ -194,7 +194,7 @@ class ColumnWriter:
 
     def _reduce(self, phase: ir.Phase, tile: list[Instance], place: Position) -> None:
         for reduction in phase.reductions:
-            if reduction.tree != "rows":
+            if reduction.tree != "column":
                 raise ValueError(f"[codegen] the tree of {reduction.name} is {reduction.tree}, its lanes are parallel")
         if any(isinstance(s, ir.Scan) for s in phase.body):
             scans.ScanLoop(self.parent, phase, [(tile, place)]).write()

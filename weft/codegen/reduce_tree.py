@@ -1,6 +1,6 @@
 """Generates the reduction order of docs/NUMERICS.md: accumulators, their combination, the fold of 32 lanes.
 
-The bits do not depend on the vector width: for the tree "lanes", 32 lane accumulators are kept in 32 / W vectors and
+The bits do not depend on the vector width: for the tree "row", 32 lane accumulators are kept in 32 / W vectors and
 folded by halves, as if they were one vector of 32. A lane outside the operand never changes an accumulator.
 """
 

@@ -5,7 +5,7 @@
 
 Operands whose elements lie side by side in rows are read once for all phases, and written after the last element.
 
-The tree is "lanes" of docs/NUMERICS.md, in which each of up to 32 elements has its own accumulator. A long body is
+The tree is "row" of docs/NUMERICS.md: each of up to 32 elements has its own accumulator. A long body is
 written once, in a loop that stores the accumulators in stack buffers.
 """
 

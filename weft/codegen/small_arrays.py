@@ -68,7 +68,7 @@ def running(scope: Scope, s: routine.Running, args: Sequence[Array]) -> list[Arr
 
 def folded(scope: Scope, s: routine.Fold, args: Sequence[Array]) -> list[Array]:
     """A reduction, in the order of docs/NUMERICS.md."""
-    is_row, at, pieces = s.kept == 1 and s.outer == 1 and s.tree == "lanes", 0, []
+    is_row, at, pieces = s.kept == 1 and s.outer == 1 and s.tree == "row", 0, []
     for width in scope.widths(s.kept):
         total = _row(scope, s, args) if is_row else _elements(scope, s, args, at, width)
         pieces.append(reduce_tree.finish(s, scope.emit(width), total))
@@ -113,7 +113,7 @@ def _elements(scope: Scope, s: routine.Fold, args: Sequence[Array], first: int, 
     emit, kept = scope.emit(width), [min(k, s.kept - 1) for k in range(first, first + width)]
     none = total = reduce_tree.identities(s, emit)
     for outer in range(s.outer):
-        lanes = [none] * min(s.run, LANES if s.tree == "lanes" else 1)
+        lanes = [none] * min(s.run, LANES if s.tree == "row" else 1)
         for i in range(s.run):
             values = tuple(scope.piece(arg, [s.place(k, outer, i) for k in kept], width) for arg in args)
             index = emit.const(i, elements.INT64) if s.kind.needs_index else None

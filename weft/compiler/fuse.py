@@ -181,7 +181,7 @@ class _Fusion(Grouping):
 
         Many short rows are reduced across lanes, which gathers would prevent: such reductions do not count.
         """
-        if group.tree not in ("lanes", "rows"):
+        if group.tree not in ("row", "column"):
             return False, False
         by_key = {axis.key: axis for axis in group.axes}
         own = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]

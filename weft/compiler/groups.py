@@ -396,7 +396,7 @@ class Absorber:
 
 def _is_alike_in_columns(group: Group, access: Access) -> bool:
     """Whether columns read a value of their rows that every tile of them would compute again, one lane at a time."""
-    if group.tree != "rows" or not group.parallel:
+    if group.tree != "column" or not group.parallel:
         return False
     extents = {axis.key: axis.extent for axis in group.axes}
     used = [use.axis for use in access if use.axis != CONSTANT]
@@ -407,7 +407,7 @@ def _is_alike_in_columns(group: Group, access: Access) -> bool:
 
 def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int], cache: int) -> bool:
     """Whether there are too few columns for several workers, or they are too long for a cache of so many bytes."""
-    if facts.tree != "rows" or _elements(group.axes) < FAR:
+    if facts.tree != "column" or _elements(group.axes) < FAR:
         return False
     columns = _elements([axis for axis in group.axes if axis.key in used])
     column = _elements([axis for axis in group.axes if axis.key not in used])
@@ -443,7 +443,7 @@ class ReductionFacts:
         self.moving = [dim for dim in self.axes if self.symbols[dim] != UNIT]
         run = last_run(self.axes)
         self.run = max(len([dim for dim in run if self.symbols[dim] != UNIT]), 1)
-        self.tree: kernel.Tree = "lanes" if self.axes and self.axes[-1] == self.rank - 1 else "rows"
+        self.tree: kernel.Tree = "row" if self.axes and self.axes[-1] == self.rank - 1 else "column"
 
 
 def last_run(axes: Sequence[int]) -> tuple[int, ...]:
@@ -560,7 +560,7 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
 
 def _axes_for(group: Group, other: Group) -> list[Axis]:
     """The axes that a group shares with another: all, or those of its rows if it gathers from them."""
-    return group.parallel if other.picks and other.tree is None and group.tree == "lanes" else group.axes
+    return group.parallel if other.picks and other.tree is None and group.tree == "row" else group.axes
 
 
 def _spaces_agree(group: Group, other: Group) -> bool:
@@ -571,7 +571,7 @@ def _spaces_agree(group: Group, other: Group) -> bool:
         return False
     if other.tree is None:
         # a full reduction of one phase is cut into blocks that run in parallel, as the elementwise kernel did
-        return group.tree is None or (group.tree == "lanes" and (bool(group.parallel) or group.reductions == 1))
+        return group.tree is None or (group.tree == "row" and (bool(group.parallel) or group.reductions == 1))
     roles = [[axis.key in each.reduced for axis in each.axes] for each in (group, other)]
     same_tree = (group.tree, group.run, group.reverse) == (other.tree, other.run, other.reverse)
     return same_tree and roles[0] == roles[1]

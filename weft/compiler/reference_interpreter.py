@@ -120,9 +120,8 @@ def _reduce(equation: JaxprEqn, kind: kinds.Reduction, arrays: Sequence[np.ndarr
     count = kind.operands(avals) if kind.operands else len(arrays)
     if not kind.axes(equation.params):
         arrays = [array[..., None] for array in arrays[:count]]
-        outs = reduction_tree.reduce_rows(
-            kind, [a[..., None, :] for a in arrays], equation.params, kind.accumulators(avals, equation.params), "rows"
-        )
+        rows, accumulators = [a[..., None, :] for a in arrays], kind.accumulators(avals, equation.params)
+        outs = reduction_tree.reduce_rows(kind, rows, equation.params, accumulators, "column")
     else:
         outs = reduction_tree.reduce(kind, arrays[:count], equation.params, avals)
     return [np.asarray(out).astype(v.aval.dtype) for out, v in zip(outs, equation.outvars, strict=True)]

@@ -78,7 +78,7 @@ class Body(Record, frozen=False):
     @property
     def along_rows(self) -> bool:
         """Whether what is reduced or scanned are rows: the last axis."""
-        return self.tree == "lanes" or (self.tree == "scan" and self.axes[-1].key in self.reduced)
+        return self.tree == "row" or (self.tree == "scan" and self.axes[-1].key in self.reduced)
 
     def describe(self) -> str:
         return printer.body_text(self)

@@ -116,7 +116,7 @@ def stride_class(stride: Stride) -> int:
 def unit_axes(body: Body) -> Sequence[Axis]:
     """The last axes that might be left out: of one element, after another axis, and of no use as an index."""
     free = body.free
-    if body.tree not in (None, "rows"):
+    if body.tree not in (None, "column"):
         return ()
     count = 0
     while count < len(free) - 1 and free[-1 - count].extent == 1 and free[-1 - count].key not in body.indexed:

@@ -92,7 +92,7 @@ def cpu_space(body: Body, lanes: int, sized: bool) -> tuple[Body, Space]:
 
 def _loops(body: Body, parallel: list[Loop]) -> _Loops:
     reduced, digits = reduced_loops(body)
-    if body.tree == "rows" and not parallel:
+    if body.tree == "column" and not parallel:
         parallel = [Loop("parallel")]
     outer, parallel = split_outer(parallel, body, MAX_PARALLEL if body.tree else MAX_OF_ELEMENTS)
     rows = reduced if body.along_rows and not digits and _may_lie_across(body) else []
@@ -189,7 +189,7 @@ def ordered_block(body: Body) -> int:
     """Indices in a block of a tree whose combinations of blocks have different bits in another order, otherwise 0."""
     if all(ir.is_exact(reduction) for *_, reductions in body.phases for reduction in reductions):
         return 0
-    return BLOCK_LANES if body.tree == "lanes" else BLOCK_ROWS
+    return BLOCK_LANES if body.tree == "row" else BLOCK_ROWS
 
 
 def _may_lie_across(body: Body) -> bool:
@@ -218,7 +218,7 @@ def _vector(body: Body, parallel: Sequence[Loop], reduced: Sequence[Loop]) -> in
     """The dimension whose index runs across the lanes."""
     if body.tree == "order" and not (parallel and _updates_by_lanes(body, parallel[-1])):
         return len(parallel) + len(reduced) - 1 if reduced and _calls_functions(body) else None
-    if body.tree == "lanes":
+    if body.tree == "row":
         return len(parallel) + len(reduced) - 1
     if body.tree == "scan" and body.along_rows:
         return None
@@ -275,7 +275,7 @@ def _may_split(body: Body, loops: Sequence[Loop], outer: Sequence[Loop]) -> bool
     reducing = [phase for phase in body.phases if phase[2]]
     if len(reducing) != 1 or body.rows:
         return False
-    if body.tree == "lanes":
+    if body.tree == "row":
         return len(loops) == 1
     bodies = [phase for phase in body.phases[1:] if phase[1]]
-    return body.tree == "rows" and len(loops) == 2 and not outer and bool(body.phases[0][2]) and not bodies
+    return body.tree == "column" and len(loops) == 2 and not outer and bool(body.phases[0][2]) and not bodies

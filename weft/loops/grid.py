@@ -152,7 +152,7 @@ def _scanned(nest: ir.Nest) -> list[np.dtype]:
 
 
 def _teams(nest: ir.Nest) -> bool:
-    return any(reduction.tree == "lanes" for phase in nest.phases for reduction in phase.reductions)
+    return any(reduction.tree == "row" for phase in nest.phases for reduction in phase.reductions)
 
 
 def lowered(body: Body, sized: bool = False) -> Lowered | None:

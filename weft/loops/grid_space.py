@@ -29,7 +29,7 @@ def grid_space(body: Body, sized: bool = False) -> Space:
         parallel, reduced, digits = collapse(body.axes, body), [], []
     elif not digits and has_sorted_places(body, parallel, reduced):
         parallel, reduced, runs = [Loop("parallel", reduced[0].axes), *parallel], [], True
-    if body.tree == "rows" and not parallel:
+    if body.tree == "column" and not parallel:
         parallel = [Loop("parallel")]
     loops = [*parallel, *reduced, *digits]
     vector = len(parallel) - 1 if parallel and not _in_teams(body) and not digits and not runs else None
@@ -57,7 +57,7 @@ def _is_long(block: int, reduced: Sequence[Loop]) -> bool:
 
 def _in_teams(body: Body) -> bool:
     """Whether threads share a row."""
-    return body.tree == "lanes"
+    return body.tree == "row"
 
 
 def _splits(body: Body) -> bool:

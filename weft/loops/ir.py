@@ -223,7 +223,7 @@ class Reduce(Record):
     index: int | None  # body value with the position, when kind.needs_index
     accumulators: tuple[tuple[np.dtype, Any], ...]
     dtypes: tuple[np.dtype, ...]
-    tree: Literal["lanes", "rows"]
+    tree: Literal["row", "column"]
 
 
 # the statements of equations: one rule for each kind, for nests and routines
@@ -301,13 +301,13 @@ class Nest(Record, labels=("name",)):
     """One compiled function.
 
     ``vector``: the dimension whose index runs across lanes; None for a 0-d program. If it is reduced (the row form),
-    lanes are folded at the end of a phase. If it is parallel, every accumulator is a vector; the tree "lanes" is then
+    lanes are folded at the end of a phase. If it is parallel, every accumulator is a vector; the tree "row" is then
     possible only for a reduced dimension of known extent, whose lane accumulators are registers. ``split``: the
     reduction may be cut at block borders. Such a nest has one phase with reductions, and no parallel dimension or one
     that carries the lanes. Called with mode 0 it leaves the accumulators of each block in the partial buffer; called
     with mode 1 it combines them in order and runs the remaining phases. Columns are cut only if there is a partial
-    buffer. ``long``: there are so many blocks that the order of the combinations of blocks matters.
-    ``step``: the stride along the lanes of the operands that have a small one there, if it is compiled in.
+    buffer. ``long``: there are so many blocks that the order of the combinations of blocks matters. ``step``: the
+    stride along the lanes of the operands that have a small one there, if it is compiled in.
     """
 
     dims: tuple[Dim, ...]

@@ -22,7 +22,7 @@ from weft.loops.index_math import UNIT, Sizes
 
 Access = IndexMap  # its axes are keys of the kernel's axes
 
-Tree = Literal["lanes", "rows", "scan", "order"]  # how a kernel combines what it reduces
+Tree = Literal["row", "column", "scan", "order"]  # how a kernel combines elements (``reduction_tree``)
 
 
 class Constant:

@@ -319,7 +319,7 @@ class _Lowering:
         outs = tuple([self._number() for _ in equation.outvars])
         for out, variable in zip(outs, equation.outvars, strict=True):
             self.values[Node(variable, node.access), -1] = out
-        tree = "lanes" if self.kernel.tree == "lanes" else "rows"
+        tree = "row" if self.kernel.tree == "row" else "column"
         self.result.phases[phase][2].append(ir.reduced(equation, outs, args, index, tree))
         if self.guards is not None and guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
             self._guard_sum(self.result.phases[phase][2][-1], phase)

@@ -164,7 +164,7 @@ def _reduction(low: Values, equation: JaxprEqn, kind: kinds.Reduction, args: lis
     depth = low.depth_of(args)
     extents = [math.prod([shape[axis] for axis in group]) for group in (kept, axes[:first], axes[first:])]
     outs = [low.value(v.aval.dtype, extents[0], depth) for v in equation.outvars]
-    tree = "lanes" if along[-1] == len(whole) - 1 else "rows"
+    tree = "row" if along[-1] == len(whole) - 1 else "column"
     low.append(ir.reduced(equation, outs, args, None, tree, routine.Fold, *extents, places), depth)
     low.work += 2.0 * len(args) * low.pieces(extents[0]) * math.prod(extents[1:]) / (1 if extents[0] > 1 else VECTOR)
     return outs

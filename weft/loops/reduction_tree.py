@@ -2,8 +2,9 @@
 
 The order depends only on the operand's logical shape, the reduced axes and the combiner (docs/NUMERICS.md). The last
 maximal run of adjacent reduced axes is treated as one dimension, in row-major order; reduced axes before it are
-iterated in order. If the run contains the operand's last axis the tree is "lanes", otherwise "rows". The blocks of all
-rows go by groups of 256. Running combinations go by runs of 64 elements, blocks of 128 runs and groups of 256 blocks.
+iterated in order. If the run contains the operand's last axis the tree is "row" (32 lane accumulators), otherwise
+"column" (element after element). The blocks of all rows go by groups of 256. Running combinations go by runs of 64
+elements, blocks of 128 runs and groups of 256 blocks.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from weft.core import kinds
 from weft.loops import numpy_emit
 
 LANES = 32
-BLOCK_LANES = 8192
-BLOCK_ROWS = 256
+BLOCK_LANES = 8192  # elements of a block of the tree "row"
+BLOCK_ROWS = 256  # elements of a block of the tree "column": so many rows of the operand
 RUN = 64  # elements that a running combination takes one by one; a block of it has BLOCK_LANES elements
 GROUP_BLOCKS = 256
 
@@ -41,7 +42,7 @@ def reduce(kind: kinds.Reduction, arrays: Sequence[np.ndarray], params: dict[str
         n_outer = int(np.prod(moved.shape[len(kept) : len(kept) + len(outer)], dtype=np.int64))
         n_run = int(np.prod(moved.shape[len(kept) + len(outer) :], dtype=np.int64))
         rows.append(np.ascontiguousarray(moved).reshape(*shape, n_outer, n_run))
-    tree = "lanes" if axes and axes[-1] == rank - 1 else "rows"
+    tree = "row" if axes and axes[-1] == rank - 1 else "column"
     accumulators = [(np.dtype(dtype), identity) for dtype, identity in kind.accumulators(avals, params)]
     return reduce_rows(kind, rows, params, accumulators, tree)
 
@@ -52,7 +53,7 @@ def reduce_rows(
     """The tree over arrays of shape (kept..., outer, run)."""
     emit = numpy_emit.NumpyEmit()
     shape, n_outer, n_run = rows[0].shape[:-2], *rows[0].shape[-2:]
-    block, reduce_block = (BLOCK_LANES, _block_lanes) if tree == "lanes" else (BLOCK_ROWS, _block_rows)
+    block, reduce_block = (BLOCK_LANES, _block_lanes) if tree == "row" else (BLOCK_ROWS, _block_rows)
     blocks = [(outer, start) for outer in range(n_outer) for start in range(0, n_run, block)]
     with np.errstate(all="ignore"):
         total = _identity(accumulators, shape)
