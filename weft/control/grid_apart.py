@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from weft.control.grid_order import Order
 from weft.control.scan import scan, stacked_aval
 from weft.control.while_loop import fori_loop
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.rewrite import dce
 from weft.core.trace import trace_to_jaxpr
@@ -90,18 +90,14 @@ class Apart:
         places = np.indices([grid[axis] for axis in axes]).reshape(len(axes), self.apart, self.trips)
         ids = dict(zip(axes, places, strict=True))
         self.ids = [self.numbers.add(ids[axis]) for axis in range(len(grid))]
-        self.firsts = [
-            None if table is None else [self.numbers.add(table[:, :, d]) for d in range(table.shape[2])]
-            for table in order.starts
-        ]
+        multiplied = _multiplied(parts.body)
+        self.laid_out = [self._is_laid_out(which, multiplied) for which in range(self.n_in)]
+        self.firsts = [self._places(which, table) for which, table in enumerate(order.starts)]
 
     def __call__(self) -> list[Any]:
         parts = self.parts
         shapes = [tuple(x.shape) for x in parts.outputs]
-        self.whole = [
-            grid_blocks.pad(x, b) if self._is_read(which) else None
-            for which, (x, b) in enumerate(zip(parts.arrays, parts.blocks, strict=True))
-        ]
+        self.whole = [self._whole(which) if self._is_read(which) else None for which in range(len(parts.arrays))]
         rows = self._run()
         found = []
         for which, (made, shape) in enumerate(zip(rows, shapes, strict=True), self.n_in):
@@ -115,6 +111,31 @@ class Apart:
                 whole = placed(made, table, grid_blocks.pad(parts.arrays[which], block))
             found.append(grid_blocks.cut(whole, block, shape))
         return found
+
+    def _is_laid_out(self, which: int, multiplied: Collection[int]) -> bool:
+        """Whether blocks of an input are laid out one after the other first: products read each of them repeatedly."""
+        parts, table = self.parts, self.order.starts[which]
+        block, first = parts.blocks[which], len(parts.captured) + len(parts.grid) + len(parts.prefetched)
+        if table is None or first + which not in multiplied or np.any(table % np.asarray(block.shape, np.int64)):
+            return False
+        shape = block.padded(parts.arrays[which].shape)
+        if grid_blocks.is_contiguous(shape, block):
+            return False
+        count = math.prod([n // size for n, size in zip(shape, block.shape, strict=True)])
+        return self.apart * self.trips >= 2 * count
+
+    def _places(self, which: int, table: np.ndarray | None) -> list[tuple[str, int]] | None:
+        """Where the numbers are found that say where the block of an array begins."""
+        if table is None:
+            return None
+        if which < self.n_in and self.laid_out[which]:
+            table = table // np.asarray(self.parts.blocks[which].shape, np.int64)
+        return [self.numbers.add(table[:, :, d]) for d in range(table.shape[2])]
+
+    def _whole(self, which: int) -> Any:
+        block = self.parts.blocks[which]
+        padded = grid_blocks.pad(self.parts.arrays[which], block)
+        return grid_blocks.laid_out(padded, block) if which < self.n_in and self.laid_out[which] else padded
 
     def _is_read(self, which: int) -> bool:
         return which < self.n_in or self.order.read[which - self.n_in] or not self._is_kept(which)
@@ -240,7 +261,28 @@ class Apart:
         return {"row": rows, "inner": inner, "both": both}[where][at]
 
     def _read(self, which: int, first: Sequence[Any]) -> Any:
-        return grid_blocks.read(self.whole[which], self.parts.blocks[which], first, inside=True)
+        block, whole = self.parts.blocks[which], self.whole[which]
+        if which < self.n_in and self.laid_out[which]:
+            zeros = [np.int32(0)] * len(block.shape)
+            sizes = (*[1] * len(block.shape), *block.shape)
+            found = lax.dynamic_slice(whole, [*first, *zeros], sizes, allow_negative_indices=False)
+            return lax.reshape(found, block.seen)
+        return grid_blocks.read(whole, block, first, inside=True)
+
+
+def _multiplied(body: ClosedJaxpr) -> set[int]:
+    """The operands of a body, by number, of which it multiplies matrices, as they are or as views."""
+    jaxpr = known_scalars.specialised(body, {}).jaxpr
+    source: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
+    found = set[int]()
+    for eqn in jaxpr.eqns:
+        kind = eqn.primitive.kind
+        operands = [source[v] for v in eqn.invars if type(v) is not Literal and v in source]
+        if isinstance(kind, kinds.Contraction | kinds.StridedContraction):
+            found.update(operands)
+        elif isinstance(kind, kinds.View | kinds.Reshape) and operands:
+            source[eqn.outvars[0]] = operands[0]
+    return found
 
 
 def _undecided(programs: Sequence[ClosedJaxpr]) -> int:

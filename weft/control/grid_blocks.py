@@ -6,6 +6,7 @@ as if the array were f32[12, 6], and what is written outside of it is dropped.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,6 +89,20 @@ def cut(x: Any, block: Block, shape: Sequence[int]) -> Any:
     if not any(map(any, padding)):
         return x
     return lax.slice(x, [low for low, _ in padding], [low + n for n, (low, _) in zip(shape, padding, strict=True)])
+
+
+def laid_out(x: Any, block: Block) -> Any:
+    """The blocks of a padded array one after the other: [number of the block in each dimension, its elements]."""
+    n = x.ndim
+    parts = [(extent // size, size) for extent, size in zip(x.shape, block.shape, strict=True)]
+    apart = lax.reshape(x, tuple(itertools.chain(*parts)))
+    return lax.transpose(apart, (*range(0, 2 * n, 2), *range(1, 2 * n, 2)))
+
+
+def is_contiguous(shape: Sequence[int], block: Block) -> bool:
+    """Whether the elements of a block of a padded array lie side by side."""
+    cut = [d for d, (extent, size) in enumerate(zip(shape, block.shape, strict=True)) if extent != size]
+    return not cut or all(n == 1 for n in block.shape[: cut[-1]])
 
 
 def starts(block: Block, indices: Sequence[Any]) -> list[Any]:
