@@ -14,6 +14,7 @@ from typing import Any
 from weft._base.record import NamedTuple
 from weft.compiler import context
 from weft.compiler.algebra import algebra
+from weft.compiler.cells_at_once import cells_at_once
 from weft.compiler.context import Context
 from weft.compiler.contraction import contraction
 from weft.compiler.dead_code import dead_code
@@ -111,6 +112,7 @@ PASSES = (
     _pass(algebra),
     # passes that use known integers: after algebra, which folds them
     _pass(known_branches, kinds.Branch, expands=True),
+    _pass(cells_at_once, kinds.Loop, expands=True, on_gpu=True),
     _pass(unrolled_loops, kinds.Loop, expands=True, looks_inside=True),
     _pass(loop_invariants, kinds.Loop, expands=True, looks_inside=True),
     _pass(loop_fission, kinds.Loop, expands=True, looks_inside=True),
