@@ -31,102 +31,8 @@ from weft.dispatch.devices import OWN as _OWN
 
 if TYPE_CHECKING:
     import weft.inspect as inspection
-    from weft import (
-        ad as ad,
-        ad_checkpoint as ad_checkpoint,
-        api_util as api_util,
-        checkpoint_policies as checkpoint_policies,
-        checkpoints as checkpoints,
-        custom_batching as custom_batching,
-        custom_derivatives as custom_derivatives,
-        debug as debug,
-        distributed as distributed,
-        dlpack as dlpack,
-        example_libraries as example_libraries,
-        experimental as experimental,
-        export as export,
-        extend as extend,
-        flatten_util as flatten_util,
-        image as image,
-        interpreters as interpreters,
-        lax as lax,
-        monitoring as monitoring,
-        nn as nn,
-        numpy as numpy,
-        ops as ops,
-        pjrt as pjrt,
-        profiler as profiler,
-        random as random,
-        ref as ref,
-        scipy as scipy,
-        sharding as sharding,
-        stages as stages,
-        test_util as test_util,
-        tree as tree,
-        tree_util as tree_util,
-        typing as typing,
-    )
-    from weft.checkpoints.remat import checkpoint as checkpoint
-    from weft.autodiff.custom_jvp import custom_jvp as custom_jvp
-    from weft.autodiff.custom_vjp import (
-        closure_convert as closure_convert,
-        custom_gradient as custom_gradient,
-        custom_vjp as custom_vjp,
-    )
-    from weft.autodiff.derivatives import (
-        fwd_and_bwd as fwd_and_bwd,
-        jvp as jvp,
-        linear_transpose as linear_transpose,
-        linearize as linearize,
-        vjp as vjp,
-    )
-    from weft.autodiff.gradients import grad as grad, value_and_grad as value_and_grad
-    from weft.autodiff.jacobians import hessian as hessian, jacfwd as jacfwd, jacobian as jacobian, jacrev as jacrev
-    from weft.batching.pmap import pmap as pmap
-    from weft.batching.shard_map import shard_map as shard_map, smap as smap
-    from weft.batching.vmap import vmap as vmap
-    from weft.compiler.saved import load as load
-    from weft.core.user_contexts import make_user_context as make_user_context
-    from weft.dispatch.calls.call_primitive import named_call as named_call, named_scope as named_scope
-    from weft.dispatch.devices import (
-        Device as Device,
-        PartitionSpec,
-        default_backend as default_backend,
-        device_count as device_count,
-        devices as devices,
-        local_device_count as local_device_count,
-        local_devices as local_devices,
-        process_count as process_count,
-        process_index as process_index,
-        process_indices as process_indices,
-    )
-    from weft.dispatch.devices.placement import (
-        block_until_ready as block_until_ready,
-        copy_to_host_async as copy_to_host_async,
-        device_get as device_get,
-        device_put as device_put,
-        effects_barrier as effects_barrier,
-    )
-    from weft.dispatch.devices.resharding import reshard as reshard
-    from weft.dispatch.devices.shardings import (
-        NamedSharding as NamedSharding,
-        make_array_from_callback as make_array_from_callback,
-        make_array_from_process_local_data as make_array_from_process_local_data,
-        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
-        make_mesh as make_mesh,
-        set_mesh as set_mesh,
-    )
-    from weft.dispatch.devices.shards import Shard as Shard
-    from weft.dispatch.calls.struct import ShapeDtypeStruct as ShapeDtypeStruct
-    from weft.effects.callbacks import pure_callback as pure_callback
-    from weft.effects.ref_indexing import ds as ds
-    from weft.inspect.profiling import profile as profile
-    from weft.launch.install import install_as_jax as install_as_jax, load_ipython_extension as load_ipython_extension
-    from weft.ref import Ref as Ref, empty_ref as empty_ref, free_ref as free_ref, freeze as freeze, new_ref as new_ref
 
     inspect: inspection.Inspect
-    remat = checkpoint
-    P = PartitionSpec
 
 __version__ = api.VERSION
 
@@ -165,7 +71,7 @@ _SUBMODULES = frozenset((
     "profiler", "random", "ref", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
 
-# Names whose modules are loaded when one of them is first used; the imports above say the same to type checkers.
+# Names whose modules are loaded when one of them is first used. docs/stubs.py tells type checkers so (__init__.pyi).
 _NAMES = lazy.Names(
     "weft",
     {

@@ -95,27 +95,6 @@ def test_no_one_enters_by_a_side_door() -> None:
             assert inside or not entered, f"{name} imports {entered} without {package}"
 
 
-def said_to_type_checkers(package: str) -> dict[str, str]:
-    """The names that a package imports for type checkers alone, and the modules they come from."""
-    branches = [node.body for node in parse(NAMES[package]).body if isinstance(node, ast.If)]
-    imports = [child for body in branches for child in body if isinstance(child, ast.ImportFrom)]
-    said = {alias.asname or alias.name: child.module or "" for child in imports for alias in child.names}
-    return said | {new: said[old] for body in branches for new, old in renamed(body).items() if old in said}
-
-
-def renamed(body: list[ast.stmt]) -> dict[str, str]:
-    """``new = old``: only so is a name that a module calls otherwise offered to the checkers of others."""
-    pairs = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
-    return {new.id: old.id for new, old in pairs if isinstance(new, ast.Name) and isinstance(old, ast.Name)}
-
-
-@pytest.mark.parametrize("package", ["numpy", "nn", "random", "scipy.linalg", "experimental.sparse"])
-def test_type_checkers_are_told_what_is_loaded(package: str) -> None:
-    module = importlib.import_module(f"weft.{package}")
-    said = said_to_type_checkers(f"weft.{package}")
-    assert {name: home for name, home in said.items() if name not in module._NAMES.submodules} == module._NAMES.modules
-
-
 FIRST_USES = """
 import faulthandler, importlib, os, random, sys, threading, traceback
 import weft

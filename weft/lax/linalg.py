@@ -5,9 +5,6 @@ import typing
 from weft._base import lazy
 from weft._base import unbuilt as _unbuilt
 
-if typing.TYPE_CHECKING:
-    pass
-
 _NAMES = lazy.Names(
     "weft.lax.linalg",
     {

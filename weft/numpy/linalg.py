@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,10 +31,7 @@ from weft.numpy import (
     reductions,
 )
 
-if typing.TYPE_CHECKING:
-    pass
-
-# Loaded when first used; the imports above say the same to type checkers.
+# Loaded when first used.
 _NAMES = lazy.Names(
     "weft.numpy.linalg",
     {
