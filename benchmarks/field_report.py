@@ -1,4 +1,4 @@
-"""What ``field.py`` makes of its measurements: who agrees with whom, and the distribution of ratios for each kind."""
+"""The report on the measurements of ``field.py``: who agrees with whom, and the ratios of each kind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Record:
 
 # ---------------------------------------------------------------------------------------------------- agreement
 def compare(folder: Path, rows: dict[str, dict[str, Any]], program: Program, run_wide: Callable[[], bool]) -> None:
-    """Mark the systems whose results are not JAX's (else NumPy's) as ``wrong``; float64 says whether JAX's are."""
+    """Mark systems that differ from JAX (without it from NumPy) as ``wrong``; a float64 run says if JAX is right."""
     trusted = next((system for system in ("jax", "numpy") if rows.get(system, {}).get("status") == "ok"), None)
     if trusted is None:
         return

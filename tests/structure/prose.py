@@ -18,16 +18,18 @@ from pathlib import Path
 OF_WHICH = re.compile(r"\bof\s+which\b", re.IGNORECASE)
 WHOSE_OWN = re.compile(r"\bwhose\s+own\b", re.IGNORECASE)
 LAST_NOT = re.compile(r"(?<!\bor)(?<!\bwhy)\s+not(?:[.;]|$)(?=\s|$)")
+ELSE = re.compile(r"[,;] else\b")
 NO_SUBJECT = re.compile(r"(?:of|the same|that|at)\b")
 KINDS = (".py", ".pyi", ".h", ".cpp", ".md")
 HABITS = {
     OF_WHICH: "'of which': begin a second sentence, or say 'whose' or 'that'",
     WHOSE_OWN: "'whose own': say whose",
     LAST_NOT: "a 'not' at the end: say what holds instead",
+    ELSE: "'else' in a sentence: say 'otherwise', or what holds then",
 }
 # Few files match this, so that few are read token by token.
 MAYBE = re.compile(
-    r"\bof[\s#/]+which\b|\bwhose[\s#/]+own\b|\bnot(?:[.;]|\W*$)"
+    r"\bof[\s#/]+which\b|\bwhose[\s#/]+own\b|\bnot(?:[.;]|\W*$)|[,;][\s#/]+else\b"
     r"|(?:^|^\S.*|constexpr.*)(?:#:?|//) *(?:of|the same|that|at)\b",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -41,7 +43,7 @@ def found_in(path: Path) -> Iterator[str]:
         return
     for line, piece in _pieces(path.suffix, text):
         for habit, cure in HABITS.items():
-            if habit is LAST_NOT and path.suffix == ".md":
+            if habit in (LAST_NOT, ELSE) and path.suffix == ".md":
                 continue
             if found := habit.search(piece):
                 yield f"{line}: {cure}: ...{piece[max(0, found.start() - 40) : found.end() + 20]}..."

@@ -15,6 +15,7 @@ LATER = (
     "weft/compiler/index_set_splitting.py", "weft/compiler/reshapes.py", "weft/compiler/transpose",
     "weft/compiler/unstacked.py", "weft/control/grid_", "weft/experimental/pallas/", "weft/loops/grid",
     "weft/runtime/src/cuda_",
+    "weft/runtime/src/device.h", "weft/runtime/src/nested_program.h",
 )  # fmt: skip
 PLACES = ("weft", "benchmarks", "docs", "examples", "packaging")
 
@@ -37,6 +38,7 @@ def test_no_file_has_a_habit_that_is_found() -> None:
         ("a.py", "x = 1\n\n# rows whose own sums are kept\n", "'whose own'"),
         ("a.py", "def f():  # some lanes end, others do not.\n    return 1\n", "a 'not' at the end"),
         ("a.py", '"""Some rows are read; others are not\n\nMore.\n"""\n', "a 'not' at the end"),
+        ("a.py", "# the first if it is there,\n# else the last\n", "'else'"),
         ("a.py", "MOST = 8  # of a chain\n", "a constant"),
         ("a.py", "FEW = 8  # rows\n# the same of columns\nLEAST: int = 1 << 4\n", "a constant"),
         ("a.h", "// Some lanes end,\n// others do not.\nint x;\n", "a 'not' at the end"),
@@ -59,6 +61,7 @@ def test_habits_are_found(tmp_path: Path, name: str, text: str, habit: str) -> N
             "a.py",
             "x = 'not'\nKINDS = (A, B)  # of a nest\nif x is not None:  # a not that has more behind it\n    pass\n",
         ),
+        ("a.cpp", "if (a) {\n  b(); } // one\nelse c();\n"),
         ("a.cpp", 'auto address = "http://of.which";\nconst int x = f(1);  // of a row\n'),
         ("a.md", "```\nof which\n```\n"),
     ],

@@ -192,7 +192,7 @@ def checkpoint(
 
 
 def _argument_names(fun: Any, in_tree: Any, call: signature.Call) -> Callable[[], list[str]]:
-    """The paths of the arguments' leaves; holds neither function nor arguments, since cached programs hold this."""
+    """Gives the paths of the arguments' leaves. Cached programs hold it; it holds neither function nor arguments."""
     reference, statics, count = signature.weakly(fun), call.statics, call.count
 
     def names() -> list[str]:
@@ -203,7 +203,7 @@ def _argument_names(fun: Any, in_tree: Any, call: signature.Call) -> Callable[[]
 
 
 def _flags(prevent_cse: bool | Sequence[bool], call: signature.Call, count: int) -> Any:
-    """``prevent_cse`` as it is, or the flag of every leaf for a flag per positional argument."""
+    """``prevent_cse`` itself if it is one flag, or for a flag per positional argument the flag of every leaf."""
     if isinstance(prevent_cse, bool):
         return prevent_cse
     if len(prevent_cse) != len(call.args):

@@ -24,7 +24,7 @@ from weft.operations import convert, reductions
 from weft.operations.mapped import Dim, at, placed
 
 F = TypeVar("F", bound=Callable[..., Any])
-refused: dict[type, Any] = {}  # types that libraries declared to be taken apart by rules of their own
+refused: dict[type, Any] = {}  # types of values that libraries take apart by their own rules
 _LOADED = batched_programs  # imported for the batching rules that it defines
 
 

@@ -172,7 +172,7 @@ def _check_same(content: dict[str, Any], link: transport.Transport) -> None:
 
 
 def _agreed(decide: Callable[[], str], link: transport.Transport | None) -> str:
-    """What the first process decides, or its error, on every process."""
+    """Give every process what the first one decides, or its error."""
     if link is None:
         return decide()
     answer = {"value": "", "error": ""}
@@ -322,7 +322,7 @@ def _wait_for_first(plan: _Plan) -> None:
 
 
 def _commit(plan: _Plan) -> None:
-    """The rename before which there is nothing to restore, and after which there is all; then what is old goes."""
+    """The rename that makes the checkpoint: before it there is nothing to restore, after it all. Old ones go then."""
     folders.sync_folder(plan.arrays)
     folders.sync_folder(plan.folder)
     folders.write_whole(plan.manifest, manifest.written(plan.content))
@@ -348,7 +348,7 @@ def _named(folder: Path) -> set[str] | None:
 
 @atexit.register
 def _report_at_exit() -> None:
-    """Print what went wrong in the background and was never asked about."""
+    """Print errors of saves in the background that nobody waited for."""
     for made in list(_latest.values()):
         with contextlib.suppress(Exception):
             made._thread.join() if made._thread is not None else None

@@ -27,7 +27,7 @@ class Emitter(BitEmitter):
 
     def __init__(self, lanes: Lanes, is_second: bool = False) -> None:
         self.lanes = lanes
-        self.is_second = is_second  # the second of instances.SHARING vectors, computed without the unit for roots
+        self.is_second = is_second  # the second of ``lane_loops.SHARING`` vectors: computed without the unit for roots
         self.memo: dict[Any, Any] = {}
         self.numbers = False  # True where no operand of an extremum is NaN
         self.any_nan = True  # False where every NaN has bits that the dtype of the result can hold

@@ -190,7 +190,7 @@ class NestWriter(Frame):
             accesses.store_along(copy.memory, copy.values[s.value], pointer, step, copy.mask)
 
     def _pointers(self, number: int, copies: Sequence[Instance], place: Position) -> Iterator[str]:
-        """Where the first lanes lie; vectors side by side are at constant distances from the first of them."""
+        """The address of each vector's first lane; the vectors of a tile lie at constant distances from the first."""
         operand, pointer = self.nest.operands[number], place.pointers[number]
         assert self.nest.vector is not None
         if operand.strides[self.nest.vector] == 1:
@@ -239,7 +239,7 @@ class NestWriter(Frame):
 
 
 def _writer(schedule: Schedule) -> Callable[[NestWriter], Any]:
-    """What writes the loops of a nest."""
+    """The writer of the loops of a nest, as its schedule asks."""
     if schedule.phases:
         return rows.RowWriter
     if isinstance(schedule.tile, RowBlock):

@@ -20,7 +20,7 @@ from weft.loops import ir
 def moved_on(parent: Frame, place: Position, limit: str) -> str:
     """The end of the run that a limit of a range cuts, found by bisection: there the place differs from the one before.
 
-    while lo < hi:  if place(middle) == place(limit - 1): lo = middle + 1;  else: hi = middle
+    while lo < hi:  if place(middle) == place(limit - 1): lo = middle + 1, otherwise: hi = middle
     """
     writer, extent = parent.writer, parent.extents[0]
     needed = place_statements(parent.nest)

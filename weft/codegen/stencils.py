@@ -85,7 +85,7 @@ class StencilWriter:
     def _following(self, place: Position) -> list[tuple[str, str]]:
         """(word, pointer) of the rows to prefetch: those that only the next rows read and write.
 
-        The hardware prefetcher stops at the end of a page, and starts again in each row.
+        The hardware prefetcher stops at the end of a page, and begins anew in each row.
         """
         parent, writer, found = self.parent, self.writer, []
         if not self.chosen.fetched:

@@ -22,8 +22,8 @@ from weft.loops import ir
 from weft.loops.parallel import split_of
 
 MOST = 8  # most kernels of a chain
-SHORT_NS = 10_000.0  # up to this time one worker is as fast as several
-FEW_ROWS = 16  # up to so many rows are not divided among workers
+SHORT_NS = 10_000.0  # nanoseconds: up to this time one worker is as fast as several
+FEW_ROWS = 16  # rows: up to so many are not divided among workers
 BLOCK_BYTES = 1 << 14  # bytes of a block of rows; with its other operands it fits the L1 cache
 
 
@@ -83,7 +83,7 @@ def _rows(planned: Plan, runs: Sequence[Run]) -> int:
 
 
 def _runs_whole(run: Run) -> bool:
-    """Whether one call does all of it; a full reduction takes two, split columns another range."""
+    """Whether one call runs the whole kernel: a full reduction takes two, split columns one with another range."""
     return not run.lowered.nest.split or run.lowered.nest.dims[0].role == "reduced"
 
 

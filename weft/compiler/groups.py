@@ -36,8 +36,8 @@ TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blo
 TOO_FEW = "the columns are too few for the workers, or too long for a cache: a kernel of its own runs its blocks"
 CHOOSES = "it chooses between pieces by the index, which only elementwise kernels do"
 UPDATED = "the array is updated in place: what is read of it is stored first"
-MANY_ALIKE = 256  # values from which a kernel of their own takes less than computing them one by one
-SMALL_PART = 4  # an array is this many times as large as a small part of it
+MANY_ALIKE = 256  # number of values from which a kernel of their own takes less time than computing them one by one
+SMALL_PART = 4  # a part is small if its array is this many times as large
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
 WAYS = 8  # places of a second cache where one line may lie
 WORD = 4  # bytes of most types of elements
@@ -306,7 +306,7 @@ class Absorber:
         return None
 
     def _feeds_body(self, group: Group, equation: JaxprEqn) -> bool:
-        """Whether a later phase reads a full reduction's result at every element."""
+        """Whether a phase behind a full reduction reads its result at every element."""
         found = set(equation.outvars)
         for other in sorted(group.equations, key=group.equations.__getitem__):
             if not any(atom in found for atom in other.invars if type(atom) is not Literal):
@@ -395,7 +395,7 @@ class Absorber:
 
 
 def _is_alike_in_columns(group: Group, access: Access) -> bool:
-    """Whether columns read a value of their rows that every tile of them would compute again, one lane at a time."""
+    """Whether columns read a value for each row: every tile of columns would compute it again, one lane at a time."""
     if group.tree != "column" or not group.parallel:
         return False
     extents = {axis.key: axis.extent for axis in group.axes}
@@ -429,7 +429,7 @@ def _elements(axes: Sequence[Axis]) -> int:
 
 
 class ReductionFacts:
-    """The order (docs/NUMERICS.md) of a reduction: its axes, its flattened run, lanes or rows."""
+    """The order (docs/NUMERICS.md) of a reduction: its axes, its flattened run, and its tree (row or column)."""
 
     def __init__(self, equation: JaxprEqn, dims: Dimensions) -> None:
         kind = equation.primitive.kind
@@ -518,7 +518,7 @@ def reads_updated(group: Group, equation: JaxprEqn, updates: dict[Any, list[int]
 
 
 def run_readers_first(groups: Sequence[Group], users_of: Callable[[Any], Iterable[Group]]) -> None:
-    """Let what reads an array run before the group that updates it, so that the array need not be copied."""
+    """Let readers of an array run before the group that updates it, so that the array need not be copied."""
     for group in groups:
         if group.merged_into is None:
             readers = [reader for array, _ in group.copies if type(array) is not Literal for reader in users_of(array)]

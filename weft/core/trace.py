@@ -275,7 +275,7 @@ class DynamicJaxprTrace(Trace):
         return runtime.record(self, self.eqns, invars, out_aval, primitive, params, effects, source)
 
     def _wide(self, args: tuple[Any, ...], atoms: list[Atom]) -> tuple[list[Atom], tuple[Any, ...]]:
-        """Operands and their types, where host values of 64 bits beside a traced one of their dtype keep it."""
+        """Operands and their types; host values of 64 bits keep their dtype beside a traced value of it."""
         state.narrowed = False
         for index, (value, atom) in enumerate(zip(args, atoms, strict=True)):
             aval = avals_module.host_aval(value, args)
@@ -300,7 +300,7 @@ class DynamicJaxprTrace(Trace):
 
 
 runtime.install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer)
-# What gives operands without shardings in their types; empty until there are such types (``core.explicit``).
+# Functions that bring operands to types without shardings; empty until there are such types (``core.explicit``).
 explicit_types: list[Callable[..., Any]] = []
 tracer_types: dict[type, type[DynamicJaxprTracer]] = {}  # of avals that are no arrays' (references)
 

@@ -39,7 +39,7 @@ state = tracing.state
 
 
 class _RefMethods:
-    """What references answer, with a value or traced."""
+    """The methods of references, those with a value and traced ones."""
 
     __slots__ = ()
     aval: Any
@@ -102,7 +102,7 @@ class Ref(_RefMethods, metaclass=_RefType):
         self._lent = lent  # whether somebody else may hold the array, so that it cannot be changed in place
         self._own: Any = None  # the reference of the caller for which this one stands within a transformation
         self._whole: Any = None  # if it is an element for vmap: (the mapped reference, its dimension, the axis)
-        self._closed = False  # whether the call within which it stood for another is over
+        self._closed = False  # whether the call is over in which it stood for another
 
     aval = property(lambda self: self._aval)
     shape = property(lambda self: self._aval.shape)
@@ -229,7 +229,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def _present(ref: Any) -> Any:
-    """What stands for a reference now."""
+    """The reference that stands for another one now."""
     for own, other in reversed(_standing.pairs):
         if same(own, ref):
             return other
@@ -243,12 +243,12 @@ def _present(ref: Any) -> Any:
 
 
 def root(ref: Any) -> Any:
-    """The reference of the caller of all transformations for which one stands."""
+    """The caller's own reference: the one that, through all transformations, this one stands for."""
     return ref._own if type(ref) is Ref and ref._own is not None else ref
 
 
 class RefPrimitive(Primitive):
-    """Recorded in the program of the current trace; under any other trace ``run`` does it on a ``Ref``."""
+    """An operation on references. A trace that makes a program records it; others do it on a ``Ref``, by ``run``."""
 
     refuses_refs = False
 
@@ -280,7 +280,7 @@ def _recorded(primitive: Primitive, ref: Any, args: Sequence[Any], params: dict[
 
 
 def _inner_values(level: int, args: Sequence[Any]) -> list[Any]:
-    """The operands that a trace further inside than ``level`` knows more of."""
+    """The operands that belong to traces further inside than ``level``."""
     return [x for x in args if isinstance(x, Tracer) and x._trace.level > level]
 
 

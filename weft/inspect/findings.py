@@ -1,4 +1,4 @@
-"""What costs time or memory in a compiled function and could be otherwise: a closed list, each with line, price, cure.
+"""Findings: avoidable costs of a compiled function in time or memory, each with line, price and cure; a closed list.
 
     stored concatenation (model.py:12, 8.0 MB): the array that concatenate makes is written and read again
       cure: ...
@@ -23,11 +23,11 @@ from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from weft.inspect import account, boundaries
 
-LEAST_BYTES = 1 << 16  # smaller arrays cost nothing that could be seen
+LEAST_BYTES = 1 << 16  # bytes: smaller arrays cost too little to be seen
 LARGE_BYTES = 1 << 20
 SMALL_PRODUCT = 32**3  # multiplications of one matrix product of a batch
 _MOST = 60
-_LOOK_BACK = 64  # equations
+_LOOK_BACK = 64  # equations that a search goes back through
 _LOCAL = (kinds.Elementwise, kinds.View, kinds.Generate)
 
 CURES = {
@@ -77,7 +77,7 @@ class Finding(NamedTuple):
         return CURES[self.code]
 
     def as_data(self, line: Callable[[account.Line], Any]) -> dict[str, Any]:
-        """As plain data, with the line as the page numbers it."""
+        """The finding as plain data; the line has its number on the page."""
         where = line(self.line)
         return {"code": self.code, "text": self.text, "line": where, "bytes": self.nbytes, "cure": self.cure}
 

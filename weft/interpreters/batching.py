@@ -157,7 +157,7 @@ def defbroadcasting(prim: Primitive) -> None:
 def reducer_batcher(
     prim: Primitive, axis_data: Any, values: Sequence[Any], dims: Sequence[Any], axes: Sequence[int], **params: Any
 ) -> Any:
-    """The rule of a primitive of one operand that takes away the dimensions ``axes``."""
+    """The rule of a primitive that removes the dimensions ``axes`` of its one operand."""
     (operand,), (dim,) = values, dims
     moved = tuple([axis + (axis >= dim) for axis in axes])
     return prim.bind(operand, axes=moved, **params), dim - sum(axis < dim for axis in moved)
@@ -169,7 +169,7 @@ def defreducer(prim: Primitive, identity: Any = None) -> None:
 
 
 def expand_dims_batcher(prim: Primitive, values: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
-    """The rule of a primitive that takes leading dimensions of all operands in common."""
+    """The rule of a primitive that lets all its operands have leading dimensions in common."""
     size = _mapped_size(values, dims)
     return _results(prim, prim.bind(*mapped.all_in_front(size, values, dims), **params), 0)
 

@@ -42,7 +42,7 @@ def _absent(module: ModuleType, name: str, error: AttributeError) -> Exception:
 
 
 def watch(module: ModuleType) -> ModuleType:
-    """Let a module of weft report the names of JAX that are asked of it in vain; once for each module."""
+    """Let a module of weft report names of JAX that it lacks when they are asked for; once for each module."""
     original: Callable[[str], Any] | None = vars(module).get("__getattr__")
     if getattr(original, "watches", False) or type(module) is not ModuleType:  # weft.config has a class of its own
         return module
@@ -118,7 +118,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 def _real_mlir(fullname: str) -> importlib.machinery.ModuleSpec | None:
-    """Where an installed jaxlib has its MLIR, which writes and reads the portable form of StableHLO: no part of XLA."""
+    """Where an installed jaxlib has its MLIR (no part of XLA), which writes and reads StableHLO's portable form."""
     if fullname.split(".")[:2] != ["jaxlib", "mlir"]:
         return None
     root = importlib.machinery.PathFinder.find_spec("jaxlib")

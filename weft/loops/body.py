@@ -67,17 +67,17 @@ class Body(Record, frozen=False):
 
     @property
     def statements(self) -> list[ir.Statement]:
-        """Those of all phases."""
+        """The statements of all phases."""
         return [s for before, inside, _ in self.phases for s in (*before, *inside)]
 
     @property
     def is_plain(self) -> bool:
-        """Whether it does no more than load, compute and store, at places that are known or are tested."""
+        """Whether it only loads, computes and stores, at places that are known or are tested."""
         return all(isinstance(s, PLAIN) or reads_inside(s) for s in self.statements)
 
     @property
     def along_rows(self) -> bool:
-        """Whether what is reduced or scanned are rows: the last axis."""
+        """Whether it reduces or scans along rows, which is the last axis."""
         return self.tree == "row" or (self.tree == "scan" and self.axes[-1].key in self.reduced)
 
     def describe(self) -> str:

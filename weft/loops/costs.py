@@ -40,7 +40,7 @@ def chain(statements: Iterable[ir.Statement], rounding: float) -> float:
 
 
 def waits(statements: Sequence[ir.Statement], rounding: float) -> bool:
-    """Whether a function waits for another one's results, or for roundings to halves, which take as long together."""
+    """Whether a function waits for another one, or for roundings to halves that together take as long as one."""
     costliest = max([s.kind.cost for s in statements if isinstance(s, ir.Apply)], default=0.0)
     return chain(statements, rounding) - costliest >= FUNCTION
 

@@ -9,8 +9,8 @@ in row-major order, and moving its elements costs a shuffle at most. Loops and b
                Constant | Pick | Spread | Fold | Running | Product | Slice | Take | Update | Repeat | Choose
 
 Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its block
-or an enclosing one. ``Apply`` broadcasts arguments of one element; ``Load`` and ``Store`` move a whole operand, or that
-one of its rows which belongs to the enclosing loop's iteration. Semantics are those of the primitives: integers wrap,
+or an enclosing one. ``Apply`` broadcasts arguments of one element; ``Load`` and ``Store`` move a whole operand, or the
+one of its rows that belongs to the enclosing loop's iteration. Semantics are those of the primitives: integers wrap,
 half precisions are rounded after every statement, reductions use the order of docs/NUMERICS.md. Only products add their
 terms in another order than elsewhere. The sizes of values are part of a routine, since they decide how many registers
 it uses. Numbers of iterations, sizes of arrays in memory, and scalar literals are parameters.
@@ -32,7 +32,7 @@ from weft.loops import ir
 
 
 class Type(Record):
-    """A value: ``size`` elements of a dtype; in a routine in lanes, possibly different ones in each lane."""
+    """The type of a value: ``size`` elements of a dtype. In a routine in lanes, lanes may have different elements."""
 
     dtype: np.dtype
     size: int
@@ -40,7 +40,7 @@ class Type(Record):
 
 
 class Operand(Record):
-    """An array in memory; with a ``size`` one that has a row of so many elements for each iteration of a loop."""
+    """An array in memory; with a ``size``, it has a row of so many elements for each iteration of a loop."""
 
     dtype: np.dtype
     role: Literal["in", "out"]
@@ -174,7 +174,7 @@ class Routine(
     scalars: tuple[np.dtype, ...]
     block: Block
     scalar: bool = False  # each element has its own register, instead of vectors
-    lanes: bool = False  # it runs once for each lane; size 0 is their number (see loops.lanes)
+    lanes: bool = False  # it runs once for each lane; size 0 is their number (see loops.lane_routine)
     guarded: bool = False  # the last operand is the byte of its guards
     cost: float = 0.0  # estimated instructions of one run of the innermost body
     name: str = "routine"

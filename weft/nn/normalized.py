@@ -83,7 +83,7 @@ def logsumexp(
 ) -> Any:
     """``log(sum(b * exp(a)))`` over ``axis`` without overflow; with ``return_sign`` also the sign of the sum.
 
-    Without it a negative sum gives NaN.
+    Without ``return_sign`` a negative sum gives NaN.
 
     >>> round(logsumexp(wnp.zeros(2)).item(), 4)
     0.6931

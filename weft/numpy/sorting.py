@@ -1,4 +1,4 @@
-"""Sorting: sort, argsort, lexsort, partition, and what selects by a mask of known size: compress, extract.
+"""Sorting: sort, argsort, lexsort, partition, and selections by a mask: compress, extract.
 
 NaN comes last, equal elements keep their order; descending is the reverse of ascending::
 
@@ -51,7 +51,7 @@ def _named(name: str, function: Any, static: tuple[str, ...]) -> Any:
 
 
 def _keys(a: Any) -> tuple[Any, ...]:
-    """What an array is sorted by: complex numbers in which a part is NaN come last, as in NumPy."""
+    """The keys of a sort: complex numbers in which a part is NaN come last, as in NumPy."""
     return (lax.ne(a, a), a) if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating) else (a,)
 
 
@@ -70,7 +70,7 @@ def _argsort_program(a: Any, *, axis: int | None, stable: bool, descending: bool
     shape = promotion.shape_of(a)
     dim = axes.canonical_axis(axis, len(shape))
     positions = lax.broadcasted_iota(dtype, shape, dim)
-    if descending and stable:  # what is equal keeps its order when all is reversed once more
+    if descending and stable:  # equal elements are in their old order again when all is reversed once more
         a, positions = lax.rev(a, (dim,)), lax.rev(positions, (dim,))
     keys = _keys(a)
     order = lax.sort((*keys, positions), dimension=dim, is_stable=stable, num_keys=len(keys))[-1]

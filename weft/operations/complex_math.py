@@ -217,7 +217,7 @@ def log(z: Pair) -> Pair:
 
 
 def log1p(z: Pair) -> Pair:
-    """Near zero by log1p((2 + x) x + y^2) / 2; else log(1 + z)."""
+    """Near zero by log1p((2 + x) x + y^2) / 2; elsewhere log(1 + z)."""
     small = (abs(z.re) < 0.5) & (abs(z.im) < 0.5)
     near = 0.5 * ((2.0 + z.re) * z.re + z.im * z.im).call("log1p")
     far = log(Pair(z.re + 1.0, z.im))

@@ -30,7 +30,7 @@ Params = dict[str, Any]
 
 
 def check_dimension_numbers(lhs: Any, rhs: Any, dimension_numbers: Any) -> None:
-    """TypeError unless contracting and batch dimensions are such of the operands, distinct, and of equal sizes."""
+    """TypeError unless contracting and batch dimensions exist in the operands, are distinct, and have equal sizes."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     sides = (("lhs", lhs, lhs_contract, lhs_batch), ("rhs", rhs, rhs_contract, rhs_batch))
     for word, aval, contract, batch in sides:
@@ -226,7 +226,7 @@ def dot_general(
 ) -> Array:
     """The sum of products over the contracting dimensions, for each index of the batch and free dimensions.
 
-    ``dimension_numbers`` None: of vectors and matrices the product, as ``dot`` gives it.
+    With ``dimension_numbers`` None it is the product of vectors and matrices that ``dot`` gives.
 
     >>> x, y = np.ones((2, 3, 4), np.float32), np.ones((2, 5, 4), np.float32)
     >>> lax.dot_general(x, y, (((2,), (2,)), ((0,), (0,)))).shape

@@ -40,7 +40,7 @@ def choose(
     only: Assigned = {factor: found[0] for factor, found in asked.items()}
     if all(len(found) == 1 for found in asked.values()):
         choice = _choice(factors, only, sizes)
-        # where sums are the operation itself the work is shared; rows by index are weighed
+        # if the operation itself is a sum, the work is always shared; for rows by index the cost is weighed
         if choice is not None and not (choice.reduced and factors.passes):
             return choice
     best, least = _choice(factors, {}, sizes), float("inf")
@@ -56,7 +56,7 @@ def choose(
 
 
 def _combinations(asked: dict[int, list[Axes]]) -> Any:
-    """Each factor cut as one of those who ask for it, or as the first part of that, or not at all."""
+    """The ways to cut a factor: as one operand or result asks, along the first axes of that, or not at all."""
     options = []
     for found in asked.values():
         shorter = [axes[:count] for axes in found for count in range(len(axes) - 1, -1, -1)]
@@ -89,7 +89,7 @@ def _choice(factors: Factors, assigned: Assigned, sizes: Sizes) -> Choice | None
 
 
 def _independent(factors: Factors, assigned: Assigned) -> bool:
-    """Whether an axis that cuts two factors cuts values that have nothing in common: those of a barrier, say."""
+    """Whether two factors may be cut along one axis, since no value has both (as the operands of a barrier)."""
     group = list(range(len(factors.extents)))
     for dims in (*factors.operands, *factors.results):
         parts = [part for dim in dims for part in (dim if isinstance(dim, tuple) else (dim,)) if part >= 0]
@@ -100,7 +100,7 @@ def _independent(factors: Factors, assigned: Assigned) -> bool:
 
 
 def _is_said(dims: Dims, spec: Spec, assigned: Assigned) -> bool:
-    """Whether a spec can say how factors are cut: the inner ones of a dimension only if the outer ones are used up."""
+    """Whether a spec can say how factors are cut: an inner factor of a dimension only if the outer ones are used up."""
     parts = [part for dim in dims for part in (dim if isinstance(dim, tuple) else (dim,))]
     wanted = {axis for part in parts if part >= 0 for axis in assigned.get(part, ())}
     return wanted == {axis for axes in spec for axis in axes}

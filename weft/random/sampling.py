@@ -64,10 +64,10 @@ def checked_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def in_a_row(draw: Any, key: Any, *parameters: Any, shape: tuple[int, ...], **options: Any) -> Array:
-    """``draw(key, *parameters, shape=)``, outside of programs as one dimension that is reshaped.
+    """``draw(key, *parameters, shape=)``, outside of programs drawn as one dimension and then reshaped.
 
-    The values are the same: each is made of its row-major number. Counting them asks of a single dimension no extents,
-    so that no program has to be compiled for a new shape.
+    The values are the same: each is made of its row-major number. The number of an element in a single dimension needs
+    no extents, so that no program is compiled for a new shape.
     """
     if len(shape) < 2 or type(key) is not runtime.Array or key.dtype is not prng.THREEFRY.key_dtype:
         return draw(key, *parameters, shape=shape, **options)

@@ -226,8 +226,9 @@ def minimize(
     """The place near ``x0`` where ``fun(x, *args)``, a real number, is least.
 
     ``x0`` is a vector of floats; ``fun`` is differentiated. ``method`` is "BFGS"; ``options`` are ``maxiter`` (200 for
-    each element), ``gtol`` (1e-5, or ``tol``: where the norm of the gradient is below, it is done), ``norm`` (inf: the
-    norm's order) and ``line_search_maxiter`` (30). Steps are chosen by a simpler search than JAX's, so counts differ.
+    each element), ``gtol`` (1e-5, or ``tol``: the search ends where the norm of the gradient is below), ``norm`` (inf:
+    the norm's order) and ``line_search_maxiter`` (30). Steps are chosen by a simpler search than JAX's, so counts
+    differ.
 
     "l-bfgs-experimental-do-not-rely-on-this" keeps the last ``maxcor`` (10) steps instead of a matrix. Its options are
     ``maxiter``, ``maxfun`` and ``maxgrad`` (no bounds), ``norm``, ``gtol``, ``ftol`` (2.2e-9: it ends where the value

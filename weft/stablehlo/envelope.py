@@ -28,7 +28,7 @@ _NAMES = """
     bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bfloat16 int4
     uint4 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float0 float8_e4m3 float8_e3m4
     float8_e8m0fnu float4_e2m1fn"""  # the kinds of dtypes, in their order
-_KEYS = 27  # from here on the kinds of random keys, in this order
+_KEYS = 27  # the number of the first kind of random keys; the others follow in this order
 _GENERATORS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
@@ -201,7 +201,7 @@ DAMAGED = "[deserialize] the bytes are damaged, or no exported function"
 
 
 def _checked(view: View) -> Exported:
-    """What damaged bytes make of numbers, names and structures fails in many ways, which are one to the caller."""
+    """Damaged bytes give numbers, names and structures that fail in many ways: the caller sees one error for all."""
     try:
         return _read_exported(view)
     except (LookupError, StopIteration, RecursionError, TypeError, OverflowError, UnicodeDecodeError) as e:
@@ -290,7 +290,7 @@ def _read_tree(view: View, leaves: Sequence[Any]) -> Any:
 
 
 class _Source:
-    """What a structure is made of: its leaves, and how many nodes the file has room for.
+    """The parts of a structure: its leaves, and how many nodes the file has room for.
 
     Each node needs four bytes that refer to it. In damaged files nodes may share their children, so that a few hundred
     bytes would be read as a structure of millions of nodes.

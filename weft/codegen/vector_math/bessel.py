@@ -1,8 +1,8 @@
 """Modified Bessel functions of orders 0 and 1 in float32, scaled by exp(-|x|).
 
 With w = 1 / (|x| + 1): sqrt w times a function of w that is smooth from 0 (|x| infinite) to 1, for order 1 also
-times |x| w. With tables in registers it is one of 32 polynomials around the multiples of 1/31; else, in float64, w is
-1 / (|x| + 2) and the function one polynomial.
+times |x| w. With tables in registers it is one of 32 polynomials around the multiples of 1/31; without, in float64, w
+is 1 / (|x| + 2) and the function one polynomial.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _log_pair(f: V, k: V) -> Pair:
 
 
 def _pow_edges(x: V, y: V, result: V) -> V:
-    """The result if x is positive and both are finite; else, in a cold block, the special cases of IEEE 754.
+    """The result if x is positive and both are finite; for others, in a cold block, the special cases of IEEE 754.
 
     Powers 1/2, 1, 2 and -1 are those of sqrt, x, x * x and 1 / x, so that a literal exponent may be rewritten.
     """

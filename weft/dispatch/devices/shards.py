@@ -1,7 +1,8 @@
 """Shards: the parts of an array that devices have, and arrays made of parts.
 
-In one process one buffer has the whole array, of several each has a block of it. A shard's ``data`` is an Array on the
-shard's device: a view of that buffer where the part lies in one piece, otherwise a copy, made when it is asked for.
+With one process, one buffer has the whole array; with several, each process has a block of it. A shard's ``data`` is an
+Array on the shard's device: a view of that buffer where the part lies in one piece, otherwise a copy, made when it is
+asked for.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def global_shards_of(array: Any) -> list[Shard]:
 
 
 def _part(array: Any, index: Index, block: Index | None, device: Any) -> Callable[[], Any]:
-    """``array`` has the elements ``block`` (None: all) of the one whose part ``index`` is asked for."""
+    """The part ``index`` of an array; ``array`` holds the elements ``block`` (None: all) of it."""
     mine = index if block is None else process_grids.within_block(index, block)
     return lambda: part_on(array, mine, device)
 

@@ -1,6 +1,6 @@
 """Triangular systems, and products of a matrix with its transpose.
 
-triangular_solve a:f32[3,3] b:f32[3,2]      a x = b with left_side, else x a = b (b f32[2,3])
+triangular_solve a:f32[3,3] b:f32[3,2]      a x = b with left_side, without x a = b (b f32[2,3])
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def triangular_solve(
 ) -> Array:
     """x with op(a) x = b (``left_side``) or x op(a) = b, for triangular a, [..., m, m].
 
-    b is [..., m, n] with ``left_side``, else [..., n, m]; [..., m] is a vector. op(a) is a, transposed and conjugated
-    as asked for; with ``unit_diagonal`` its diagonal counts as ones. The other triangle is not read. A zero
+    b is [..., m, n] with ``left_side``, without [..., n, m]; [..., m] is a vector. op(a) is a, transposed and
+    conjugated as asked for; with ``unit_diagonal`` its diagonal counts as ones. The other triangle is not read. A zero
     on the diagonal gives inf and NaN. ValueError for shapes that do not fit, TypeError for different dtypes.
 
     >>> a, b = np.float32([[2, 0], [1, 4]]), np.float32([2, 9])

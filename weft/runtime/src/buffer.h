@@ -56,7 +56,7 @@ void buffer_destroy(Buffer* buffer) noexcept;  // the last reference is gone; ca
 std::string memory_error_text(int64_t nbytes, const char* who, const char* what);
 
 std::string bytes_text(double bytes);             // "1.5 GiB"
-std::string requested_text(int64_t nbytes);      // the same and "(1610612736 bytes)"; "more memory" if it is negative
+std::string requested_text(int64_t nbytes);      // "1.5 GiB (1610612736 bytes)"; "more memory" if it is negative
 inline constexpr const char* kMemoryCure =
     "; drop arrays that are not needed any more (del, delete(), donate_argnums) or work on parts";
 

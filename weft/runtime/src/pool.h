@@ -13,7 +13,7 @@ namespace weft {
 
 using ChunkFunction = void (*)(void* context, int64_t low, int64_t high);
 
-// Threads a job may use, the caller included.
+// The number of threads that a job may use, with the caller.
 int pool_threads();
 
 // True if a job of this estimated time is faster on several threads (over 4 us if the workers are awake, 40 us if not).

@@ -1,3 +1,4 @@
+// Copies of small arrays outside of programs, by views of their memory; each function gives up where a program is better.
 #include "views.h"
 
 #include <algorithm>
