@@ -1,4 +1,4 @@
-"""What machine the compiler writes code for: vector width, LLVM's name and features, the key of kernel caches.
+"""Targets: the machine that code is written for: vector width, LLVM's name and features, the key of kernel caches.
 
 The host is read from the kernel's own report, so that no compiler need be loaded to know the width.
 ``WEFT_TARGET=x86-64-v3`` (or another name of ``TARGETS``) overrides it.
@@ -29,17 +29,17 @@ class Target(Record):
     masked_bytes: tuple[int, ...]  # element sizes with masked loads and stores
     gather_bytes: tuple[int, ...]  # element sizes with gathers
     model: Model  # figures of the machine
-    row_by_row: bool = False  # neighbourhoods: in one stream, rather than by pairs of rows that share loads
-    made_by: str = ""  # of a GPU: the device and the driver that make its machine code; without them it is a text
+    row_by_row: bool = False  # whether neighbourhoods are read row by row, not by pairs that share loads
+    made_by: str = ""  # GPUs: the device and the driver that make machine code; without them code stays a text
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it runs a function in many threads at once, each with a place of its own."""
+        """Whether it is a GPU: many threads run a function at once, each for a place of its own."""
         return self.triple == _PTX
 
     @property
     def key(self) -> str:
-        """What a kernel cache must distinguish."""
+        """The key that tells kernels of different targets apart in a cache."""
         sizes = (self.model.second_cache, self.model.third_cache)
         caches = "" if sizes == tuple(LARGE_CACHES.values()) else f":caches {sizes}"
         return f"{self.name}:{self.cpu}:{self.features}{':row_by_row' if self.row_by_row else ''}{caches}{self.made_by}"

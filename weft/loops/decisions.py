@@ -2,9 +2,9 @@
 
     exp over [1000000]    ->    schedule: lanes i0 x16, every vector with a mask, streamed if > 64 MB: out1
 
-Code generation writes down what it says; it decides nothing that a processor's speed depends on. A schedule is a
-function of nest and target, so that the kernels' keys need no part of it. What depends on sizes is chosen at run time
-among the ways that are named here.
+Code generation follows the schedule; it decides nothing that a processor's speed depends on. A schedule is a
+function of nest and target, so that the kernels' keys need no part of it. Where sizes matter, the code chooses at run
+time among the ways that are named here.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from weft.loops.reduction_tree import LANES
 Line = tuple[int, int]  # an operand, and how many rows below its own
 
 SEARCHED = 4  # vectors that are tested together in a search
-SMALL_STRIDES = (2, 3, 4)  # along the lanes: whole vectors and shuffles instead of gathers
-TRANSPOSED_LANES = 32  # as many rows of a transposed operand are read side by side, each from start to end
+SMALL_STRIDES = (2, 3, 4)  # strides along the lanes that take whole vectors and shuffles instead of gathers
+TRANSPOSED_LANES = 32  # rows of a transposed operand that are read side by side, each from start to end
 SHARED_ROWS = 32  # short rows that share loaded lanes; with more, lines would be evicted before they are fully written
 LONG_ROWS = 100.0  # instructions of an unrolled short row from which it becomes a loop
 ORDERED_BLOCK = 256  # updates that are computed before they are applied, whose values stay in the first cache
@@ -111,7 +111,7 @@ Tile = ShortRows | blocks.RowBlock | Stencil | Transposed
 
 
 class Streamed(Record):
-    """Stores past the caches: of these operands, from so many bytes of results and operands on, by so many lanes."""
+    """Stores past the caches: for which operands, from how many bytes of all arrays on, and by how many lanes."""
 
     operands: tuple[int, ...]
     bytes: int
@@ -189,7 +189,7 @@ class _Decider:
         return self.transposed() or (self.stencil() if self.maskable() else None)
 
     def loops(self, tile: Tile | None) -> Loops:
-        """The loops over the lanes: tiles and what they leave, or one loop of a long body, which may be cut."""
+        """The loops over the lanes: tiles and a loop for the rest, or one loop of a long body, which may be cut."""
         nest, masked = self.nest, self.maskable()
         if isinstance(tile, Stencil):
             return lane_loops.plain([self.stencil_vectors(tile)], "masked")
@@ -212,7 +212,7 @@ class _Decider:
         return modulo_scheduling.pipelined(loops, nest, self.model, self.lanes)
 
     def scans_apart(self) -> bool:
-        """Whether running combinations are cheap, of real numbers that need no rounding, and none of another's."""
+        """Whether running combinations are cheap, of real numbers that need no rounding, and read none of another."""
         scans = [s for s in self.statements if isinstance(s, ir.Scan)]
         differ = uniform.differing(self.statements, lambda s: False)
         return bool(scans) and not any(
@@ -349,7 +349,7 @@ class _Decider:
         """Whether rows of these elements are read along and transposed: of four bytes, or of eight in all registers."""
         element, model = elements.of(dtype), self.model
         if extent <= SMALL_STRIDES[-1] or element.kind not in "fiu" or self.lanes < 4:
-            return False  # of few elements each is shuffled by itself
+            return False  # in rows of few elements, each element is shuffled by itself
         held = extent * self.lanes * element.size <= model.registers * model.register_bytes
         return element.size == 4 or (element.size == 8 and held)
 
@@ -386,7 +386,7 @@ class _Decider:
         return self.model.masks and element.kind in "fiu" and element.bytes >= 4
 
     def transposed(self) -> Transposed | None:
-        """The dimension along which operands lie whose lanes are apart; None if there is nothing to transpose."""
+        """The dimension along which operands are contiguous if their lanes lie apart; None: nothing is transposed."""
         nest = self.nest
         assert nest.vector is not None
         if nest.dims[0].runs or self.lanes == 1 or self.reduced:

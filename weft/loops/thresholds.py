@@ -1,4 +1,4 @@
-"""What extents decide about a nest: whether the last dimensions are too narrow or too short for lanes.
+"""Decisions about a nest that depend on extents: whether its last dimensions are too narrow or too short for lanes.
 
 Everything else about a nest follows from symbols and stride classes. Two sizes of one kernel with the same answers
 have the same nest, so that ``resize`` asks these questions again, and nothing else, for a call at other sizes.
@@ -24,23 +24,23 @@ MANY = 16384  # elements of all short rows from which on their length is compile
 TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
 PERMUTED = 8  # lanes of registers whose words are permuted by a vector of numbers
 SHORT = 16  # rows up to this length are reduced or scanned with lanes across rows, if there are more than FEW
-SHORT_OF_WORDS = 31  # elements: SHORT if lanes across rows cost little to read; rows of 32 fill vectors themselves
+SHORT_OF_WORDS = 31  # as SHORT, if lanes across rows cost little to read; rows of 32 fill vectors themselves
 
 
 class Thresholds(NamedTuple):
     """The answers."""
 
-    # the parallel dimension from which on all might be one with tables of digits, if the last is short
+    # if the last is short: the parallel dimension from which on all may become one, with tables of digits
     first: int | None
     narrow: int  # if lanes lie across the last dimension but one: the extent of the last, to be compiled in; or 0
     fills: tuple[bool, bool]  # where ``first`` is known: whether the last dimension fills whole vectors, or half of one
     near: tuple[bool, ...]  # where ``first`` is known: the operands whose elements along it are a few apart
-    windows: tuple[bool, ...]  # and: the operands with each vector over two dimensions inside of two vectors
+    windows: tuple[bool, ...]  # there too: whether each operand's elements of a vector lie within two vectors
     short: int | None  # the extent of rows that are reduced with lanes across them
-    # if rows are narrow, of each operand the strides along rows and in them where these are small, otherwise None
+    # if rows are narrow: for each operand the strides along rows and in them, or None where they are large
     apart: tuple[tuple[int, int] | None, ...]
     row: int | None  # the extent of rows with lanes along them, if they are short and many
-    many: bool  # where last axes of one element might be left out: whether they are, as there are many points
+    many: bool  # whether last axes of one element are left out, because there are many points
     long: bool  # whether a reduction has so many blocks that they go by groups
 
 
@@ -81,7 +81,7 @@ def thresholds(
 
 
 def _apart(strides: tuple[int, int]) -> tuple[int, int] | None:
-    """Strides of narrow rows that may be compiled in."""
+    """Strides of narrow rows, if they may be compiled in."""
     row, step = strides
     return (row, step) if 1 < abs(row) <= APART and abs(step) <= NARROW else None
 
@@ -106,7 +106,7 @@ def _first(parallel: Sequence[int]) -> int | None:
 
 
 def is_narrow(parallel: Sequence[int]) -> bool:
-    """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
+    """Whether the last dimension is too narrow for lanes. An extent of 1 is none: a batch of one has the same nest."""
     if len(parallel) < 2 or not 1 < parallel[-1] <= NARROW:
         return False
     return parallel[-2] >= FILLING and math.prod(parallel[:-1]) > FEW
