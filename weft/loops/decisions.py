@@ -346,7 +346,7 @@ class _Decider:
         return any(isinstance(s, ir.Apply) and s.kind.cost >= self.model.function for s in phase.body)
 
     def in_blocks(self, dtype: np.dtype, extent: int) -> bool:
-        """Whether rows of these elements are read along and transposed: of four bytes, or of eight in all registers."""
+        """Whether rows are read along and transposed: elements of 4 bytes, or of 8 if the block fits registers."""
         element, model = elements.of(dtype), self.model
         if extent <= SMALL_STRIDES[-1] or element.kind not in "fiu" or self.lanes < 4:
             return False  # in rows of few elements, each element is shuffled by itself
