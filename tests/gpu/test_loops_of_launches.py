@@ -158,12 +158,76 @@ def inner_while(x: Any) -> Any:
     return lax.fori_loop(0, 3, step, x)
 
 
+def until_small(x: Any) -> Any:
+    """Numbers of inner steps that change slowly."""
+
+    def step(s: Any) -> Any:
+        y, n = lax.while_loop(lambda y: jnp.abs(y[0]).max() > 1, lambda y: (y[0] * 0.7, y[1] + 1), (s[0], 0))
+        return y * 3 + 1 / (s[1] + 1), s[1] + 1, s[2] + n
+
+    return lax.while_loop(lambda s: s[1] < 20, step, (x, 0, 0))
+
+
+def until_numbers(x: Any) -> Any:
+    """Numbers of inner steps that change from step to step, three loops deep."""
+
+    def step(s: Any) -> Any:
+        x, i = s
+
+        def middle(s: Any) -> Any:
+            few = lambda u: (u[1], u[0][::-1] * 1.01 + s[1], u[2] + 1)
+            return lax.while_loop(lambda u: u[2] < (i + s[1]) % 4, few, (s[0], s[0] * 2, 0))[0], s[1] + 1
+
+        return lax.while_loop(lambda s: s[1] < i % 3 + 1, middle, (x, 0))[0], i + 1
+
+    return lax.while_loop(lambda s: s[1] < 12, step, (x, 0))
+
+
+def loops_in_branches(x: Any) -> Any:
+    def step(s: Any) -> Any:
+        x, i = s
+        down = lambda k, y: lax.while_loop(
+            lambda s: s[1] < k + i // 6, lambda s: (s[0][:, ::-1] * 0.9, s[1] + 1), (y, 0)
+        )
+        up = lambda x: lax.while_loop(lambda s: s[1] < i % 5, lambda s: (s[0][::-1] + 0.5, s[1] + 1), (x, 0))[0]
+        several = [up, lambda x: lax.fori_loop(0, 2, lambda k, y: down(k, y)[0], x), lambda x: x - 1]
+        return lax.switch(i % 4, several, x), i + 1
+
+    return lax.while_loop(lambda s: s[1] < 14, step, (x, 0))
+
+
+def loop_in_scan(x: Any) -> Any:
+    def step(c: Any, row: Any) -> Any:
+        y, n = lax.while_loop(lambda s: jnp.abs(s[0]).max() > 1, lambda s: (s[0] * 0.6, s[1] + 1), (c + row, 0))
+        return y, (n, y[0])
+
+    return lax.scan(step, x, jnp.stack([x * (i % 5) for i in range(9)]), reverse=True)
+
+
+def loop_in_condition(x: Any) -> Any:
+    def cond(s: Any) -> Any:
+        y = lax.while_loop(lambda k: k[0] < s[1] % 3, lambda k: (k[0] + 1, k[1] * 0.99), (0, s[0]))[1]
+        return (jnp.abs(y).max() > 0.5) & (s[1] < 9)
+
+    return lax.while_loop(cond, lambda s: (s[0] * 0.95, s[1] + 1), (x, 0))
+
+
 def ordered(x: Any) -> Any:
     """A step that is the host's."""
     return lax.while_loop(lambda s: s[1] < 3, lambda s: (jnp.linalg.qr(s[0])[0] + s[1], s[1] + 1), (x, 0))
 
 
-@pytest.mark.parametrize("function", [exchanged, with_answer, inner_loops, inner_branch, inner_while, ordered])
+NESTED = [until_numbers, loops_in_branches, loop_in_scan, loop_in_condition]
+
+
+def test_loops_inside_of_others_are_asked_for_ahead(device: Any) -> None:
+    counts = calls_of(device, until_small, X)
+    assert counts["cuEventRecord"] <= 10  # of 20 steps, each with a loop
+    counts = calls_of(device, inner_branch, X)
+    assert counts["cuEventRecord"] - 1 == 2  # as without the branch
+
+
+@pytest.mark.parametrize("function", [exchanged, with_answer, inner_loops, inner_branch, inner_while, ordered, *NESTED])
 def test_loops_have_the_bits_of_the_cpu(device: Any, function: Callable[..., Any]) -> None:
     x = X[:, :140] if function is ordered else X
     check(device, function, (x,))

@@ -1,9 +1,11 @@
 // The step of a plan that runs one of several programs.
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "ahead.h"
 #include "array.h"
 #include "device.h"
 #include "exec.h"
@@ -22,7 +24,12 @@ constexpr size_t kMostGuarded = 32;  // steps of all programs together; with mor
 class BranchStep final : public Step {
  public:
   Status run(Frame& frame) const override {
-    if (may_be_guarded(*frame.plan->device)) return run_guarded(frame);
+    if (Ahead* ahead = Ahead::current) return run_guarded(frame, *ahead);
+    if (may_be_guarded(*frame.plan->device)) {
+      const Guarded as_before(t_guard);
+      Ahead ahead(nullptr);
+      return run_guarded(frame, ahead);
+    }
     int32_t index;
     View asked(*frame.plan->device, which.address(frame), sizeof index);
     if (asked.data() == nullptr) return Status::no_memory;
@@ -66,15 +73,7 @@ class BranchStep final : public Step {
     return number < branches.size() ? branches[number].program : nullptr;
   }
 
-  Place which;
-  std::vector<Nested> branches;
-  std::vector<Place> operands, results;
-  std::vector<int64_t> result_bytes;
-
- private:
-  // Whether the launches of all programs may be asked for: the GPU then does those of one.
-  bool may_be_guarded(const Device& device) const {
-    if (!device.guards() || t_guard.word != nullptr) return false;
+  bool is_guardable() const override {
     size_t count = 0;
     for (const Nested& nested : branches) {
       count += nested.plan().steps.size() + results.size();
@@ -82,24 +81,64 @@ class BranchStep final : public Step {
     }
     return count <= kMostGuarded;
   }
+  bool may_stall() const override {
+    for (const Nested& nested : branches)
+      if (nested.may_stall()) return true;
+    return false;
+  }
 
-  Status run_guarded(Frame& frame) const {
+  Place which;
+  std::vector<Nested> branches;
+  std::vector<Place> operands, results;
+  std::vector<int64_t> result_bytes;
+
+ private:
+  // Whether all programs may be asked for, of which the GPU does one.
+  bool may_be_guarded(const Device& device) const { return device.guards() && is_guardable() && !may_stall(); }
+
+  Status run_guarded(Frame& frame, Ahead& ahead) const {
     try {
-      for (size_t b = 0; b < branches.size(); ++b) {
-        Guarded one({which.address(frame), b == 0 ? INT32_MIN : int32_t(b), b + 1 == branches.size() ? INT32_MAX : int32_t(b)});
-        if (Status status = run_branch(frame, branches[b]); status != Status::ok) return status;
-      }
+      return ask_for_all(frame, ahead);
     } catch (const std::bad_alloc&) {
       return Status::no_memory;
     }
-    return Status::ok;
+  }
+
+  // All programs, each under the guard of this thread and that it is meant; then that none of them has stalled.
+  Status ask_for_all(Frame& frame, Ahead& ahead) const {
+    Device& device = *frame.plan->device;
+    const Guard outer = t_guard;
+    Workspace& words = ahead.kept(this).words;  // which is meant, and whether to go on
+    if (words.empty() && !words.allocate(device, 2 * sizeof(int32_t))) return Status::no_memory;
+    const char* word = outer.word == nullptr ? which.address(frame) : words.at(0);
+    Status status = outer.word == nullptr ? Status::ok : device.narrow(words.at(0), which.address(frame), ahead.stalled);
+    for (size_t b = 0; b < branches.size() && status == Status::ok; ++b) {
+      const bool was_skipping = t_skipping;
+      guard_by({word, b > 0 ? int32_t(b) : outer.word == nullptr ? INT32_MIN : 0,
+                b + 1 == branches.size() ? INT32_MAX : int32_t(b)});
+      status = run_branch(frame, branches[b]);
+      if (was_skipping && !t_skipping) break;  // this one was meant
+    }
+    t_guard = outer;
+    if (status != Status::ok || ahead.waits > 0 || !may_stall()) return status;
+    status = device.narrow(words.at(sizeof(int32_t)), nullptr, ahead.stalled);
+    guard_by({words.at(sizeof(int32_t)), 0, 0});
+    return status;
+  }
+
+  int64_t most_bytes() const {  // of temporaries of a program
+    int64_t most = 0;
+    for (const Nested& nested : branches) most = std::max(most, nested.plan().arena_bytes);
+    return most;
   }
 
   Status run_branch(Frame& frame, const Nested& nested) const {
     NestedFrame inner(nested);
-    Workspace memory;
+    Workspace own;
+    Workspace& memory = Ahead::current == nullptr ? own : Ahead::current->kept(this).memory;
     if (nested.plan().arena_bytes > 0) {
-      if (!memory.allocate(*frame.plan->device, nested.plan().arena_bytes)) return Status::no_memory;
+      if (memory.empty() && !memory.allocate(*frame.plan->device, Ahead::current == nullptr ? nested.plan().arena_bytes : most_bytes()))
+        return Status::no_memory;
       inner.set_arena(memory.at(0));
     }
     for (size_t i = 0; i < operands.size(); ++i) inner.input(i) = operands[i].address(frame);

@@ -44,6 +44,8 @@ class CudaDevice final : public Device {
   void drain() override;
   bool keeps_steps() const override { return false; }
   bool guards() const override { return true; }
+  Status narrow(char* to, const char* word, const char* stalled) override;
+  Status settle(char* words, int64_t count, int32_t number, char* stalled) override;
   bool explain(const char* program) override;
   std::string memory_text() override;
 
@@ -114,14 +116,15 @@ class CudaDevice final : public Device {
   void sweep();                                // resting pieces whose events are over
   Status copy_from_host(char* to, const char* from, int64_t nbytes);  // one copy; see place for when it reads
   Status move_guarded(char* to, const char* from, int byte, int64_t nbytes);  // from nullptr: a fill
+  Status launch_own(int which, const int64_t* words, unsigned n_words, unsigned blocks, unsigned threads);
   Status fetch_directly(char* to, const char* from, int64_t nbytes);
 
   Status run_on_host(const Step& step, Frame& frame);
   void forget(uint64_t launched);  // programs up to this launch are done
 
   cuda::Handle context_ = nullptr, stream_ = nullptr, copies_ = nullptr;  // copies_: the stream of fetch_later
-  std::mutex guarded_mutex_;  // guards the next two: what moves memory under a guard
-  cuda::Handle guarded_module_ = nullptr, guarded_[4] = {};
+  std::mutex own_mutex_;  // guards the next two: kernels of the client itself
+  cuda::Handle own_module_ = nullptr, own_[6] = {};
   int64_t bytes_limit_ = 0;
   cuda::Pool pool_;
   cuda::Pinned pinned_;

@@ -52,6 +52,12 @@ class Device {
   // Waits until everything asked for so far is done, and no step is needed any more.
   virtual void drain() = 0;
   virtual bool guards() const { return false; }  // whether what is asked of it may depend on its memory (guard.h)
+  // `to`, an int32, gets that at `word` or 0 if it is negative or there is none; -1 if the guard of this thread does not
+  // hold, or something has stalled (ahead.h).
+  virtual Status narrow(char* to, const char* word, const char* stalled) { return Status::device_error; }
+  // Whether a loop took an odd number of steps, and whether it has ended: words[0] and [1], both 0 where narrow gives -1.
+  // The int32 behind these are `count` answers of its condition, which are 0 again then. What has not ended stalls.
+  virtual Status settle(char* words, int64_t count, int32_t number, char* stalled) { return Status::device_error; }
   virtual bool keeps_steps() const { return true; }  // whether a step must exist until it is done
   // Raises why what this thread asked for has failed, if that is known. `program`, or nullptr. GIL held.
   virtual bool explain(const char* program) { return false; }

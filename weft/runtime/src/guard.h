@@ -16,6 +16,7 @@ struct Guard {
 };
 
 inline thread_local Guard t_guard;
+inline thread_local bool t_skipping = false;  // this thread asks for what was done already: nothing is launched (ahead.h)
 
 // Sets the guard of this thread as long as it lives.
 class Guarded {

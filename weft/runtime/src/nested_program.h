@@ -31,6 +31,11 @@ struct Nested {
       if (!step->is_guardable()) return false;
     return true;
   }
+  bool may_stall() const {
+    for (const auto& step : plan().steps)
+      if (step->may_stall()) return true;
+    return false;
+  }
   int traverse(visitproc visit, void* arg) const {
     Py_VISIT(program);
     return 0;

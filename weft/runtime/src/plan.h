@@ -71,6 +71,7 @@ class Step {
   virtual size_t n_launches() const { return 0; }  // of kernels of a GPU, if it is nothing else
   virtual bool enqueue(CudaDevice& device, Frame& frame, Status* status) const { return false; }
   virtual bool is_guardable() const { return false; }  // whether all it asks for obeys a guard (guard.h)
+  virtual bool may_stall() const { return false; }  // whether there is a loop in it that ends by a condition (ahead.h)
   // Whether the following step, `next`, is this one with other operands and has become part of it.
   virtual bool absorb(const Step& next) { return false; }
   virtual bool is_python() const { return false; }

@@ -22,6 +22,7 @@ class Workspace {
     buffer_ = allocate_on(device, bytes);
     return buffer_ != nullptr;
   }
+  bool empty() const { return buffer_ == nullptr; }
   char* at(int64_t offset) const { return buffer_->data + offset; }
 
  private:
