@@ -12,11 +12,11 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.gpu import driver, native_build, ptxas
+from tests.gpu import beside_the_cpu, driver, native_build, ptxas
 from tests.gpu.llvm_ptx import ptx
 from tests.gpu.prediction import ISSUE, RATES
 from tests.gpu.ptx_machine import PIPES, Buffer, Counts, MachineError, Module
-from weft import lax
+from weft import lax, nn
 from weft._base import target
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel
@@ -357,3 +357,79 @@ def test_copies_that_are_read_too_early() -> None:
         copied(16, WAIT, 1)
     with pytest.raises(MachineError, match="with nothing in between"):
         copied(16, BARRIER + WAIT, 1)
+
+
+# epilogues: what becomes of a product's elements, in its kernel
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+X, W, B, R = floats(70, 65), floats(65, 75), floats(75), floats(70, 75)
+FUSED: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "relu of a bias": (lambda x, w, b: nn.relu(x @ w + b), (X, W, B)),
+    "scale and residual": (lambda x, w, r: x @ w * 0.5 + r, (X, W, R)),
+    "tanh, converted": (lambda x, w, b: jnp.tanh(x @ w + b).astype(np.float16), (X[:9], W, B)),
+    "gelu": (lambda x, w, b: nn.gelu(x @ w + b), (X[:9, :30], W[:30], B)),
+    "a batch": (lambda x, w, r, b: jnp.einsum("bij,bjk->bik", x, w) * r + b[:, None],
+                (floats(3, 17, 9), floats(3, 9, 21), floats(3, 17, 21), floats(3, 21))),
+    "a vector": (lambda x, w, b: nn.relu(x @ w + b), (X[0], W, B)),
+    "several chains": (lambda x, w, b: nn.relu(x @ w + b), (floats(5, 1030), floats(1030, 40), floats(40))),
+    "turned": (lambda x, w, b: (x @ w).T + b, (X, W, floats(70))),
+    "reshaped": (lambda x, w, b: nn.relu((x @ w).reshape(7, 10, 75) + b), (X, W, floats(10, 75))),
+    "a mask": (lambda x, w: jnp.where(jnp.arange(75) <= jnp.arange(70)[:, None], x @ w, -1e9), (X, W)),
+    "integers": (lambda x, w, b: x @ w + b > 3, tuple((x * 9).astype(np.int32) for x in (X, W, B))),
+    "complex numbers": (lambda x, w, b: (x @ w + b).real, (X[:20] + 1j * X[1:21], W + 0j, B)),
+    "over an operand that dies": (lambda x, w: jnp.sin(x @ w) + jnp.cos(x), (X[:65], W[:, :65])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_what_becomes_of_a_product_is_written_where_its_elements_are(device: Any, name: str) -> None:
+    function, args = FUSED[name]
+    plan = beside_the_cpu.launches(device, function, *args)
+    assert plan.count("  launch ") == 1 and "on its points" in plan
+
+
+APART: dict[str, Any] = {
+    "a result": lambda x, w, b: (x @ w + b, x @ w),
+    "shifted": lambda x, w, b: (x @ w)[1:] + (x @ w)[:-1] * b,
+    "summed": lambda x, w, b: (x @ w + b).sum(1),
+    "costly": lambda x, w, b: jnp.sin(jnp.cos(jnp.tanh(jnp.log1p(jnp.exp(jnp.arctan(jnp.sinh(x @ w))))))) ** b,
+    "read in another order": lambda x, w, b: (x @ w) + (x @ w).T[:70, :70].sum() + b,
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_is_no_epilogue_is_a_kernel(device: Any, name: str) -> None:
+    assert "on its points" not in beside_the_cpu.launches(device, APART[name], X, W, B)
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, np.float32], ids=str)
+@pytest.mark.parametrize("large", [False, True])
+def test_epilogues_of_tensor_cores(device: Any, monkeypatch: pytest.MonkeyPatch, dtype: Any, large: bool) -> None:
+    """The bits of the product followed by a kernel; also of large tiles, and of large ones without tensor cores."""
+    if large:
+        monkeypatch.setattr(grid_products, "GPU_TILES", 1)
+    m, n = (256, 512) if large and dtype != np.float32 else (128, 128) if large else (70, 72)
+    x, w, b = (jnp.asarray(floats(*shape), dtype) for shape in ((m, 32), (32, n), (n,)))
+    one = weft.jit(lambda x, w, b: nn.relu(x @ w + b))
+    with weft.default_device(device):
+        plan = one.lower(x, w, b).compile().as_text("plan")
+        apart = weft.jit(lambda x, w: x @ w)(x, w)
+        assert "on its points" in plan and ("_large" in plan) is large
+        assert beside_the_cpu.same(one(x, w, b), weft.jit(lambda c, b: nn.relu(c + b))(apart, b))
+
+
+def test_products_with_epilogues_have_no_sizes(device: Any) -> None:
+    function = weft.jit(lambda x, w, b: nn.relu(x @ w + b))
+    with weft.default_device(device):
+        for rows, columns in ((20, 30), (21, 31), (33, 17), (40, 50)):
+            args = X[:rows], W[:, :columns], B[:columns]
+            before = weft.compiler.stats()["kernels_built"]
+            found = np.asarray(function(*args))
+            assert beside_the_cpu.same(
+                found, weft.jit(lambda c, b: nn.relu(c + b))(weft.jit(jnp.matmul)(*args[:2]), B[:columns])
+            )
+        assert weft.compiler.stats()["kernels_built"] == before

@@ -121,6 +121,7 @@ GPU_WORDS = 500  # words of 8 bytes: the parameters of a kernel, which older dri
 GPU_SHARED = 96 << 10  # bytes of a block's own memory: some GPUs have 99 KB for one, and an H100 runs two such blocks
 GPU_THREADS = 256  # threads of a block
 GPU_TILES = 96  # tiles of 128 x 256 of a product that keep a GPU busy: an estimate, two thirds of an H100's processors
+GPU_EPILOGUE = 8 * FUNCTION  # instructions for each element of a tile, in place of its store: an estimate
 GPU_REGISTERS = 1 << 16  # registers of 4 bytes, of all threads of a block
 GPU_HELD = (
     16  # elements of a row that a thread keeps in registers: a softmax of rows of 4096 is predicted 195 us after 216

@@ -4,7 +4,8 @@
 
 A kernel becomes an epilogue if it is the only reader of the product and reads it in memory's order. Its bits are those
 it has on its own. Forms: ``flat`` (one loop over all elements), ``grid`` (rows by columns), ``rows`` (whole rows),
-``products`` (whole products of a batch: a mask of the scores of all heads).
+``products`` (whole products of a batch: a mask of the scores of all heads); on a GPU
+``points`` (of each element what becomes of it, in place of a store).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft._base import lazy
 from weft.compiler import contraction
 from weft.compiler.product_steps import is_product
 from weft.core.jaxpr import Literal
@@ -51,7 +53,9 @@ def epilogues(
 def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> str | None:
     """The form (see above) in which a kernel reads the result of a product, or None if it cannot be its epilogue."""
     bindings = [b for b in low.operands if b.role == "in" and base(b.variable) is variable]
-    if low.gpu or len(bindings) != 1 or low.outer or low.nest.split:
+    if low.gpu:
+        return _on_gpu(low, variable, step, base)
+    if len(bindings) != 1 or low.outer or low.nest.split:
         return None
     if bindings[0].starts is not None or bindings[0].offset:
         return None
@@ -78,3 +82,13 @@ def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> 
         return "products" if extents[0] * one == variable.aval.size and strides[0] == one and reach < one else None
     whole = len(dims) == 2 and parallel and low.nest.vector == 1 and strides[1] == 1 and extents[1] == columns
     return "grid" if whole else "rows"
+
+
+def _on_gpu(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> str | None:
+    """The form ``points``: the kernel has the product's elements one by one."""
+    made = [k for k, b in enumerate(low.operands) if b.role == "in" and base(b.variable) is variable]
+    loops = contraction.loops_of(step.equation, step.views, step.order)
+    dense = loops is not None and loops.is_dense and low.points == variable.aval.size
+    if not dense or any(low.operands[k].offset for k in made):
+        return None
+    return None if lazy.submodule("weft.loops.grid_products").operand_of(low, made) is None else "points"

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.compiler import device_starts, instructions, resident_loops
 from weft.compiler.contraction import dtype_of
-from weft.compiler.steps import Control, Launched, Native, Plan, Run
+from weft.compiler.steps import Control, FusedEpilogue, Launched, Native, Plan, Run
 from weft.loops import grid, grid_products, grid_sorts
 from weft.loops.nests import Lowered
 
@@ -19,7 +19,8 @@ def launched(planned: Plan, inner: resident_loops.Inner | None = None) -> Plan:
 
     Without ``inner`` a loop may be one kernel, whose threads find run-time offsets themselves.
     """
-    found = planned.replace(instructions=[_launched(entry, inner) for entry in planned.instructions])
+    entries = [one for entry in planned.instructions for one in _apart(entry, inner is not None)]
+    found = planned.replace(instructions=[_launched(entry, inner) for entry in entries])
     return found if inner is None else device_starts.device_starts(found)
 
 
@@ -33,6 +34,31 @@ def _of(low: Lowered) -> tuple[bytes, tuple[grid.Grid, ...], tuple[int, ...], in
     return low.params + found.words, found.grids, found.wide, found.scratch_bytes
 
 
+def _apart(entry: Any, together: bool) -> list[Any]:
+    """A product and its epilogue as one launch, or as two instructions: what is part of a loop, or the host's."""
+    if not isinstance(entry, FusedEpilogue) or not entry.run.lowered.gpu:
+        return [entry]
+    gemm, run = entry.product, entry.run
+    kernel = _product_of(gemm) if together else None
+    if kernel is None:
+        return [gemm, run]
+    low = run.lowered
+    read = [k for k, binding in enumerate(low.operands) if binding.role == "in"]
+    made = [k for k in read if run.operands[k] == gemm.c]
+    operand = grid_products.operand_of(low, made)
+    if operand is None:
+        return [gemm, run]
+    params, grids = grid_products.launches(kernel, gemm)
+    kernel = kernel.replace(epilogue=grid_products.Epilogue(low.nest, operand))
+    params += low.params + grid.launches(low).words
+    places = (gemm.a, gemm.b, *run.operands)
+    return [Launched(entry, kernel, places, params, grids, grid_products.aligned(kernel))]
+
+
+def _product_of(gemm: instructions.Gemm) -> grid_products.Product | None:
+    return grid_products.product(gemm, dtype_of(gemm.source), dtype_of(gemm.result))
+
+
 def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
     if isinstance(entry, Control) and inner is not None:
         return resident_loops.resident_loop(entry, inner) or entry
@@ -42,7 +68,7 @@ def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
         routine, places = entry.lowered.routine, tuple([place for place, _ in entry.places])
         return Launched(entry, routine, places, entry.params(), grid.launches_of(routine, entry.lowered.extents))
     if isinstance(entry, instructions.Gemm):
-        kernel = grid_products.product(entry, dtype_of(entry.source), dtype_of(entry.result))
+        kernel = _product_of(entry)
         if kernel is not None:
             params, grids = grid_products.launches(kernel, entry)
             wide = grid_products.aligned(kernel)

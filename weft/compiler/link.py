@@ -75,8 +75,8 @@ def lines(sources: Sequence[Any]) -> str:
 
 def _where(entry: Launched) -> str:
     """Where a launch comes from in the user's program, if that is known."""
-    if isinstance(entry.source, Run):
-        return lines(entry.source.lowered.lines)
+    if isinstance(entry.source, Run | FusedEpilogue):
+        return lines((entry.source if isinstance(entry.source, Run) else entry.source.run).lowered.lines)
     return lines([entry.source.equation.source]) if isinstance(entry.source, Control) else ""
 
 

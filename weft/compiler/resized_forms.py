@@ -209,7 +209,8 @@ class ResizableForms:
         if any(sort_lowering.may_be_unrolled(equation, equation.invars[0].aval.shape) for equation in sorts):
             return None
         made = plan.plan(kernels, lowered, (), out_avals, (), self.on_gpu)
-        made = lazy.submodule("weft.compiler.launches").launched(made) if self.on_gpu else chain.chain(made)
+        launched = lazy.submodule("weft.compiler.launches").launched
+        made = launched(made, _no_program) if self.on_gpu else chain.chain(made)
         return made if _is_plain(made) else None
 
     def _compiled(self, planned: steps.Plan) -> list[Any] | None:

@@ -52,11 +52,14 @@ class FusedEpilogue(Record):
     form: str
     run: Run
 
+    def describe(self) -> str:
+        return f"{instructions.words(self.product)}, on its {self.form}: kernel {self.run.describe()}"
+
 
 class Launched(Record):
     """Launches of a GPU in place of ``source``; ``nest`` is its kernel (``launches``)."""
 
-    source: Run | Native | Gemm | Sort | Control | tuple[Offset, ...]
+    source: Run | Native | Gemm | Sort | Control | FusedEpilogue | tuple[Offset, ...]
     nest: Any  # a nest, a routine, a product, a sort, a resident loop, or run-time starts
     operands: tuple[Place, ...]
     params: bytes
@@ -72,7 +75,7 @@ class Launched(Record):
     def describe(self) -> str:
         ways = ", ".join([f"{wide or name} of {x * y} blocks of {n} threads" for name, wide, x, y, n, _ in self.grids])
         source = self.source
-        if isinstance(source, Run | Native | Control):
+        if isinstance(source, Run | Native | Control | FusedEpilogue):
             text = source.describe()
         else:
             text = "; ".join(map(instructions.words, (source,) if isinstance(source, Gemm | Sort) else source))

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft._base.target_model import GPU_THREADS, GPU_TILES, WARP
-from weft.loops import grid
+from weft._base.target_model import GPU_EPILOGUE, GPU_THREADS, GPU_TILES, WARP
+from weft.loops import costs, grid, ir
+from weft.loops.nests import Lowered
 
 DEPTH = 8  # terms that a block multiplies at once, without tensor cores
 PAD = 4  # elements between their rows in memory, so that another row begins in another bank
@@ -42,6 +43,16 @@ ALIGNED = grid.ALIGNED
 F32 = np.dtype(np.float32)
 
 
+OPERANDS = 2  # of a product itself
+
+
+class Epilogue(Record):
+    """A kernel for each element of a product, in place of a store: the number of its operand that is the product."""
+
+    nest: ir.Nest
+    operand: int
+
+
 class Product(Record, labels=("name",)):
     """A kernel: dtypes of the operands, of sums and of what is stored, and how many dimensions of each kind.
 
@@ -60,14 +71,20 @@ class Product(Record, labels=("name",)):
     form: str
     stored: np.dtype
     name: str = "product"
+    epilogue: Epilogue | None = None
 
     def size(self) -> int:
         """As many statements as its multiply-adds and loads are like."""
         return 64
 
     @property
-    def operands(self) -> tuple[str, str, str]:
-        return "a", "b", "c"
+    def operands(self) -> tuple[Any, ...]:
+        return "a", "b", *(("c",) if self.epilogue is None else self.epilogue.nest.operands)
+
+    @property
+    def made(self) -> int:
+        """The operand that is the result."""
+        return OPERANDS + (0 if self.epilogue is None else self.epilogue.operand)
 
 
 def product(gemm: Any, source: np.dtype, result: np.dtype) -> Product | None:
@@ -154,7 +171,7 @@ def stage_bytes(tile: Tile) -> int:
 
 def aligned(kernel: Product) -> tuple[int, ...]:
     """The operands whose addresses decide whether the aligned entry is taken."""
-    return (0, 1, 2) if kernel.form == "tensor" else ()
+    return () if kernel.form != "tensor" else (0, 1, 2) if kernel.epilogue is None else (0, 1)
 
 
 def _in_chunks(kernel: Product, gemm: Any) -> bool:
@@ -192,7 +209,31 @@ def chains(kernel: Product) -> int:
     return LINE // kernel.result.itemsize
 
 
+def operand_of(low: Lowered, made: Sequence[int]) -> int | None:
+    """Which operand of a kernel gets the elements of a product where they are computed; None: it stays on its own.
+
+    ``made``: the operands that are the product. Points are its elements in the order in which they lie. A thread has
+    several of them, so that the text of a costly kernel would be long.
+    """
+    nest, how = low.nest, grid.form(low.nest)
+    plain = all(dim.role == "parallel" for dim in nest.dims) and not (nest.rows or nest.digits or low.outer)
+    statements = list(nest.statements())
+    if len(made) != 1 or not plain or how.per_thread == 1 or costs.instructions(statements) > GPU_EPILOGUE:
+        return None
+    if any(isinstance(s, ir.Update | ir.Guard) for s in statements) or any(b.starts is not None for b in low.operands):
+        return None
+    (operand,) = made
+    if any(isinstance(s, ir.LoadAt) and s.operand == operand for s in statements):
+        return None
+    step = 1
+    for extent, stride in zip(reversed(low.extents), reversed(low.operands[operand].strides), strict=True):
+        if extent != 1 and stride != step:
+            return None
+        step *= extent
+    return operand
+
+
 def n_words(kernel: Product) -> int:
-    """The words of a kernel."""
+    """The words of a product, those of its epilogue left out."""
     found = 10 + 5 * kernel.rows + 4 * kernel.columns + 5 * kernel.summed + 6 * kernel.batch
     return found + (kernel.form == "tensor")  # of which the last is the number of blocks

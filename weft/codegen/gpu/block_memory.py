@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from weft._base.target import Target
 from weft.codegen.cpu import families
 from weft.codegen.gpu import starts, threads
@@ -33,21 +35,31 @@ class BlockMemory:
         first = self.writer.index("mul", self.thread, str(step))
         self.writer.loop(first, count, step * self.program.threads, [], lambda i, _: (body(i), [])[1])
 
-    def _filling(self, to: str, byte: int) -> Callable[[str], None]:
-        text = f"store i8 {byte - 256 if byte > 127 else byte}"
-        return lambda i: self.writer.line(f"{text}, ptr {self.writer.element('i8', to, i)}")
-
     def copy(self, to: str, source: str, nbytes: str) -> None:
         """Bytes, four at a time where all is a multiple of four."""
-        writer = self.writer
-        bits = [writer.op(f"ptrtoint ptr {p} to i64") for p in (to, source)]
-        all_bits = writer.op(f"or i64 {writer.op(f'or i64 {bits[0]}, {bits[1]}')}, {nbytes}")
-        whole = writer.compare_index("eq", writer.index("and", all_bits, "3"), "0")
+
+        def one(type_: str, i: str) -> str:
+            return self.writer.load(type_, self.writer.element("i8", source, i))
+
+        self._store_all(to, [source], nbytes, one)
+
+    def fill(self, to: str, byte: int, nbytes: str) -> None:
+        """The same byte everywhere, four at a time likewise."""
+        bytes_ = np.full(4, byte, np.uint8)
+        values = {"i32": bytes_.view(np.int32)[0], "i8": bytes_.view(np.int8)[0]}
+        self._store_all(to, [], nbytes, lambda type_, _: str(values[type_]))
+
+    def _store_all(self, to: str, sources: list[str], nbytes: str, value: Callable[[str, str], str]) -> None:
+        """``value(type, i)`` for byte i and following ones; ``sources``: what has to be aligned too."""
+        writer, bits = self.writer, nbytes
+        for pointer in (to, *sources):
+            bits = writer.op(f"or i64 {writer.op(f'ptrtoint ptr {pointer} to i64')}, {bits}")
+        whole = writer.compare_index("eq", writer.index("and", bits, "3"), "0")
 
         def by(type_: str, step: int) -> None:
             def one(i: str) -> None:
-                value = writer.load(type_, writer.element("i8", source, i))
-                writer.line(f"store {type_} {value}, ptr {writer.element('i8', to, i)}")
+                given = value(type_, i)
+                writer.line(f"store {type_} {given}, ptr {writer.element('i8', to, i)}")
 
             self.over(nbytes, step, one)
 

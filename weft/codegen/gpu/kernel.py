@@ -73,7 +73,7 @@ def _text_of(
         whole = ResidentWriter(nest, target, called)
         entries, tables = {loops.ENTRY: whole.write()}, whole.tables
     elif isinstance(nest, grid_products.Product):
-        n_words = grid_products.n_words(nest)
+        n_words = grid_products.n_words(nest) + (grid_words(nest.epilogue.nest) if nest.epilogue is not None else 0)
         entries = {name: entry(nest, name, target) for name in grid_products.entries(nest)}
     elif isinstance(nest, grid_sorts.Sorting):
         n_words = grid_sorts.N_WORDS

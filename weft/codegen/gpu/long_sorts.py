@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from weft._base.target_model import GPU_THREADS, WARP
 from weft.codegen.gpu import threads
-from weft.codegen.gpu.sorts import KEPT_TILES, POSITIONS, TILES, TOTALS, WORDS, SortWriter
+from weft.codegen.gpu.sorts import KEPT_TILES, N_PASSES, N_TILES, POSITIONS, TILES, TOTALS, WORDS, SortWriter
 from weft.loops import grid_sorts
 from weft.loops.grid_sorts import DIGITS, ITEMS, NEAR, TILE, WARPS
 
@@ -60,7 +60,7 @@ class LongSortWriter(SortWriter):
 
         def put() -> None:
             self._store("i64", 8, "0", self.scratch, "0")
-            count = "%w20" if self.sorting.direct else str(grid_sorts.passes(self.sorting, key))
+            count = N_PASSES if self.sorting.direct else str(grid_sorts.passes(self.sorting, key))
             self._store("i64", 8, count, self.scratch, "1")
 
         threads.when(writer, is_first, put)
@@ -153,7 +153,7 @@ class LongSortWriter(SortWriter):
         writer = self.writer
         number = writer.index("add", writer.index("mul", row, str(DIGITS)), digit)
         base = writer.element("i8", self.scratch, str(grid_sorts.LINE))
-        return base, writer.index("add", writer.index("mul", number, "%w6"), tile)
+        return base, writer.index("add", writer.index("mul", number, N_TILES), tile)
 
     def _count(self) -> None:
         writer, (row, tile, first) = self.writer, self._tile()
@@ -172,9 +172,9 @@ class LongSortWriter(SortWriter):
     def _offsets(self) -> None:
         """A block for each row and digit: the counters of its tiles become sums of those before."""
         writer = self.writer
-        per = writer.index("lshr", writer.index("add", "%w6", str(GPU_THREADS - 1)), "8")
+        per = writer.index("lshr", writer.index("add", N_TILES, str(GPU_THREADS - 1)), "8")
         low = writer.index("mul", self.thread, per)
-        high = writer.minimum_index(writer.index("add", low, per), "%w6")
+        high = writer.minimum_index(writer.index("add", low, per), N_TILES)
         base, begin = self._tile_count("0", "0", self.block)
 
         def at(i: str) -> str:

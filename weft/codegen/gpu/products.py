@@ -5,17 +5,21 @@ Numbers of rows, columns, terms and products become offsets of operands; blocks 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from weft._base.record import NamedTuple
 from weft._base.target import Target
+from weft._base.target_model import GPU_AT_ONCE
 from weft.codegen.cpu import families
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.gpu import threads
+from weft.codegen.gpu.product_epilogues import EpilogueWriter
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory
 from weft.codegen.memory_words import whole
 from weft.codegen.writer import Writer
 from weft.loops import elements
-from weft.loops.grid_products import Product, Tile
+from weft.loops.grid_products import Product, Tile, n_words
 
 GROUP = 8  # rows of tiles that are computed together, so that blocks at the same time share rows and columns in a cache
 
@@ -37,6 +41,8 @@ class ProductWriter:
         self.one = Lanes(self.writer, 1)
         self.memory = Memory(self.one, target)
         self.element = elements.of(product.result)
+        self.epilogue: EpilogueWriter | None = None
+        self.first = ""  # where the result begins, that of all products
         begin, self.dims = 10, dict[str, Dims]()
         for kind, count, strides in (
             ("rows", product.rows, 2), ("columns", product.columns, 1), ("summed", product.summed, 2),
@@ -48,7 +54,11 @@ class ProductWriter:
     def _begin(self) -> str:
         """Operands and sizes; gives the number of this block."""
         writer = self.writer
-        self.base = [writer.op(f"addrspacecast ptr addrspace(1) %o{k} to ptr") for k in range(3)]
+        operands = (0, 1, self.product.made)
+        self.base = [writer.op(f"addrspacecast ptr addrspace(1) %o{k} to ptr") for k in operands]
+        self.first, epilogue = self.base[2], self.product.epilogue
+        if epilogue is not None:
+            self.epilogue = EpilogueWriter(epilogue, self.target, writer, n_words(self.product))
         self.m, self.n, self.k = "%w0", "%w1", "%w2"
         return threads.number(writer, "ctaid.x")
 
@@ -90,9 +100,55 @@ class ProductWriter:
         return Emitter(self.one).convert(found, self.product.result)
 
     def _store(self, row: str, column: str, parts: list[str]) -> None:
-        writer, product = self.writer, self.product
+        writer = self.writer
         at = writer.index("add", self._offset("rows", row, 1), column)
-        self.memory.store_scalar(self._rounded(parts), writer.element(whole(product.stored), self.base[2], at))
+        if self.epilogue is not None:
+            self.epilogue.elements([(self._number(at), self._rounded(parts), "true")])
+            return
+        self.memory.store_scalar(self._rounded(parts), writer.element(whole(self.product.stored), self.base[2], at))
+
+    def _consume(self, sums: list[str], place: Callable[[str], tuple[str, str]]) -> None:
+        """The epilogue of all elements of a thread, some at once, so that its text does not stand there for each.
+
+        ``place``: row and column of an element's number.
+        """
+        writer, register, parts = self.writer, self.element.register, self.parts
+        count = len(sums) // parts
+        at_once = min(count // 2, 2 * GPU_AT_ONCE)
+        held = writer.alloca(f"[{len(sums)} x {register}]")
+        for k, text in enumerate(sums):
+            writer.line(f"store {register} {text}, ptr {writer.element(register, held, str(k))}")
+
+        def some(first: str, _: list[str]) -> list[str]:
+            given = []
+            for k in range(at_once):
+                number = writer.index("add", first, str(k))
+                row, column = place(number)
+                begin = writer.element(register, held, writer.index("mul", number, str(parts)))
+                texts = [writer.load(register, writer.element(register, begin, str(part))) for part in range(parts)]
+                inside = [writer.compare_index("slt", at, end) for at, end in ((row, self.m), (column, self.n))]
+                at = writer.index("add", self._offset("rows", row, 1), column)
+                given.append((self._number(at), self._rounded(texts), writer.op(f"and i1 {inside[0]}, {inside[1]}")))
+            assert self.epilogue is not None
+            self.epilogue.elements(given)
+            return []
+
+        writer.loop("0", str(count), at_once, [], some)
+
+    def _number(self, at: str) -> str:
+        """The number among all elements of the one at this offset of its product."""
+        writer, stored = self.writer, elements.of(self.product.stored)
+        begins = [writer.op(f"ptrtoint ptr {p} to i64") for p in (self.base[2], self.first)]
+        shift = str((stored.bytes * stored.parts).bit_length() - 1)
+        return writer.index("add", writer.index("lshr", writer.index("sub", *begins), shift), at)
+
+    def _digits(self, k: str, *bits: int) -> list[str]:
+        """The digits of a number, the last one first, of so many bits each; what is left comes last."""
+        found = []
+        for count in bits:
+            found.append(self.writer.index("and", k, str((1 << count) - 1)))
+            k = self.writer.index("lshr", k, str(count))
+        return [*found, k]
 
     def _rounded(self, parts: list[str]) -> Value:
         """An element as it is stored."""

@@ -60,7 +60,7 @@ class ResidentWriter(BlockMemory):
             elif isinstance(step, Copy):
                 self.copy(self.address(step.to), self.address(step.source), f"%w{step.nbytes}")
             elif isinstance(step, Fill):
-                self.over(f"%w{step.nbytes}", 1, self._filling(self.address(step.to), step.byte))
+                self.fill(self.address(step.to), step.byte, f"%w{step.nbytes}")
             elif isinstance(step, Offset):
                 self.offset(step)
             elif isinstance(step, Choose):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from weft._base.target_model import GPU_THREADS, WARP
 from weft.codegen.gpu import threads
-from weft.codegen.gpu.sorts import TOGETHER, SortWriter
+from weft.codegen.gpu.sorts import N_TOGETHER, TOGETHER, SortWriter
 from weft.loops import grid_sorts
 from weft.loops.grid_sorts import DIGITS, NEAR, WARPS
 
@@ -28,10 +28,10 @@ class ShortSortWriter(SortWriter):
     def _ranks(self) -> None:
         writer, keys = self.writer, range(len(self.sorting.keys))
         alone = writer.compare_index("eq", self.inner, "1")  # elements of a row lie side by side, else those of rows
-        quotient, rest = self._divided(self.thread, TOGETHER + 1, writer.choose_index(alone, self.n, "%w12"))
+        quotient, rest = self._divided(self.thread, TOGETHER + 1, writer.choose_index(alone, self.n, N_TOGETHER))
         within, index = writer.choose_index(alone, quotient, rest), writer.choose_index(alone, rest, quotient)
-        row = writer.index("add", writer.index("mul", self.block, "%w12"), within)
-        count = writer.index("mul", self.n, "%w12")
+        row = writer.index("add", writer.index("mul", self.block, N_TOGETHER), within)
+        count = writer.index("mul", self.n, N_TOGETHER)
         inside = writer.op(f"and i1 {self._below(self.thread, count)}, {self._below(row, self.rows)}")
         first, bases, at = writer.index("mul", within, self.n), [], 0
         begin = writer.choose_index(inside, self._begins(row, self.n), "0")

@@ -18,7 +18,9 @@ from weft.loops.grid_sorts import COUNTERS, DIGITS, WARPS, Sorting
 BITS = 8
 SHIFT = WARP.bit_length() - 1
 # numbers of parameters (``grid_sorts.launches``)
-TILES, KEPT_TILES, TOGETHER, TOTALS, WORDS, POSITIONS = 6, 9, 12, "%w15", 16, 18
+TILES, KEPT_TILES, TOGETHER, WORDS, POSITIONS = 6, 9, 12, 16, 18
+# words that are numbers: tiles of a row, rows of a block, where totals begin, passes
+N_TILES, N_TOGETHER, TOTALS, N_PASSES = f"%w{TILES}", f"%w{TOGETHER}", "%w15", "%w20"
 
 
 class SortWriter:

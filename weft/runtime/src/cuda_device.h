@@ -124,7 +124,7 @@ class CudaDevice final : public Device {
 
   cuda::Handle context_ = nullptr, stream_ = nullptr, copies_ = nullptr;  // copies_: the stream of fetch_later
   std::mutex own_mutex_;  // guards the next two: kernels of the client itself
-  cuda::Handle own_module_ = nullptr, own_[6] = {};
+  cuda::Handle own_module_ = nullptr, own_[8] = {};
   int64_t bytes_limit_ = 0;
   cuda::Pool pool_;
   cuda::Pinned pinned_;

@@ -24,7 +24,7 @@ std::string entry(const char* name, bool copies, const char* type, int bytes) {
   setp.lt.s32 %p1, %r1, %r2; @%p1 bra DONE;
   setp.gt.s32 %p1, %r1, %r3; @%p1 bra DONE;
   ld.param.u64 %rd4, [to]; ld.param.u64 %rd5, [from]; ld.param.u64 %rd6, [count];
-)" + (copies ? "  cvta.to.global.u64 %rd5, %rd5;\n" : "  cvt.u16.u64 %h1, %rd5;\n") +
+)" + (copies ? "  cvta.to.global.u64 %rd5, %rd5;\n" : "  cvt.u16.u64 %h1, %rd5; cvt.u32.u64 %r10, %rd5;\n") +
                      R"(  cvta.to.global.u64 %rd4, %rd4;
   mov.u32 %r4, %ctaid.x; mov.u32 %r5, %ntid.x; mov.u32 %r6, %tid.x; mov.u32 %r7, %nctaid.x;
   mad.lo.s32 %r8, %r4, %r5, %r6; cvt.u64.u32 %rd7, %r8;
@@ -101,11 +101,12 @@ STORE:
 std::string image() {
   // the registers of a vector are three that are needed no more, and one of its own
   return kHead + entry("copy16", true, "v4.b32 {%r2, %r3, %r10, %r11}", 16) + entry("copy4", true, "b32 %r10", 4) +
-         entry("copy1", true, "b8 %h1", 1) + entry("fill1", false, "b8 %h1", 1) + narrow_entry() + settle_entry();
+         entry("copy1", true, "b8 %h1", 1) + entry("fill16", false, "v4.b32 {%r10, %r10, %r10, %r10}", 16) +
+         entry("fill4", false, "b32 %r10", 4) + entry("fill1", false, "b8 %h1", 1) + narrow_entry() + settle_entry();
 }
 
-enum Own { kCopy16, kCopy4, kCopy1, kFill1, kNarrow, kSettle };  // in the order of their names
-constexpr const char* kNames[] = {"copy16", "copy4", "copy1", "fill1", "narrow", "settle"};
+enum Own { kCopy, kFill = kCopy + 3, kNarrow = kFill + 3, kSettle };  // of which three are of different words
+constexpr const char* kNames[] = {"copy16", "copy4", "copy1", "fill16", "fill4", "fill1", "narrow", "settle"};
 
 int64_t word_of(const char* address) { return reinterpret_cast<int64_t>(address); }
 
@@ -128,12 +129,13 @@ Status CudaDevice::launch_own(int which, const int64_t* words, unsigned n_words,
 
 Status CudaDevice::move_guarded(char* to, const char* from, int byte, int64_t nbytes) {
   const uintptr_t bits = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | uintptr_t(nbytes);
-  const int which = from == nullptr ? kFill1 : bits % 16 == 0 ? kCopy16 : bits % 4 == 0 ? kCopy4 : kCopy1;
-  static constexpr int64_t kBytes[] = {16, 4, 1, 1};
-  const int64_t words[] = {word_of(to), from == nullptr ? int64_t(byte) : word_of(from), nbytes / kBytes[which],
+  const int which = bits % 16 == 0 ? 0 : bits % 4 == 0 ? 1 : 2;
+  static constexpr int64_t kBytes[] = {16, 4, 1};
+  const int64_t filled = int64_t(uint8_t(byte)) * 0x01010101;
+  const int64_t words[] = {word_of(to), from == nullptr ? filled : word_of(from), nbytes / kBytes[which],
                            word_of(t_guard.word), t_guard.range()};
   const auto blocks = unsigned(std::clamp<int64_t>((words[2] + kThreads - 1) / kThreads, 1, kMostBlocks));
-  return launch_own(which, words, 5, blocks, kThreads);
+  return launch_own((from == nullptr ? kFill : kCopy) + which, words, 5, blocks, kThreads);
 }
 
 Status CudaDevice::narrow(char* to, const char* word, const char* stalled) {
