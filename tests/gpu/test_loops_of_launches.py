@@ -61,7 +61,7 @@ def test_steps_of_a_known_number_follow_each_other(device: Any) -> None:
 
 
 def moved(x: Any) -> Any:
-    """Rows are read and written at positions that the program computes, some of which are clamped."""
+    """Rows are read and written at positions that the program computes; some are clamped."""
 
     def step(i: Any, s: Any) -> Any:
         x, total = s

@@ -43,7 +43,7 @@ ALIGNED = grid.ALIGNED
 F32 = np.dtype(np.float32)
 
 
-OPERANDS = 2  # of a product itself
+OPERANDS = 2  # arrays that a product reads
 
 
 class Epilogue(Record):

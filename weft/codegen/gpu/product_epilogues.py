@@ -24,7 +24,7 @@ from weft.loops.grid_products import OPERANDS, Epilogue
 
 
 class EpilogueWriter(PointWriter):
-    """Writes into the function of the product, whose own words come first."""
+    """Writes into the function of the product. The product's words come before those of the kernel."""
 
     def __init__(self, epilogue: Epilogue, target: Target, writer: Writer, n_words: int) -> None:
         super().__init__(epilogue.nest, target, 1)

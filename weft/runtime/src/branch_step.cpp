@@ -93,7 +93,7 @@ class BranchStep final : public Step {
   std::vector<int64_t> result_bytes;
 
  private:
-  // Whether all programs may be asked for, of which the GPU does one.
+  // Whether all programs may be asked for. The GPU then does one.
   bool may_be_guarded(const Device& device) const { return device.guards() && is_guardable() && !may_stall(); }
 
   Status run_guarded(Frame& frame, Ahead& ahead) const {

@@ -254,7 +254,7 @@ class LoopStep final : public Step {
     Device& device = *parts.frame.plan->device;
     static constexpr int32_t zeros[1 + kMostAhead] = {};
     int32_t found[1 + kMostAhead];
-    Workspace words;  // what has stalled, and an int32 for each step, of which the condition writes the first byte
+    Workspace words;  // what has stalled, then an int32 for each step; the condition writes its first byte
     if (!words.allocate(device, sizeof zeros)) return Status::no_memory;
     std::optional<Ahead> own;
     if (Ahead::current == nullptr) own.emplace(words.at(0));

@@ -105,7 +105,7 @@ std::string image() {
          entry("fill4", false, "b32 %r10", 4) + entry("fill1", false, "b8 %h1", 1) + narrow_entry() + settle_entry();
 }
 
-enum Own { kCopy, kFill = kCopy + 3, kNarrow = kFill + 3, kSettle };  // of which three are of different words
+enum Own { kCopy, kFill = kCopy + 3, kNarrow = kFill + 3, kSettle };  // three each are of different words
 constexpr const char* kNames[] = {"copy16", "copy4", "copy1", "fill16", "fill4", "fill1", "narrow", "settle"};
 
 int64_t word_of(const char* address) { return reinterpret_cast<int64_t>(address); }
