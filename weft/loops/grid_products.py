@@ -236,4 +236,4 @@ def operand_of(low: Lowered, made: Sequence[int]) -> int | None:
 def n_words(kernel: Product) -> int:
     """The words of a product, those of its epilogue left out."""
     found = 10 + 5 * kernel.rows + 4 * kernel.columns + 5 * kernel.summed + 6 * kernel.batch
-    return found + (kernel.form == "tensor")  # of which the last is the number of blocks
+    return found + (kernel.form == "tensor")  # the last is the number of blocks

@@ -81,7 +81,7 @@ class TensorWriter(TensorTiles):
         )
 
     def _stepped(self, words: list[str], sums: list[str]) -> list[str]:
-        """The sums after a step. They are of fragments in rows, 16 x 8 elements each. A thread has 4 elements of each."""
+        """The sums after a step. They are of fragments in rows, 16 x 8 elements each, 4 in a thread."""
         writer, tile, half = self.writer, self.tile, "<2 x half>"
         type_ = "i32"
         if ".f32.f32" in self.kind:
