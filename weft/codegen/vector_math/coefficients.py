@@ -1,7 +1,7 @@
 """Polynomial coefficients of the float64 functions, highest power first.
 
-Interpolations at Chebyshev nodes computed with 160 digits; each comment gives degree and largest error. The
-``_LITE`` sets serve float32 functions that are evaluated in float64.
+Interpolations at Chebyshev nodes with 160 digits; each comment gives degree and largest error. docs/coefficients.py
+computes most of them, and says over which range. The ``_LITE`` sets serve float32 functions evaluated in float64.
 """
 
 # ASIN_F64: degree 13, error 2**-58.5

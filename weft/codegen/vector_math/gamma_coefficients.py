@@ -1,6 +1,6 @@
 """Polynomial coefficients of the gamma family, highest power first.
 
-Near-minimax (Chebyshev) fits computed with 60 digits; each comment gives the function, its range and the largest error.
+docs/coefficients.py computes them; each comment gives the function, its range and the largest error.
 """
 
 # log gamma(2 + d) / d, |d| <= 1/2: error 5.98e-19
