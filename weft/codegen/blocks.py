@@ -27,38 +27,39 @@ class BlockWriter(columns.ColumnWriter):
         assert isinstance(self.schedule.tile, RowBlock) and self.nest.row is not None
         self.block, self.extent, self.dim = self.schedule.tile, self.nest.row, self.nest.last
         self.across = self.nest.vector != self.dim  # vectors lie across rows; the last rows may fill no vector
+        if not self.across:
+            self.lanes = Lanes(self.writer, self.block.width)
 
-    def write(self, place: Position, scalars: Instance) -> None:
+    def rows(self, place: Position, outer: Sequence[int]) -> None:
         if self.across:
-            super().write(place, scalars)
+            super().rows(place, outer)
             return
-        parent, dim = self.parent, self.dim - 1
-        base = self._base(Lanes(self.writer, self.block.width), scalars)
+        parent, dim, lanes = self.parent, outer[-1], self.lanes
         for key, stride in parent.strides.items():
             if key[1] == self.dim:
-                parent.offsets[key] = base.memory.lanes.splat(stride, "i64") * base.memory.lanes.iota("i64")
+                parent.offsets[key] = lanes.splat(stride, "i64") * lanes.iota("i64")
 
         def rows(outside: Position) -> None:
             low, high = (parent.range(0), parent.range(1)) if dim == 0 else ("0", parent.extents[dim])
 
             def one(index: str, _: list[str]) -> list[str]:
-                self.row(parent.enter(outside, dim, index, range(len(self.nest.operands))), scalars, base)
+                self.row(parent.enter(outside, dim, index, range(len(self.nest.operands))))
                 return []
 
             parent.stretches(low, high, 1, [], one)
 
-        parent.parallel(place, range(dim), rows)
+        parent.parallel(place, outer[:-1], rows)
 
-    def _columns(self, place: Position, alone: Instance, base: Instance, loops: Loops) -> None:
+    def columns(self, place: Position, alone: Instance, base: Instance, loops: Loops) -> None:
         if self.across:
-            super()._columns(place, alone, base, loops)
+            super().columns(place, alone, base, loops)
         else:
             self._points(base, self.block, place)
 
-    def _inside(self, tile: list[Instance], place: Position) -> None:
+    def inside(self, tile: list[Instance], place: Position) -> None:
         first = tile[0]
         if first.mask is not None:
-            super()._inside(tile, place)
+            super().inside(tile, place)
             return
         lanes = first.memory.lanes.width
         block = self.block if lanes * len(tile) == self.block.rows else blocks.block(self.nest, 1)

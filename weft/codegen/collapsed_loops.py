@@ -1,4 +1,4 @@
-"""Writes nests in which short last dimensions and the one before them are collapsed into one loop.
+"""What the lanes read along short last dimensions and the one before them, which are collapsed into one loop.
 
 The lanes run along the collapsed dimension, so that short rows fill them. The digits of its index (see ``mixed_radix``)
 are periodic: apart from the first, they depend only on the position within one block of the short dimensions. Values
@@ -19,52 +19,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.codegen import columns, instances, lane_loops, windows
+from weft.codegen import instances, windows
 from weft.codegen.emitter import Value
 from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
-from weft.codegen.memory import Mask
 from weft.codegen.memory_words import whole
+from weft.codegen.writer import Carried
 from weft.loops import elements, ir
-from weft.loops.lane_loops import LaneLoop
 
 
-class CollapsedLoopWriter(columns.ColumnWriter):
-    """Writes the loops of one nest."""
+class Tables:
+    """What the statements of one nest read that depends on digits."""
 
-    def __init__(self, parent: Frame) -> None:
-        super().__init__(parent)
+    def __init__(self, parent: Frame, statements: Sequence[ir.Statement]) -> None:
         assert parent.digits is not None
-        self.digits = parent.digits
+        self.parent, self.nest, self.writer, self.digits = parent, parent.nest, parent.writer, parent.digits
         self.ahead = parent.schedule.loops[0].vectors * parent.width  # elements that are in flight
         self.slots = ir.COLLAPSED + self.ahead  # entries of a table
+        self.reads = self.digits.reads(statements)
+        self.tables: dict[int, str] = {}  # value -> what is known of it at each position
         self.offsets: dict[int, windows.Offsets] = {}  # value -> those of its operand
         self.block = "1"  # elements of the short dimensions
         for base in self.digits.bases[1:]:
             self.block = self.writer.index("mul", self.block, base)
 
-    def write(self, place: Position, scalars: Instance) -> None:
-        nest, base = self.nest, self._base(self.parent.lanes, scalars)
-        outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector]
-        self.parent.parallel(place, outer, lambda inner: self._flat(inner, scalars, base))
+    def fill(self, place: Position) -> None:
+        """Write the tables, at one point of the dimensions before the lanes."""
+        self.tables = {s.out: self._table(s, place) for s in self.reads}
+        entries = self.writer.index("add", self.block, str(self.ahead))
+        for s in self.reads:
+            if isinstance(s, ir.Load) and not self.nest.repeats(s):
+                found = windows.offsets(self.parent, self.digits, s.operand, self.tables[s.out], entries, self.slots)
+                self.offsets[s.out] = found
 
-    def _flat(self, place: Position, scalars: Instance, base: Instance) -> None:
-        """The collapsed dimension, at one point of the dimensions before it."""
-        parent, writer = self.parent, self.writer
-        known = {**scalars.values, **parent.hoist(self.hoistable, scalars, place)}
-        base = base.replace(values={n: base.memory.splat(v) for n, v in known.items()}, scalars=known)
-        tables = {s.out: self._table(s, place) for s in self.digits.reads(self.statements)}
-        self._find_offsets(tables)
-        low, high = parent.range(2), parent.range(3)
-        at = [writer.op(f"{op} i64 {low}, {self.block}") for op in ("udiv", "urem")]
-        moves = {loop: self._move(loop.vectors * parent.width) for loop in parent.schedule.loops[:-1]}
-
-        def tile(loop: LaneLoop, each: list[str], mask: Mask | None, at: list[str]) -> list[str]:
-            self._side_by_side(each, at, mask, base, place, tables)
-            return moves[loop](at) if loop in moves else at
-
-        lane_loops.write(parent, parent.schedule.loops, (low, high), tile, [("i64", one) for one in at])
+    def start(self, low: str) -> Carried:
+        """The block, and the position in it."""
+        at = [self.writer.op(f"{op} i64 {low}, {self.block}") for op in ("udiv", "urem")]
+        self.moves = {
+            loop.vectors: self._move(loop.vectors * self.parent.width) for loop in self.parent.schedule.loops[:-1]
+        }
+        return [("i64", one) for one in at]
 
     def _move(self, step: int) -> Callable[[list[str]], list[str]]:
         """Gives the block, and the position in it, so many elements further on."""
@@ -80,32 +75,17 @@ class CollapsedLoopWriter(columns.ColumnWriter):
 
         return moved
 
-    def _side_by_side(
-        self,
-        each: Sequence[str],
-        at: list[str],
-        mask: Mask | None,
-        base: Instance,
-        place: Position,
-        tables: dict[int, str],
-    ) -> None:
-        """Vectors side by side at these indices, the first lane at position ``at[1]`` of block ``at[0]``."""
-        slots = range(0, len(each) * self.parent.width, self.parent.width)
-        copies = [
-            instances.fresh(base, base.values, index, mask, slot) for index, slot in zip(each, slots, strict=True)
-        ]
-        for copy in copies:
-            here = [at[0], self.writer.index("add", at[1], str(copy.slot)) if copy.slot else at[1]]
-            for s in self.digits.reads(self.statements):
-                copy.values[s.out] = self._read(s, copy, here, place, tables[s.out])
-        self.point(copies, place)
+    def read(self, tile: Sequence[Instance], place: Position, at: Sequence[str]) -> None:
+        """Give the vectors of a tile their values; the first begins at this block, and this position in it."""
+        block, within = at
+        for copy in tile:
+            here = [block, self.writer.index("add", within, str(copy.slot)) if copy.slot else within]
+            for s in self.reads:
+                copy.values[s.out] = self._read(s, copy, here, place, self.tables[s.out])
 
-    def _find_offsets(self, tables: dict[int, str]) -> None:
-        entries = self.writer.index("add", self.block, str(self.ahead))
-        for s in self.digits.reads(self.statements):
-            if isinstance(s, ir.Load) and not self.nest.repeats(s):
-                found = windows.offsets(self.parent, self.digits, s.operand, tables[s.out], entries, self.slots)
-                self.offsets[s.out] = found
+    def after(self, tile: Sequence[Instance], at: list[str]) -> list[str]:
+        """The block after a tile, and the position in it."""
+        return self.moves[len(tile)](at) if tile[0].mask is None else at
 
     def _table(self, s: ir.Load | ir.IndexOf, place: Position) -> str:
         """A table for a block and the vectors in flight: of periodic values, otherwise of offsets or first digits."""

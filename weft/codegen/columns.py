@@ -4,7 +4,13 @@
         for narrow parallel dims after the vector dimension: for phase:
             before; for reduced indices in tree order: body, reductions of every vector
 
+<<<<<<< HEAD
 The tail uses masked vectors if the target has masked access, otherwise the same expressions on one element at a time.
+=======
+The tail uses masked vectors if the target has masked access, else the same expressions on one element at a time.
+Here each vector reaches memory by itself. Writers of tiles whose vectors do so together derive from this one: they say
+how ``rows`` are walked, and what the ``columns`` of a row, or the vectors ``inside`` a tile, do.
+>>>>>>> fcf5e123 (One writer has the loops over lanes: neighbourhoods, blocks, short rows and transposed tiles say how rows are walked and what a tile does)
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen import (
+    collapsed_loops,
     column_blocks,
     instances,
     lane_loops,
@@ -21,8 +28,6 @@ from weft.codegen import (
     reduce_tree,
     runs,
     scans,
-    stencils,
-    transposed_tiles,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import Frame
@@ -31,7 +36,7 @@ from weft.codegen.instances import Instance, Position
 from weft.codegen.loop_distribution import Distributed
 from weft.codegen.memory import Mask
 from weft.loops import ir
-from weft.loops.decisions import SMALL_STRIDES, Stencil, Transposed
+from weft.loops.decisions import is_collapsed
 from weft.loops.lane_loops import LaneLoop, Loops
 from weft.loops.reduction_tree import BLOCK_ROWS
 
@@ -45,7 +50,9 @@ class ColumnWriter:
     def __init__(self, parent: Frame) -> None:
         self.parent = parent
         self.nest, self.schedule = parent.nest, parent.schedule
-        self.writer = parent.writer
+        self.writer, self.lanes = parent.writer, parent.lanes
+        self.scalars = self.base = parent.scalars  # once the setup is written: its values, and those in all lanes
+        self.tables: collapsed_loops.Tables | None = None  # if the lanes lie along several dimensions that are one
         self.blocks = column_blocks.Blocks(parent) if parent.nest.split else None
         self.statements = [s for p in self.nest.phases for s in (*p.before, *p.body)]
         # loads per parallel point, hoisted out of the vector loop if they do not depend on it
@@ -53,59 +60,43 @@ class ColumnWriter:
 
     def write(self, place: Position, scalars: Instance) -> None:
         parent, nest = self.parent, self.nest
-        inner = parent.inner
-        outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector and d not in inner]
-        if nest.vector is None and nest.dims and nest.dims[0].runs:
-            runs.write(parent, place)
-            return
-        if self.schedule.beside and outer:
-            scans.rows(parent, place, outer, scalars)
-            return
-        if nest.vector is None:
-            parent.parallel(place, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner))
-            return
-        base = self._base(parent.lanes, scalars)
-        chosen = self.schedule.tile
-        if not isinstance(chosen, Transposed):
+        outer = [
+            d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d not in (nest.vector, *parent.inner)
+        ]
+        self.scalars = scalars
+        if is_collapsed(nest):
+            self.tables = collapsed_loops.Tables(parent, self.statements)
+        if nest.vector is not None:
+            self.base = self.in_lanes(self.lanes)
             parent.stream(place)
-            if isinstance(chosen, Stencil):
-                stencils.StencilWriter(self, scalars, base, chosen).write(place)
-            else:
-                parent.parallel(place, outer, lambda inner: self.row(inner, scalars, base))
-            return
-        transposer = transposed_tiles.Transposer(self, chosen)
-        parent.stream(place)
-        rest, wide = [d for d in outer if d != chosen.dim], self._base(transposer.lanes, scalars)
+            self.rows(place, outer)
+        elif nest.dims and nest.dims[0].runs:
+            runs.write(parent, place)
+        elif self.schedule.beside and outer:
+            scans.rows(parent, place, outer, scalars)
+        else:
+            parent.parallel(place, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner))
 
-        def turn() -> None:
-            parent.parallel(place, rest, lambda inner: transposer.write(inner, wide))
+    def rows(self, place: Position, outer: Sequence[int]) -> None:
+        """All points of the dimensions before the lanes."""
+        self.parent.parallel(place, outer, self.row)
 
-        if not chosen.near:
-            turn()
-            return
-        stride = parent.strides[chosen.operands[0], nest.vector]
-        self.writer.either(
-            self.writer.compare_index("ule", stride, str(SMALL_STRIDES[-1])),
-            lambda: parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base)),
-            turn,
-        )
-
-    def _base(self, lanes: Lanes, scalars: Instance) -> Instance:
+    def in_lanes(self, lanes: Lanes) -> Instance:
         """A copy with ``lanes`` lanes that holds the scalars used in the phases."""
         base, wanted = self.parent.copy(lanes, {}), self._wanted()
-        base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
+        base.values = {n: base.memory.splat(v) for n, v in self.scalars.values.items() if n in wanted}
         return base
 
-    def row(self, place: Position, scalars: Instance, base: Instance, loops: Loops | None = None) -> None:
+    def row(self, place: Position, loops: Loops | None = None) -> None:
         """Everything at one point of the dimensions before the lanes, by the schedule's loops or these."""
-        self._vectors(place, scalars, base, loops)
-        self.edges(place, scalars)
+        self.vectors(place, loops)
+        self.edges(place)
 
-    def edges(self, place: Position, scalars: Instance) -> None:
+    def edges(self, place: Position) -> None:
         """The statements that run once for each row."""
         if not self.nest.edges:
             return
-        copies = [instances.fresh(scalars, scalars.values)]
+        copies = [instances.fresh(self.scalars, self.scalars.values)]
         first = self.writer.compare_index("eq", self.parent.range(2), "0")
         self.writer.when(first, lambda: self.parent.run(self.nest.edges, copies, place), rare=False)
 
@@ -117,21 +108,27 @@ class ColumnWriter:
             from_phases |= ir.used(phase)
         return from_phases
 
-    def _vectors(self, place: Position, scalars: Instance, base: Instance, loops: Loops | None = None) -> None:
-        hoisted = self.parent.hoist(self.hoistable, scalars, place)
-        known = {**scalars.values, **hoisted}
-        wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
-        base = base.replace(values=wide, scalars=known)
-        alone = instances.fresh(scalars, known)
+    def vectors(self, place: Position, loops: Loops | None = None) -> None:
+        """All lanes of a row; what does not depend on the lane is computed before."""
+        base, alone = self.hoisted(place)
         loops = self.schedule.loops if loops is None else loops
         if self.blocks and self.schedule.passes is not None:
-            self.blocks.passes(self.schedule.passes, lambda: self._columns(place, alone, base, loops))
+            self.blocks.passes(self.schedule.passes, lambda: self.columns(place, alone, base, loops))
         else:
-            self._columns(place, alone, base, loops)
+            self.columns(place, alone, base, loops)
 
-    def _columns(self, place: Position, alone: Instance, base: Instance, loops: Loops) -> None:
+    def hoisted(self, place: Position) -> tuple[Instance, Instance]:
+        """The values that are the same for all lanes of a row: in all lanes, and in one."""
+        hoisted = self.parent.hoist(self.hoistable, self.scalars, place)
+        known = {**self.scalars.values, **hoisted}
+        wide = {**self.base.values, **{n: self.base.memory.splat(v) for n, v in hoisted.items()}}
+        return self.base.replace(values=wide, scalars=known), instances.fresh(self.scalars, known)
+
+    def columns(self, place: Position, alone: Instance, base: Instance, loops: Loops) -> None:
         """Process the range of the lanes; where stores are streamed, up to a cache line and from there on."""
         parent = self.parent
+        if self.tables is not None:
+            self.tables.fill(place)
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
         streamed = self.schedule.streamed
         if len(loops) == 1 or parent.streams is None or streamed is None or not streamed.aligned:
@@ -156,16 +153,20 @@ class ColumnWriter:
             modulo_scheduling.write(self.parent, last, base, place, *bounds)
         else:
 
-            def tile(loop: LaneLoop, at: list[str], mask: Mask | None, _: list[str]) -> list[str]:
+            def tile(loop: LaneLoop, at: list[str], mask: Mask | None, carried: list[str]) -> Sequence[str]:
                 one = alone if loop.rest == "apart" else base
-                self._inside([instances.fresh(one, one.values, k, mask, u * width) for u, k in enumerate(at)], place)
-                return []
+                vectors = [instances.fresh(one, one.values, k, mask, u * width) for u, k in enumerate(at)]
+                if self.tables is not None:
+                    self.tables.read(vectors, place, carried)
+                self.inside(vectors, place)
+                return self.tables.after(vectors, carried) if self.tables is not None else carried
 
-            lane_loops.write(self.parent, loops, bounds, tile)
+            begun = self.tables.start(bounds[0]) if self.tables is not None else ()
+            lane_loops.write(self.parent, loops, bounds, tile, begun)
 
     # one tile
 
-    def _inside(self, tile: list[Instance], place: Position) -> None:
+    def inside(self, tile: list[Instance], place: Position) -> None:
         """The narrow dimensions within a tile, so that its memory is read once."""
 
         def point(inner: Position) -> None:

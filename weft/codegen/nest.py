@@ -17,7 +17,6 @@ from weft._base.target import Target
 from weft.codegen import (
     accesses,
     blocks,
-    collapsed_loops,
     columns,
     guards,
     indexed,
@@ -29,6 +28,8 @@ from weft.codegen import (
     runs,
     scans,
     short_rows,
+    stencils,
+    transposed_tiles,
 )
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.frame import STOP, Frame
@@ -39,8 +40,16 @@ from weft.codegen.memory_words import whole
 from weft.codegen.writer import Writer
 from weft.loops import costs, elements, ir, peeled_regions
 from weft.loops.blocks import RowBlock
-from weft.loops.decisions import Schedule, ShortRows, is_collapsed
+from weft.loops.decisions import Schedule, ShortRows, Stencil, Transposed
 
+# for each way in which vectors of a tile reach memory together
+WRITERS: dict[type, Callable[[Frame], columns.ColumnWriter]] = {
+    type(None): columns.ColumnWriter,
+    RowBlock: blocks.BlockWriter,
+    ShortRows: short_rows.ShortRowWriter,
+    Stencil: stencils.StencilWriter,
+    Transposed: transposed_tiles.TransposedWriter,
+}
 PARAMETERS = (
     "ptr noalias readonly %operands, ptr noalias readonly %params, ptr noalias readonly %range, ptr noalias %scratch"
 )
@@ -240,10 +249,4 @@ class NestWriter(Frame):
 
 def _writer(schedule: Schedule) -> Callable[[NestWriter], Any]:
     """The writer of the loops of a nest, as its schedule asks."""
-    if schedule.phases:
-        return rows.RowWriter
-    if isinstance(schedule.tile, RowBlock):
-        return blocks.BlockWriter
-    if isinstance(schedule.tile, ShortRows):
-        return short_rows.ShortRowWriter
-    return collapsed_loops.CollapsedLoopWriter if is_collapsed(schedule.nest) else columns.ColumnWriter
+    return rows.RowWriter if schedule.phases else WRITERS[type(schedule.tile)]

@@ -38,33 +38,31 @@ class ShortRowWriter(columns.ColumnWriter):
         self.dim = parent.reduced[0]
         self.chosen = chosen = self.schedule.tile
         self.shared = chosen.shared
-        self.rows = "", ""  # first row of the block, and its end
+        self.ends = "", ""  # first row of the block, and its end
         self.loaded: dict[int, list[list[Value]]] = {}  # operand -> its elements in the rows of each vector of the tile
         self.held: dict[tuple[int, int], list[Value]] = {}  # (value, element) -> the vectors of the tile
         if self.shared:
             self.hoistable = []  # hoisting is done before the rows are entered
 
-    def write(self, place: Position, scalars: Instance) -> None:
-        parent = self.parent
-        base = self._base(parent.lanes, scalars)
-        outer = list(range(self.vector))
-        if self.shared:
-            parent.parallel(place, outer[:-1], lambda inner: self._blocks(inner, scalars, base))
-        else:
-            parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
+    def rows(self, place: Position, outer: Sequence[int]) -> None:
+        if not self.shared:
+            super().rows(place, outer)
+            return
+        parent, writer, row = self.parent, self.writer, outer[-1]
 
-    def _blocks(self, place: Position, scalars: Instance, base: Instance) -> None:
-        parent, writer, row = self.parent, self.writer, self.vector - 1
-        low, high = (parent.range(0), parent.range(1)) if row == 0 else ("0", parent.extents[row])
+        def blocks(inside: Position) -> None:
+            low, high = (parent.range(0), parent.range(1)) if row == 0 else ("0", parent.extents[row])
 
-        def block(start: str, _: list[str]) -> list[str]:
-            self.rows = start, writer.minimum_index(writer.index("add", start, str(self.chosen.rows)), high)
-            self._vectors(place, scalars, base)
-            return []
+            def block(start: str, _: list[str]) -> list[str]:
+                self.ends = start, writer.minimum_index(writer.index("add", start, str(self.chosen.rows)), high)
+                self.row(inside)
+                return []
 
-        writer.loop(low, high, self.chosen.rows, [], block)
+            writer.loop(low, high, self.chosen.rows, [], block)
 
-    def _inside(self, tile: list[Instance], place: Position) -> None:
+        parent.parallel(place, outer[:-1], blocks)
+
+    def inside(self, tile: list[Instance], place: Position) -> None:
         if not self.shared:
             self.point(tile, place)
             return
@@ -81,7 +79,7 @@ class ShortRowWriter(columns.ColumnWriter):
             self.point([instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
             return []
 
-        self.writer.loop(*self.rows, 1, [], row)
+        self.writer.loop(*self.ends, 1, [], row)
 
     def point(self, tile: list[Instance], place: Position) -> None:
         self.loaded = {}

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft._base.target_model import PAGE
-from weft.codegen import instances, lane_loops
+from weft.codegen import columns, instances, lane_loops
 from weft.codegen.emitter import Value
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import Mask, first_lanes
 from weft.codegen.memory_words import whole
@@ -25,53 +25,45 @@ from weft.loops import elements, ir
 from weft.loops.decisions import Line, Stencil, place_of
 from weft.loops.lane_loops import LaneLoop
 
-if TYPE_CHECKING:
-    from weft.codegen.columns import ColumnWriter
 
-
-class StencilWriter:
+class StencilWriter(columns.ColumnWriter):
     """Writes the loops of one nest."""
 
-    def __init__(self, columns: ColumnWriter, scalars: Instance, base: Instance, chosen: Stencil) -> None:
-        self.columns, self.parent, self.writer = columns, columns.parent, columns.writer
-        self.nest = columns.nest
-        self.scalars, self.base = scalars, base
-        self.around, self.dim = range(len(self.nest.dims) - 2), len(self.nest.dims) - 2
-        self.chosen, self.rows = chosen, chosen.rows
-        self.shifts = dict(chosen.lines)  # in elements
+    def __init__(self, parent: Frame) -> None:
+        super().__init__(parent)
+        assert isinstance(self.schedule.tile, Stencil)
+        self.chosen, self.dim = self.schedule.tile, len(self.nest.dims) - 2
+        self.shifts = dict(self.chosen.lines)  # in elements
 
-    def write(self, place: Position) -> None:
-        parent, writer, dim = self.parent, self.writer, self.dim
+    def rows(self, place: Position, outer: Sequence[int]) -> None:
+        parent, writer, dim, count = self.parent, self.writer, self.dim, self.chosen.rows
         operands = range(len(self.nest.operands))
         firsts = [k for k in operands if self.nest.operands[k].near is None]
 
-        def pairs(inner: Position) -> None:
+        def groups(inner: Position) -> None:
             low, high = (parent.range(0), parent.range(1)) if dim == 0 else ("0", parent.extents[dim])
-            even = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-self.rows)))
+            even = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-count)))
 
-            def pair(index: str, _: list[str]) -> list[str]:
-                at = [writer.index("add", index, str(row)) for row in range(self.rows)]
+            def group(index: str, _: list[str]) -> list[str]:
+                at = [writer.index("add", index, str(row)) for row in range(count)]
                 places = [parent.enter(inner, dim, i, firsts) for i in at]
-                self._rows(places)
+                self._together(places)
                 for row in places:
-                    self.columns.edges(row, self.scalars)
+                    self.edges(row)
                 return []
 
             def last(index: str, _: list[str]) -> list[str]:
-                self.columns.row(parent.enter(inner, dim, index, operands), self.scalars, self.base, self.chosen.last)
+                self.row(parent.enter(inner, dim, index, operands), self.chosen.last)
                 return []
 
-            writer.loop(low, even, self.rows, [], pair)
-            if self.rows > 1:
+            writer.loop(low, even, count, [], group)
+            if count > 1:
                 writer.loop(even, high, 1, [], last)
 
-        parent.parallel(place, self.around, pairs)
+        parent.parallel(place, outer[:-1], groups)
 
-    def _rows(self, places: Sequence[Position]) -> None:
-        parent, known = self.parent, []
-        for place in places:
-            hoisted = parent.hoist(self.columns.hoistable, self.scalars, place)
-            known.append({**self.base.values, **{n: self.base.memory.splat(v) for n, v in hoisted.items()}})
+    def _together(self, places: Sequence[Position]) -> None:
+        parent, known = self.parent, [self.hoisted(place)[0].values for place in places]
         following = self._following(places[0])
 
         def tile(_: LaneLoop, at: list[str], mask: Mask | None, __: list[str]) -> list[str]:
@@ -110,7 +102,7 @@ class StencilWriter:
 
     def _tile(self, places: Sequence[Position], rows: Sequence[list[Instance]]) -> None:
         lines: dict[Line, dict[int, list[Value]]] = {}
-        for s in self.columns.statements:
+        for s in self.statements:
             for number, (place, tile) in enumerate(zip(places, rows, strict=True)):
                 if not isinstance(s, ir.Load) or s.out in tile[0].values:
                     self.parent.run([s], tile, place)

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 
 from weft._base.record import Record
 from weft._base.target_model import LINE
-from weft.codegen import instances, register_transpose
+from weft.codegen import columns, instances, register_transpose
+from weft.codegen.frame import Frame
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import first_lanes, lanes_below
 from weft.codegen.memory_words import whole
 from weft.codegen.nontemporal_stores import bytes_of
 from weft.loops import elements, ir
+from weft.loops.decisions import SMALL_STRIDES, Transposed
 
 if TYPE_CHECKING:
-    from weft.codegen.columns import ColumnWriter
     from weft.codegen.nontemporal_stores import Shift
-    from weft.loops.decisions import Transposed
 
 
 class TileBlock(Record):
@@ -43,23 +43,36 @@ class TileBlock(Record):
     shift: Shift | None
 
 
-class Transposer:
+class TransposedWriter(columns.ColumnWriter):
     """Writes the tiles over the lanes and another dimension of one nest."""
 
-    def __init__(self, columns: ColumnWriter, chosen: Transposed) -> None:
-        self.parent = parent = columns.parent
-        self.nest = parent.nest
-        self.writer = parent.writer
-        self.statements = columns.statements
-        self.chosen, self.dim, self.transposed = chosen, chosen.dim, chosen.operands
-        self.lanes = Lanes(self.writer, chosen.lanes)
+    def __init__(self, parent: Frame) -> None:
+        super().__init__(parent)
+        assert isinstance(self.schedule.tile, Transposed)
+        self.chosen = chosen = self.schedule.tile
+        self.dim, self.transposed = chosen.dim, chosen.operands
+        self.wide = Lanes(self.writer, chosen.lanes)
         self.width, self.lead, self.size = chosen.lanes, chosen.lead, chosen.block
-        self.row = self.lead + self.size  # words of a row of a buffer, starting ``lead`` words before the block
+        self.pitch = self.lead + self.size  # words of a row of a buffer, starting ``lead`` words before the block
         self.words = words = {k: whole(self.nest.operands[k].dtype) for k in self.transposed}
-        room = self.width * (self.row + 1)  # vectors may be loaded past the end
+        room = self.width * (self.pitch + 1)  # vectors may be loaded past the end
         self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in self.transposed}
 
-    def write(self, place: Position, base: Instance) -> None:
+    def rows(self, place: Position, outer: Sequence[int]) -> None:
+        parent, wide = self.parent, self.in_lanes(self.wide)
+        assert self.nest.vector is not None
+
+        def turn() -> None:
+            parent.parallel(place, [d for d in outer if d != self.dim], lambda inner: self._blocks(inner, wide))
+
+        if not self.chosen.near:
+            turn()
+            return
+        stride = parent.strides[self.transposed[0], self.nest.vector]
+        small = self.writer.compare_index("ule", stride, str(SMALL_STRIDES[-1]))
+        self.writer.either(small, lambda: parent.parallel(place, outer, self.vectors), turn)
+
+    def _blocks(self, place: Position, base: Instance) -> None:
         """All tiles, at the indices of the other dimensions."""
         parent, writer = self.parent, self.writer
         low, high = parent.range(2), parent.range(3)
@@ -90,7 +103,7 @@ class Transposer:
         def rows(write: Callable[[Position, str], None]) -> None:
             def row(step: str, _: list[str]) -> list[str]:
                 inner = parent.enter(place, self.dim, writer.index("add", steps[0], step), others)
-                write(inner, writer.index("mul", step, str(self.row)))
+                write(inner, writer.index("mul", step, str(self.pitch)))
                 return []
 
             writer.loop("0", columns, 1, [], row)
@@ -150,7 +163,7 @@ class Transposer:
             if block.shift is not None:
                 v = writer.maximum_index(aligned, block.low)
                 stop = writer.minimum_index(writer.index("add", aligned, str(width)), stop)
-            mask = lanes_below(self.lanes, writer.index("sub", stop, v), True)
+            mask = lanes_below(self.wide, writer.index("sub", stop, v), True)
             column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
             at = writer.index("add", row, column)
             self._body([instances.fresh(base, base.values, v, mask)], place, [at])
@@ -205,7 +218,7 @@ class Transposer:
         writer.loop("0", size[0], side, [], rows)
 
     def _at_row(self, index: str) -> str:
-        return self.writer.index("mul", index, str(self.row))
+        return self.writer.index("mul", index, str(self.pitch))
 
     def _rest(self, size: str, start: str, side: int) -> str:
         return self.writer.minimum_index(self.writer.index("sub", size, start), str(side))
@@ -271,9 +284,9 @@ class Transposer:
             return [(type_, row) for row in self._rows(word, source, steps, masked)]
 
         rows = [row for _, row in plain()] if part is None else writer.either(part[0], plain, some)
-        type_, columns = register_transpose.columns(self.lanes, rows, bytes_of(self.nest, operand))
+        type_, columns = register_transpose.columns(self.wide, rows, bytes_of(self.nest, operand))
         for k, column in enumerate(columns):
-            place = writer.element(word, sink, str(k * self.row))
+            place = writer.element(word, sink, str(k * self.pitch))
             writer.line(f"store {type_} {column}, ptr {place}, align {align}")
 
     def _rows(self, word: str, first: str, steps: Sequence[str], load: Callable[[str], str]) -> list[str]:
