@@ -4,13 +4,9 @@
         for narrow parallel dims after the vector dimension: for phase:
             before; for reduced indices in tree order: body, reductions of every vector
 
-<<<<<<< HEAD
 The tail uses masked vectors if the target has masked access, otherwise the same expressions on one element at a time.
-=======
-The tail uses masked vectors if the target has masked access, else the same expressions on one element at a time.
 Here each vector reaches memory by itself. Writers of tiles whose vectors do so together derive from this one: they say
 how ``rows`` are walked, and what the ``columns`` of a row, or the vectors ``inside`` a tile, do.
->>>>>>> fcf5e123 (One writer has the loops over lanes: neighbourhoods, blocks, short rows and transposed tiles say how rows are walked and what a tile does)
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class _Decider:
         if nest.vector is None:
             return Schedule(nest, self.lanes, beside=self.model.beside if self.scans_apart() else 0)
         tile = self.tile()
-        loops, strided = self.loops(tile), not isinstance(tile, ShortRows | blocks.Block)
+        loops, strided = self.loops(tile), not isinstance(tile, ShortRows | blocks.RowBlock)
         passes = lane_loops.passes(nest, self.model, self.lanes, loops) if nest.split else None
         streamed = self.streamed(loops, tile) if strided else None
         return Schedule(nest, self.lanes, loops, tile, self.near(), passes=passes, streamed=streamed)
