@@ -115,6 +115,19 @@ CASES: dict[str, tuple[Kernel, list[Any], list[Any], list[Any]]] = {
         Kernel((4,), lambda i, x, y: [x * F32(3)], [block(2, None)] * 2, [lambda i: (3 - i, 1), lambda i: (i, 0)]),
         [numbers(8, 2)], [numbers(8, 1)], [],
     ),
+    "points": (
+        Kernel((3, 2), lambda i, j, x, y, out, other: [x * F32(2) + out * x, y - F32(1)], [block(4, 3)] * 4,
+               [lambda i, j: (2 - i, j)] * 4),
+        [numbers(10, 6), numbers(10, 6) + F32(1)], [numbers(10, 6)] * 2, [],
+    ),
+    "squeezed_points": (
+        Kernel((3, 2), lambda i, j, x, y: [x * F32(2) + y], [block(None, 3)] * 2, [lambda i, j: (i, j)] * 2),
+        [numbers(3, 6)], [numbers(3, 6)], [],
+    ),
+    "points_of_some": (
+        Kernel((2, 2), lambda i, j, x, y: [x * F32(2) + y], [block(2, 3)] * 2, [lambda i, j: (i, j)] * 2),
+        [numbers(6, 6)], [numbers(6, 6)], [],
+    ),
     "one_cell": (Kernel((), lambda x, y: [x + y], [block(3)] * 2, [lambda: (0,)] * 2), [numbers(3)], [numbers(3)], []),
     "no_cells": (
         Kernel((0, 3), lambda i, j, x, y: [x], [block(3)] * 2, [lambda i, j: (i,)] * 2), [numbers(3)], [numbers(3)], [],
@@ -322,6 +335,14 @@ def kernels(draw: Any) -> tuple[Kernel, list[np.ndarray], list[np.ndarray]]:
 
     kernel = Kernel(grid, body, blocks, maps, [(tuple(seen), F32)] if scratch else [])
     return kernel, [arrays[0]], [arrays[1]]
+
+
+def test_points_are_computed_of_whole_arrays() -> None:
+    for name, whole in (("points", True), ("squeezed_points", True), ("points_of_some", False), ("tiles", False)):
+        kernel, inputs, outputs, _ = CASES[name]
+        run = weft.jit(lambda *a, kernel=kernel: kernel(*a))
+        plan = run.lower(inputs, outputs).compile().as_text("plan")
+        assert ("cells" not in plan and "routine" not in plan) == whole
 
 
 @given(kernels())

@@ -15,7 +15,7 @@ import numpy as np
 from weft import operations as lax
 from weft import runtime
 from weft._base.record import Record
-from weft.control import grid_apart, grid_blocks, grid_order
+from weft.control import grid_apart, grid_blocks, grid_order, grid_points
 from weft.control.grid_blocks import Block
 from weft.control.while_loop import fori_loop
 from weft.core.eval import jaxpr_as_fun
@@ -92,7 +92,10 @@ def expanded(*operands: Any, **params: Any) -> list[Any]:
     """The outputs of a grid_loop by other operations: cells that do not depend on each other run apart."""
     parts = Parts.of(operands, params)
     order = None if parts.in_order else grid_order.order(parts)
-    return in_order(*operands, **params) if order is None else grid_apart.Apart(parts, order)()
+    if order is None:
+        return in_order(*operands, **params)
+    found = grid_points.on_whole_arrays(parts, order)
+    return grid_apart.Apart(parts, order)() if found is None else found
 
 
 def in_order(*operands: Any, **params: Any) -> list[Any]:
