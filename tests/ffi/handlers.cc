@@ -1,4 +1,6 @@
 // Foreign functions for tests/ffi, against the headers that jaxlib ships.
+#include <dlfcn.h>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -212,6 +214,28 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(slow, Slow, ffi::Ffi::Bind().Ret<ffi::BufferR0<ffi
 
 static ffi::Error Throws() { throw std::runtime_error("thrown in C++"); }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(throws, Throws, ffi::Ffi::Bind());
+
+// Copies on a GPU's stream, through working memory there, by the driver of this path.
+static ffi::Error OnGpu(std::string_view driver, void* stream, ffi::ScratchAllocator scratch, int32_t device,
+                        ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> y) {
+  void* library = dlopen(std::string(driver).c_str(), RTLD_NOW);
+  using Copy = int(uint64_t, uint64_t, size_t, void*);
+  auto* copy = library == nullptr ? nullptr : reinterpret_cast<Copy*>(dlsym(library, "cuMemcpyDtoDAsync_v2"));
+  auto block = scratch.Allocate(x.size_bytes());
+  if (copy == nullptr || stream == nullptr || device != 0 || !block.has_value()) return ffi::Error::Internal("no GPU");
+  const auto between = reinterpret_cast<uint64_t>(*block);
+  int failed = copy(between, reinterpret_cast<uint64_t>(x.typed_data()), x.size_bytes(), stream);
+  failed |= copy(reinterpret_cast<uint64_t>(y->typed_data()), between, x.size_bytes(), stream);
+  return failed != 0 ? ffi::Error::Internal("a copy failed") : ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(on_gpu, OnGpu,
+                              ffi::Ffi::Bind()
+                                  .Attr<std::string_view>("driver")
+                                  .Ctx<ffi::PlatformStream<void*>>()
+                                  .Ctx<ffi::ScratchAllocator>()
+                                  .Ctx<ffi::DeviceOrdinal>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());
 
 // Functions of bare pointers.
 extern "C" void add_pointers(void* out, const void** in) {
