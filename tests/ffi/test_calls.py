@@ -431,3 +431,31 @@ def test_lowered_text_says_what_is_called() -> None:
         "dense<[0, 1]> : tensor<2xindex>",
     ):
         assert part in text, text
+
+
+def test_a_lowering_of_a_primitive_of_the_users() -> None:
+    scale_p = weft.extend.core.Primitive("scale_by_function")
+    scale_p.def_abstract_eval(lambda x, **_: x)
+    weft.interpreters.mlir.register_lowering(
+        scale_p, ffi.ffi_lowering("scale_shift", backend_config={"shift": np.float32(1)}, operand_layouts=[(1, 0)])
+    )
+    np.testing.assert_array_equal(weft.jit(lambda x: scale_p.bind(x, scale=np.float32(3)))(X), X * 3 + 1)
+    turned_p = weft.extend.core.Primitive("turned_by_function")
+    turned_p.multiple_results = True
+    turned_p.def_abstract_eval(lambda x: [x, weft.core.ShapedArray((3,), np.dtype("int64"))])
+    weft.interpreters.mlir.register_lowering(turned_p, ffi.build_ffi_lowering_function("raw", operand_layouts=[(0, 1)]))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)  # of which the innermost dimension is named first
+    np.testing.assert_array_equal(np.asarray(weft.jit(turned_p.bind)(x)[0]).ravel(), x.T.ravel())
+    with pytest.raises(NotImplementedError, match="called_computations"):
+        ffi.ffi_lowering("raw", called_computations=["f"])
+
+
+def test_headers_and_names_that_only_say_something() -> None:
+    assert all(
+        (Path(ffi.include_dir()) / "xla" / "ffi" / "api" / f"{name}.h").exists() for name in ("ffi", "api", "c_api")
+    )
+    ffi.register_ffi_target_as_batch_partitionable("rms_norm")
+    with pytest.raises(ValueError, match="register_ffi_type_id is not supported"):
+        ffi.register_ffi_type_id("T", ffi.pycapsule(1))
+    with pytest.raises(ValueError, match="pass a dictionary with 'type_id'"):
+        ffi.register_ffi_type("T", {"id": 1})
