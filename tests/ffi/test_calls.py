@@ -418,6 +418,8 @@ def test_an_exported_function_names_its_targets(tmp_path: Path) -> None:
     checks = [weft.export.DisabledSafetyCheck.custom_call(name) for name in ("totals", "in_place", "rms_norm")]
     exported = weft.export.export(f, disabled_checks=checks)(S(X.shape, X.dtype))
     assert "rms_norm" in exported.mlir_module()
+    with pytest.raises(NotImplementedError, match="unknown sizes"):
+        weft.export.export(weft.jit(norm), disabled_checks=checks)(S(weft.export.symbolic_shape("a, 4"), X.dtype))
     read = weft.export.deserialize(exported.serialize())
     np.testing.assert_allclose(read.call(X), f(X), rtol=1e-12)
 

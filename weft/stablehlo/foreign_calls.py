@@ -15,7 +15,7 @@ from weft.core.jaxpr import Jaxpr, JaxprEqn, subjaxprs
 from weft.effects import foreign_calls
 from weft.effects.foreign_calls import ARRAY, DICTIONARY, STRING, Attribute
 from weft.stablehlo import parser, types
-from weft.stablehlo.function_writer import FunctionWriter
+from weft.stablehlo.function_writer import FunctionWriter, not_written
 from weft.stablehlo.text import Tensor
 
 
@@ -34,6 +34,8 @@ def targets(jaxpr: Jaxpr) -> set[str]:
 
 def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """The custom call, of operands in the order of their dimensions; the layouts say how it wants them in memory."""
+    if any(map(types.is_open, [n for v in (*eqn.invars, *eqn.outvars) for n in v.aval.shape])):
+        raise not_written(eqn, "a foreign function of arrays of unknown sizes is not built: export for known ones")
     text, params = writer.text, eqn.params
     ins, outs = params["input_layouts"], params["output_layouts"]
     given = [x if order is None else text.transpose(x, _inverse(order)) for x, order in zip(operands, ins, strict=True)]

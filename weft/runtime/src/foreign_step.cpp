@@ -152,32 +152,21 @@ int64_t next_run() {
   return ++last;
 }
 
+using ErrorPointer = std::unique_ptr<foreign::Error>;
+
 class ForeignStep final : public Step {
  public:
   Status run(Frame& frame) const override {
     if (stream_cancelled(frame.number)) return Status::cancelled;
-    const bool held = frame.suspended == nullptr && !frame.on_stream;
-    PyThreadState* state = held ? PyEval_SaveThread() : nullptr;
-    std::unique_ptr<foreign::Error> error;
-    Status status = Status::ok;
-    try {
-      status = frame.plan->device->is_host() ? run_here(frame, &error) : run_on_copies(frame, &error);
-    } catch (const std::bad_alloc&) {
-      status = Status::no_memory;
-    }
-    if (state != nullptr) in_python<PyEval_RestoreThread>(state);
-    return error == nullptr ? status : raise(frame, *error);
+    return without_gil(frame, [&](ErrorPointer* error) {
+      return frame.plan->device->is_host() ? run_here(frame, error) : run_on_copies(frame, error);
+    });
   }
   bool on_host() const override { return !on_gpu; }
   bool is_enqueued() const override { return on_gpu; }
   bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
     if (!on_gpu) return false;
-    const bool held = frame.suspended == nullptr && !frame.on_stream;
-    PyThreadState* state = held ? PyEval_SaveThread() : nullptr;
-    std::unique_ptr<foreign::Error> error;
-    *status = run_here(frame, &error, device.stream());
-    if (state != nullptr) in_python<PyEval_RestoreThread>(state);
-    if (error != nullptr) *status = raise(frame, *error);
+    *status = without_gil(frame, [&](ErrorPointer* error) { return run_here(frame, error, device.stream()); });
     return true;
   }
   const char* where() const override { return lines.c_str(); }
@@ -191,7 +180,7 @@ class ForeignStep final : public Step {
     foreign::Context context;
     context.states[foreign::kInstantiate] = &instance;
     const Given nothing(Side{}, nullptr);
-    std::unique_ptr<foreign::Error> error;
+    ErrorPointer error;
     Py_BEGIN_ALLOW_THREADS;
     error = stage(foreign::kInstantiate, context, nothing, nothing);
     Py_END_ALLOW_THREADS;
@@ -210,19 +199,35 @@ class ForeignStep final : public Step {
   mutable foreign::State instance;
 
  private:
+  // What `function` gives, run while other threads may run Python; an error that it leaves is raised.
+  template <class Function>
+  Status without_gil(Frame& frame, Function function) const {
+    const bool held = frame.suspended == nullptr && !frame.on_stream;
+    PyThreadState* state = held ? PyEval_SaveThread() : nullptr;
+    ErrorPointer error;
+    Status status;
+    try {
+      status = function(&error);
+    } catch (const std::bad_alloc&) {
+      status = Status::no_memory;
+    }
+    if (state != nullptr) in_python<PyEval_RestoreThread>(state);
+    return error == nullptr ? status : raise(frame, *error);
+  }
+
   std::vector<char*> addresses(const Side& side, const Frame& frame) const {
     std::vector<char*> found;
     for (const Place& place : side.places) found.push_back(place.address(frame));
     return found;
   }
 
-  Status run_here(Frame& frame, std::unique_ptr<foreign::Error>* error, void* stream = nullptr) const {
+  Status run_here(Frame& frame, ErrorPointer* error, void* stream = nullptr) const {
     *error = call(frame, addresses(in, frame).data(), addresses(out, frame).data(), frame.plan->device, stream);
     return Status::ok;
   }
 
   // For a device whose memory the function cannot read.
-  Status run_on_copies(Frame& frame, std::unique_ptr<foreign::Error>* error) const {
+  Status run_on_copies(Frame& frame, ErrorPointer* error) const {
     Device& device = *frame.plan->device;
     std::vector<std::unique_ptr<char[]>> blocks;
     std::vector<char*> given, made;
@@ -248,7 +253,7 @@ class ForeignStep final : public Step {
     return status;
   }
 
-  std::unique_ptr<foreign::Error> call(Frame& frame, char* const* operands, char* const* results, Device* device,
+  ErrorPointer call(Frame& frame, char* const* operands, char* const* results, Device* device,
                                        void* stream) const {
     if (version < 4) return call_untyped(operands, results, stream);
     if (frame.run == 0) frame.run = next_run();
@@ -267,7 +272,7 @@ class ForeignStep final : public Step {
     return nullptr;
   }
 
-  std::unique_ptr<foreign::Error> stage(foreign::Stage number, foreign::Context& context, const Given& given,
+  ErrorPointer stage(foreign::Stage number, foreign::Context& context, const Given& given,
                                         const Given& made) const {
     foreign::Handler* handler = target.bundle.stages[number];
     if (handler == nullptr) return nullptr;
@@ -280,9 +285,9 @@ class ForeignStep final : public Step {
     call.results = made.list;
     call.attributes = attributes.head;
     return caught([&] {
-      std::unique_ptr<foreign::Error> error(handler(&call));
+      ErrorPointer error(handler(&call));
       if (call.future != nullptr) {
-        std::unique_ptr<foreign::Error> later(foreign::wait_and_free(call.future));
+        ErrorPointer later(foreign::wait_and_free(call.future));
         if (error == nullptr) error = std::move(later);
       }
       return error;
@@ -291,12 +296,12 @@ class ForeignStep final : public Step {
 
   // Versions 1 to 3: void (result, operands), (result, operands, status), (result, operands, text, length, status), where
   // several results are an array of addresses; on a GPU (stream, operands and results[, text, length[, status]]).
-  std::unique_ptr<foreign::Error> call_untyped(char* const* operands, char* const* results, void* stream) const {
+  ErrorPointer call_untyped(char* const* operands, char* const* results, void* stream) const {
     std::vector<const void*> given(operands, operands + in.places.size());
     std::vector<void*> made(results, results + out.places.size());
     void* result = made.size() == 1 ? made[0] : made.data();
     LegacyStatus status;
-    return caught([&]() -> std::unique_ptr<foreign::Error> {
+    return caught([&]() -> ErrorPointer {
       void* function = target.untyped;
       const char* text = opaque.data();
       if (stream != nullptr) {
@@ -312,19 +317,19 @@ class ForeignStep final : public Step {
         reinterpret_cast<Unified*>(function)(result, given.data(), text, opaque.size(), &status);
       }
       if (!status.message.has_value()) return nullptr;
-      return std::unique_ptr<foreign::Error>(foreign::make_error(foreign::kInternal, *status.message));
+      return ErrorPointer(foreign::make_error(foreign::kInternal, *status.message));
     });
   }
 
   template <class Function>
-  static std::unique_ptr<foreign::Error> caught(Function function) {
+  static ErrorPointer caught(Function function) {
     std::string thrown;
     try {
       return function();
     } catch (const std::exception& exception) {
       thrown = exception.what();
     }
-    return std::unique_ptr<foreign::Error>(
+    return ErrorPointer(
         foreign::make_error(foreign::kInternal, "the function threw a C++ exception: " + thrown));
   }
 
