@@ -11,8 +11,8 @@ unchanged. docs/howto/c_functions.md has an example from source to call.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -80,10 +80,8 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
     ``platform``: "cpu" or "CUDA". ``api_version``: 1 for the typed interface, 0 for functions of bare pointers.
     A name keeps its function until the process ends: to register another one raises ValueError.
     """
-    if kwargs:
-        raise TypeError(
-            f"[register_ffi_target] unexpected arguments {sorted(kwargs)}; weft has traits from the function itself"
-        )
+    if set(kwargs) - {"traits"}:  # which the function itself tells
+        raise TypeError(f"[register_ffi_target] unexpected arguments {sorted(set(kwargs) - {'traits'})}")
     if api_version not in (0, 1):
         raise ValueError(f"[register_ffi_target] api_version is 1 (typed) or 0 (bare pointers), got {api_version!r}")
     stages = fn if isinstance(fn, Mapping) else {"execute": fn}
@@ -137,11 +135,10 @@ def register_ffi_target_as_batch_partitionable(name: str) -> None:
 def include_dir() -> str:
     """The folder of the headers ``xla/ffi/api/ffi.h`` and ``c_api.h``, for the compiler's ``-I``.
 
-    They come with the package jaxlib, which is looked for and not imported.
+    They come with the package jaxlib, which is looked for where packages are, and not imported.
     """
-    spec = importlib.util.find_spec("jaxlib")
-    homes = list(spec.submodule_search_locations or ()) if spec is not None else []
-    for folder in [*[os.path.join(home, "include") for home in homes], "/usr/local/include", "/usr/include"]:
+    packages = [os.path.join(folder, "jaxlib", "include") for folder in sys.path]
+    for folder in [*packages, "/usr/local/include", "/usr/include"]:
         if os.path.isfile(os.path.join(folder, "xla", "ffi", "api", "c_api.h")):
             return folder
     raise FileNotFoundError(
