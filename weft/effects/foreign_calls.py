@@ -346,8 +346,10 @@ def ffi_call(
     The call has no derivative: wrap it in ``weft.custom_jvp`` or ``weft.custom_vjp``. What the function answers as an
     error is raised as JaxRuntimeError.
 
-    >>> f = ffi_call("rms_norm", weft.ShapeDtypeStruct(x.shape, x.dtype), vmap_method="broadcast_all")
-    >>> y = f(x, eps=np.float32(1e-5))
+    >>> x = weft.ShapeDtypeStruct((4,), "float32")
+    >>> f = weft.ffi.ffi_call("rms_norm", x, vmap_method="broadcast_all")
+    >>> weft.eval_shape(lambda x: f(x, eps=np.float32(1e-5)), x)
+    ShapeDtypeStruct(shape=(4,), dtype=float32)
     """
     if vmap_method not in callbacks.VMAP_METHODS:
         allowed = list(callbacks.VMAP_METHODS)
