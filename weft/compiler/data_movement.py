@@ -1,13 +1,14 @@
-"""Shared by ``gathers`` and ``dynamic_slices``: moves reads of computed values towards the arrays they come from.
+"""Reads of parts of computed values: the operands of the computation are read instead.
 
-    b = exp a; c = slice b      becomes      a2 = slice a; c = exp a2
+    b = exp a; c = dynamic_slice b i   ->   a2 = dynamic_slice a i; c = exp a2
 
-so that ``b`` need not be stored. ``gathers`` and ``dynamic_slices`` define how an array is read, and when it pays.
+so that ``b`` need not be stored, and only the elements that are read are computed. ``gathers`` and ``dynamic_slices``
+define how an array is read, and when it pays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import operations as lax
@@ -40,33 +41,33 @@ class Unfit(Exception):
 
 
 class Program:
-    """Def-use facts of a program; ``of`` is the kind of equation that is moved."""
+    """Def-use facts of a program; ``pulls`` has, for each kind of equation that is moved, how."""
 
-    def __init__(self, known: Index, of: type) -> None:
-        self.equations, self.makers, self.of = known.eqns, known.makers, of
+    def __init__(self, known: Index, pulls: Mapping[type, Callable[[Program, JaxprEqn], Pull]]) -> None:
+        self.equations, self.makers, self.pulls = known.eqns, known.makers, pulls
         self.moved: dict[Any, int] = {}  # value -> number of such equations that read it
         self.others: dict[Any, int] = {}  # value -> number of its other readers
         self.stored = set(known.outputs)  # values that are stored in any case
         for equation in self.equations:
             kind = equation.primitive.kind
-            in_place = isinstance(kind, (*_IN_PLACE, of)) or (isinstance(kind, kinds.Reshape) and unit_pairs(equation))
+            in_place = isinstance(kind, _IN_PLACE) or type(kind) in pulls
+            in_place = in_place or (isinstance(kind, kinds.Reshape) and unit_pairs(equation))
             for place, atom in enumerate(equation.invars):
                 if isinstance(atom, Literal):
                     continue
-                counts = self.moved if isinstance(kind, of) and place == 0 else self.others
+                counts = self.moved if type(kind) in pulls and place == 0 else self.others
                 counts[atom] = counts.get(atom, 0) + 1
                 if not in_place:
                     self.stored.add(atom)
         self.known: dict[Any, Any] = {}  # (value, reading, scope) -> the value so read
 
-    def pulled(self, pull: Callable[[Program, JaxprEqn], Pull]) -> list[JaxprEqn]:
+    def pulled(self) -> list[JaxprEqn]:
         """The equations (themselves where none is moved); those that nobody reads any more are still among them."""
         result: list[JaxprEqn] = []
         changed = False
         for equation in self.equations:
-            made = None
-            if isinstance(equation.primitive.kind, self.of) and equation.outvars[0].aval.size:
-                made = pull(self, equation).made()
+            pull = self.pulls.get(type(equation.primitive.kind))
+            made = pull(self, equation).made() if pull is not None and equation.outvars[0].aval.size else None
             changed = changed or made is not None
             result += [equation] if made is None else made
         return result if changed else self.equations

@@ -14,25 +14,10 @@ from typing import Any
 from weft import operations as lax
 from weft import runtime
 from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
-from weft.core import kinds, rewrite
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 
 
-def dynamic_slices(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such slices."""
-    known = rewrite.index(closed.jaxpr)
-    program = Program(known, kinds.DynamicSlice)
-    read: dict[Any, int] = {}  # value -> number of its elements that are read
-    for equation in known.eqns:
-        if isinstance(equation.primitive.kind, kinds.DynamicSlice):
-            array = equation.invars[0]
-            read[array] = read.get(array, 0) + equation.outvars[0].aval.size
-    program.stored.update([array for array, size in read.items() if size > array.aval.size])
-    pulled = program.pulled(_Pull)
-    return closed if pulled is known.eqns else rewrite.with_equations(closed, pulled)
-
-
-class _Pull(Pull):
+class Sliced(Pull):
     """One slice; the ``column`` of a reading is the number of a start, which may be a literal."""
 
     def __init__(self, program: Program, equation: Any) -> None:

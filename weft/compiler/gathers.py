@@ -24,9 +24,8 @@ from weft._base.record import NamedTuple
 from weft._base.target_model import FAR_PLACES, HIDDEN, NS_FAR, NS_LAUNCH, NS_NEAR, NS_PER_COST, NS_STREAMED
 from weft.compiler import affine_indices
 from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
-from weft.core import kinds, rewrite
 from weft.core.index_maps import CONSTANT, Affine
-from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.core.jaxpr import Literal
 from weft.loops.resize import OfThisSize
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 
@@ -69,14 +68,7 @@ class Price(NamedTuple):
         return math.prod(value.read) * max(self.own + self.shared - HIDDEN, 0.0) * NS_PER_COST + spent <= stored
 
 
-def gathers(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such gathers."""
-    known = rewrite.index(closed.jaxpr)
-    pulled = Program(known, kinds.Gather).pulled(_Pull)
-    return closed if pulled is known.eqns else rewrite.with_equations(closed, pulled)
-
-
-class _Pull(Pull):
+class Gathered(Pull):
     """One gather: the equations that replace it, and their cost."""
 
     def __init__(self, program: Program, equation: Any) -> None:

@@ -18,8 +18,6 @@ from weft.compiler.cells_at_once import cells_at_once
 from weft.compiler.context import Context
 from weft.compiler.contraction import contraction
 from weft.compiler.dead_code import dead_code
-from weft.compiler.dynamic_slices import dynamic_slices
-from weft.compiler.gathers import gathers
 from weft.compiler.index_set_splitting import index_set_splitting
 from weft.compiler.indexing import indexing
 from weft.compiler.inline import INLINED, inline
@@ -29,6 +27,7 @@ from weft.compiler.loop_fission import loop_fission
 from weft.compiler.loop_invariants import loop_invariants
 from weft.compiler.loops_in_registers import loops_in_registers
 from weft.compiler.lower_prng_keys import lower_prng_keys
+from weft.compiler.moved_reads import moved_reads
 from weft.compiler.ordered_scatters import ordered_scatters
 from weft.compiler.reshapes import reshapes
 from weft.compiler.rounded_products import rounded_products
@@ -129,9 +128,8 @@ PASSES = (
     _pass(index_set_splitting, kinds.Assemble),
     _pass(rounded_products, kinds.Contraction, kinds.StridedContraction, on_gpu=True),
     _pass(reshapes, kinds.Reshape),
-    _pass(gathers, kinds.Gather),
+    _pass(moved_reads, kinds.Gather, kinds.DynamicSlice),
     _pass(sort_lowering, kinds.External),
-    _pass(dynamic_slices, kinds.DynamicSlice),
     _pass(loops_in_registers, kinds.Loop, looks_inside=True, asks=True),
     _pass(unrolled_reductions, kinds.Reduction),  # after reshapes, which would hide what computes an operand
 )
