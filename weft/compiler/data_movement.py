@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import operations as lax
 from weft._base.record import NamedTuple
+from weft.compiler import expansions, views
 from weft.compiler.dimensions import matched
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, Affine
@@ -170,10 +170,10 @@ class Pull:
         thin = tuple([place for place, walk in enumerate(walks) if walk is None])
         there = [walk for walk in walks if walk is not None]
         if thin:
-            value = self.bind(lax.squeeze_p, value, dimensions=thin)
+            value = views.squeeze(self.builder.bind, value, thin)
         order = sorted(range(len(there)), key=there.__getitem__)
         if order != list(range(len(order))):
-            value = self.bind(lax.transpose_p, value, permutation=tuple(order))
+            value = views.transpose(self.builder.bind, value, order)
         if len(there) == self.out.ndim:
             return value
         shape = [1] * self.out.ndim
@@ -196,7 +196,12 @@ class Pull:
         return self.viewed(value, shape, tuple(range(value.aval.ndim)))
 
     def viewed(self, value: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
-        return self.bind(lax.broadcast_in_dim_p, value, shape=shape, broadcast_dimensions=dims, sharding=None)
+        return views.broadcast(self.builder.bind, value, shape, dims)
+
+    def apply(self, operation: Callable[..., Any], *operands: Any) -> Any:
+        """The result of a function of ``lax`` that is one equation on its operands."""
+        (eqn,) = expansions.expansion(operation, operation, tuple([v.aval for v in operands])).jaxpr.eqns
+        return self.bind(eqn.primitive, *operands, **eqn.params)
 
     def bind(self, primitive: Any, *operands: Any, **params: Any) -> Any:
         return self.builder.bind(primitive, *operands, **params)[0]

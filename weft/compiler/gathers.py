@@ -22,7 +22,7 @@ from weft import operations as lax
 from weft import runtime
 from weft._base.record import NamedTuple
 from weft._base.target_model import FAR_PLACES, HIDDEN, NS_FAR, NS_LAUNCH, NS_NEAR, NS_PER_COST, NS_STREAMED
-from weft.compiler import affine_indices
+from weft.compiler import affine_indices, views
 from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import Literal
@@ -120,11 +120,8 @@ class Gathered(Pull):
             return found
         shape = self.indices.aval.shape
         first = (0,) * (len(shape) - 1)
-        return [
-            self.bind(lax.slice_p, self.indices, start_indices=(*first, k), limit_indices=(*shape[:-1], k + 1),
-                       strides=None)
-            for k in range(shape[-1])
-        ]  # fmt: skip
+        bind, indices = self.builder.bind, self.indices
+        return [views.slice(bind, indices, (*first, k), (*shape[:-1], k + 1)) for k in range(shape[-1])]
 
     def _reading(self) -> Reading:
         """How the array is read; a component that counts along the index vectors makes its dimension a batch."""
@@ -154,16 +151,15 @@ class Gathered(Pull):
         if along.column is None or along.walk is not None or extent > np.iinfo(np.int32).max:
             return None
         start = self._clamped(along.column, whole)
-        start = self.bind(lax.mul_p, start, _literal(place.step, np.int32))
-        return Along(self.bind(lax.add_p, start, _of_this_size(place.start, np.dtype(np.int32))), None, 1)
+        start = self.apply(lax.mul, start, _literal(place.step, np.int32))
+        return Along(self.apply(lax.add, start, _of_this_size(place.start, np.dtype(np.int32))), None, 1)
 
     def _clamped(self, column: Any, extent: int) -> Any:
         dtype = column.aval.dtype
-        start = self.bind(lax.min_p, column, _of_this_size(extent - 1, dtype))
+        start = self.apply(lax.min, column, _of_this_size(extent - 1, dtype))
         if dtype.kind == "i":
-            start = self.bind(lax.max_p, start, _literal(0, dtype))
-        params = {"new_dtype": np.dtype(np.int32), "weak_type": False, "sharding": None}
-        return start if dtype == np.int32 else self.bind(lax.convert_element_type_p, start, **params)
+            start = self.apply(lax.max, start, _literal(0, dtype))
+        return start if dtype == np.int32 else self.apply(_int32, start)
 
     def leaf(self, atom: Any, reading: Reading) -> Any:
         """An array read by a gather, or by views alone if it has no index."""
@@ -184,14 +180,13 @@ class Gathered(Pull):
         sizes = [n if along.walk in self.windows.batch else along.size for n, along in zip(shape, reading, strict=True)]
         if sizes == list(shape):
             return atom
-        return self.bind(lax.slice_p, atom, start_indices=(0,) * len(shape), limit_indices=tuple(sizes), strides=None)
+        return views.slice(self.builder.bind, atom, (0,) * len(shape), sizes)
 
     def _gathered(self, atom: Any, reading: Reading, columns: dict[int, Any], offsets: Sequence[int]) -> Any:
         batch, parts = self.windows.batch, list(columns.values())
         indices = self.indices
         if parts != self.columns:
-            last = parts[0].aval.ndim - 1
-            indices = parts[0] if len(parts) == 1 else self.bind(lax.concatenate_p, *parts, dimension=last)
+            indices = views.concatenate(self.builder.bind, parts, parts[0].aval.ndim - 1)
         walked = {dim: batch.index(along.walk) for dim, along in enumerate(reading) if along.walk in batch}
         thin = [dim for dim, along in enumerate(reading) if along.walk is None]
         numbers = GatherDimensionNumbers(
@@ -211,21 +206,16 @@ class Gathered(Pull):
             dtype = column.aval.dtype
             if self.reading[dim].column is None:
                 continue
-            tests = [self.bind(lax.le_p, column, _of_this_size(most, dtype))]
+            tests = [self.apply(lax.le, column, _of_this_size(most, dtype))]
             if dtype.kind == "i":
-                tests.append(self.bind(lax.ge_p, column, _literal(0, dtype)))
+                tests.append(self.apply(lax.ge, column, _literal(0, dtype)))
             for test in tests:
-                inside = test if inside is None else self.bind(lax.and_p, inside, test)
+                inside = test if inside is None else self.apply(lax.bitwise_and, inside, test)
         if inside is None:
             return value
-        inside = self.bind(lax.squeeze_p, inside, dimensions=(inside.aval.ndim - 1,))
-        fill = _literal(self.fill, self.out.dtype)
-        return self.bind(
-            lax.select_n_p,
-            self.viewed(inside, self.out.shape, self.windows.batch),
-            self.viewed(fill, self.out.shape, ()),
-            value,
-        )
+        inside = views.squeeze(self.builder.bind, inside, (inside.aval.ndim - 1,))
+        fill = self.viewed(_literal(self.fill, self.out.dtype), self.out.shape, ())
+        return self.apply(lax.select_n, self.viewed(inside, self.out.shape, self.windows.batch), fill, value)
 
 
 def _long_run(reading: Reading) -> int | None:
@@ -243,3 +233,7 @@ def _of_this_size(value: int, dtype: np.dtype) -> Literal:
 def _literal(value: Any, dtype: Any) -> Literal:
     dtype = np.dtype(dtype)
     return Literal(np.asarray(value, dtype)[()], runtime.ShapedArray((), dtype))
+
+
+def _int32(x: Any) -> Any:
+    return lax.convert_element_type(x, np.int32)
