@@ -230,7 +230,7 @@ def _known_float(atom: Atom, makers: Makers, depth: int) -> np.ndarray | None:
     if isinstance(atom, Literal):
         return np.asarray(atom.val, atom.aval.dtype)
     maker = makers.of(atom)
-    if maker is None or not depth or maker.primitive not in ROUNDED_ONCE or atom.aval.dtype not in _ROUNDED:
+    if maker is None or not depth or not _is_rounded_once(maker) or atom.aval.dtype not in _ROUNDED:
         return None
     values = [_known_float(operand, makers, depth - 1) for operand in maker.invars]
     if any(value is None or value.shape for value in values):
@@ -260,6 +260,18 @@ def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
     return None if function is None else (function, [x])
 
 
+def _is_rounded_once(maker: JaxprEqn) -> bool:
+    return isinstance(maker.primitive.kind, kinds.Elementwise) and maker.primitive.kind.rounds_once
+
+
+def _keeps_whole(maker: JaxprEqn) -> bool:
+    """Whether an operation gives whole numbers for whole numbers, even if they are rounded."""
+    kind = maker.primitive.kind
+    if isinstance(kind, kinds.View) or maker.primitive in CONVERSIONS:
+        return True
+    return isinstance(kind, kinds.Elementwise) and (kind.rounds_once or kind.chooses)
+
+
 def _is_whole(atom: Any, makers: Makers) -> bool:
     """Whether every finite element is a whole number."""
     seen, rest = set(), [atom]
@@ -271,9 +283,9 @@ def _is_whole(atom: Any, makers: Makers) -> bool:
         elif atom.aval.dtype.kind not in "iub" and atom not in seen:
             seen.add(atom)
             maker = makers.of(atom)
-            if maker is None or maker.primitive not in KEEPS_WHOLE:
+            if maker is None or not _keeps_whole(maker):
                 return False
-            rest += maker.invars[1:] if maker.primitive is lax.select_n_p else maker.invars
+            rest += maker.invars[1:] if getattr(maker.primitive.kind, "chooses", False) else maker.invars
     return True
 
 
@@ -306,10 +318,7 @@ def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> 
     return function
 
 
-# for whole numbers they give whole numbers, even if rounded
-KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
-# of literals they are computed here, in these dtypes
-ROUNDED_ONCE = frozenset((lax.add_p, lax.sub_p, lax.mul_p, lax.neg_p, lax.floor_p, lax.ceil_p, lax.clamp_p))
+# functions of literals of these dtypes are computed here
 _ROUNDED = (np.dtype(np.float32), np.dtype(np.float64))
 DEEPEST = 16
 CONVERSIONS = frozenset((lax.convert_element_type_p,))

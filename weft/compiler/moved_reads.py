@@ -1,4 +1,7 @@
-"""Gathers and dynamic slices of computed values: their operands are read instead (``data_movement``)."""
+"""Gathers and dynamic slices of computed values: their operands are read instead (``data_movement``).
+
+    b = exp a; c = gather b i; d = dynamic_slice b j   ->   c = exp (gather a i); d = exp (dynamic_slice a j)
+"""
 
 from __future__ import annotations
 

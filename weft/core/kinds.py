@@ -36,6 +36,7 @@ class Elementwise(Record):
     identity: Callable[[np.dtype], Any] | None = None
     keeps_equal: bool = False  # of an operand and itself it gives the operand
     undoes_itself: bool = False  # of its own result it gives the operand
+    rounds_once: bool = False  # the exact result, which is rounded once; of whole numbers it is whole
 
 
 class View(Record):

@@ -91,6 +91,7 @@ neg_p = elementwise(
     native_half=True,
     wraps=overflow.NEGATION,
     undoes_itself=True,
+    rounds_once=True,
 )
 
 
@@ -118,6 +119,7 @@ add_p = elementwise(
     reference=np.add,
     wraps=overflow.SUM,
     identity=lambda dtype: 0,
+    rounds_once=True,
 )
 
 
@@ -149,6 +151,7 @@ sub_p = elementwise(
     transpose=_sub_transpose,
     reference=np.subtract,
     wraps=overflow.DIFFERENCE,
+    rounds_once=True,
 )
 
 
@@ -199,6 +202,7 @@ mul_p = elementwise(
     hide=("out_dtype",),
     wraps=overflow.PRODUCT,
     identity=lambda dtype: 1,
+    rounds_once=True,
 )
 
 
@@ -407,6 +411,7 @@ floor_p = elementwise(
     partials=(None,),
     reference=widen_reference(np.floor),
     native_half=True,
+    rounds_once=True,
 )
 
 
@@ -426,6 +431,7 @@ ceil_p = elementwise(
     partials=(None,),
     reference=widen_reference(np.ceil),
     native_half=True,
+    rounds_once=True,
 )
 
 

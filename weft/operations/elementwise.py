@@ -219,6 +219,7 @@ def elementwise(
     identity: Callable[[np.dtype], Any] | None = None,
     keeps_equal: bool = False,
     undoes_itself: bool = False,
+    rounds_once: bool = False,
     native_half: bool = False,
     hide: tuple[str, ...] = (),
 ) -> core.Primitive:
@@ -229,7 +230,7 @@ def elementwise(
     operand i, None for zero; ``linear`` names operands in which the operation is linear; ``jvp`` is a rule, or None if
     there is no derivative. ``transpose`` is for linear operations. None of these need to handle 0-d operands, which the
     kind does. ``result`` maps operand dtypes to the output's. ``chooses``, ``waits``, ``wraps``, ``identity``,
-    ``keeps_equal`` and ``undoes_itself`` are fields of the kind.
+    ``keeps_equal``, ``undoes_itself`` and ``rounds_once`` are fields of the kind.
     ``hide`` names parameters that are not printed while they are None.
     """
     kind = kinds.Elementwise(
@@ -242,6 +243,7 @@ def elementwise(
         identity=identity,
         keeps_equal=keeps_equal,
         undoes_itself=undoes_itself,
+        rounds_once=rounds_once,
     )
     primitive = core.Primitive(name, kind=kind)
     primitive.def_abstract_eval(typing or elementwise_typing(name, accepts, result))

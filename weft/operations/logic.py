@@ -487,6 +487,7 @@ clamp_p = elementwise(
     typing=_clamp_typing,
     cost=2.0,
     native_half=True,
+    rounds_once=True,
 )
 
 
