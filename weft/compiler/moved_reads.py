@@ -1,6 +1,8 @@
-"""Gathers and dynamic slices of computed values: their operands are read instead (``data_movement``).
+"""Gathers and dynamic slices of computed values: their operands are read instead.
 
     b = exp a; c = gather b i; d = dynamic_slice b j   ->   c = exp (gather a i); d = exp (dynamic_slice a j)
+
+How operands are found is in ``data_movement``.
 """
 
 from __future__ import annotations
