@@ -1,7 +1,7 @@
 """Runs passes and stages by name, with timing, printing, dumping, skipping and verification.
 
-``WEFT_SHOW=gathers,fuse`` prints the result of a pass or stage (passes: only if they changed something; ``all``: each);
-``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=gathers`` skips it (``simplify``: all optional passes);
+``WEFT_SHOW=algebra,fuse`` prints the result of a pass or stage (passes: only if they changed something; ``all``: each);
+``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=algebra`` skips it (``simplify``: all optional passes);
 ``WEFT_CHECK=1`` verifies programs after every pass and, if they are small, compares their results bit for bit.
 """
 
