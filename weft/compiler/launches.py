@@ -20,7 +20,7 @@ def launched(planned: Plan, inner: resident_loops.Inner | None = None) -> Plan:
     Without ``inner`` a loop may be one kernel, whose threads find run-time offsets themselves.
     """
     entries = [one for entry in planned.instructions for one in _apart(entry, inner is not None)]
-    found = planned.replace(instructions=[_launched(entry, inner) for entry in entries])
+    found = planned.replace(instructions=[_launched(entry, inner) for entry in entries], on_gpu=True)
     return found if inner is None else device_starts.device_starts(found)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from weft import runtime
 from weft._base.record import NamedTuple, Record
 from weft.compiler import instructions
-from weft.compiler.instructions import Gemm, Offset, Output, Place, Sort
+from weft.compiler.instructions import Copy, CopyRows, Fill, Gemm, Offset, Output, Place, Sort
 from weft.core import kinds
 from weft.loops import ir, register_promotion
 from weft.loops.nests import Lowered
@@ -142,6 +142,7 @@ class Plan(Record):
     temps: list[tuple[int, int]]
     arena_bytes: int
     instructions: list[Any]
+    on_gpu: bool = False  # then what is neither launched nor moves memory is the host's
 
     @property
     def sources(self) -> list[Any]:
@@ -165,15 +166,17 @@ class Plan(Record):
         lines += [f"  output {i}: {instructions.words(output)}" for i, output in enumerate(self.outputs)]
         lines += [f"  temporary {i}: {n} bytes at {offset}" for i, (offset, n) in enumerate(self.temps)]
         for instruction in self.instructions:
+            host = self.on_gpu and not isinstance(instruction, (Launched, Control, Copy, CopyRows, Fill))
+            before = "  on the host: " if host else "  "
             if isinstance(instruction, FusedEpilogue):
-                lines.append(f"  {_words(instruction.product)}, on its {instruction.form}:")
+                lines.append(f"{before}{_words(instruction.product)}, on its {instruction.form}:")
                 instruction = instruction.run
             if isinstance(instruction, Run):
-                lines.append(f"  kernel {instruction.describe()}")
+                lines.append(f"{before}kernel {instruction.describe()}")
             elif isinstance(instruction, (Chain, Control, Native, Launched)):
-                lines.append("  " + instruction.describe())
+                lines.append(before + instruction.describe())
             else:
-                lines.append("  " + _words(instruction))
+                lines.append(before + _words(instruction))
         return "\n".join(lines)
 
 
