@@ -10,7 +10,7 @@ is how ``nse`` is a static number while fewer elements are there. A batch extent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,55 +19,14 @@ from weft import numpy as jnp
 from weft.experimental.sparse.matrix import JAXSparse
 
 
-class BCOO(JAXSparse):
-    """A sparse array of values and indices: ``BCOO((data, indices), shape=shape)``.
-
-    ``indices_sorted`` and ``unique_indices`` are promises, not looked at. ValueError if buffers and shape disagree.
-
-    >>> from weft.experimental import sparse
-    >>> m = sparse.BCOO.fromdense(jnp.array([[0.0, 2.0, 0.0], [1.0, 0.0, 4.0]]))
-    >>> m
-    BCOO(float32[2, 3], nse=3)
-    >>> m.indices.tolist(), m.data.tolist()
-    ([[0, 1], [1, 0], [1, 2]], [2.0, 1.0, 4.0])
-    >>> (m @ jnp.ones(3)).tolist()
-    [2.0, 5.0]
-    """
+class Batched(JAXSparse):
+    """A sparse array with batch dimensions in front of those that are indexed, and dense ones behind them."""
 
     indices: Any
     indices_sorted: bool
     unique_indices: bool
-    if TYPE_CHECKING:  # `operators` installs these
-        fromdense: Any
-        from_scipy_sparse: Any
-        _eye: Any
-        astype: Any
-        reshape: Any
-        sort_indices: Any
-        sum_duplicates: Any
-        update_layout: Any
-
-    def __init__(
-        self, args: tuple[Any, Any], *, shape: Sequence[int], indices_sorted: bool = False, unique_indices: bool = False
-    ) -> None:
-        self.data, self.indices = (jnp.asarray(buffer) for buffer in args)
-        self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
-        super().__init__(args, shape=shape)
-        _check(self)
-
-    @property
-    def nse(self) -> int:
-        return self.indices.shape[-2]
-
-    @property
-    def n_batch(self) -> int:
-        """The number of batch dimensions."""
-        return self.indices.ndim - 2
-
-    @property
-    def n_sparse(self) -> int:
-        """The number of dimensions that are indexed."""
-        return self.indices.shape[-1]
+    n_batch: Any
+    n_sparse: Any
 
     @property
     def n_dense(self) -> int:
@@ -95,6 +54,74 @@ class BCOO(JAXSparse):
             return text
         counts = {"n_batch": self.n_batch, "n_dense": self.n_dense}
         return text[:-1] + "".join(f", {name}={count}" for name, count in counts.items() if count) + ")"
+
+    def _check(self, buffers: Callable[[], Sequence[tuple[str, Any, tuple[int, ...]]]]) -> None:
+        """ValueError where a buffer does not fit the shape; ``buffers``: name, buffer, extents behind the batch."""
+        kind, n_batch = type(self).__name__, self.n_batch
+        if n_batch < 0 or self.n_dense < 0 or n_batch + self.n_sparse + self.n_dense != self.ndim:
+            raise ValueError(
+                f"[{kind}] data {self.data.shape} and indices {self.indices.shape} have {n_batch} batch, "
+                f"{self.n_sparse} sparse and {self.n_dense} dense dimensions, which do not make the shape {self.shape}"
+            )
+        for name, buffer, rest in buffers():
+            fits = all(have in (1, want) for have, want in zip(buffer.shape[:n_batch], self.batch_shape, strict=False))
+            if not fits or buffer.shape[n_batch:] != rest:
+                wanted = (*self.batch_shape, *rest)
+                raise ValueError(f"[{kind}] {name} of shape {buffer.shape} should be {wanted} for {self.shape}")
+
+
+class BCOO(Batched):
+    """A sparse array of values and indices: ``BCOO((data, indices), shape=shape)``.
+
+    ``indices_sorted`` and ``unique_indices`` are promises, not looked at. ValueError if buffers and shape disagree.
+
+    >>> from weft.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[0.0, 2.0, 0.0], [1.0, 0.0, 4.0]]))
+    >>> m
+    BCOO(float32[2, 3], nse=3)
+    >>> m.indices.tolist(), m.data.tolist()
+    ([[0, 1], [1, 0], [1, 2]], [2.0, 1.0, 4.0])
+    >>> (m @ jnp.ones(3)).tolist()
+    [2.0, 5.0]
+    """
+
+    if TYPE_CHECKING:  # `operators` installs these
+        fromdense: Any
+        from_scipy_sparse: Any
+        _eye: Any
+        astype: Any
+        reshape: Any
+        sort_indices: Any
+        sum_duplicates: Any
+        update_layout: Any
+
+    def __init__(
+        self, args: tuple[Any, Any], *, shape: Sequence[int], indices_sorted: bool = False, unique_indices: bool = False
+    ) -> None:
+        self.data, self.indices = (jnp.asarray(buffer) for buffer in args)
+        self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
+        super().__init__(args, shape=shape)
+        if not np.issubdtype(self.indices.dtype, np.integer):
+            raise TypeError(f"[BCOO] indices must be integers, got {self.indices.dtype}")
+        if self.indices.ndim < 2:
+            shape = self.indices.shape
+            raise ValueError(f"[BCOO] indices need a dimension of elements and one of columns, got {shape}")
+        values, places = (self.nse, *self.dense_shape), (self.nse, self.n_sparse)
+        self._check(lambda: (("data", self.data, values), ("indices", self.indices, places)))
+
+    @property
+    def nse(self) -> int:
+        return self.indices.shape[-2]
+
+    @property
+    def n_batch(self) -> int:
+        """The number of batch dimensions."""
+        return self.indices.ndim - 2
+
+    @property
+    def n_sparse(self) -> int:
+        """The number of dimensions that are indexed."""
+        return self.indices.shape[-1]
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], Any]:
         return (self.data, self.indices), (self.shape, self.indices_sorted, self.unique_indices)
@@ -147,24 +174,3 @@ def shape_of_buffers(
         return shape
     pairs = zip(data.shape[:n_batch], indices.shape[:n_batch], strict=True)
     return tuple(max(a, b) if a and b else 0 for a, b in pairs) + shape[len(shape) - inner :]
-
-
-def _check(m: BCOO) -> None:
-    """ValueError where data, indices and shape do not belong together."""
-    if not np.issubdtype(m.indices.dtype, np.integer):
-        raise TypeError(f"[BCOO] indices must be integers, got {m.indices.dtype}")
-    if m.indices.ndim < 2:
-        raise ValueError(f"[BCOO] indices need a dimension of elements and one of columns, got {m.indices.shape}")
-    n_batch = m.n_batch
-    if m.n_dense < 0 or n_batch + m.n_sparse + m.n_dense != m.ndim:
-        raise ValueError(
-            f"[BCOO] data {m.data.shape} and indices {m.indices.shape} have {n_batch} batch, {m.n_sparse} sparse and "
-            f"{m.n_dense} dense dimensions, which do not make the shape {m.shape}"
-        )
-    for name, buffer, rest in (
-        ("data", m.data, (m.nse, *m.dense_shape)),
-        ("indices", m.indices, (m.nse, m.n_sparse)),
-    ):
-        fits = all(have in (1, want) for have, want in zip(buffer.shape[:n_batch], m.batch_shape, strict=True))
-        if not fits or buffer.shape[n_batch:] != rest:
-            raise ValueError(f"[BCOO] {name} of shape {buffer.shape} should be {(*m.batch_shape, *rest)} for {m.shape}")

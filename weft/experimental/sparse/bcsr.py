@@ -18,11 +18,11 @@ import numpy as np
 
 from weft import numpy as jnp
 from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes
-from weft.experimental.sparse.bcoo import BCOO, shape_of_buffers
+from weft.experimental.sparse.bcoo import BCOO, Batched, shape_of_buffers
 from weft.experimental.sparse.matrix import JAXSparse, compiled, over_batches, pointers_of, rows_of
 
 
-class BCSR(JAXSparse):
+class BCSR(Batched):
     """A sparse matrix of values, columns and row pointers: ``BCSR((data, indices, indptr), shape=shape)``.
 
     >>> from weft.experimental import sparse
@@ -31,10 +31,7 @@ class BCSR(JAXSparse):
     ([0, 1, 3], [2.0, 5.0])
     """
 
-    indices: Any
     indptr: Any
-    indices_sorted: bool
-    unique_indices: bool
 
     def __init__(
         self,
@@ -47,7 +44,14 @@ class BCSR(JAXSparse):
         self.data, self.indices, self.indptr = (jnp.asarray(buffer) for buffer in args)
         self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
         super().__init__(args, shape=shape)
-        _check(self)
+        self._check(self._buffers)
+        dtypes = self.indices.dtype, self.indptr.dtype
+        if not np.issubdtype(dtypes[0], np.integer) or dtypes[0] != dtypes[1]:
+            raise TypeError(f"[BCSR] indices and indptr must be integers of one dtype, got {dtypes[0]}, {dtypes[1]}")
+
+    def _buffers(self) -> Sequence[tuple[str, Any, tuple[int, ...]]]:
+        values, pointers = (self.nse, *self.dense_shape), (self.sparse_shape[0] + 1,)
+        return ("data", self.data, values), ("indices", self.indices, (self.nse,)), ("indptr", self.indptr, pointers)
 
     @property
     def nse(self) -> int:
@@ -62,18 +66,6 @@ class BCSR(JAXSparse):
     def n_sparse(self) -> int:
         """The number of dimensions that are indexed: rows and columns."""
         return 2
-
-    @property
-    def n_dense(self) -> int:
-        """The number of dimensions of every value."""
-        return self.data.ndim - 1 - self.n_batch
-
-    def __repr__(self) -> str:
-        text = super().__repr__()
-        if text.endswith("(<invalid>)"):
-            return text
-        counts = {"n_batch": self.n_batch, "n_dense": self.n_dense}
-        return text[:-1] + "".join(f", {name}={count}" for name, count in counts.items() if count) + ")"
 
     def tree_flatten(self) -> tuple[tuple[Any, Any, Any], Any]:
         return (self.data, self.indices, self.indptr), (self.shape, self.indices_sorted, self.unique_indices)
@@ -157,30 +149,6 @@ class BCSR(JAXSparse):
 
     def __pos__(self) -> BCSR:
         return self
-
-
-def _check(m: BCSR) -> None:
-    """ValueError where the buffers and the shape do not belong together."""
-    if m.ndim < 2 or m.n_batch + 2 + m.n_dense != m.ndim or m.n_dense < 0:
-        raise ValueError(
-            f"[BCSR] data {m.data.shape} and indices {m.indices.shape} have {m.n_batch} batch, 2 sparse and "
-            f"{m.n_dense} dense dimensions, which do not make the shape {m.shape}"
-        )
-    if not np.issubdtype(m.indices.dtype, np.integer) or m.indptr.dtype != m.indices.dtype:
-        raise TypeError(
-            f"[BCSR] indices and indptr must be integers of one dtype, got {m.indices.dtype}, {m.indptr.dtype}"
-        )
-    rows = m.shape[m.n_batch]
-    wanted = (
-        ("data", m.data, (m.nse, *m.shape[m.n_batch + 2 :])),
-        ("indices", m.indices, (m.nse,)),
-        ("indptr", m.indptr, (rows + 1,)),
-    )
-    for name, buffer, rest in wanted:
-        batch = buffer.shape[: m.n_batch]
-        fits = all(have in (1, want) for have, want in zip(batch, m.shape, strict=False))
-        if not fits or buffer.shape[m.n_batch :] != rest:
-            raise ValueError(f"[BCSR] {name} of shape {buffer.shape} should be {(*m.shape[: m.n_batch], *rest)}")
 
 
 @compiled()
