@@ -19,7 +19,9 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMostGuarded = 32;  // steps of all programs together; with more the host reads which program is meant
+// Steps of all programs together; with more the host reads which program is meant. An estimate: on an H100 a launch takes
+// the host 3.6 us and a wait 8 us more than one, in which the GPU has nothing to do and after which nothing is queued.
+constexpr size_t kMostGuarded = 32;
 
 class BranchStep final : public Step {
  public:
@@ -154,11 +156,6 @@ class BranchStep final : public Step {
     return Status::ok;
   }
 };
-
-bool wrong(const char* message) {
-  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, message);
-  return false;
-}
 
 // Keeps the constant's memory, which is moved to the program's device if it is elsewhere.
 bool place_constant(Nested* nested, Array* array) {

@@ -515,11 +515,6 @@ class LoopStep final : public Step {
   }
 };
 
-bool wrong(const char* message) {
-  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, message);
-  return false;
-}
-
 // sequence of (place, bytes of one element); there are `trips` elements at the place
 bool read_rows(PyObject* sequence, const PlaceReader& places, int64_t trips, std::vector<Strided>* out,
                std::vector<int64_t>* sizes) {

@@ -102,6 +102,12 @@ class NestedFrame {
   PlanTimes* times_;  // while a profile is taken
 };
 
+// False, with an error set.
+inline bool wrong(const char* message) {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, message);
+  return false;
+}
+
 // Owned parts of `out`, from (Executable, constants); false with an error set.
 bool read_nested(PyObject* object, const PlaceReader& places, Nested* out);
 
