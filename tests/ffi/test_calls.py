@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -450,6 +452,12 @@ def test_a_lowering_of_a_primitive_of_the_users() -> None:
     np.testing.assert_array_equal(np.asarray(weft.jit(turned_p.bind)(x)[0]).ravel(), x.T.ravel())
     with pytest.raises(NotImplementedError, match="called_computations"):
         ffi.ffi_lowering("raw", called_computations=["f"])
+
+
+def test_headers_are_found_where_weft_stands_in_for_jax() -> None:
+    code = "import weft; weft.install_as_jax(); import jax.ffi; print(jax.ffi.include_dir())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == ffi.include_dir()
 
 
 def test_headers_and_names_that_only_say_something() -> None:
