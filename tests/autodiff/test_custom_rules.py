@@ -173,3 +173,12 @@ def test_forward_mode_of_a_rule_for_reverse_mode_is_refused_at_every_depth(outer
 
 def pushed_along(module: Any, f: Any) -> Any:
     return lambda x: module.jvp(f, (x,), (x,))[1]
+
+
+def test_what_bwd_gives_for_an_argument_that_is_none_is_left_out() -> None:
+    def of(module: Any) -> Any:
+        f = module.custom_vjp(lambda x, y, z: x * 2 if y is None else x * y)
+        f.defvjp(lambda x, y, z: (f(x, y, z), z), lambda z, ct: (ct * z, ct, None))
+        return module.grad(lambda x: f(x, None, 3.0))(1.0)
+
+    assert float(of(weft)) == float(of(jax)) == 3.0

@@ -13,7 +13,7 @@ import weft.experimental.pallas as pl
 import weft.lax as lax
 import weft.numpy as jnp
 from weft.experimental import checkify
-from weft.experimental.pallas import tpu
+from weft.experimental.pallas import tpu, triton
 
 P = weft.P
 
@@ -276,6 +276,43 @@ def test_pipeline_of_bounded_slices_and_gathered_rows() -> None:
 
     rows = np.array([5, 1, 1, 3], np.int32)
     np.testing.assert_array_equal(pl.pallas_call(gathers, weft.ShapeDtypeStruct((4,), "float32"))(rows, X), X[rows])
+
+
+def test_an_output_that_all_cells_share_is_scratch() -> None:
+    def kernel(x: Any, o: Any, total: Any) -> None:
+        total[...] = x[...] * 2
+        o[...] = total[...] + 1
+
+    parallel = tpu.CompilerParams(dimension_semantics=("parallel",))
+    specs, shared = [SPEC, pl.BlockSpec((2,), lambda i: 0)], weft.ShapeDtypeStruct((2,), "float32")
+    run = pl.pallas_call(
+        kernel, [weft.ShapeDtypeStruct((6,), "float32"), shared], grid=3, in_specs=[SPEC], out_specs=specs,
+        compiler_params=parallel,
+    )  # fmt: skip
+    out, last = run(X)
+    np.testing.assert_array_equal(out, 2 * X + 1)
+    np.testing.assert_array_equal(last, 2 * X[4:])
+
+
+def test_two_cells_of_a_parallel_axis_that_write_one_block() -> None:
+    options = {"grid": (3, 2), "out_specs": pl.BlockSpec((2,), lambda i, j: i)}
+    both_parallel = tpu.CompilerParams(dimension_semantics=("parallel", "parallel"))
+    run = pl.pallas_call(
+        lambda o: o.set(jnp.ones_like(o)), weft.ShapeDtypeStruct((6,), "float32"), compiler_params=both_parallel,
+        **options,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"axis 1 of the grid .* write to the same block of output 0"):
+        run()
+
+
+def test_a_masked_slice_from_the_start_may_be_longer_than_its_reference() -> None:
+    def kernel(x: Any, o: Any) -> None:
+        o[...] = triton.load(x.at[pl.ds(0, 8)], mask=jnp.arange(8) < 6, other=-1.0)
+
+    run = pl.pallas_call(kernel, weft.ShapeDtypeStruct((8,), "float32"))
+    np.testing.assert_array_equal(run(X), [*X, -1, -1])
+    with pytest.raises(ValueError, match="Out of bound slice: start=0, size=8, stride=1, dim=6"):
+        pl.pallas_call(lambda x, o: o.set(x[pl.ds(0, 8)]), weft.ShapeDtypeStruct((8,), "float32"))(X)
 
 
 # -- small functions --------------------------------------------------------------------------------------------------

@@ -235,6 +235,8 @@ class VjpRule:
             raise self._wrong_structure(made) from None
         leaves: list[Any] = []
         for ct, place in zip(given, places, strict=True):
+            if place is None:  # whatever the rule gives for an argument that is None is left out
+                continue
             if ct is not None and not isinstance(place, int):
                 raise self._wrong_structure(made)
             leaves += [ct] if ct is not None else [None] * runtime.tree_flatten(place)[1].num_leaves

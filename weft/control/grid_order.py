@@ -67,11 +67,16 @@ def order(parts: Parts) -> Order | None:
 
 
 def _check_parallel(parts: Parts, shared: Sequence[int], numbers: Sequence[np.ndarray | None]) -> None:
+    """ValueError for a block that several cells along a parallel axis write to, and others do not.
+
+    A block that all cells share is scratch of the kernel's own, as kernels for a TPU have it among their outputs: its
+    cells run in order.
+    """
     for axis in shared:
         if parts.semantics[axis] != PARALLEL:
             continue
         for which, found in enumerate(numbers):
-            if found is not None and not _is_free(parts.grid, axis, found):
+            if found is not None and np.any(found != found[0]) and not _is_free(parts.grid, axis, found):
                 raise ValueError(
                     f"[{parts.name}] cells that differ along axis {axis} of the grid {parts.grid} write to the same "
                     f"block of output {which}, but the axis is said to be {PARALLEL!r}: which of them is last is not "

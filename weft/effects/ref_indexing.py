@@ -117,10 +117,8 @@ def _entry(entry: Any, extent: int) -> tuple[Region | None, list[Any]]:
         operator.index(entry.size)  # TracerIntegerConversionError: it is part of the shape
         start = _position(entry.start, extent) if extent else entry.start
         if isinstance(start, (int, np.integer)):
-            if entry.size and int(start) + (entry.size - 1) * entry.stride >= extent:
-                raise ValueError(
-                    f"Out of bound slice: start={int(start)}, size={entry.size}, stride={entry.stride}, dim={extent}."
-                )
+            if start:  # one that begins at 0 may be longer, since a mask can cover the rest: see ``_read_one``
+                _check_inside(Region(int(start), entry.size, entry.stride), extent)
             return Region(int(start), entry.size, entry.stride), []
         return Region(None, entry.size, entry.stride), [start]
     if isinstance(entry, slice):
@@ -131,6 +129,13 @@ def _entry(entry: Any, extent: int) -> tuple[Region | None, list[Any]]:
     if entry is None:
         raise ValueError("a reference has no index None: read it and add the dimension then, as in ref[...][None]")
     return None, [_position(entry, extent)]
+
+
+def _check_inside(region: Region, extent: int) -> None:
+    """ValueError for a slice of known positions of which some lie outside."""
+    start, size, stride = region
+    if start is not None and size and start + (size - 1) * stride >= extent:
+        raise ValueError(f"Out of bound slice: start={start}, size={size}, stride={stride}, dim={extent}.")
 
 
 def _position(entry: Any, extent: int) -> Any:
@@ -263,6 +268,9 @@ def _starts(index: Index, operands: Sequence[Any]) -> list[Any] | None:
 
 def _read_one(value: Any, index: Index, operands: Sequence[Any]) -> Any:
     starts = _starts(index, operands)
+    for region, extent in zip(index, shape.shape_of(value), strict=True):
+        if region is not None:
+            _check_inside(region, extent)
     if starts is None:
         return value.at[_key(index, operands)].get(mode="clip")
     extents = shape.shape_of(value)

@@ -33,7 +33,7 @@ class CostEstimate(Record):
 
 
 def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEstimate:
-    """The cost of ``fun(*args, **kwargs)``: arguments may be ``ShapeDtypeStruct``.
+    """The cost of ``fun(*args, **kwargs)``; ``args`` may be ``ShapeDtypeStruct``, ``kwargs`` stay as they are.
 
     Products count two operations for each pair of factors, elementwise functions one for each element; the bytes are
     those of arguments and results. Loops are not counted, since their number of steps is not known.
@@ -41,15 +41,14 @@ def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEst
     >>> pallas.estimate_cost(lambda a, b: jnp.exp(a @ b), jnp.ones((4, 8)), jnp.ones((8, 2)))
     CostEstimate(flops=128, transcendentals=8, bytes_accessed=224, remote_bytes_transferred=0)
     """
-    leaves, tree = runtime.tree_flatten((args, kwargs))
+    leaves, tree = runtime.tree_flatten(args)
     types = [
         runtime.ShapedArray(tuple(x.shape), x.dtype) if hasattr(x, "shape") else avals_module.get_aval(x)
         for x in leaves
     ]
 
     def flat(*values: Any) -> list[Any]:
-        given, named = runtime.tree_unflatten(tree, list(values))
-        return runtime.tree_flatten(fun(*given, **named))[0]
+        return runtime.tree_flatten(fun(*runtime.tree_unflatten(tree, list(values)), **kwargs))[0]
 
     closed, outs = trace_to_jaxpr(flat, types)
     flops, transcendentals = _counted(closed.jaxpr)
