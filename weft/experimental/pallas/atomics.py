@@ -97,11 +97,10 @@ def atomic_xchg(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> 
 
 def atomic_cas(ref: Any, cmp: Any, val: Any) -> Any:
     """Write ``val`` to a scalar reference (as ``ref.at[i]``) if it holds ``cmp``; what was there before."""
-    target = refs._checked("atomic_cas", ref)
+    refs._checked("atomic_cas", ref)
     found = ref.aval
     if found.shape:
         raise ValueError(f"[atomic_cas] takes a reference to one element, as ref.at[i], got {found}")
-    del target
     before = refs.get(ref, ...)
     cmp, val = [convert(x, found.dtype, False) for x in (cmp, val)]
     refs.set(ref, ..., lax.select_n(lax.eq(before, cmp), before, val))

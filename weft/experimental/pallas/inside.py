@@ -67,7 +67,7 @@ def loop(
         raise ValueError(f"[loop] `step` must be above 0, got {step}")
 
     def run(function: Callable[..., Any]) -> Any:
-        count = cdiv(_difference(lower, upper), step)
+        count = cdiv(upper - lower, step)
 
         def body(k: Any, carry: Any) -> Any:
             i = lax.add(lower, lax.mul(k, step)) if known else lower + k * step
@@ -77,14 +77,9 @@ def loop(
             return function(i, carry)
 
         first, last = (0, max(int(count), 0)) if known else (_zero(count), count)
-        unrolled = None if unroll is None and not known else unroll
-        return while_loop.fori_loop(first, last, body, init_carry, unroll=unrolled)
+        return while_loop.fori_loop(first, last, body, init_carry, unroll=unroll)
 
     return run
-
-
-def _difference(lower: Any, upper: Any) -> Any:
-    return upper - lower
 
 
 def _zero(count: Any) -> Any:
@@ -175,7 +170,7 @@ def debug_print(fmt: str, *args: Any) -> None:
 
 
 class _Checks:
-    """Whether ``debug_check`` checks; None: as the option ``pallas_enable_debug_checks`` says."""
+    """Whether ``debug_check`` checks."""
 
     are_on = False
 

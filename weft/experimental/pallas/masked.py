@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
 from weft import operations as lax
+from weft.control import grid_blocks
 from weft.core import avals as avals_module
 from weft.core.ref_types import AbstractRef
 from weft.effects import ref_indexing, refs
@@ -170,13 +170,7 @@ def _run_get(ref: Ref, mask: Any, other: Any, *operands: Any, indices: tuple[Ind
     if is_inside(indices[-1], extents):
         return lax.select_n(mask, other, ref_indexing.read(value, indices[-1:], own))
     key = positions(indices[-1], own, found)
-    return lax.select_n(mask, other, value.at[tuple(key)].get(mode="fill", fill_value=_fill(value.dtype)))
-
-
-def _fill(dtype: Any) -> Any:
-    if dtypes.issubdtype(dtype, np.inexact):
-        return np.nan
-    return dtypes.iinfo(dtype).min if dtypes.issubdtype(dtype, np.integer) else False
+    return lax.select_n(mask, other, value.at[tuple(key)].get(mode="fill", fill_value=grid_blocks.unset(value.dtype)))
 
 
 def _run_set(ref: Ref, new: Any, mask: Any, *operands: Any, indices: tuple[Index, ...]) -> list[Any]:

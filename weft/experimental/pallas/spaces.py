@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft._base.record import Record
-from weft.core import avals as avals_module
+from weft.control import grid_blocks
 from weft.core.ref_types import AbstractRef
 from weft.operations import assemble
 
@@ -105,13 +105,7 @@ def ref_type(asked: Any, what: str) -> AbstractRef:
 
 def undefined(shape: tuple[int, ...], dtype: Any) -> Any:
     """What memory holds that nobody has written: NaN, or the least integer; False; zero where there is neither."""
-    if dtypes.issubdtype(dtype, np.inexact):
-        fill: Any = float("nan")
-    elif dtypes.issubdtype(dtype, np.integer):
-        fill = int(dtypes.iinfo(dtype).min)
-    else:
-        fill = 0
-    return assemble.full(shape, fill, dtype)
+    return assemble.full(shape, grid_blocks.unset(dtype), dtype)
 
 
 def first_value(aval: AbstractRef) -> Any:
@@ -119,7 +113,3 @@ def first_value(aval: AbstractRef) -> Any:
     if is_semaphore(aval):
         return assemble.full(aval.shape, 0, aval.dtype)
     return undefined(aval.shape, aval.dtype)
-
-
-def shown(aval: Any) -> str:
-    return avals_module.short_text(aval)

@@ -13,11 +13,12 @@ import numpy as np
 
 from weft import dtypes, runtime, tree_util
 from weft._base.record import NamedTuple
-from weft.control import bodies, grid_blocks
+from weft.control import grid_blocks
 from weft.core import avals as avals_module
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.ref_types import AbstractRef
 from weft.core.trace import trace_to_jaxpr
+from weft.core.tracer import Tracer
 from weft.dispatch.calls import function_names
 from weft.effects import ref_indexing
 from weft.effects.discharge import discharged
@@ -194,7 +195,7 @@ def _index(out: Any, place: int, named: str) -> Any:
 
 def check_constants(closed: ClosedJaxpr, what: str, cure: str) -> None:
     """ValueError if a program has captured arrays; numbers are no arrays."""
-    kept = [const for const in closed.consts if avals_module.get_aval(const).shape or isinstance(const, bodies.Tracer)]
+    kept = [const for const in closed.consts if avals_module.get_aval(const).shape or isinstance(const, Tracer)]
     if kept:
         listed = ", ".join([avals_module.short_text(avals_module.get_aval(const)) for const in kept])
         raise ValueError(f"{what} [{listed}]. You should {cure}.")
