@@ -80,7 +80,7 @@ def run(modules: Modules, case: Case, interpret: bool) -> list[np.ndarray]:
 
 
 def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    """Small whole numbers and quarters, of which sums and products are exact."""
+    """Small whole numbers and quarters: their sums and products are exact."""
     return (np.random.default_rng(seed).integers(-8, 9, shape) / 4).astype(np.float32)
 
 

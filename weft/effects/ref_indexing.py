@@ -132,7 +132,7 @@ def _entry(entry: Any, extent: int) -> tuple[Region | None, list[Any]]:
 
 
 def _check_inside(region: Region, extent: int) -> None:
-    """ValueError for a slice of known positions of which some lie outside."""
+    """ValueError for a slice whose known positions lie partly outside."""
     start, size, stride = region
     if start is not None and size and start + (size - 1) * stride >= extent:
         raise ValueError(f"Out of bound slice: start={start}, size={size}, stride={stride}, dim={extent}.")

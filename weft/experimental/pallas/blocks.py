@@ -28,7 +28,7 @@ class Blocked(Record):
 
 
 class Element(Record):
-    """A dimension of ``block_size`` elements, of which the index is the first.
+    """A dimension of ``block_size`` elements; the index is that of the first.
 
     ``padding`` is how many elements outside of the array there are before and after it; indices count from the first
     of them.
@@ -42,14 +42,14 @@ class Element(Record):
 
 
 class Squeezed(Record):
-    """A dimension of which a cell sees one element, and the kernel none."""
+    """A dimension in which a cell has one element. The kernel does not see it."""
 
     def __repr__(self) -> str:
         return "Squeezed()"
 
 
 class BoundedSlice(Record):
-    """A dimension of which a cell sees a slice of at most ``block_size`` elements: the index is ``ds(start, size)``."""
+    """A dimension in which a cell sees at most ``block_size`` elements: the index is ``ds(start, size)``."""
 
     block_size: int
 

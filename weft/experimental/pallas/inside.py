@@ -115,7 +115,7 @@ def strides_from_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def multiple_of(x: Any, values: Sequence[int] | int) -> Any:
-    """``x``, of which the user says that it is a multiple of ``values``: a hint, which changes no result."""
+    """``x``. The user says that it is a multiple of ``values``: a hint, which changes no result."""
     del values
     return x
 

@@ -59,7 +59,7 @@ def approx_tanh(x: Any) -> Any:
 
 
 def max_contiguous(x: Any, values: Sequence[int] | int) -> Any:
-    """``x``, of which the user says that so many values follow each other: a hint, which changes no result."""
+    """``x``. The user says that so many of its values follow each other: a hint, which changes no result."""
     del values
     return x
 
