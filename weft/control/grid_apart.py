@@ -92,6 +92,7 @@ class Apart:
         self.ids = [self.numbers.add(ids[axis]) for axis in range(len(grid))]
         multiplied = _multiplied(parts.body)
         self.laid_out = [self._is_laid_out(which, multiplied) for which in range(self.n_in)]
+        self.in_rows = [which for which in range(self.n_in) if self._is_in_rows(which)]
         self.firsts = [self._places(which, table) for which, table in enumerate(order.starts)]
 
     def __call__(self) -> list[Any]:
@@ -124,9 +125,21 @@ class Apart:
         count = math.prod([n // size for n, size in zip(shape, block.shape, strict=True)])
         return self.apart * self.trips >= 2 * count
 
+    def _is_in_rows(self, which: int) -> bool:
+        """Whether the cells read all blocks of an input in the order of memory: the array is rows of the loop then."""
+        table, block = self.order.starts[which], self.parts.blocks[which]
+        shape = block.padded(self.parts.arrays[which].shape)
+        if table is None or not grid_blocks.is_contiguous(shape, block) or np.any(table != table[:, :1]):
+            return False
+        counts = [n // size for n, size in zip(shape, block.shape, strict=True)]
+        if math.prod(counts) != self.apart:
+            return False
+        places = np.indices(counts).reshape(len(counts), -1).T * np.asarray(block.shape, np.int64)
+        return bool(np.all(table[:, 0] == places))
+
     def _places(self, which: int, table: np.ndarray | None) -> list[tuple[str, int]] | None:
         """Where the numbers are found that say where the block of an array begins."""
-        if table is None:
+        if table is None or which in self.in_rows:
             return None
         if which < self.n_in and self.laid_out[which]:
             table = table // np.asarray(self.parts.blocks[which].shape, np.int64)
@@ -145,7 +158,9 @@ class Apart:
 
     def _run(self) -> list[Any]:
         """The blocks of every output as rows."""
-        rows = [np.asarray(row) for row in self.numbers.rows]
+        parts = self.parts
+        rows: list[Any] = [np.asarray(row) for row in self.numbers.rows]
+        rows += [lax.reshape(self.whole[which], (self.apart, *parts.blocks[which].seen)) for which in self.in_rows]
         types = [runtime.ShapedArray(row.shape[1:], row.dtype) for row in rows]
         traced, _ = trace_to_jaxpr(self._cells_of_row, types)
         program, captured = bodies.without_constants(traced)
@@ -247,7 +262,9 @@ class Apart:
                 blocks.append(next(kept))
                 continue
             places = self.firsts[which]
-            if places is None:
+            if which in self.in_rows:
+                blocks.append(rows[len(self.numbers.rows) + self.in_rows.index(which)])
+            elif places is None:
                 first = parts.start_of(which, numbers)
                 blocks.append(grid_blocks.read(self.whole[which], parts.blocks[which], first))
             else:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from weft._base.target import Target
-from weft.codegen import instances
+from weft.codegen import instances, reduce_tree
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import PointWriter
@@ -49,7 +49,10 @@ class EpilogueWriter(PointWriter):
         return place
 
     def elements(self, given: Sequence[tuple[str, Value, str]]) -> None:
-        """Some elements of the product: number, value, and whether there is one. Loads come before stores."""
+        """Some elements of the product: number, value, and whether there is one. Loads come before stores.
+
+        What does not exist is not read: the result may lie in the memory of an operand, where others write.
+        """
         statements = [s for phase in self.nest.phases for s in (*phase.before, *phase.body)]
         loads = [s for s in statements if isinstance(s, ir.Load) and s.operand != self.made]
         made = [s.out for s in statements if isinstance(s, ir.Load) and s.operand == self.made]
@@ -60,7 +63,19 @@ class EpilogueWriter(PointWriter):
             one.scalars = dict(self.scalars.values)
             one.values.update(dict.fromkeys(made, value))
             points.append((one, self.at_point(self.place, self.indices(p)), inside))
-        for one, place, _ in points:
-            self.run(loads, [one], place)
+        for one, place, inside in points:
+            self._load_inside(loads, one, place, inside)
         for one, place, inside in points:
             threads.when(self.writer, inside, partial(self.run, statements, [one], place))
+
+    def _load_inside(self, loads: Sequence[ir.Load], one: Instance, place: Position, inside: str) -> None:
+        nothing = [one.emit.const(0, self.nest.operands[s.operand].dtype) for s in loads]
+        types, zeros = zip(*reduce_tree.flatten(nothing), strict=True) if loads else ((), ())
+
+        def read() -> list[str]:
+            there = instances.fresh(one, one.values)
+            self.run(loads, [there], place)
+            return reduce_tree.texts([there.values[s.out] for s in loads])
+
+        found = self.writer.when(inside, read, types, zeros, rare=False) if inside != "true" else read()
+        one.values.update(zip([s.out for s in loads], reduce_tree.rebuild(nothing, found), strict=True))
