@@ -60,7 +60,7 @@ def offers(name: ast.alias) -> bool:
 
 def is_public_constant(statement: ast.stmt) -> bool:
     target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
-    return isinstance(target, ast.Name) and not target.id.startswith("_")
+    return isinstance(target, ast.Name) and (target.id == "__version__" or not target.id.startswith("_"))
 
 
 def lazy_lines(module: ModuleType, modules: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 # fmt: off
 from typing import Any as _Any
 from weft import config as config, dtypes as dtypes, errors as errors
+from weft._base import api
 from weft._base.api import (
     clear_caches as clear_caches, ensure_compile_time_eval as ensure_compile_time_eval, eval_shape as eval_shape,
     make_jaxpr as make_jaxpr, print_environment_info as print_environment_info, threads as threads, typeof as typeof
@@ -12,6 +13,7 @@ from weft.core.check_scopes import checks as checks
 from weft.dispatch.calls.jit import jit as jit
 import weft.inspect as inspection
 inspect: inspection.Inspect
+__version__ = api.VERSION
 float0 = dtypes.float0
 
 from weft import (
