@@ -150,7 +150,8 @@ def test_the_jacobian_of_a_chain_of_slices_is_put_together_once() -> None:
 
     with weft.enable_x64():
         program = program_of(weft.jacobian(chain), x)
-        assert "add_any" not in program.text("kernel")
+        added = [line for line in program.text("kernel").splitlines() if "= add_any" in line]
+        assert all(line.endswith(" 0.0:f64[]") for line in added), added  # no sum of all that x is
         found = np.asarray(weft.jit(weft.jacobian(chain))(x))
         for place in ((0, 1, 2), (3, 0, 0), (4, 2, 1)):
             step = np.zeros_like(x)

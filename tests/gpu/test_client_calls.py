@@ -74,7 +74,9 @@ def test_small_programs_are_replayed_as_graphs(device: Any, donates: bool) -> No
         if number > 5:  # the first calls launch kernels
             assert "cuLaunchKernel" not in asked and asked["cuGraphLaunch"] == 1
         if number > 20:  # addresses come again: there is a graph for each of their sets
-            assert "cuGraphExecKernelNodeSetParams_v2" not in asked and "cuGraphCreate" not in asked
+            assert "cuGraphCreate" not in asked
+            # of donated and new memory there are more sets than graphs are kept
+            assert donates or "cuGraphExecKernelNodeSetParams_v2" not in asked
     for mine, other in zip(found, expected, strict=True):
         assert np.asarray(mine).tobytes() == np.asarray(other).tobytes()
 

@@ -54,8 +54,12 @@ def unrolled_reductions(closed: ClosedJaxpr) -> ClosedJaxpr:
             return None
         places = list(itertools.chain(*_places(eqn)))
         if len(places) == 1:
-            return splicer.splice(program, [views.squeeze(splicer.bind, eqn.invars[0], _axes(eqn))], eqn.source)
-        return splicer.splice(program, [slices.at(splicer, eqn.invars[0], place) for place in places], eqn.source)
+            taken = [views.squeeze(splicer.bind, eqn.invars[0], _axes(eqn))]
+        else:
+            taken = [slices.at(splicer, eqn.invars[0], place) for place in places]
+        made = splicer.splice(program, taken, eqn.source)
+        # the place of the only element is a number, and results, as operands of some kinds, are in memory
+        return [views.broadcast(splicer.bind, v, v.aval.shape) if type(v) is Literal else v for v in made]
 
     return Splicer(closed, rule, (kinds.Reduction,)).run()
 

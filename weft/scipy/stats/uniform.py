@@ -13,7 +13,7 @@ from weft.scipy.stats.distribution import Distribution, where_valid
 _UNIFORM = Distribution(__name__, (0.25,))
 
 
-@_UNIFORM.plain(0.0)
+@_UNIFORM.plain(-0.0)
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
     x = where_valid(scale > 0, x)
     inside = wnp.where(wnp.isnan(x - loc), np.nan, -wnp.log(scale))
