@@ -47,19 +47,18 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
         run = _Run(nest, words, positions, extents, indices, _scalars(low))
         _statements(run, nest.setup)
         for phase in nest.phases:
-            _scheduled(run, phase.before)
+            _scheduled(run, phase.before, schedule)
             loop = schedule.loops[-1] if schedule.loops else None
             for statements in [part.statements for part in loop.parts] if loop and loop.parts else [phase.body]:
-                _scheduled(run, statements)
+                _scheduled(run, statements, schedule)
             for reduction in phase.reductions:
                 _reduce(run, reduction)
         _statements(run, nest.edges)
 
 
-def _scheduled(run: _Run, statements: Sequence[ir.Statement]) -> None:
+def _scheduled(run: _Run, statements: Sequence[ir.Statement], schedule: decisions.Schedule) -> None:
     """The statements in the order of the schedule."""
-    test = target.host().model.test
-    for s in peeled_regions.grouped(statements, lambda: peeled_regions.uses(run.nest), test):
+    for s in peeled_regions.grouped(statements, schedule.peeled):
         if isinstance(s, peeled_regions.PeeledRegion):
             _side(run, s)
         else:

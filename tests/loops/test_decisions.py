@@ -116,7 +116,7 @@ def test_parts_of_a_body_are_the_whole_body(on: Target) -> None:
         for nest in found:
             schedule = decisions.of(nest, on)
             for phase in schedule.nest.phases:
-                ordered = flat(peeled_regions.grouped(phase.body, lambda s=schedule: peeled_regions.uses(s.nest), 2.0))
+                ordered = flat(peeled_regions.grouped(phase.body, schedule.peeled))
                 assert sorted(map(repr, ordered)) == sorted(map(repr, phase.body))
                 check_order(ordered, {n for s in (*nest.setup, *phase.before) for n in outs(s)} | earlier(nest, phase))
             for loop in schedule.loops:

@@ -6,7 +6,6 @@ What writes a form of loops, or one kind of statement, knows this frame; ``nest`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory
 from weft.codegen.memory_words import whole
 from weft.codegen.writer import Carried
-from weft.loops import ir, peeled_regions, uniform
+from weft.loops import ir, uniform
 from weft.loops.decisions import Schedule
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ class Frame(ABC):
             for d, dim in enumerate(nest.dims)
             if dim.role == "parallel" and nest.vector is not None and d > nest.vector
         ]
-        self._uses: Counter[int] | None = None  # once it was asked for
         self.moving = uniform.moving(nest)
         self.places = uniform.places(nest, self.inner)
 
@@ -94,13 +92,6 @@ class Frame(ABC):
 
     def range(self, slot: int) -> str:
         return self.writer.op(f"load i64, ptr {self.writer.element('i64', '%range', str(slot))}, align 8")
-
-    @property
-    def uses(self) -> Counter[int]:
-        """How often each value is used; needed only for nests with a select."""
-        if self._uses is None:
-            self._uses = peeled_regions.uses(self.nest)
-        return self._uses
 
     @property
     def columns(self) -> bool:

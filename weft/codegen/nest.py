@@ -135,7 +135,7 @@ class NestWriter(Frame):
 
     def run(self, statements: Sequence[ir.Statement], copies: list[Instance], place: Position) -> None:
         """Emit the statements for every copy, statement by statement, so that the copies interleave."""
-        for statement in peeled_regions.grouped(statements, lambda: self.uses, self.model.test):
+        for statement in peeled_regions.grouped(statements, self.schedule.peeled):
             if isinstance(statement, peeled_regions.PeeledRegion):
                 predication.compute(self, statement, copies, place)
             elif isinstance(statement, ir.Apply):

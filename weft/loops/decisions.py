@@ -124,6 +124,7 @@ class Schedule(Record):
 
     ``loops`` are those over the lanes, and ``tile`` how the vectors of a tile reach memory together, if lanes are
     parallel; ``phases``, if they are reduced.
+    ``peeled``: statements that are skipped where no lane takes them.
     ``beside``: so many rows or runs of a running combination without lanes are computed side by side, if not 0.
     """
 
@@ -137,11 +138,15 @@ class Schedule(Record):
     passes: Passes | None = None
     streamed: Streamed | None = None
     beside: int = 0
+    peeled: tuple[peeled_regions.PeeledRegion, ...] = ()
 
 
 def of(nest: ir.Nest, target: Target) -> Schedule:
     """The schedule of a nest on a target."""
-    return _Decider(words.by_words(nest), target).schedule()
+    schedule = _Decider(words.by_words(nest), target).schedule()
+    last = schedule.tile.last if isinstance(schedule.tile, Stencil) else ()
+    parts = [part.statements for loop in (*schedule.loops, *last) for part in loop.parts]
+    return schedule.replace(peeled=peeled_regions.of(schedule.nest, target.model.test, parts))
 
 
 def place_of(nest: ir.Nest, operand: int, row: int) -> tuple[Line, int]:
@@ -258,10 +263,7 @@ class _Decider:
 
     def tests(self) -> bool:
         """Whether regions that only one case of a choice needs are skipped."""
-        nest = self.nest
-        grouped, uses = peeled_regions.grouped, lambda: peeled_regions.uses(nest)
-        blocks = [grouped(phase.body, uses, self.model.test) for phase in nest.phases]
-        return any(isinstance(s, peeled_regions.PeeledRegion) for block in blocks for s in block)
+        return bool(peeled_regions.of(self.nest, self.model.test))
 
     def near(self) -> tuple[int, ...]:
         """The strides along the lanes that have code of their own; others are gathered."""

@@ -11,7 +11,8 @@ peeled: a test would only keep the vectors that are in flight from being compute
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -24,6 +25,7 @@ LEAST_TESTS = 5  # tests that cost as much as the cheapest region that is skippe
 class PeeledRegion(Record):
     """The statements that only one case of a select needs; the last of them gives its value."""
 
+    select: int  # the result of the select
     which: int  # the value by which the choice is made
     case: int  # the case of this region: 0 where ``which`` is false
     statements: tuple[ir.Apply, ...]
@@ -43,26 +45,43 @@ def uses(nest: ir.Nest) -> Counter[int]:
     return used
 
 
-def grouped(statements: Sequence[ir.Statement], used: Callable[[], Counter[int]], test: float) -> WithRegions:
-    """A block in which the statements of each expensive region of a select are grouped right before the select.
+def of(nest: ir.Nest, test: float, parts: Iterable[Sequence[ir.Statement]] = ()) -> tuple[PeeledRegion, ...]:
+    """The expensive regions of a nest, and of ``parts`` of its bodies, outer ones first; ``test``: the cost of a test.
 
-    ``used()`` is how often values are used in the whole nest, ``test`` the cost of a test.
+    A region of a body that is cut is none of its parts, which may have smaller ones.
     """
-    choices = [s for s in statements if isinstance(s, ir.Apply) and s.kind.chooses and len(s.args) == 3]
-    if not choices:
-        return statements
-    counts, least = used(), LEAST_TESTS * test
+    bodies = [block for phase in nest.phases for block in (phase.before, phase.body)]
+    blocks = [nest.setup, *bodies, nest.edges, *parts]
+    waiting, found = [block for block in blocks if any(map(_is_choice, block))], list[PeeledRegion]()
+    counts = uses(nest) if waiting else Counter[int]()
+    for block in waiting:  # it grows: a region may have regions itself
+        gone: set[int] = set()
+        for choice in reversed([s for s in block if _is_choice(s)]):
+            if choice.out in gone:  # selects inside a region belong to that region
+                continue
+            needed = _case_of_numbers(block, choice.args[0])
+            regions = [_region(block, choice, case, counts, LEAST_TESTS * test) for case in (0, 1) if case != needed]
+            found += [region for region in regions if region is not None]
+            waiting += [region.statements for region in regions if region is not None]
+            gone.update([s.out for region in regions if region is not None for s in region.statements])
+    return tuple(dict.fromkeys(found))
+
+
+def _is_choice(s: ir.Statement) -> TypeGuard[ir.Apply]:
+    return isinstance(s, ir.Apply) and s.kind.chooses and len(s.args) == 3
+
+
+def grouped(statements: Sequence[ir.Statement], regions: Sequence[PeeledRegion]) -> WithRegions:
+    """A block in which the statements of each region, if it has all of them, stand right before the select."""
+    here = {s.out for s in statements if isinstance(s, ir.Apply)} if regions else set[int]()
     moved: dict[int, list[PeeledRegion]] = {}  # number of a select's result -> its regions
     gone: set[int] = set()
-    for choice in reversed(choices):  # outer selects first; selects inside a region belong to that region
-        if choice.out not in gone:
-            needed = _case_of_numbers(statements, choice.args[0])
-            cases = [case for case in (0, 1) if case != needed]
-            found = [
-                region for case in cases if (region := _region(statements, choice, case, counts, least)) is not None
-            ]
-            moved[choice.out] = found
-            gone.update(s.out for region in found for s in region.statements)
+    for region in regions:
+        if region.select in here and region.select not in gone and here.issuperset([s.out for s in region.statements]):
+            moved.setdefault(region.select, []).append(region)
+            gone.update([s.out for s in region.statements])
+    if not moved:
+        return statements
     block: list[ir.Statement | PeeledRegion] = []
     for s in statements:
         if isinstance(s, ir.Apply):
@@ -96,4 +115,4 @@ def _region(
             inner.update(s.args)
     if not inside or inside[0].out != wanted or costs.instructions(inside) < least:
         return None
-    return PeeledRegion(which, case, tuple(reversed(inside)))
+    return PeeledRegion(choice.out, which, case, tuple(reversed(inside)))

@@ -103,10 +103,5 @@ def _parts(loop: LaneLoop) -> list[str]:
 
 def _sides(schedule: Schedule, target: Target) -> list[str]:
     """The values that are computed only where a select takes them."""
-    nest, test = schedule.nest, target.model.test
-    return [
-        f"{_listed('v', [one.out for one in s.statements])} where v{s.which} is {s.case}"
-        for phase in nest.phases
-        for s in peeled_regions.grouped(phase.body, lambda: peeled_regions.uses(nest), test)
-        if isinstance(s, peeled_regions.PeeledRegion)
-    ]
+    regions = peeled_regions.of(schedule.nest, target.model.test)
+    return [f"{_listed('v', [one.out for one in s.statements])} where v{s.which} is {s.case}" for s in regions]

@@ -22,7 +22,7 @@ from weft.codegen.memory import Mask, Memory
 from weft.codegen.memory_words import whole
 from weft.codegen.nest import NestWriter
 from weft.codegen.writer import Carried, Writer
-from weft.loops import elements, grid, ir
+from weft.loops import elements, grid, ir, peeled_regions
 from weft.loops.decisions import Schedule
 
 WIDTH = grid.PER_THREAD
@@ -49,7 +49,8 @@ class PointWriter(NestWriter):
     """Writes one entry; ``lanes`` 1 or 4."""
 
     def __init__(self, nest: ir.Nest, target: Target, lanes: int) -> None:
-        super().__init__(Schedule(nest.replace(split=False), lanes), target)
+        nest = nest.replace(split=False)
+        super().__init__(Schedule(nest, lanes, peeled=peeled_regions.of(nest, target.model.test)), target)
         self.form, self.kept_guards = grid.form(nest), frozenset()
         if lanes == 1:  # nothing is shared by lanes
             self.moving = self.places = frozenset()
