@@ -47,19 +47,18 @@ class ColumnWriter:
         self.parent = parent
         self.nest, self.schedule = parent.nest, parent.schedule
         self.writer, self.lanes = parent.writer, parent.lanes
-        self.scalars = self.base = parent.scalars  # once the setup is written: its values, and those in all lanes
+        self.scalars = self.base = parent.scalars  # the values of the setup; ``write`` puts the base into all lanes
         self.tables: collapsed_loops.Tables | None = None  # if the lanes lie along several dimensions that are one
         self.blocks = column_blocks.Blocks(parent) if parent.nest.split else None
         self.statements = [s for p in self.nest.phases for s in (*p.before, *p.body)]
         # loads per parallel point, hoisted out of the vector loop if they do not depend on it
         self.hoistable = [s for p in self.nest.phases for s in (p.before if parent.reduced else (*p.before, *p.body))]
 
-    def write(self, place: Position, scalars: Instance) -> None:
-        parent, nest = self.parent, self.nest
+    def write(self, place: Position) -> None:
+        parent, nest, scalars = self.parent, self.nest, self.scalars
         outer = [
             d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d not in (nest.vector, *parent.inner)
         ]
-        self.scalars = scalars
         if is_collapsed(nest):
             self.tables = collapsed_loops.Tables(parent, self.statements)
         if nest.vector is not None:

@@ -69,9 +69,9 @@ class NestWriter(Frame):
     def written(self) -> Writer:
         """The function's instructions."""
         place = self._entry()
-        self.scalars = scalars = self.copy(self.scalar, {})
-        self.run(self.nest.setup, [scalars], place)
-        _writer(self.schedule)(self).write(place, scalars)
+        self.scalars = self.copy(self.scalar, {})
+        self.run(self.nest.setup, [self.scalars], place)
+        _writer(self.schedule)(self).write(place)
         if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)

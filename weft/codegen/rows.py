@@ -22,7 +22,8 @@ from weft.loops.reduction_tree import BLOCK_LANES
 class RowWriter(RowReducer):
     """Writes the loops of one nest."""
 
-    def write(self, place: Position, scalars: Instance) -> None:
+    def write(self, place: Position) -> None:
+        scalars = self.parent.scalars
         if self.nest.split:
             self._split(place, scalars)
             return

@@ -34,7 +34,7 @@ class PeeledRegion(Record):
 WithRegions = Sequence[ir.Statement | PeeledRegion]
 
 
-def uses(nest: ir.Nest) -> Counter[int]:
+def _uses(nest: ir.Nest) -> Counter[int]:
     """How often each value of a nest is used."""
     used = Counter(n for s in nest.statements() for n in ir.arguments(s))
     for phase in nest.phases:
@@ -53,7 +53,7 @@ def of(nest: ir.Nest, test: float, parts: Iterable[Sequence[ir.Statement]] = ())
     bodies = [block for phase in nest.phases for block in (phase.before, phase.body)]
     blocks = [nest.setup, *bodies, nest.edges, *parts]
     waiting, found = [block for block in blocks if any(map(_is_choice, block))], list[PeeledRegion]()
-    counts = uses(nest) if waiting else Counter[int]()
+    counts = _uses(nest) if waiting else Counter[int]()
     for block in waiting:  # it grows: a region may have regions itself
         gone: set[int] = set()
         for choice in reversed([s for s in block if _is_choice(s)]):

@@ -7,7 +7,7 @@ schedule: lanes i1 x16; loops 2 | 1 | masked in flight; next row of in0 fetched
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.loops import decisions, ir, lane_loops, lane_tiles, peeled_regions, routine
+from weft.loops import decisions, ir, lane_loops, lane_tiles, routine
 from weft.loops.blocks import RowBlock
 from weft.loops.decisions import ORDERED_BLOCK, RowPhase, Schedule, ShortRows, Stencil, Transposed
 from weft.loops.lane_loops import LaneLoop
@@ -30,7 +30,7 @@ def text(nest: ir.Nest | routine.Routine, target: Target) -> str:
     if schedule.streamed is not None:
         stored = _listed("out", schedule.streamed.operands)
         parts.append(f"{stored} streamed from {schedule.streamed.bytes >> 20} MB")
-    return "schedule: " + "; ".join([*parts, *_sides(schedule, target)])
+    return "schedule: " + "; ".join([*parts, *_sides(schedule)])
 
 
 def _listed(prefix: str, numbers: list[int] | tuple[int, ...]) -> str:
@@ -101,7 +101,6 @@ def _parts(loop: LaneLoop) -> list[str]:
     return [f"{len(loop.parts)} parts over blocks of {loop.block} elements, {values} kept"]
 
 
-def _sides(schedule: Schedule, target: Target) -> list[str]:
+def _sides(schedule: Schedule) -> list[str]:
     """The values that are computed only where a select takes them."""
-    regions = peeled_regions.of(schedule.nest, target.model.test)
-    return [f"{_listed('v', [one.out for one in s.statements])} where v{s.which} is {s.case}" for s in regions]
+    return [f"{_listed('v', [one.out for one in s.statements])} where v{s.which} is {s.case}" for s in schedule.peeled]
