@@ -159,6 +159,30 @@ def masked_atomic(m: Any, call: Any) -> Any:
     return call(body, m.out((2,), "int32"))
 
 
+@kernel(np.int32(4), floats(6), expect=lambda i, x: np.array([0, 0, 0, 0, x[0], x[1]]), in_jax=False)
+def masked_atomic_of_a_slice_across_the_end(m: Any, call: Any) -> Any:
+    def body(i, x, o):
+        o[...] = m.np.zeros_like(o)
+        m.triton.atomic_add(o, m.pl.ds(i[...], 4), x[:4], mask=i[...] + m.np.arange(4) < 6)
+
+    return call(body, m.out((6,)))
+
+
+@kernel(
+    np.int32(2), np.array([True, False]), in_jax=False,
+    expect=lambda i, k: (np.array([0, 0, 9, 0], np.int32), np.array([5, 0], np.int32)),
+)  # fmt: skip
+def atomic_of_one_element(m: Any, call: Any) -> Any:
+    def body(i, k, o, before):
+        o[...] = m.np.zeros_like(o)
+        m.triton.atomic_add(o, i[...], np.int32(5))
+        before[0] = m.triton.atomic_xchg(o, i[...], np.int32(9), mask=k[0])
+        m.triton.atomic_xchg(o, i[...], np.int32(7), mask=k[1])
+        before[1] = 0
+
+    return call(body, (m.out((4,), "int32"), m.out((2,), "int32")))
+
+
 @kernel(expect=lambda: np.array([9, 1, 5, 1], np.int32), in_jax=False)
 def compare_and_swap(m: Any, call: Any) -> Any:
     def body(o):

@@ -7,7 +7,7 @@ The result is what each found. Two elements that name one position work one afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,10 @@ def _atomic(kind: str, ref: Any, idx: Any, val: Any, mask: Any) -> Any:
     if not avals_module.get_aval(val).shape and found.shape:
         val = lax.broadcast_in_dim(convert(val, found.dtype, False), found.shape, ())
     indices, operands, val = refs._prepared("swap", ref, idx, val)
+    if mask is None and not any(avals_module.get_aval(x).shape for x in operands):  # no element is named twice
+        before = refs.get(ref, idx)
+        refs.set(ref, idx, _COMBINE[kind](before, val))
+        return before
     if mask is None:
         mask = lax.full(found.shape, True, np.dtype(bool))
     else:
@@ -114,24 +118,18 @@ def _run(ref: Ref, new: Any, mask: Any, *operands: Any, indices: tuple[Index, ..
     combine = _COMBINE[kind]
     indices = masked._whole(ref._aval, indices)
     value, outer, own = masked._split(ref._value, indices, operands)
-    index = indices[-1]
     extents = shape_of(value)
-    if not any(region is None and avals_module.get_aval(x).shape for region, x in _arrays(index, own)):
+    if masked.is_inside(indices[-1], extents):
         before = ref_indexing.read(value, indices[-1:], own)
         changed = ref_indexing.write(value, indices[-1:], own, lax.select_n(mask, before, combine(before, new)))
     else:
-        key = masked.positions(index, own, shape_of(mask))
+        key = masked.positions(indices[-1], own, shape_of(mask))
         before, changed = _one_by_one(value, key, new, mask, combine)
         if kind in ("add", "max", "min"):  # without a use of what was there before, the loop above is dropped
             at = value.at[tuple(masked.outside_where(lax.bitwise_not(mask), key, extents))]
             changed = getattr(at, kind)(new, mode="drop")
     refs._store(ref, changed, outer, indices[:-1], False)
     return before
-
-
-def _arrays(index: Index, own: Sequence[Any]) -> list[tuple[Any, Any]]:
-    given = iter(own)
-    return [(r, next(given) if r is None or r.start is None else None) for r in index]
 
 
 def _one_by_one(value: Any, key: list[Any], new: Any, mask: Any, combine: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
