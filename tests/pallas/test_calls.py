@@ -184,6 +184,25 @@ def test_debug_checks() -> None:
 # -- references -------------------------------------------------------------------------------------------------------
 
 
+def test_debug_checks_turned_on_after_the_first_call() -> None:
+    def kernel(x: Any, o: Any) -> None:
+        pl.debug_check(x[0] > 0, "not positive")
+        o[...] = x[...]
+
+    run = pl.pallas_call(kernel, weft.ShapeDtypeStruct((6,), "float32"))
+    np.testing.assert_array_equal(run(X), X)
+    with pl.enable_debug_checks():
+        assert "not positive" in str(checkify.checkify(run)(X)[0].get())
+    np.testing.assert_array_equal(run(X), X)
+
+
+@both
+def test_without_elements_or_results(interpret: bool) -> None:
+    out = weft.ShapeDtypeStruct((0, 3), "float32")
+    assert pl.pallas_call(square, out, grid=2, interpret=interpret)(np.zeros((0, 3), np.float32)).shape == (0, 3)
+    assert pl.pallas_call(lambda: None, (), grid=2, interpret=interpret)() == ()
+
+
 def test_references_as_arguments_are_written_to() -> None:
     def kernel(x: Any, y: Any) -> None:
         y[...] = x[...] + 1

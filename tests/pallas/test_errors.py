@@ -50,6 +50,18 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: pl.pallas_call(copy, OUT, in_specs=[spec()] * 2)(A),
         ValueError, "`in_specs` and `inputs` do not match.*a tuple of length 2 but `inputs` is a tuple of len",
     ),
+    "a word for an axis that is none": (
+        lambda: pl.pallas_call(copy, OUT, compiler_params=tpu.CompilerParams(dimension_semantics=("paralel",))),
+        ValueError, r"dimension_semantics has 'paralel': say one of \['parallel', ",
+    ),
+    "a reference given twice": (
+        lambda: (lambda ref: pl.pallas_call(lambda x, y, o: None, OUT)(ref, ref))(weft.new_ref(jnp.asarray(A))),
+        ValueError, r"only one reference to a mutable array.*appeared at both operand 0 and operand 1",
+    ),
+    "names of traced extents": (
+        lambda: weft.jit(lambda n: pl.pallas_call(lambda o: None, OUT, grid=(("i", n),))())(3),
+        NotImplementedError, r"a grid with traced extents whose axes have names \('i',\)",
+    ),
     "a spec for a tree": (
         lambda: pl.pallas_call(copy, OUT, in_specs=[spec(), spec()])(A, {"a": A}),
         ValueError, r"1 mismatches, including:\n    \* at \[1\], `in_specs` is a pytree leaf but `inputs` is a dict",

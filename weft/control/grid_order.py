@@ -45,7 +45,7 @@ def order(parts: Parts) -> Order | None:
     ValueError if cells that differ along a parallel axis write to the same block.
     """
     grid, n_in = parts.grid, len(parts.inputs)
-    if not 1 < math.prod(grid) <= MOST_CELLS or parts.body.effects:
+    if not parts.outputs or not 1 < math.prod(grid) <= MOST_CELLS or parts.body.effects:
         return None
     tables = [_starts(parts, which) for which in range(len(parts.arrays))]
     numbers = [_numbers(parts, which, tables[which]) for which in range(n_in, len(tables))]

@@ -2,7 +2,7 @@
 
     kernel on Ref{f32[4]} --traced--> program with references --discharged--> program on blocks --> grid_loop
 
-A trace is kept by the function that ``pallas_call`` gives, for the types of its arguments.
+A trace is kept by the function that ``pallas_call`` gives, for the types of its arguments and the options of weft.
 """
 
 from __future__ import annotations
@@ -25,14 +25,20 @@ from weft.core.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.dispatch.calls import jit as jit_module
 from weft.effects import callbacks
-from weft.effects.discharge import discharged, store, value_of
-from weft.experimental.pallas import cells, checked, pipeline, spaces, specs
+from weft.effects.discharge import check_distinct, discharged, store, value_of
+from weft.experimental.pallas import cells, checked, inside, pipeline, spaces, specs
 from weft.experimental.pallas.blocks import GridSpec, NoBlockSpec, no_block_spec
 from weft.experimental.pallas.interpret import InterpretParams
 from weft.experimental.pallas.specs import NUMBER, Scope, Way
 from weft.operations import collectives, convert
 
 _TRACES = 64  # kept by one function
+_SEMANTICS = {
+    "parallel": grid_loop.PARALLEL,
+    "core_parallel": grid_loop.ARBITRARY,  # of a TPU's cores; here their cells run in order
+    "subcore_parallel": grid_loop.ARBITRARY,
+    "arbitrary": grid_loop.ARBITRARY,
+}
 
 
 class Kernel(NamedTuple):
@@ -140,7 +146,7 @@ def _function(asked: _Asked) -> Callable[..., Any]:
             return _on_traced_grid(asked, args)
         values, in_tree = runtime.tree_flatten(args)
         found = _Call(in_tree, tuple(map(_type_of, values)))
-        key = (found, runtime.get_config_token(), config.bound_axes())
+        key = (found, runtime.get_config_token(), config.bound_axes(), inside.debug_checks_enabled())
         traced = traces.get(key)
         if traced is None:
             if len(traces) >= _TRACES:
@@ -153,6 +159,11 @@ def _function(asked: _Asked) -> Callable[..., Any]:
 
 def _on_traced_grid(asked: _Asked, args: tuple[Any, ...]) -> Any:
     """A call on a grid with traced extents: they are operands of a kernel on whole arrays."""
+    if asked.grid_spec.grid_names:
+        raise NotImplementedError(
+            f"[{asked.name}] a grid with traced extents whose axes have names {asked.grid_spec.grid_names}: give the "
+            "extents alone, and ask for program_id(axis) in place of lax.axis_index"
+        )
     whole, extents = pipeline.on_traced_grid(asked.kernel, asked.grid_spec, len(args), asked.out_tree)
     scratch = asked.grid_spec.scratch_shapes
     moved = {source + len(extents): target for source, target in asked.aliases.items()}
@@ -190,7 +201,12 @@ def _semantics(compiler_params: Any) -> tuple[str, ...]:
     if given is None and isinstance(compiler_params, Mapping):
         given = compiler_params.get("dimension_semantics")
     words = [getattr(word, "value", word) for word in given or ()]
-    return tuple([grid_loop.PARALLEL if word == "parallel" else grid_loop.ARBITRARY for word in words])
+    for word in words:
+        if word not in _SEMANTICS:
+            raise ValueError(
+                f"dimension_semantics has {word!r}: say one of {list(_SEMANTICS)} for each axis of the grid"
+            )
+    return tuple([_SEMANTICS[word] for word in words])
 
 
 # -- the trace of a kernel --------------------------------------------------------------------------------------------
@@ -346,6 +362,8 @@ def _check_aliases(aliases: dict[Any, Any], in_avals: Sequence[Any], outs: Seque
 
 def _run(asked: _Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
     """The results of a call. What is written to an input that is a reference is written to that reference."""
+    places = [place for place, x in enumerate(values) if is_ref(x)]
+    check_distinct([values[place] for place in places], lambda which: f"operand {places[which]}")
     operands = _agreeing([_plain(x) for x in values])
     first = len(operands) - len(traced.inputs)
     if isinstance(asked.interpret, InterpretParams):

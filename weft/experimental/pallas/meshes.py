@@ -38,7 +38,9 @@ def create_tensorcore_mesh(axis_name: str, devices: Any = None, num_cores: int |
     """A mesh of ``num_cores`` cores (one if not given) along an axis."""
     if devices is not None and num_cores is not None:
         raise ValueError("[create_tensorcore_mesh] give `devices` or `num_cores`, not both")
-    return TensorCoreMesh((axis_name,), (num_cores or len(devices or (None,)),))
+    if num_cores is None:
+        num_cores = 1 if devices is None else len(devices)
+    return TensorCoreMesh((axis_name,), (num_cores,))
 
 
 def _grid(name: str, mesh: Any) -> tuple[tuple[Any, int], ...]:
