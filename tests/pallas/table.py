@@ -14,6 +14,7 @@ import weft.experimental.pallas.tpu
 import weft.experimental.pallas.triton
 import weft.lax
 import weft.nn
+from weft.experimental.pallas.tpu import InterpretParams
 
 
 class Modules(NamedTuple):
@@ -72,7 +73,7 @@ def of_jax() -> Modules:
     return Modules(pl, tpu, triton, jax.numpy, jax.lax, jax.nn, jax)
 
 
-def run(modules: Modules, case: Case, interpret: bool) -> list[np.ndarray]:
+def run(modules: Modules, case: Case, interpret: bool | InterpretParams) -> list[np.ndarray]:
     """The results of a kernel as a list of NumPy arrays."""
     function = case.build(modules, functools.partial(modules.pl.pallas_call, interpret=interpret))
     args = modules.top.tree.map(modules.np.asarray, case.args)

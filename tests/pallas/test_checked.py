@@ -28,7 +28,7 @@ def call(kernel: Any, out: Any = ((6,), "float32"), **options: Any) -> Any:
 
 @pytest.mark.parametrize("case", [c for c in table.CASES if c.name not in OUTSIDE], ids=lambda case: case.name)
 def test_the_same_values(case: table.Case) -> None:
-    interpreted = table.run(MODULES, case, InterpretParams())  # type: ignore[arg-type]
+    interpreted = table.run(MODULES, case, InterpretParams())
     for one, other in zip(table.run(MODULES, case, False), interpreted, strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
         left, right = [x.astype(np.float32) if x.dtype.kind == "V" else x for x in (one, other)]

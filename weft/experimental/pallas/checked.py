@@ -31,7 +31,7 @@ class Memory:
 
     def __init__(self, name: str, values: np.ndarray, known: np.ndarray | bool = True) -> None:
         self.name = name
-        self.values = np.array(values)
+        self.values = np.array(values, order="C")  # accesses write to it through reshape(-1)
         self.known = np.broadcast_to(known, self.values.shape).copy()
         self.written = np.zeros(self.values.shape, bool)
 
@@ -257,7 +257,7 @@ class _Array(Memory):
     def __init__(self, way: Way, values: Any, known: bool) -> None:
         super().__init__(way.path, np.asarray(values), known)
         self.way = way
-        self.owners: list[tuple[int, ...]] = []  # numbers along parallel axes of the cells that have written
+        self.owners: dict[tuple[int, ...], int] = {}  # by the numbers along parallel axes of a cell that has written
         self.owner = np.full(self.values.shape, -1)  # which of them wrote an element last
 
     def window(self, cell: Cell, ahead: Sequence[Any]) -> tuple[Any, Any]:
@@ -290,9 +290,7 @@ class _Array(Memory):
         """Write a block back; an error where a cell of another place along parallel axes has written before."""
         shape = self.way.block.shape
         written = memory.written.reshape(shape)[inner]
-        if parallel not in self.owners:
-            self.owners.append(parallel)
-        own, owner = self.owners.index(parallel), self.owner[outer]
+        own, owner = self.owners.setdefault(parallel, len(self.owners)), self.owner[outer]
         if np.any(written & (owner >= 0) & (owner != own)):
             cell.fail(f"a race: {self.name} has elements that another cell along a parallel axis has written")
         self.owner[outer] = np.where(written, own, owner)

@@ -17,8 +17,18 @@ from weft.core.ref_types import AbstractRef
 from weft.operations import assemble
 
 
-class MemorySpace(enum.Enum):
-    """Where a block lies. Called with a shape and a dtype it is the type of a reference: ``ANY((8,), "float32")``."""
+class Space(enum.Enum):
+    """A memory. Called with a shape and a dtype it is the type of a reference: ``ANY((8,), "float32")``."""
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __call__(self, shape: Any, dtype: Any) -> MemoryRef:
+        return memory_ref(shape, dtype, self)
+
+
+class MemorySpace(Space):
+    """Where a block lies."""
 
     ANY = "any"
     DEFAULT = "default"
@@ -26,12 +36,6 @@ class MemorySpace(enum.Enum):
     INDEX = "index"
     KEY = "key"
     HOST = "host"
-
-    def __str__(self) -> str:
-        return self.value
-
-    def __call__(self, shape: Any, dtype: Any) -> MemoryRef:
-        return memory_ref(shape, dtype, self)
 
 
 ANY, HOST = MemorySpace.ANY, MemorySpace.HOST
@@ -43,13 +47,8 @@ class MemoryRef(Record):
     inner_aval: Any
     memory_space: Any
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.inner_aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.inner_aval.dtype
+    shape = property(lambda self: self.inner_aval.shape)
+    dtype = property(lambda self: self.inner_aval.dtype)
 
     def get_array_aval(self) -> Any:
         return self.inner_aval

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import operations as lax
+from weft import numpy as jnp
 from weft._base import unbuilt
 from weft._base.record import Record
-from weft.core import avals as avals_module
 from weft.effects import refs
 from weft.experimental.pallas import semaphores, spaces
 from weft.experimental.pallas.blocks import GridSpec, no_block_spec
@@ -54,7 +53,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class MemorySpace(enum.Enum):
+class MemorySpace(spaces.Space):
     """The memories of a TPU, by name; called with a shape and a dtype, the type of a scratch buffer."""
 
     VMEM = "vmem"
@@ -63,12 +62,6 @@ class MemorySpace(enum.Enum):
     CMEM = "cmem"
     SEMAPHORE = "semaphore_mem"
     HBM = "hbm"
-
-    def __str__(self) -> str:
-        return self.value
-
-    def __call__(self, shape: Any, dtype: Any) -> spaces.MemoryRef:
-        return spaces.memory_ref(shape, dtype, self)
 
 
 VMEM, VMEM_SHARED, SMEM, CMEM = MemorySpace.VMEM, MemorySpace.VMEM_SHARED, MemorySpace.SMEM, MemorySpace.CMEM
@@ -181,9 +174,7 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
     """The elements along ``axis`` moved by ``shift`` places, those beyond the end to the front."""
     if stride is not None or stride_axis is not None:
         raise NotImplementedError("pallas.tpu.roll with `stride`: roll each row by its own shift instead")
-    n = avals_module.get_aval(x).shape[axis]
-    places = (lax.iota(np.int32, n) - shift) % n
-    return x.at[(slice(None),) * (axis % x.ndim) + (places,)].get()
+    return jnp.roll(x, shift, axis)
 
 
 __getattr__ = unbuilt.fallback(__name__)
