@@ -214,6 +214,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(slow, Slow, ffi::Ffi::Bind().Ret<ffi::BufferR0<ffi
 
 static ffi::Error Throws() { throw std::runtime_error("thrown in C++"); }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(throws, Throws, ffi::Ffi::Bind());
+static ffi::Error ThrowsNumber() { throw 42; }
+XLA_FFI_DEFINE_HANDLER_SYMBOL(throws_number, ThrowsNumber, ffi::Ffi::Bind());
 
 // Copies on a GPU's stream, through working memory there, by the driver of this path.
 static ffi::Error OnGpu(std::string_view driver, void* stream, ffi::ScratchAllocator scratch, int32_t device,

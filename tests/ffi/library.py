@@ -25,6 +25,7 @@ TYPED = [
     "raw",
     "effect",
     "throws",
+    "throws_number",
     "context",
     "needs_stream",
     "later",

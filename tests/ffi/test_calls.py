@@ -348,6 +348,7 @@ def test_wrong_operands_are_told_by_the_function() -> None:
     error(lambda: call(X, scale=np.float32(1)), r"Wrong number of attributes: expected 2 but got 1")
     error(lambda: norm(np.float32(1)), r"(?s)^INVALID_ARGUMENT: rms_norm takes an array of rows.*test_calls\.py")
     error(lambda: ffi.ffi_call("throws", (), has_side_effect=True)(), r"INTERNAL: .*C\+\+ exception: thrown in C\+\+")
+    error(lambda: ffi.ffi_call("throws_number", (), has_side_effect=True)(), r"INTERNAL: .*C\+\+ exception")
     error(lambda: ffi.ffi_call("in_place", S(X.shape, X.dtype))(X), r"FAILED_PRECONDITION: they do not share memory")
 
 

@@ -17,7 +17,6 @@ namespace foreign {
 struct Target {
   Bundle bundle{};
   void* untyped = nullptr;
-  uint32_t traits = 0;
 };
 
 // The function registered under a name for a platform ("cpu", "CUDA"): a copy; false if there is none. GIL held.
@@ -57,8 +56,6 @@ const char* code_name(int code);
 const Api* the_api();
 // Waits until a future is over and frees it; its error, or nullptr.
 Error* wait_and_free(Future* future);
-// "" if a typed function can be called: asks it for its version and traits.
-std::string ask_metadata(Handler* handler, uint32_t* traits);
 
 }  // namespace foreign
 }  // namespace weft

@@ -2,7 +2,8 @@
 //
 // Functions that users compile against XLA's headers xla/ffi/api/c_api.h (major 0, minor 3) read and write these. The
 // layouts are those of that version; the names are weft's own. A struct begins with its size, so that both sides can see
-// which fields the other knows: `bytes_of` is that size, which ends with the last field and has no padding after it.
+// which fields the other knows: `end_of` the last field is that size, without the padding after it. Numbers of dtypes are
+// those of weft/effects/foreign_calls.py.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +21,12 @@ size_t end_of(Field Struct::*last) {
 }
 
 enum Stage : int32_t { kInstantiate, kPrepare, kInitialize, kExecute, kStages };
-enum Type : int32_t { kInvalid = 0, kToken = 17 };  // others are numbers that Python gives (weft/effects/foreign_calls.py)
 enum AttributeType : int32_t { kArray = 1, kDictionary = 2, kScalar = 3, kString = 4 };
 enum Code : int32_t {
   kOk, kCancelled, kUnknown, kInvalidArgument, kDeadlineExceeded, kNotFound, kAlreadyExists, kPermissionDenied,
   kResourceExhausted, kFailedPrecondition, kAborted, kOutOfRange, kUnimplemented, kInternal, kUnavailable, kDataLoss,
   kUnauthenticated, kCodes
 };
-constexpr uint32_t kCapturable = 1;  // a trait: its launches may be recorded and repeated
 
 struct Extension {
   size_t struct_size;

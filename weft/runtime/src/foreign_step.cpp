@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <cxxabi.h>
 #include <exception>
 #include <optional>
 #include <thread>
@@ -244,7 +245,7 @@ class ForeignStep final : public Step {
     for (size_t i = 0; i < out.places.size() && status == Status::ok; ++i) {
       char* shared = nullptr;  // an operand in the memory of this result
       for (size_t k = 0; k < in.places.size(); ++k)
-        if (out.nbytes[i] > 0 && in.places[k].address(frame) == out.places[i].address(frame)) shared = given[k];
+        if (in.nbytes[k] == out.nbytes[i] && in.places[k].address(frame) == out.places[i].address(frame)) shared = given[k];
       made.push_back(shared != nullptr ? shared : block(out.nbytes[i]));
     }
     if (status == Status::ok) *error = call(frame, given.data(), made.data(), &host_device(), nullptr);
@@ -253,8 +254,7 @@ class ForeignStep final : public Step {
     return status;
   }
 
-  ErrorPointer call(Frame& frame, char* const* operands, char* const* results, Device* device,
-                                       void* stream) const {
+  ErrorPointer call(Frame& frame, char* const* operands, char* const* results, Device* device, void* stream) const {
     if (version < 4) return call_untyped(operands, results, stream);
     if (frame.run == 0) frame.run = next_run();
     foreign::State prepared, initialized;
@@ -272,8 +272,7 @@ class ForeignStep final : public Step {
     return nullptr;
   }
 
-  ErrorPointer stage(foreign::Stage number, foreign::Context& context, const Given& given,
-                                        const Given& made) const {
+  ErrorPointer stage(foreign::Stage number, foreign::Context& context, const Given& given, const Given& made) const {
     foreign::Handler* handler = target.bundle.stages[number];
     if (handler == nullptr) return nullptr;
     foreign::Call call{};
@@ -328,9 +327,12 @@ class ForeignStep final : public Step {
       return function();
     } catch (const std::exception& exception) {
       thrown = exception.what();
+    } catch (const abi::__forced_unwind&) {  // it asked for the GIL while Python ends: see in_python
+      for (;;) pause();
+    } catch (...) {
+      thrown = "no std::exception";
     }
-    return ErrorPointer(
-        foreign::make_error(foreign::kInternal, "the function threw a C++ exception: " + thrown));
+    return ErrorPointer(foreign::make_error(foreign::kInternal, "the function threw a C++ exception: " + thrown));
   }
 
   void set_error(const foreign::Error& error) const {

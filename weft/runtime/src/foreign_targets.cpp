@@ -27,13 +27,41 @@ bool add(const Key& key, const Target& target) {
                     std::equal(known.bundle.stages, known.bundle.stages + kStages, target.bundle.stages));
 }
 
+// "" if a typed function can be called: asks it for its version.
+std::string ask_metadata(Handler* handler) {
+  Metadata metadata{end_of(&Metadata::traits), {end_of(&Version::minor), nullptr, -1, -1}, 0, {0}};
+  MetadataExtension extension{{end_of(&MetadataExtension::metadata), 1, nullptr}, &metadata};
+  Context context;
+  Call call{};
+  call.struct_size = end_of(&Call::attributes);
+  call.extension = &extension.base;
+  call.api = the_api();
+  call.context = &context;
+  call.stage = kExecute;
+  call.operands.struct_size = end_of(&List::items);
+  call.results.struct_size = end_of(&List::items);
+  call.attributes.struct_size = end_of(&Attributes::items);
+  if (Error* error = handler(&call)) {
+    std::string text = std::string(code_name(error->code)) + ": " + error->message;
+    delete error;
+    return text;
+  }
+  const Version& version = metadata.version;
+  if (version.major < 0)
+    return "it did not answer which version of the interface it has. Is it a function of another kind? "
+           "Older ones are registered with api_version=0";
+  if (version.major != kMajor || version.minor > kMinor)
+    return "it was compiled for version " + std::to_string(version.major) + "." + std::to_string(version.minor) +
+           " of the interface, and weft has " + std::to_string(kMajor) + "." + std::to_string(kMinor) +
+           ": compile it against the headers of jaxlib 0.10.2 (weft.ffi.include_dir())";
+  return "";
+}
+
 // Asks the functions of all stages for their version; "" if all can be called.
-std::string ask_all(Target* target) {
-  for (Handler* handler : target->bundle.stages) {
-    uint32_t traits = 0;
+std::string ask_all(const Target& target) {
+  for (Handler* handler : target.bundle.stages) {
     if (handler == nullptr) continue;
-    if (std::string wrong = ask_metadata(handler, &traits); !wrong.empty()) return wrong;
-    if (handler == target->bundle.stages[kExecute]) target->traits = traits;
+    if (std::string wrong = ask_metadata(handler); !wrong.empty()) return wrong;
   }
   return "";
 }
@@ -62,7 +90,7 @@ PyObject* add_target(PyObject*, PyObject* args) {
   }
   if (typed ? target.bundle.stages[kExecute] == nullptr : target.untyped == nullptr)
     return PyErr_Format(PyExc_ValueError, "[ffi] the target '%s' has no function for its stage 'execute'", name);
-  if (std::string wrong = typed ? ask_all(&target) : ""; !wrong.empty())
+  if (std::string wrong = typed ? ask_all(target) : ""; !wrong.empty())
     return PyErr_Format(PyExc_ValueError, "[ffi] the target '%s' cannot be registered: %s", name, wrong.c_str());
   if (!add({name, platform}, target))
     return PyErr_Format(PyExc_ValueError,
@@ -132,36 +160,6 @@ std::string missing_text(const std::string& name, const std::string& platform) {
   return "NOT_FOUND: [ffi] no target '" + name + "' is registered for " + platform + "; registered are: " +
          (known.empty() ? "none" : known) + ". Register it first: weft.ffi.register_ffi_target(\"" + name +
          "\", weft.ffi.pycapsule(library.function), platform=\"" + platform + "\")";
-}
-
-std::string ask_metadata(Handler* handler, uint32_t* traits) {
-  Metadata metadata{end_of(&Metadata::traits), {end_of(&Version::minor), nullptr, -1, -1}, 0, {0}};
-  MetadataExtension extension{{end_of(&MetadataExtension::metadata), 1, nullptr}, &metadata};
-  Context context;
-  Call call{};
-  call.struct_size = end_of(&Call::attributes);
-  call.extension = &extension.base;
-  call.api = the_api();
-  call.context = &context;
-  call.stage = kExecute;
-  call.operands.struct_size = end_of(&List::items);
-  call.results.struct_size = end_of(&List::items);
-  call.attributes.struct_size = end_of(&Attributes::items);
-  if (Error* error = handler(&call)) {
-    std::string text = std::string(code_name(error->code)) + ": " + error->message;
-    delete error;
-    return text;
-  }
-  const Version& version = metadata.version;
-  if (version.major < 0)
-    return "it did not answer which version of the interface it has. Is it a function of another kind? "
-           "Older ones are registered with api_version=0";
-  if (version.major != kMajor || version.minor > kMinor)
-    return "it was compiled for version " + std::to_string(version.major) + "." + std::to_string(version.minor) +
-           " of the interface, and weft has " + std::to_string(kMajor) + "." + std::to_string(kMinor) +
-           ": compile it against the headers of jaxlib 0.10.2 (weft.ffi.include_dir())";
-  *traits = metadata.traits;
-  return "";
 }
 
 }  // namespace weft::foreign
