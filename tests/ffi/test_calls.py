@@ -81,6 +81,12 @@ def test_several_results_ranks_and_attributes_of_every_kind() -> None:
         assert bytes(np.asarray(text)).rstrip(b"\0") == b"a sum"
 
 
+def test_attributes_in_another_byte_order_and_texts_of_numpy() -> None:
+    sums, _, _, text = total(weft, X[0], X[1], weights=np.array([3, 5], ">i8"), name=np.str_("é"))
+    np.testing.assert_allclose(sums, [3 * (X[0] ** 2).sum(), 5 * (X[1] ** 2).sum()], rtol=1e-6)
+    assert bytes(np.asarray(text)).rstrip(b"\0") == "é".encode()
+
+
 @pytest.mark.oracle
 def test_the_same_values_as_in_jax(jax_: Any) -> None:
     call = jax_.ffi.ffi_call("scale_shift", jax_.ShapeDtypeStruct(X.shape, X.dtype))
@@ -427,6 +433,25 @@ def test_an_exported_function_names_its_targets(tmp_path: Path) -> None:
     np.testing.assert_allclose(read.call(X), f(X), rtol=1e-12)
 
 
+@pytest.mark.oracle
+def test_texts_in_files_are_those_of_jax(jax_: Any) -> None:
+    name = 'a\\ab"\n\\'  # whose backslashes MLIR doubles
+    for writer, reader in ((jax_, weft), (weft, jax_), (weft, weft)):
+        f = writer.jit(lambda x, writer=writer: total(writer, x, name=name)[3])
+        checks = [writer.export.DisabledSafetyCheck.custom_call("totals")]
+        file = writer.export.export(f, disabled_checks=checks)(writer.ShapeDtypeStruct((4,), np.float32)).serialize()
+        text = reader.export.deserialize(file).call(X[0])
+        assert bytes(np.asarray(text)).rstrip(b"\0") == name.encode()
+
+
+def test_names_of_attributes_in_a_file() -> None:
+    f = weft.jit(lambda x: ffi.ffi_call("raw", S(x.shape, x.dtype))(x, **{"é": 1, 'a "b"': {"c.d": 2}}))
+    checks = [weft.export.DisabledSafetyCheck.custom_call("raw")]
+    file = weft.export.export(f, disabled_checks=checks)(S((4,), np.float32)).serialize()
+    program = str(weft.make_jaxpr(weft.export.deserialize(file).call)(X[0]))
+    assert "(a \"b\"={'c.d': np.int64(2)}, é=np.int64(1))" in program, program
+
+
 def test_lowered_text_says_what_is_called() -> None:
     text = weft.jit(lambda x: scaled(x, has_side_effect=True, input_layouts=[(1, 0)])).lower(X).as_text()
     for part in (
@@ -451,6 +476,11 @@ def test_a_lowering_of_a_primitive_of_the_users() -> None:
     weft.interpreters.mlir.register_lowering(turned_p, ffi.build_ffi_lowering_function("raw", operand_layouts=[(0, 1)]))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)  # of which the innermost dimension is named first
     np.testing.assert_array_equal(np.asarray(weft.jit(turned_p.bind)(x)[0]).ravel(), x.T.ravel())
+    wrong = weft.extend.core.Primitive("lowered_with_a_text")
+    wrong.def_abstract_eval(lambda x: x)
+    weft.interpreters.mlir.register_lowering(wrong, ffi.ffi_lowering("scale_shift", backend_config="text"))
+    with pytest.raises(ValueError, match=r"backend_config='text' .*api_version is below 4"):
+        weft.jit(wrong.bind)(X)
     with pytest.raises(NotImplementedError, match="called_computations"):
         ffi.ffi_lowering("raw", called_computations=["f"])
 

@@ -85,7 +85,7 @@ def as_attributes(values: Mapping[str, Any], inside: str = "") -> tuple[Attribut
 def _attribute(name: str, value: Any, where: str) -> Attribute:
     if isinstance(value, dict):
         return Attribute(name, DICTIONARY, "", len(value), as_attributes(value, where))
-    if isinstance(value, (str, bytes)) and not isinstance(value, np.generic):
+    if isinstance(value, (str, bytes)):
         return Attribute(name, STRING, "", 1, value if isinstance(value, bytes) else value.encode())
     if isinstance(value, Tracer):
         raise TypeError(
@@ -98,7 +98,7 @@ def _attribute(name: str, value: Any, where: str) -> Attribute:
 
 
 def _numbers(value: Any, where: str) -> np.ndarray:
-    """The value as a contiguous array: Python's numbers have 64 bits (a complex one 128)."""
+    """The value, contiguous and in the processor's byte order. Python's numbers have 64 bits (a complex one 128)."""
     for kind, dtype in ((bool, np.bool_), (int, np.int64), (float, np.float64), (complex, np.complex128)):
         if isinstance(value, kind) and not isinstance(value, np.generic):
             try:
@@ -112,7 +112,7 @@ def _numbers(value: Any, where: str) -> np.ndarray:
             "Python or NumPy, strings, NumPy arrays of numbers, and dictionaries of these; make a NumPy array of a "
             "sequence of numbers"
         )
-    return np.ascontiguousarray(found)
+    return np.ascontiguousarray(found, found.dtype.newbyteorder("="))
 
 
 def _permuted(shape: Sequence[Any], order: Sequence[int] | None) -> tuple[Any, ...]:
@@ -123,8 +123,12 @@ def _physical(aval: Any, order: Sequence[int] | None) -> Any:
     return aval.update(shape=_permuted(aval.shape, order))
 
 
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    return tuple([order.index(d) for d in range(len(order))])
+
+
 def _logical(shape: Sequence[int], order: Sequence[int] | None) -> tuple[int, ...]:
-    return tuple(shape) if order is None else tuple([shape[order.index(d)] for d in range(len(order))])
+    return _permuted(shape, order and inverse(order))
 
 
 def _number(dtype: Any) -> int:
@@ -391,7 +395,7 @@ def _called(
     params["input_output_aliases"] = _aliases(aliases, in_avals, params)
     given = [_reordered(x, order) for x, order in zip(operands, params["input_layouts"], strict=True)]
     found = ffi_call_p.bind(*given, **params)
-    back = [order and tuple([order.index(d) for d in range(len(order))]) for order in params["output_layouts"]]
+    back = [order and inverse(order) for order in params["output_layouts"]]
     return [_reordered(x, order) for x, order in zip(found, back, strict=True)]
 
 

@@ -38,9 +38,10 @@ def word(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else string(name)
 
 
-def string(text: str) -> str:
+def string(text: str | bytes) -> str:
     """A string as MLIR writes it."""
-    plain = [chr(byte) if 32 <= byte < 127 and byte not in (34, 92) else f"\\{byte:02X}" for byte in text.encode()]
+    data = text.encode() if isinstance(text, str) else text
+    plain = [chr(byte) if 32 <= byte < 127 and byte not in (34, 92) else f"\\{byte:02X}" for byte in data]
     return f'"{"".join(plain)}"'
 
 

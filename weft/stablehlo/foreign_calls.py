@@ -14,7 +14,7 @@ from weft import dtypes, runtime
 from weft.core.jaxpr import Jaxpr, JaxprEqn, subjaxprs
 from weft.effects import foreign_calls
 from weft.effects.foreign_calls import ARRAY, DICTIONARY, STRING, Attribute
-from weft.stablehlo import parser, types
+from weft.stablehlo import composites, parser, types
 from weft.stablehlo.function_writer import FunctionWriter, not_written
 from weft.stablehlo.text import Tensor
 
@@ -38,10 +38,13 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
         raise not_written(eqn, "a foreign function of arrays of unknown sizes is not built: export for known ones")
     text, params = writer.text, eqn.params
     ins, outs = params["input_layouts"], params["output_layouts"]
-    given = [x if order is None else text.transpose(x, _inverse(order)) for x, order in zip(operands, ins, strict=True)]
+    given = [
+        x if order is None else text.transpose(x, foreign_calls.inverse(order))
+        for x, order in zip(operands, ins, strict=True)
+    ]
     results = [(tuple(aval.shape), types.stored(aval.dtype)) for aval in params["result_avals"]]
     listed = [
-        f'call_target_name = "{_escaped(params["target_name"].encode())}"',
+        f"call_target_name = {composites.string(params['target_name'])}",
         f"operand_layouts = {_layouts(ins, [x.ndim for x in given])}",
         f"result_layouts = {_layouts(outs, [len(shape) for shape, _ in results])}",
     ]
@@ -51,16 +54,12 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
         listed.append(f"output_operand_aliases = {_aliases(params['input_output_aliases'], len(results))}")
     version, more = params["custom_call_api_version"], ""
     if version < 4:
-        legacy = (params["legacy_backend_config"] or "").encode()
-        listed += [f"api_version = {version} : i32", f'backend_config = "{_escaped(legacy)}"']
+        legacy = composites.string(params["legacy_backend_config"] or "")
+        listed += [f"api_version = {version} : i32", f"backend_config = {legacy}"]
     else:
         more = f"mhlo.backend_config = {_dictionary(params['attributes'])}"
     made = text.ops("custom_call", given, results, ", ".join(listed), discardable=more)
     return [y if order is None else text.transpose(y, order) for y, order in zip(made, outs, strict=True)]
-
-
-def _inverse(order: Sequence[int]) -> tuple[int, ...]:
-    return tuple([order.index(d) for d in range(len(order))])
 
 
 def _layouts(orders: Sequence[Any], ranks: Sequence[int]) -> str:
@@ -79,23 +78,15 @@ def _aliases(pairs: Sequence[tuple[int, int]], results: int) -> str:
     return f"[{', '.join(each)}]"
 
 
-def _escaped(data: bytes) -> str:
-    return "".join([chr(c) if 32 <= c < 127 and chr(c) not in '"\\' else f"\\{c:02X}" for c in data])
-
-
 def _dictionary(attributes: Sequence[Attribute]) -> str:
-    return "{" + ", ".join([f"{_key(each.name)} = {_value(each)}" for each in attributes]) + "}"
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_][\w$.]*", name) else f'"{_escaped(name.encode())}"'
+    return "{" + ", ".join([f"{composites.word(each.name)} = {_value(each)}" for each in attributes]) + "}"
 
 
 def _value(attribute: Attribute) -> str:
     if attribute.type == DICTIONARY:
         return _dictionary(attribute.data)
     if attribute.type == STRING:
-        return f'"{_escaped(attribute.data)}"'
+        return composites.string(attribute.data)
     value, dtype = attribute.value(), dtypes.as_dtype(attribute.dtype)
     if attribute.type == ARRAY:
         return types.dense(value, value.shape, dtype)
@@ -141,7 +132,7 @@ def _orders(text: str | None, count: int) -> list[Any] | None:
 def _values(text: str) -> dict[str, Any]:
     inner = parser.Parser(text)
     inner.take("{")
-    return {name: _read_value(value) for name, value in inner.attributes("}").items()}
+    return {_unescaped(name).decode(): _read_value(value) for name, value in inner.attributes("}").items()}
 
 
 def _read_value(text: str) -> Any:
@@ -158,4 +149,9 @@ def _read_value(text: str) -> Any:
 
 
 def _unescaped(text: str) -> bytes:
-    return re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes([int(m[1], 16)]), text.encode())
+    """The bytes of a string between its quotes: MLIR writes two digits of a byte after a backslash, or a backslash."""
+
+    def byte(found: re.Match[bytes]) -> bytes:
+        return bytes([int(found[1], 16)]) if len(found[1]) == 2 else {b"n": b"\n", b"t": b"\t"}.get(found[1], found[1])
+
+    return re.sub(rb"\\([0-9A-Fa-f]{2}|.)", byte, text.encode())
