@@ -148,26 +148,6 @@ def include_dir() -> str:
     )
 
 
-def build_ffi_lowering_function(
-    call_target_name: str,
-    *,
-    operand_layouts: Sequence[Any] | None = None,
-    result_layouts: Sequence[Any] | None = None,
-    backend_config: Any = None,
-    skip_ffi_layout_processing: bool = False,
-    **lowering_args: Any,
-) -> Callable[..., Any]:
-    """As ``ffi_lowering``: JAX's returns an operation of MLIR, where weft has the results."""
-    return ffi_lowering(
-        call_target_name,
-        operand_layouts=operand_layouts,
-        result_layouts=result_layouts,
-        backend_config=backend_config,
-        skip_ffi_layout_processing=skip_ffi_layout_processing,
-        **lowering_args,
-    )
-
-
 def ffi_lowering(
     call_target_name: str,
     *,
@@ -198,7 +178,10 @@ def ffi_lowering(
 
     def lower(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
         if version >= 4 and backend_config is not None and not isinstance(backend_config, Mapping):
-            raise ValueError("When api_version > 4, backend_config must be a dictionary.")
+            raise ValueError(
+                f"[ffi_lowering] backend_config={backend_config!r} of {call_target_name!r} must be a dictionary of "
+                "attributes; a text is for functions whose api_version is below 4"
+            )
         call = ffi_call(
             call_target_name,
             list(ctx.avals_out),
@@ -213,3 +196,6 @@ def ffi_lowering(
         return call(*operands, **{**given, **params})
 
     return lower
+
+
+build_ffi_lowering_function = ffi_lowering  # JAX's gives an operation of MLIR, where weft has the results
