@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.gpu import driver, native_build
-from tests.gpu.beside_the_cpu import check, launches
+from tests.gpu.beside_the_cpu import check, launches, same
 from weft import lax
 from weft.compiler.steps import Control
 
@@ -225,6 +226,32 @@ def test_loops_inside_of_others_are_asked_for_ahead(device: Any) -> None:
     assert counts["cuEventRecord"] <= 10  # of 20 steps, each with a loop
     counts = calls_of(device, inner_branch, X)
     assert counts["cuEventRecord"] - 1 == 2  # as without the branch
+
+
+def test_handlers_of_signals_may_run_programs_while_a_loop_is_asked_for(device: Any) -> None:
+    function = weft.jit(until_small)
+    xs = [X * 4**k for k in range(3)]  # loops inside take more steps of each
+    wanted = [weft.tree.leaves(function(x)) for x in xs]
+    found: list[Any] = []
+
+    def handler(*_: object) -> None:
+        if not running and len(found) < 2:
+            running.append(True)
+            found.append(function(xs[len(found) + 1]))
+            running.pop()
+
+    with weft.default_device(device):
+        own = function(X)
+        running, before = list[bool](), signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.03, 0.03)
+        try:
+            while len(found) < 2:
+                own = function(X)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    for left, right in zip([own, *found], wanted, strict=True):
+        assert all(same(x, y) for x, y in zip(weft.tree.leaves(left), right, strict=True))
 
 
 @pytest.mark.parametrize("function", [exchanged, with_answer, inner_loops, inner_branch, inner_while, ordered, *NESTED])

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "guard.h"
 #include "workspace.h"
@@ -61,6 +62,23 @@ class Ahead {
  private:
   int32_t wanted_ = 0;
   std::map<const Step*, Kept> kept_;
+};
+
+// Sets aside what this thread asks for ahead, as long as it lives: the handler of a signal may run other programs.
+class SetAside {
+ public:
+  SetAside() : ahead_(std::exchange(Ahead::current, nullptr)), skipping_(std::exchange(t_skipping, false)) {}
+  ~SetAside() {
+    Ahead::current = ahead_;
+    t_skipping = skipping_;
+  }
+  SetAside(const SetAside&) = delete;
+  SetAside& operator=(const SetAside&) = delete;
+
+ private:
+  const Guarded unguarded_{Guard{}};
+  Ahead* const ahead_;
+  const bool skipping_;
 };
 
 // What is skipped has no guard: it is known to have been done, up to the loop that is looked for.

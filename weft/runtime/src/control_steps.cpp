@@ -47,6 +47,7 @@ class SignalWatch {
     if (now - last_ < std::chrono::milliseconds(50)) return Status::ok;
     last_ = now;
     if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(std::exchange(frame.suspended, nullptr));
+    const SetAside aside;
     if (in_python<PyErr_CheckSignals>() != 0) return Status::python_error;
     frame.suspended = PyEval_SaveThread();
     return Status::ok;

@@ -8,8 +8,8 @@
 #include <optional>
 #include <thread>
 
+#include "ahead.h"
 #include "cuda_graphs.h"
-#include "guard.h"
 #include "pjrt.h"
 
 namespace weft {
@@ -57,6 +57,7 @@ class OthersMayRun {
 // False if the handler of a signal raised: the error is this thread's.
 bool signals_let_wait() {
   if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == nullptr) return true;
+  const SetAside aside;
   PyGILState_STATE state = in_python<PyGILState_Ensure>();
   const bool fine = in_python<PyErr_CheckSignals>() == 0;
   PyGILState_Release(state);
