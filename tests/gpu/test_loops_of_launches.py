@@ -14,6 +14,7 @@ import weft.numpy as jnp
 from tests.gpu import driver, native_build
 from tests.gpu.beside_the_cpu import check, launches, same
 from weft import lax
+from weft.compiler import device_starts
 from weft.compiler.steps import Control
 
 pytestmark = pytest.mark.skipif(
@@ -99,6 +100,20 @@ def test_starts_of_every_type_are_clamped(device: Any, dtype: str) -> None:
             launches(
                 device, function, X[:, :140], np.array(i, dtype), np.array(j % 256 if dtype[0] == "u" else j, dtype)
             )
+
+
+def test_more_starts_than_a_kernel_takes(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x: Any, *starts: Any) -> Any:
+        total = jnp.zeros((2, 2, 2, 2))
+        for k in range(0, len(starts), 4):
+            total += lax.dynamic_slice(x, starts[k : k + 4], (2, 2, 2, 2)) * k
+        return total
+
+    args = X[:6, :56].reshape(2, 3, 7, 8), *np.arange(160, dtype=np.uint32) % 7
+    assert launches(device, function, *args).count("launch starts") == 2
+    monkeypatch.setattr(device_starts, "GPU_WORDS", 5)
+    compiled = check(device, lambda x, i, j: lax.dynamic_slice(x, (i, j), (4, 8)) * 2 + x[:4, :8], (X, 7, 200))
+    assert "launch starts" not in compiled.as_text("plan")
 
 
 def test_starts_beyond_an_array_are_told_of(device: Any) -> None:

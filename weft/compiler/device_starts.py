@@ -2,7 +2,7 @@
 
     offset 0 of i; launch kernel exp 0+0+d0 1+0   ->   launch starts of i -> temporary; launch kernel exp moved by it
 
-Offsets that a step of the host needs are found by the host, which waits for them.
+Offsets that a step of the host needs, or a kernel without room for more parameters, are found by the host, which waits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.target_model import GPU_WORDS
 from weft.compiler.buffer_assignment import ALIGNMENT
 from weft.compiler.instructions import Offset, Place
 from weft.compiler.steps import Launched, Plan, Run
@@ -21,8 +22,10 @@ from weft.loops.grid_starts import OFFSET
 def device_starts(planned: Plan) -> Plan:
     """The plan with such launches."""
     offsets = {entry.number: entry for entry in planned.instructions if isinstance(entry, Offset)}
-    waited, moving = ({place[2] for e in planned.instructions if isinstance(e, kind) for place in e.operands}
-                      for kind in (Run, Launched))  # fmt: skip
+    waited, moving = set[int](), set[int]()
+    for entry in planned.instructions:
+        if isinstance(entry, Run | Launched):
+            (moving if _is_moved(entry) else waited).update([place[2] for place in entry.operands])
     numbers = [number for number in offsets if number in moving]
     if not numbers:
         return planned
@@ -33,13 +36,16 @@ def device_starts(planned: Plan) -> Plan:
     for entry in planned.instructions:
         if isinstance(entry, Offset):
             if entry.number in places:
-                follows = bool(found) and isinstance(found[-1], Launched) and type(found[-1].source) is tuple
-                before = found.pop().source if follows else ()
-                found.append(_starts((*before, entry), places))
+                launch = _starts((entry,), places)
+                last: Any = found[-1] if found else None
+                follows = isinstance(last, Launched) and type(last.source) is tuple
+                if follows and last.n_words + launch.n_words <= GPU_WORDS:
+                    launch = _starts((*found.pop().source, entry), places)
+                found.append(launch)
             if entry.number in waited:
                 found.append(entry)
         else:
-            found.append(_moved(entry, offsets, places) if isinstance(entry, Launched) else entry)
+            found.append(_moved(entry, offsets, places) if _is_moved(entry) else entry)
     nbytes = OFFSET.itemsize * len(numbers)
     return planned.replace(instructions=found, temps=[*planned.temps, (begin, nbytes)], arena_bytes=begin + nbytes)
 
@@ -58,9 +64,19 @@ def _starts(offsets: tuple[Offset, ...], places: dict[int, Place]) -> Launched:
     return Launched(offsets, grid_starts.Starts(tuple(records)), tuple(operands), params, grids)
 
 
+def _numbers(entry: Launched) -> list[int]:
+    """The offsets at which its operands begin."""
+    return list(dict.fromkeys([number for _, _, number in entry.operands if number >= 0]))
+
+
+def _is_moved(entry: Any) -> bool:
+    """Whether it is a launch that has room for these as operands."""
+    return isinstance(entry, Launched) and entry.n_words + len(_numbers(entry)) <= GPU_WORDS
+
+
 def _moved(entry: Launched, offsets: dict[int, Offset], places: dict[int, Place]) -> Launched:
     """The launch of a kernel that moves its operands itself."""
-    numbers = list(dict.fromkeys([number for _, _, number in entry.operands if number >= 0]))
+    numbers = _numbers(entry)
     if not numbers:
         return entry
     moved = tuple([(k, numbers.index(place[2])) for k, place in enumerate(entry.operands) if place[2] >= 0])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft._base.target_model import GPU_WORDS
 from weft.compiler import device_starts, instructions, resident_loops
 from weft.compiler.contraction import dtype_of
 from weft.compiler.steps import Control, FusedEpilogue, Launched, Native, Plan, Run
@@ -52,7 +53,8 @@ def _apart(entry: Any, together: bool) -> list[Any]:
     kernel = kernel.replace(epilogue=grid_products.Epilogue(low.nest, operand))
     params += low.params + grid.launches(low).words
     places = (gemm.a, gemm.b, *run.operands)
-    return [Launched(entry, kernel, places, params, grids, grid_products.aligned(kernel))]
+    found = Launched(entry, kernel, places, params, grids, grid_products.aligned(kernel))
+    return [found] if found.n_words <= GPU_WORDS else [gemm, run]
 
 
 def _product_of(gemm: instructions.Gemm) -> grid_products.Product | None:

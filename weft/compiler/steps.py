@@ -72,6 +72,11 @@ class Launched(Record):
         """All that is launched."""
         return self.nest, self.operands, self.params, self.grids, self.wide, self.scratch_bytes
 
+    @property
+    def n_words(self) -> int:
+        """Words of its parameters. A kernel takes at most GPU_WORDS."""
+        return len(self.operands) + len(self.params) // 8
+
     def describe(self) -> str:
         ways = ", ".join([f"{wide or name} of {x * y} blocks of {n} threads" for name, wide, x, y, n, _ in self.grids])
         source = self.source
