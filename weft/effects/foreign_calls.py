@@ -197,13 +197,15 @@ def _batch(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
             f"the call of {params['target_name']!r}: say by ffi_call(..., vmap_method=...) how its function is mapped."
         )
     whole, layouts = [], []
-    for value, dim, order in zip(values, dims, params["input_layouts"], strict=True):
+    shared = {i for i, _ in params["input_output_aliases"]}  # these have the shape of a result
+    for i, (value, dim, order) in enumerate(zip(values, dims, params["input_layouts"], strict=True)):
+        how = "broadcast_all" if i in shared else method
         if dim is not None:
             value = at(value, dim, 0)
-        elif method != "legacy_vectorized":
-            value = placed(size if method == "broadcast_all" else 1, value, 0)
+        elif how != "legacy_vectorized":
+            value = placed(size if how == "broadcast_all" else 1, value, 0)
         whole.append(value)
-        layouts.append(order if dim is None and method == "legacy_vectorized" else _batched_order(order))
+        layouts.append(order if dim is None and how == "legacy_vectorized" else _batched_order(order))
     changed = {
         "result_avals": callbacks.with_axis(params["result_avals"], size),
         "input_layouts": tuple(layouts),
