@@ -187,7 +187,7 @@ def test_a_mapped_result_in_the_memory_of_an_operand_that_is_not_mapped(method: 
     """``totals`` copies its first operand into its third result; both lie by columns."""
     x = X[:2, :3]
     types = [S((2,), np.float64), S((2,), np.int64), S(x.shape, x.dtype), S((8,), np.uint8)]
-    columns = {"input_layouts": [(1, 0), None], "output_layouts": [None, None, (1, 0), None]}
+    columns: dict[str, Any] = {"input_layouts": [(1, 0), None], "output_layouts": [None, None, (1, 0), None]}
     call = ffi.ffi_call("totals", types, vmap_method=method, input_output_aliases={0: 2}, **columns)
     given = {"name": "", "weights": np.ones(2, int), "options": {"power": 0.0}}
     made = weft.vmap(lambda y: call(x, y, **given)[2])(X)
