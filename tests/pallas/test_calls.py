@@ -197,6 +197,19 @@ def test_debug_checks_turned_on_after_the_first_call() -> None:
 
 
 @both
+def test_blocks_of_keys(interpret: bool) -> None:
+    def kernel(key: Any, o: Any) -> None:
+        o[...] = weft.random.uniform(key[...], (3,))
+
+    keys = weft.random.split(weft.random.key(0), 4)
+    rows = {"in_specs": [pl.BlockSpec((None,), lambda i: i)], "out_specs": pl.BlockSpec((None, 3), lambda i: (i, 0))}
+    run = pl.pallas_call(kernel, weft.ShapeDtypeStruct((4, 3), "float32"), grid=4, interpret=interpret, **rows)
+    np.testing.assert_array_equal(run(keys), np.stack([weft.random.uniform(key, (3,)) for key in keys]))
+    run = pl.pallas_call(kernel, weft.ShapeDtypeStruct((3,), "float32"), interpret=interpret)
+    np.testing.assert_array_equal(weft.jit(run)(keys[1]), weft.random.uniform(keys[1], (3,)))
+
+
+@both
 def test_without_elements_or_results(interpret: bool) -> None:
     out = weft.ShapeDtypeStruct((0, 3), "float32")
     assert pl.pallas_call(square, out, grid=2, interpret=interpret)(np.zeros((0, 3), np.float32)).shape == (0, 3)

@@ -5,12 +5,13 @@ pow x 0.5   ->   sqrt (add x 0.0), +inf for -inf: traced for x: f32[1000], splic
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from weft import config
 from weft.core.cache_keys import trace_key
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, jaxprs_in_params
 from weft.core.rewrite import Makers, Splicer
 from weft.core.store import TRACES
 from weft.core.trace import trace_to_jaxpr
@@ -38,6 +39,14 @@ def of_equation(eqn: JaxprEqn, function: Function, key: Any = None) -> ClosedJax
     """The traced function of an equation's operands; ``key`` distinguishes functions for one primitive."""
     avals = tuple([v.aval for v in eqn.invars])
     return expansion(eqn.primitive if key is None else (eqn.primitive, key), function, avals, eqn.params)
+
+
+def resolved(eqn: JaxprEqn) -> ClosedJaxpr:
+    """A compound operation as simple ones; not cached for programs that are new in every call."""
+    function = functools.partial(eqn.primitive.kind.expand, **eqn.params)
+    if jaxprs_in_params(eqn.params):
+        return traced(function, [v.aval for v in eqn.invars])
+    return of_equation(eqn, function)
 
 
 def expansion(

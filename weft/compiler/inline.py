@@ -7,14 +7,13 @@ In: any program without keys. Out: a flat one, whose equations are of kinds that
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from types import CodeType
 
 from weft.compiler import expansions, unrolled_loops
 from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.core import check_scopes, kinds
-from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, joined_effects
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, joined_effects
 from weft.core.rewrite import Splicer
 from weft.effects import user_primitives
 
@@ -51,7 +50,7 @@ def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
     if isinstance(kind, kinds.Effect):
         return eqn.outvars if kind.admit is not None and not kind.admit(params) else None
     if isinstance(kind, kinds.Resolve):
-        return splicer.splice(_resolved(eqn, kind), eqn.invars, check_scopes.inside(eqn.source))
+        return splicer.splice(expansions.resolved(eqn), eqn.invars, check_scopes.inside(eqn.source))
     if isinstance(kind, kinds.Loop):
         parts = kind.parts(params)
         if parts.trips != 0:
@@ -69,14 +68,6 @@ def _traced_at(jaxpr: Jaxpr) -> CodeType | None:
     places = {equation.source[:2] if equation.source is not None else None for equation in jaxpr.eqns}
     place = places.pop() if len(places) == 1 else None
     return None if place is None else place[0]
-
-
-def _resolved(eqn: JaxprEqn, kind: kinds.Resolve) -> ClosedJaxpr:
-    """A compound operation as simple ones; not cached for programs that are new in every call."""
-    function = functools.partial(kind.expand, **eqn.params)
-    if jaxprs_in_params(eqn.params):
-        return expansions.traced(function, [v.aval for v in eqn.invars])
-    return expansions.of_equation(eqn, function)
 
 
 def _lowered(eqn: JaxprEqn) -> ClosedJaxpr:

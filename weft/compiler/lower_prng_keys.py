@@ -7,7 +7,7 @@ float0, the dtype of tangents of integers, is treated as one: its elements have 
     b = random_bits a                   ->   b = its expansion on u32[2,2]
 
 Operations that only move elements define in ``on_words`` how they work with trailing dimensions; all others on keys are
-of kind Resolve, whose ``expand`` is written for the words.
+of kind Resolve, whose ``expand`` is written for the words, or, if they carry programs on keys, for the keys.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, operations
+from weft.compiler import expansions
 from weft.core import avals, check_scopes, kinds, source_info
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
@@ -99,8 +100,9 @@ def _equation(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
             return _run(inner.jaxpr, [*inner.consts, *operands])
     if isinstance(kind, (kinds.Loop, kinds.Branch)) and any(map(has_keys, jaxprs_in_params(params))):
         return eqn.primitive.bind(*operands, **kind.mapped(params, lower_prng_keys))
-    if keyed and isinstance(kind, kinds.Opaque):
-        inner = user_primitives.lowered_equation(eqn)
+    carries_keys = isinstance(kind, kinds.Resolve) and any(map(has_keys, jaxprs_in_params(params)))
+    if keyed and (carries_keys or isinstance(kind, kinds.Opaque)):
+        inner = expansions.resolved(eqn) if carries_keys else user_primitives.lowered_equation(eqn)
         return _run(inner.jaxpr, [*inner.consts, *operands])
     by_python = isinstance(kind, kinds.Effect) or (
         isinstance(kind, kinds.External) and kind.foreign and not kind.handler

@@ -68,6 +68,11 @@ def whole(shape: Sequence[int]) -> Block:
 
 def unset(dtype: Any) -> Any:
     """What elements hold that nobody has written: NaN, the least integer, or False."""
+    if dtypes.is_extended(dtype):
+        raise NotImplementedError(
+            f"a kernel has no results, scratch or blocks over the edge of an array of {dtype}: what nobody has written "
+            "would be no key. Use weft.random.key_data, and wrap_key_data"
+        )
     if dtypes.issubdtype(dtype, np.inexact):
         return np.asarray(np.nan).astype(dtype)[()]
     if dtype.kind in "iu" or dtypes.issubdtype(dtype, np.integer):

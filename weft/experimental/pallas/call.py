@@ -114,6 +114,8 @@ def pallas_call(
     else:
         _check_unset(grid, in_specs, out_specs, scratch_shapes)
     outs, out_tree = _outputs(out_shape)
+    if isinstance(interpret, InterpretParams):
+        interpret.check()
     named = name or function_names.function_name(kernel)
     aliases = dict(input_output_aliases)
     semantics = _semantics(compiler_params)

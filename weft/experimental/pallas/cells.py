@@ -110,7 +110,9 @@ def get_global(what: Any) -> Any:
     Semaphores are zero when the first cell begins, arrays undefined.
     """
     if _shared.given is None:
-        raise ValueError("pallas.get_global is called outside of a kernel: pallas_call makes what cells share")
+        raise ValueError(
+            "pallas.get_global is called outside of a kernel of pallas_call; core_map has `scratch_shapes`"
+        )
     kind = spaces.ref_type(what, "get_global")
     _shared.asked.append(kind)
     if len(_shared.asked) <= len(_shared.given):

@@ -106,10 +106,9 @@ def _read(cell: Cell, memory: Memory, indices: Any, operands: Any, mask: Any = N
 
 def _write(cell: Cell, memory: Memory, new: Any, indices: Any, operands: Any, mask: Any = None) -> None:
     flat, counts = _checked(cell, memory, indices, operands, mask, "writes")
-    for place, value, flag in zip(flat.ravel(), np.asarray(new).ravel(), counts.ravel(), strict=True):
-        if flag:
-            memory.values.reshape(-1)[place] = value
-            memory.known.reshape(-1)[place] = memory.written.reshape(-1)[place] = True
+    places = flat[counts]
+    memory.values.reshape(-1)[places] = np.asarray(new)[counts]  # where one is named twice, the last stays
+    memory.known.reshape(-1)[places] = memory.written.reshape(-1)[places] = True
 
 
 def _get(cell: Cell, params: Any, memory: Memory, *operands: Any) -> list[Any]:

@@ -6,6 +6,12 @@ from typing import Any
 
 from weft._base.record import Record
 
+_WORDS = {
+    "out_of_bounds_reads": ("raise", "uninitialized"),
+    "uninitialized_memory": ("nan", "zero"),
+    "uninitialized_reads": ("allow", "raise"),
+}
+
 
 class InterpretParams(Record):
     """Run a kernel cell by cell on the host, with checks: IndexError names the cell, the line and the index.
@@ -38,6 +44,12 @@ class InterpretParams(Record):
     grid_point_recorder: Any = None
     allow_hbm_allocation_in_run_scoped: bool = False
     buffer_bounds: str = "logical"
+
+    def check(self) -> None:
+        """ValueError for a word that is none."""
+        for name, legal in _WORDS.items():
+            if getattr(self, name) not in legal:
+                raise ValueError(f"[InterpretParams] {name} is one of {legal}, got {getattr(self, name)!r}")
 
 
 def enable_poison_buffers(new_val: bool = True) -> None:

@@ -90,11 +90,8 @@ def _as_other(other: Any, found: Any) -> Any:
     aval = avals_module.get_aval(other)
     if aval.dtype != found.dtype and not aval.weak_type:
         raise ValueError(f"[load] `other` is of dtype {aval.dtype.name}, the reference of {found.dtype.name}")
-    return (
-        _broadcast("load", "other", convert(other, found.dtype, False), found.shape)
-        if aval.shape
-        else (convert(other, found.dtype, False))
-    )
+    other = convert(other, found.dtype, False)
+    return _broadcast("load", "other", other, found.shape) if aval.shape else other
 
 
 def _broadcast(name: str, what: str, value: Any, extents: tuple[int, ...]) -> Any:

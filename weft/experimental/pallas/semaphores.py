@@ -53,5 +53,5 @@ def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) 
 
 def _checked(sem: Any) -> Any:
     if getattr(sem, "shape", ()) != ():
-        raise ValueError(f"takes one semaphore, as sems.at[i], got an array of them of shape {sem.shape}")
+        raise ValueError(f"[semaphore] takes one, as sems.at[i], got an array of them of shape {sem.shape}")
     return sem
