@@ -62,6 +62,14 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: weft.jit(lambda n: pl.pallas_call(lambda o: None, OUT, grid=(("i", n),))())(3),
         NotImplementedError, r"a grid with traced extents whose axes have names \('i',\)",
     ),
+    "a result of keys": (
+        lambda: (lambda key: pl.pallas_call(copy, weft.ShapeDtypeStruct((), key.dtype))(key))(weft.random.key(0)),
+        NotImplementedError, r"a kernel has no results.*of key<fry>.*weft\.random\.key_data",
+    ),
+    "a word of InterpretParams that is none": (
+        lambda: pl.pallas_call(copy, OUT, interpret=tpu.InterpretParams(out_of_bounds_reads="rasie")),
+        ValueError, r"out_of_bounds_reads is one of \('raise', 'uninitialized'\), got 'rasie'",
+    ),
     "a spec for a tree": (
         lambda: pl.pallas_call(copy, OUT, in_specs=[spec(), spec()])(A, {"a": A}),
         ValueError, r"1 mismatches, including:\n    \* at \[1\], `in_specs` is a pytree leaf but `inputs` is a dict",
