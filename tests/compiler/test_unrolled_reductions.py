@@ -150,3 +150,12 @@ def test_the_place_of_the_only_element_is_an_array() -> None:
     rows = weft.jit(lambda x, y: (jnp.argmax(x, axis=1), y[jnp.argmax(x, axis=1)], jnp.sort(jnp.argmin(x, axis=1))))
     found = rows(np.ones((3, 1), np.float32), np.arange(2.0, 5.0, dtype=np.float32))
     assert [np.asarray(x).tolist() for x in found] == [[0, 0, 0], [2, 2, 2], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
+def test_integers_of_half_a_byte(dtype: Any) -> None:
+    x = (np.arange(18000) % 3).reshape(6000, 3, 1).astype(dtype)
+    ufuncs = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    for name, ufunc in ufuncs.items():
+        found = weft.jit(getattr(lax, f"reduce_{name}"), static_argnums=1)(x, (1,))
+        np.testing.assert_array_equal(np.asarray(found), ufunc.reduce(x.astype(np.int8), axis=1).astype(dtype))

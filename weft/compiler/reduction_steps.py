@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import dtypes
 from weft import operations as lax
 from weft.compiler import expansions
 from weft.core import kinds
@@ -84,9 +85,7 @@ class _Few:
         """Whether an identity makes -0.0 to 0.0. One that changes more (a complex 1 times inf is NaN) has no form."""
         if self.append is not None:
             return False
-        some = tuple(
-            [np.array([-0.0, np.inf, 1] if x.dtype.kind in "fcV" else [0, 1, 1], x.dtype) for x in self.identities]
-        )
+        some = tuple([_some(x.dtype) for x in self.identities])
         with np.errstate(all="ignore"):
             found = self.kind.combine(self.known, self.identities, some, **self.params)
         pairs = [(np.asarray(a), b) for a, b in zip(found, some, strict=True)]
@@ -107,6 +106,11 @@ class _Few:
                 values[lane] = self.combine(values[lane], values[lane + half])
             values, half = values[:half], half // 2
         return values[0]
+
+
+def _some(dtype: np.dtype) -> np.ndarray:
+    """Numbers that an identity might change."""
+    return np.array([-0.0, np.inf, 1] if dtypes.issubdtype(dtype, np.inexact) else [0, 1, 1], dtype)
 
 
 def _are_known(*values: Any) -> bool:
