@@ -201,3 +201,17 @@ def test_sums_of_regions_are_read_by_others() -> None:
 
     x = np.arange(9, dtype=np.float32)
     np.testing.assert_array_equal(weft.jit(f)(x), np.concatenate([x, 2 * x, x[:3]]))
+
+
+def test_products_that_the_identity_or_the_dtype_changes_are_not_joined() -> None:
+    x = np.array([complex(np.inf, 1), complex(0, np.inf), 2], np.complex64)
+    one, half = np.complex64(1), np.float16(1)
+    thrice = lambda x: lax.mul(lax.mul(*padded(x, one)), lax.pad(x, one, [(6, 0, 0)]))
+    wide = lambda x: lax.mul_p.bind(*[x[:6] for x in padded(x, half)], out_dtype=np.float32)
+
+    def padded(x: Any, fill: Any) -> list[Any]:
+        return [lax.pad(x, fill, [(low, 6 - low, 0)]) for low in (0, 3)]
+
+    np.testing.assert_array_equal(np.asarray(weft.jit(thrice)(x)), np.asarray(thrice(x)))
+    halves = np.array([1.5, 2, 3], np.float16)
+    assert weft.jit(wide)(halves).tolist() == [1.5, 2, 3, 1.5, 2, 3]

@@ -125,19 +125,22 @@ def changes_nothing(kind: kinds.Elementwise, atom: Any) -> bool:
 
 def is_identity(kind: kinds.Elementwise, atom: Any) -> bool:
     """Whether a literal is the identity of an operation."""
-    if kind.identity is None or not is_literal(atom):
-        return False
-    dtype = atom.aval.dtype
-    return np.asarray(atom.val, dtype).tobytes() == np.asarray(kind.identity(dtype), dtype).tobytes()
+    found = _identity(kind, atom.aval.dtype) if is_literal(atom) else None
+    return found is not None and np.asarray(atom.val, found.dtype).tobytes() == found.tobytes()
+
+
+@functools.cache
+def _identity(kind: kinds.Elementwise, dtype: Any) -> np.ndarray | None:
+    value = None if kind.identity is None else kind.identity(dtype)
+    found = None if value is None else np.asarray(value, dtype)
+    return found if found == value else None  # some floats of a byte have no 0 or no infinity, but NaN for it
 
 
 @functools.cache
 def _keeps_negative_zero(kind: kinds.Elementwise, dtype: Any) -> bool:
-    """Whether the identity beside -0.0 gives -0.0; of complex numbers, none: 1 times inf has a part that is NaN."""
-    if dtype.kind == "c" or kind.identity is None:
-        return False
+    """Whether the identity beside -0.0 gives -0.0."""
     zero = np.asarray(-0.0, dtype)
-    return kind.reference(np.asarray(kind.identity(dtype), dtype), zero).tobytes() == zero.tobytes()
+    return kind.reference(_identity(kind, dtype), zero).tobytes() == zero.tobytes()
 
 
 def is_negative(atom: Atom, value: Atom, makers: Makers) -> bool:

@@ -219,8 +219,9 @@ class _Values:
                 return self.literal(results[0], bool)
             same = [k for k in range(len(args)) if [row[k] for row, _ in rows] == results]
             return args[same[0]] if same else None
-        if kind.identity is not None and out.dtype.kind in "iu":
-            same = self.literal(kind.identity(out.dtype), out.dtype)
+        identity = kind.identity(out.dtype) if kind.identity is not None and out.dtype.kind in "iu" else None
+        if identity is not None:
+            same = self.literal(identity, out.dtype)
             return args[0] if args[1] == same else args[1] if args[0] == same else None
         return None
 

@@ -117,7 +117,9 @@ def _sums_joined(closed: ClosedJaxpr) -> ClosedJaxpr:
             )
             if left is None or right is None or left is right:
                 continue
-            if not (algebra.is_identity(kind, left.fill) and algebra.is_identity(kind, right.fill)):
+            if not all(algebra.is_identity(kind, x.fill) for x in (left, right)):
+                continue
+            if equation.outvars[0].aval.dtype != left.fill.aval.dtype:  # a product may be of another dtype
                 continue
             if len(left.rows) < len(right.rows):
                 left, right = right, left

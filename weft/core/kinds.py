@@ -32,7 +32,8 @@ class Elementwise(Record):
     chooses: bool = False  # selects between two operands by its first operand, a boolean
     wraps: Any = None  # an Elementwise on the same operands: whether the exact integer does not fit in the result
     waits: bool = False  # occupies one execution unit for long (roots): some vectors are computed without that unit
-    # (dtype) -> the number that changes no operand beside it, but that -0.0 may become 0.0; None: there is none
+    # (dtype) -> the number that changes no operand beside it, but that -0.0 may become 0.0; None, also for one dtype:
+    # there is none
     identity: Callable[[np.dtype], Any] | None = None
     keeps_equal: bool = False  # of an operand and itself it gives the operand
     undoes_itself: bool = False  # of its own result it gives the operand
@@ -143,7 +144,7 @@ class Reduction(Record):
     """Combine the elements along ``axes`` into accumulators, in the fixed order of docs/NUMERICS.md.
 
     ``accumulators(in_avals, params)`` gives (dtype, identity) for each accumulator. Combined with identities, values
-    stay what they are, but that -0.0 may become 0.0.
+    stay what they are, but that -0.0 may become 0.0, and that complex ones with a part that is infinite or NaN change.
     ``prepare(emit, values, index, **params)`` turns the operand elements (and the int64 position along the one
     reduced axis, for argmin/argmax) into one value per accumulator.
     ``combine(emit, left, right, **params)`` is associative up to rounding; both are tuples of values.

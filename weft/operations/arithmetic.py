@@ -187,6 +187,11 @@ def _mul_transpose(ct: Any, x: Any, y: Any, *, out_dtype: Any = None) -> tuple[A
     return (mul(ct, y, out_dtype=to), None) if operand is x else (None, mul(x, ct, out_dtype=to))
 
 
+def _of_reals(identity: Callable[[np.dtype], Any]) -> Callable[[np.dtype], Any]:
+    """An identity that complex numbers do not have: beside a part that is infinite or NaN it changes the other."""
+    return lambda dtype: None if dtype.kind == "c" else identity(dtype)
+
+
 mul_p = elementwise(
     "mul",
     NUMBER,
@@ -201,7 +206,7 @@ mul_p = elementwise(
     result=_mul_result,
     hide=("out_dtype",),
     wraps=overflow.PRODUCT,
-    identity=lambda dtype: 1,
+    identity=_of_reals(lambda dtype: 1),
     rounds_once=True,
 )
 
@@ -297,7 +302,7 @@ max_p = elementwise(
     scalar=max_values,
     partials=(_share, lambda out, x, y: _share(out, y, x)),
     reference=widen_reference(references.maximum),
-    identity=lowest,
+    identity=_of_reals(lowest),
     keeps_equal=True,
     native_half=True,
 )
@@ -330,7 +335,7 @@ min_p = elementwise(
     scalar=min_values,
     partials=(_share, lambda out, x, y: _share(out, y, x)),
     reference=widen_reference(references.minimum),
-    identity=highest,
+    identity=_of_reals(highest),
     keeps_equal=True,
     native_half=True,
 )
