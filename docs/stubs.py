@@ -77,7 +77,8 @@ def lazy_lines(module: ModuleType, modules: list[str]) -> list[str]:
 
 def wrapped(statement: str) -> str:
     """An import in lines of 120 columns that end after a name."""
-    head, names = re.match(r"((?:from .*? )?import )(.*)", statement).groups()  # type: ignore[union-attr]
+    source, word, names = statement.partition("import ")
+    head = source + word
     lines = textwrap.wrap(names.replace(" ", "~").replace(",~", ", "), 114)
     text = f"{head}{lines[0]}" if len(head + lines[0]) <= 120 and len(lines) == 1 else ""
     return (text or f"{head}(\n    " + "\n    ".join(lines) + "\n)").replace("~", " ")

@@ -110,11 +110,7 @@ class Distribution(NamedTuple):
 
     def mirrored(self, function: Function[P], gives: float) -> Function[P]:
         """sf from ``cdf``, and logsf from ``logcdf``, of a distribution that is symmetric around loc."""
-
-        def other(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-            return function(-x, -loc, scale)  # type: ignore[call-arg]
-
-        return self._described(function.__name__.replace("cdf", "sf"), gives, function, other)
+        return self._described(function.__name__.replace("cdf", "sf"), gives, function, negated(function))
 
     # -- what the methods are made of
 
@@ -137,13 +133,13 @@ class Distribution(NamedTuple):
         return where_valid(self.valid(*shapes), k - loc), *rest
 
     def _made(
-        self, gives: float, prepare: Callable[..., Any], formula: Function[P], *, supported: bool = False
-    ) -> Function[P]:
+        self, gives: float, prepare: Callable[..., Any], formula: Callable[..., Array], *, supported: bool = False
+    ) -> Callable[..., Array]:
         """The function that users call: ``formula`` of prepared operands."""
         name, signature = f"{self.module.rpartition('.')[2]}.{formula.__name__}", inspect.signature(formula)
         outside = -np.inf if formula.__name__.startswith("log") else 0
 
-        def call(*args: P.args, **kwargs: P.kwargs) -> Array:
+        def call(*args: Any, **kwargs: Any) -> Array:
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError:
@@ -151,10 +147,10 @@ class Distribution(NamedTuple):
             bound.apply_defaults()
             x, *rest = prepare(name, *bound.arguments.values())
             if not supported:
-                return formula(x, *rest)  # type: ignore[call-arg]
+                return formula(x, *rest)
             assert self.support is not None
             inside, within = self.support(x, *rest[: len(self.example) - 1])
-            value = formula(wnp.where(inside, x, within), *rest)  # type: ignore[call-arg]
+            value = formula(wnp.where(inside, x, within), *rest)
             return wnp.where(inside, value, wnp.where(wnp.isnan(x), np.nan, outside))
 
         return self._described(formula.__name__, gives, formula, call)
@@ -177,6 +173,15 @@ class Distribution(NamedTuple):
         functools.update_wrapper(call, source, updated=())  # a source may be jitted: what it holds is its own
         call.__module__, call.__name__, call.__qualname__, call.__doc__ = self.module, name, name, "\n".join(lines)
         return inline(call)
+
+
+def negated(function: Callable[..., Array]) -> Callable[..., Array]:
+    """``function`` of -x, around -loc."""
+
+    def call(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
+        return function(-x, -loc, scale)
+
+    return call
 
 
 def where_valid(valid: Any, x: Any) -> Any:
