@@ -88,7 +88,7 @@ def test_identities(name: str) -> None:
             found = run(name, *[x, np.full_like(x, number)][::order])
             assert found is not None and same(found, x, zeros=False), (dtype, found, x)
             with weft.enable_x64(True):
-                beside = np.asarray(weft.jit(lambda x: PRIMITIVES[name].bind(*[x, number[()]][::order]))(x))  # noqa: B023
+                beside = np.asarray(weft.jit(lambda x: PRIMITIVES[name].bind(*[x, number[()]][::order]))(x))  # noqa: B023 - called here
             assert same(beside, found), (dtype, beside, found)
         seen += 1
     assert seen > 5
