@@ -2,8 +2,8 @@
 
     b = exp a; c = dynamic_slice b i   ->   a2 = dynamic_slice a i; c = exp a2
 
-so that ``b`` need not be stored, and only the elements that are read are computed. A value that is stored in any case,
-or of which more elements are read than it has, is not changed. The bits are the same: starts are clamped alike.
+so that ``b`` need not be stored, and only the elements that are read are computed. A value stays as it is if it is
+stored in any case, or if slices read more elements than it has. The bits are the same: starts are clamped alike.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ so that ``b`` need not be stored, and a gather can be fused with the reductions 
 cross-entropy of a row is a gathered logit and the row's own reductions). An axis whose positions the index vectors
 count becomes a batch: in ``x[arange(n), j]`` the first axis of x.
 
-Done only where it saves more stores than it adds loads and computation: an expensive value of which more elements are
-gathered than it has stays stored. The bits are the same: starts are clamped, and windows outside filled, alike.
+Done only where it saves more stores than it adds loads and computation: an expensive value stays stored if gathers read
+more elements than it has. The bits are the same: starts are clamped, and windows outside filled, alike.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Gathered(Pull):
 
 
 def _long_run(reading: Reading) -> int | None:
-    """The number of contiguous elements, enough of which are a row; None: the array has no index."""
+    """The number of contiguous elements, which are a row if there are enough; None: the array has no index."""
     if all(along.column is None for along in reading):
         return None
     return reading[-1].size if reading[-1].column is None else 1

@@ -31,7 +31,7 @@ from weft.errors import InternalError
 
 LEAST_SIZE = 1 << 14  # for smaller arrays, fewer kernels are faster
 MOST_REGIONS = 27
-MOST_EQUATIONS = 512  # of all regions of a result
+MOST_EQUATIONS = 512  # equations of all regions of a result
 MOST_INNER = 128  # inlined equations of a result; the recursion would be too deep for more
 MOST_NESTED = 16  # pieces of an array in pieces
 LEAST_SHARE = 0.75  # least share of the elements in the largest region

@@ -42,7 +42,7 @@ def reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
 def _after_broadcasts(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with elementwise equations on reshaped broadcasts computed before the reshape."""
     known = rewrite.index(closed.jaxpr)
-    delayed: dict[Any, Any] = {}  # variable -> the value of which it is a reshape
+    delayed: dict[Any, Any] = {}  # variable -> the value that it is a reshape of
     repeated = set[Any]()  # those that are views
     sinker, result, changed = _Sinker(known), list[Any](), False
     for equation in known.eqns:
@@ -191,7 +191,7 @@ class _Sinker:
             self.sinkable[out] = self._may_sink(equation, out)
 
     def is_reshape(self, equation: JaxprEqn) -> bool:
-        """Whether an alias keeps the dtype; one that reinterprets the bytes does not."""
+        """Whether an equation is an alias of the same dtype, rather than one that reinterprets the bytes."""
         if not isinstance(equation.primitive.kind, kinds.Reshape):
             return False
         return equation.invars[0].aval.dtype == equation.outvars[0].aval.dtype

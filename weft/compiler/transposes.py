@@ -77,7 +77,7 @@ def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> JaxprEqn:
 
 
 def _order_of(atom: Any, splicer: Splicer, uses: Counter[Var], alone: bool, most: int = LONGEST) -> list[int] | None:
-    """The axes of the arrays that a value is a transposition of, or is computed of elementwise; None if it is not.
+    """The axes of the arrays that a value is a transposition of, or is computed of elementwise; None for others.
 
     ``alone``: nothing else reads the value, or what it is a view for. ``most``: equations that are looked at in a row.
     """

@@ -18,8 +18,8 @@ from weft.core import kinds, rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Splicer
 
-MOST_ARRAYS = 16  # in a stack
-MOST_EQUATIONS = 96  # that a stack may become
+MOST_ARRAYS = 16  # arrays in a stack
+MOST_EQUATIONS = 96  # equations that a stack may become
 
 
 class _Stack(NamedTuple):
