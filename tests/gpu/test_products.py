@@ -20,6 +20,7 @@ from weft import lax, nn
 from weft._base import target
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel
+from weft.compiler import launches
 from weft.compiler.instructions import Gemm
 from weft.loops import grid_products
 
@@ -404,6 +405,11 @@ APART: dict[str, Any] = {
 @pytest.mark.parametrize("name", APART)
 def test_what_is_no_epilogue_is_a_kernel(device: Any, name: str) -> None:
     assert "on its points" not in beside_the_cpu.launches(device, APART[name], X, W, B)
+
+
+def test_what_a_kernel_has_no_room_for_is_no_epilogue(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launches, "GPU_WORDS", 20)
+    assert "on its points" not in beside_the_cpu.launches(device, FUSED["relu of a bias"][0], X[:8], W[:, :9], B[:9])
 
 
 @pytest.mark.parametrize("dtype", [*HALVES, np.float32], ids=str)

@@ -120,12 +120,11 @@ WARP = 32  # threads that run together
 GPU_WORDS = 500  # words of 8 bytes: the parameters of a kernel, which older drivers hold to 4 KB
 GPU_SHARED = 96 << 10  # bytes of a block's own memory: some GPUs have 99 KB for one, and an H100 runs two such blocks
 GPU_THREADS = 256  # threads of a block
-GPU_TILES = 96  # tiles of 128 x 256 of a product that keep a GPU busy: an estimate, two thirds of an H100's processors
+GPU_TILES = 96  # large tiles of a product that keep a GPU busy: an estimate, two thirds of an H100's 132 processors
 GPU_EPILOGUE = 8 * FUNCTION  # instructions for each element of a tile, in place of its store: an estimate
 GPU_REGISTERS = 1 << 16  # registers of 4 bytes, of all threads of a block
-GPU_HELD = (
-    16  # elements of a row that a thread keeps in registers: a softmax of rows of 4096 is predicted 195 us after 216
-)
+# Elements of a row that a thread keeps in registers: a softmax of rows of 4096 is predicted 195 us after 216.
+GPU_HELD = 16
 GPU_LANE_THREADS = 128  # threads of a block, where each has a loop of its own: an estimate
 GPU_AT_ONCE = 8  # elements that a thread loads before it uses the first: a sum is predicted 116 us after 139
 WARP_ROW = 1024  # elements: a longer row is worth a block (on an H100 a warp needs 168 registers for 4096)

@@ -28,8 +28,9 @@ SIDE_BY_SIDE = (resident.POINT, "vector", "warps", "short", "loop", "parts", "co
 ALONE_ROUNDS = 2  # blocks one after the other of a kernel that needs barriers of its own
 ALIGNED = 64
 MOST_BYTES = 4 * GPU_RESIDENT_ROUNDS * MANY  # bytes of a copy or a fill
-KEPT = 64 << 10  # bytes of the block's memory, beside which what a loop only reads is copied there
-# Terms of a product that a thread may hold, and the registers for all of them, by the number of threads.
+KEPT = 64 << 10  # bytes of the block's memory up to which what a loop only reads is copied there: an estimate
+# Terms of a product that a thread may hold, and its registers for all of them, by the number of threads: half of its
+# registers, and at least 40 stay for the kernels of a step. An estimate.
 HELD_TERMS, HELD_REGISTERS = (4, 8, 16, 32), ((GPU_THREADS, 128), (SOME, 64), (MANY, 24))
 
 Inner = Callable[[ClosedJaxpr, tuple[bool, ...]], Plan | None]

@@ -48,10 +48,10 @@ SCAN_STATES = 5
 # Accumulators in a block's memory: of elements (every 65th place is empty), runs (three times), blocks, these states.
 SCAN_COUNTS = (BLOCK_LANES + SCAN_THREADS, *3 * (SCAN_THREADS,), GROUP_BLOCKS, SCAN_STATES)
 ROW_THREADS = BLOCK_LANES // GPU_HELD  # of a block that has a long row
-EACH_RUN = 16  # updates of a sorted scatter for each thread
+EACH_RUN = 16  # updates of a sorted scatter for each thread: an estimate
 TILE = 32  # elements of a side of a tile that a block turns
 WARP_PART = WARP * GPU_HELD  # elements of a row that a warp has at a time
-HELD_BESIDE = 32  # registers of a thread beside those that hold elements
+HELD_BESIDE = 32  # registers of a thread beside those that hold elements: an estimate
 Grid = tuple[str, str, int, int, int, int]  # the fields of an instruction Launch
 
 

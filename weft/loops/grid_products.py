@@ -141,10 +141,15 @@ def launches(kernel: Product, gemm: Any) -> tuple[bytes, tuple[grid.Grid, ...]]:
         per_block = GPU_THREADS // WARP * (WARP // chains(kernel))
         return packed, (("vector", "", -(-count // per_block), 1, GPU_THREADS, 0),)
     large = -(-m // PLAIN_LARGE.rows) * -(-n // PLAIN_LARGE.columns) * batch
-    is_large = _may_be_large(kernel) and GPU_TILES <= large <= count // 3
+    is_large = _may_be_large(kernel) and _are_filled(PLAIN_LARGE, large, count)
     entry, tile, blocks = ("tiles_large", PLAIN_LARGE, large) if is_large else ("tiles", PLAIN_SMALL, count)
     numbers = 2 * stage_words(tile) + (tile.rows * tile.columns if k > CHAIN else 0)
     return packed, ((entry, "", blocks, 1, GPU_THREADS, numbers * kernel.result.itemsize),)
+
+
+def _are_filled(tile: Tile, large: int, count: int) -> bool:
+    """Whether large tiles keep a GPU busy, and ``count`` small ones are 3/4 of their elements: an estimate."""
+    return large >= GPU_TILES and 4 * count * SMALL.rows * SMALL.columns >= 3 * large * tile.rows * tile.columns
 
 
 def stage_words(tile: Tile) -> int:
@@ -159,7 +164,8 @@ def _tensor_grid(kernel: Product, gemm: Any, count: int) -> grid.Grid:
     m, n, _, batch = _sizes(gemm)
     large = -(-m // LARGE.rows) * -(-n // LARGE.columns) * batch
     steps = [row[2] for row in gemm.rows] + [dim[3] // kernel.stored.itemsize for dim in gemm.batch]
-    if GPU_TILES <= large <= count // 6 and not any(step % 2 for step in (n, *steps)):  # two columns are stored at once
+    # two columns are stored at once
+    if _are_filled(LARGE, large, count) and not any(step % 2 for step in (n, *steps)):
         return "mma", "mma_large", large, 1, GPU_THREADS, stage_bytes(LARGE) * STAGES
     return "mma", "mma_aligned", count, 1, GPU_THREADS, stage_bytes(SMALL) * STAGES
 

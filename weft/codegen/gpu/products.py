@@ -21,7 +21,8 @@ from weft.codegen.writer import Writer
 from weft.loops import elements
 from weft.loops.grid_products import Product, Tile, n_words
 
-GROUP = 8  # rows of tiles that are computed together, so that blocks at the same time share rows and columns in a cache
+# Rows of tiles that are computed together, so that blocks of one time share rows and columns in a cache. An estimate.
+GROUP = 8
 
 
 class Dims(NamedTuple):

@@ -14,7 +14,9 @@ using cuda::the_driver;
 
 namespace {
 
-// A graph takes 430 us to make, and saves 3 us a launch.
+// On an H100 a graph of ten kernels takes 430 us to make, and saves 3 us a launch: what ran a few times may run often.
+// How many launches a plan has, how often they are launched by themselves first, and after how many runs whose addresses
+// no graph has a second one is made: estimates.
 constexpr size_t kFewestLaunches = 4, kMostLaunches = 256;
 constexpr int kRunsBefore = 4, kMissesBefore = 8;
 constexpr size_t kMostGraphs = 2;  // of a plan: a loop that does not donate goes to and fro between two sets of addresses
