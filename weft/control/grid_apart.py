@@ -57,7 +57,10 @@ class _Numbers:
         self._places: dict[bytes, tuple[str, int]] = {}
 
     def add(self, table: np.ndarray) -> tuple[str, int]:
-        """Where the numbers i[cells apart, cells in order] are found: (known, the number), (row, at) or (inner, at)."""
+        """Where the numbers i[cells apart, cells in order] are found.
+
+        (known, the number), or (row, at), (inner, at), and (both, at) for a row of the numbers of its cells in order.
+        """
         table = np.ascontiguousarray(table, np.int32)
         key = table.tobytes()
         found = self._places.get(key)
@@ -213,16 +216,12 @@ class Apart:
 
     def _phases(self) -> list[tuple[int, int, ClosedJaxpr]]:
         """Cells in order, in parts: the first and the last for themselves, if it is known what the body does there."""
-        trips, whole = self.trips, self.parts.body
-        best = [(0, trips, whole)]
+        trips = self.trips
         if not all(self.order.kept):
-            return best
-        for low, high in ((0, trips), (1, trips), (0, trips - 1), (1, trips - 1)):
-            cuts = sorted({0, low, high, trips})
-            phases = [(a, b, self._specialised(a, b)) for a, b in itertools.pairwise(cuts)]
-            if _undecided([body for _, _, body in phases]) < _undecided([body for _, _, body in best]):
-                best = phases
-        return best
+            return [(0, trips, self.parts.body)]
+        ways = [sorted({0, low, high, trips}) for low, high in ((0, trips), (1, trips), (0, trips - 1), (1, trips - 1))]
+        found = [[(a, b, self._specialised(a, b)) for a, b in itertools.pairwise(cuts)] for cuts in ways]
+        return min(found, key=lambda phases: _undecided([body for _, _, body in phases]))
 
     def _specialised(self, low: int, high: int) -> ClosedJaxpr:
         """The body for the cells from ``low`` to ``high`` in order."""
