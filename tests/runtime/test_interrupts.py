@@ -123,6 +123,15 @@ CASES = {
         "g = weft.jit(lambda n: lax.fori_loop(0, n, lambda i, x: x * 1.5 + i, 0.0))",
         "g(2_000_000_000).block_until_ready()",
     ),
+    "a loop that threads share": (
+        "weft.runtime.set_async(False); from weft.experimental import pallas as pl;"
+        " spec = pl.BlockSpec((8, 64), lambda i: (i, 0));"
+        " step = lambda i, x: jnp.cumsum(jnp.sin(x @ x.T @ x), 1); large = jnp.ones((2048, 64));"
+        " body = lambda x, y: y.__setitem__(..., lax.fori_loop(0, 10_000, step, x[...]));"
+        " g = weft.jit(pl.pallas_call(body, out_shape=large, grid=256, in_specs=[spec], out_specs=spec));"
+        " assert 'independent=True' in g.lower(large).compile().as_text('plan')",
+        "g(large)",
+    ),
     "tracing": ("", "weft.make_jaxpr(lambda x: sum(x * i for i in range(100_000)))(1.0)"),
     "compiling": (
         "",

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -81,9 +82,7 @@ class LoopStep final : public Step {
   bool has_callbacks() const override {
     return body.plan().has_callbacks || (has_cond() && cond.plan().has_callbacks);
   }
-  bool is_unbounded() const override {
-    return has_cond() || body.plan().unbounded;
-  }
+  bool is_unbounded() const override { return has_cond() || body.plan().unbounded; }
   int traverse(visitproc visit, void* arg) const override {
     if (int status = body.traverse(visit, arg); status != 0) return status;
     return cond.traverse(visit, arg);
@@ -133,7 +132,8 @@ class LoopStep final : public Step {
     return found;
   }
 
-  // Whether the iterations are worth a thread each: there are enough for all, and none calls Python.
+  // Whether threads share the iterations: there is one for each thread at least, that is worth it, and none calls Python.
+  // While a profile is taken one thread does all, so that the times of the body add up to the loop's.
   bool is_divided(const Device& device) const {
     return independent && device.is_host() && trips >= pool_threads() && pool_threads() > 1 && !is_python() &&
            profile_times(body.plan()) == nullptr && pool_worth(cost_ns());
@@ -141,17 +141,21 @@ class LoopStep final : public Step {
 
   struct Shared {
     const LoopStep* loop;
-    const Frame* frame;
+    Frame* frame;
+    const std::thread::id caller = std::this_thread::get_id();
+    SignalWatch watch{};  // the caller's
     std::atomic<Status> status{Status::ok};
   };
 
-  // Some of the iterations, with temporaries of their own. A thread of the pool has no thread state.
+  // Some of the iterations, with temporaries of their own. A thread of the pool has no thread state; the caller's looks
+  // for signals.
   static void run_some(void* context, int64_t low, int64_t high) {
     Shared& shared = *static_cast<Shared*>(context);
     const LoopStep& loop = *shared.loop;
-    Frame frame{shared.frame->slots, shared.frame->owners, shared.frame->dynamic, shared.frame->plan};
-    frame.on_stream = true;
-    frame.number = shared.frame->number;
+    Frame other{shared.frame->slots, shared.frame->owners, shared.frame->dynamic, shared.frame->plan};
+    other.on_stream = true;
+    other.number = shared.frame->number;
+    Frame& frame = std::this_thread::get_id() == shared.caller ? *shared.frame : other;
     Status status = Status::ok;
     try {
       NestedFrame inner(loop.body);
@@ -162,12 +166,14 @@ class LoopStep final : public Step {
       std::vector<char*> none;
       for (int64_t index = low; index < high && status == Status::ok; ++index) {
         if (shared.status.load(std::memory_order_relaxed) != Status::ok) return;
-        status = stream_cancelled(frame.number) ? Status::cancelled : loop.step(frame, inner, {}, none, none, index);
+        status = shared.watch.look(frame);
+        if (status == Status::ok) status = loop.step(frame, inner, {}, none, none, index);
       }
     } catch (const std::bad_alloc&) {
       status = Status::no_memory;
     }
-    if (status != Status::ok) shared.status.store(status, std::memory_order_relaxed);
+    Status none_yet = Status::ok;
+    if (status != Status::ok) shared.status.compare_exchange_strong(none_yet, status, std::memory_order_relaxed);
   }
 
   Status run_loop(Frame& frame) const {
