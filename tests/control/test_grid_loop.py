@@ -244,28 +244,30 @@ def eight_threads() -> Any:
 @pytest.mark.usefixtures("eight_threads")
 def test_many_threads_give_the_bits_of_one() -> None:
     rng = np.random.default_rng(3)
-    operands = [rng.standard_normal((64, 48)).astype(F32), rng.standard_normal((48, 60)).astype(F32)]
+    operands = [rng.standard_normal((128, 96)).astype(F32), rng.standard_normal((96, 240)).astype(F32)]
 
     def body(i: Any, j: Any, k: Any, x: Any, y: Any, out: Any, total: Any) -> Any:
         total = jnp.where(k == 0, F32(0), total) + jnp.exp(jnp.sin(x)) @ y
         return [jnp.where(k == 2, total, out), total]
 
     kernel = Kernel(
-        (16, 12, 3), body, [block(4, 16), block(16, 5), block(4, 5)],
-        [lambda i, j, k: (i, k), lambda i, j, k: (k, j), lambda i, j, k: (i, j)], scratch=[((4, 5), F32)],
+        (16, 12, 3), body, [block(8, 32), block(32, 20), block(8, 20)],
+        [lambda i, j, k: (i, k), lambda i, j, k: (k, j), lambda i, j, k: (i, j)], scratch=[((8, 20), F32)],
     )  # fmt: skip
 
     def apart(*operands: Any) -> Any:
-        return kernel(operands, [jnp.zeros((64, 60), F32)])[0]
+        return kernel(operands, [jnp.zeros((128, 240), F32)])[0]
 
     def in_order(*operands: Any) -> Any:
-        return kernel(operands, [jnp.zeros((64, 60), F32)], in_order=True)[0]
+        return kernel(operands, [jnp.zeros((128, 240), F32)], in_order=True)[0]
 
     wanted = weft.jit(in_order)(*operands)
     assert "independent=True" in _plan(apart, *operands) and "independent=True" not in _plan(in_order, *operands)
     run = weft.jit(apart)
     for _ in range(50):
         np.testing.assert_array_equal(run(*operands), wanted)
+    # the first and the last of cells in order are compiled for themselves, and select nothing when they run
+    assert "select_n" not in run.lower(*operands).compile().as_text("kernel")
 
 
 def _plan(function: Any, *operands: Any) -> str:
@@ -335,6 +337,45 @@ def kernels(draw: Any) -> tuple[Kernel, list[np.ndarray], list[np.ndarray]]:
 
     kernel = Kernel(grid, body, blocks, maps, [(tuple(seen), F32)] if scratch else [])
     return kernel, [arrays[0]], [arrays[1]]
+
+
+def test_numbers_that_are_known_have_the_bits_of_those_that_are_computed() -> None:
+    x = numbers(8, 24)
+    candidates = np.linspace(0.1, 9, 200, dtype=F32)
+    unlike = candidates[np.asarray(jnp.exp(candidates)) != np.exp(candidates.astype(float)).astype(F32)]
+    assert len(unlike) > 1  # so that a number folded by NumPy shows
+    for scale in unlike[:2]:
+
+        def body(i: Any, j: Any, x: Any, y: Any, scale: Any = scale) -> Any:
+            first = lambda: x * jnp.exp((j + 1).astype(F32) * scale)
+            return [weft.lax.cond(j == 0, first, lambda: y + jnp.cumsum(x, 1))]
+
+        kernel = Kernel((4, 3), body, [block(2, 8)] * 2, [lambda i, j: (i, j), lambda i, j: (i, 0)])
+        apart = weft.jit(lambda x, y, run=kernel: run([x], [y])[0])(x, x[:, :8])
+        in_order = weft.jit(lambda x, y, run=kernel: run([x], [y], in_order=True)[0])(x, x[:, :8])
+        np.testing.assert_array_equal(np.asarray(apart).view(np.int32), np.asarray(in_order).view(np.int32))
+
+
+def test_errors_name_the_line_of_the_body() -> None:
+    def body(i: Any, j: Any, x: Any, y: Any) -> Any:
+        return [weft.lax.cond(j == 0, lambda: jnp.log(x), lambda: y + jnp.cumsum(x, 1))]
+
+    kernel = Kernel((4, 3), body, [block(2, 8)] * 2, [lambda i, j: (i, j), lambda i, j: (i, 0)])
+    x = numbers(8, 24)
+    line = f"test_grid_loop.py:{body.__code__.co_firstlineno + 1}:"
+    with weft.config.context("checks", "nan"), pytest.raises(weft.errors.NanCheckError, match=line):
+        weft.jit(lambda x: kernel([x], [x[:, :8]])[0])(x).block_until_ready()
+
+
+def test_prints_of_an_index_map_come(capsys: pytest.CaptureFixture[str]) -> None:
+    def index_map(i: Any) -> Any:
+        weft.debug.print("block {}", i, ordered=True)
+        return (i,)
+
+    kernel = Kernel((3,), lambda i, x, y: [x + x], [block(2)] * 2, [index_map, lambda i: (i,)])
+    np.testing.assert_array_equal(weft.jit(lambda x: kernel([x], [x])[0])(numbers(6)), 2 * numbers(6))
+    weft.effects_barrier()
+    assert capsys.readouterr().out == "block 0\nblock 1\nblock 2\n"
 
 
 def test_points_are_computed_of_whole_arrays() -> None:

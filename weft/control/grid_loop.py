@@ -17,6 +17,7 @@ from weft import operations as lax
 from weft import runtime
 from weft.control import bodies, grid_cells
 from weft.control.grid_blocks import Block
+from weft.control.grid_order import ARBITRARY, PARALLEL
 from weft.core import avals, kinds
 from weft.core.effects import join
 from weft.core.eval import jaxpr_as_fun
@@ -24,8 +25,6 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.trace import trace_to_jaxpr
 from weft.operations import mapped
-
-PARALLEL, ARBITRARY = "parallel", "arbitrary"
 
 grid_loop_p = ProgramPrimitive(
     "grid_loop", kinds.Resolve(expand=grid_cells.expanded), multiple_results=True, memoize=False

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import kinds
+from weft.core import kinds, source_info
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.core.trace import trace_to_jaxpr
 
@@ -30,7 +30,7 @@ class _Among(Record):
 def results(closed: ClosedJaxpr, cases: Sequence[np.ndarray | None]) -> list[np.ndarray] | None:
     """The scalar results of a program in several cases, for which its operands are given.
 
-    None if one depends on an operand that is None, or on more than elementwise operations.
+    None if one depends on an operand that is None, or on more than elementwise operations that NumPy computes exactly.
     """
     given = [None if numbers is None else _Among(None, numbers) for numbers in cases]
     found = _run(closed, given, is_traced=False)
@@ -91,11 +91,16 @@ def _results(eqn: JaxprEqn, operands: list[Any], is_traced: bool) -> list[Any]:
     aval = eqn.outvars[0].aval
     if isinstance(kind, kinds.View | kinds.Reshape) and len(operands) == 1:
         return [_Among(made[0], operands[0].numbers)]
-    if isinstance(kind, kinds.Elementwise):
+    if isinstance(kind, kinds.Elementwise) and _is_exact(kind, aval.dtype):
         with np.errstate(all="ignore"):
             numbers = np.asarray(kind.reference(*[x.numbers for x in operands], **eqn.params)).astype(aval.dtype)
         return [_among(made[0], numbers) if aval.shape == () else _Among(made[0], numbers)]
     return made
+
+
+def _is_exact(kind: kinds.Elementwise, dtype: np.dtype) -> bool:
+    """Whether NumPy gives the bits of the operation's own kernel. Of an exponential it may give others."""
+    return dtype.kind in "biu" or kind.rounds_once or kind.chooses
 
 
 def _chosen(eqn: JaxprEqn, kind: kinds.Elementwise, operands: list[Any]) -> Any:
@@ -107,5 +112,6 @@ def _chosen(eqn: JaxprEqn, kind: kinds.Elementwise, operands: list[Any]) -> Any:
 
 
 def _bound(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    out = eqn.primitive.bind(*map(_traced, operands), **eqn.params)
+    with source_info.replayed(eqn.source):
+        out = eqn.primitive.bind(*map(_traced, operands), **eqn.params)
     return list(out) if eqn.primitive.multiple_results else [out]
