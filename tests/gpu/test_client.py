@@ -27,12 +27,6 @@ pytestmark = pytest.mark.skipif(
 X = np.random.default_rng(0).standard_normal((17, 33)).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
-
-
 @pytest.fixture
 def default(device: Any) -> Iterator[Any]:
     with weft.default_device(device):

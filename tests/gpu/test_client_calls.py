@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,6 @@ from tests.gpu import driver, native_build
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
 )
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 def counts(**expected: float) -> dict[str, float]:

@@ -20,12 +20,6 @@ pytestmark = pytest.mark.skipif(
 SIZES = [(5, 7), (11, 13), (6, 9), (40, 23), (300, 5), (33, 2100), (2, 70)]
 
 
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
-
-
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of the programs that the compiler made for a GPU, where it makes none to compare."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import weft
-from tests.gpu import driver, native_build
+from tests.gpu import native_build
 from tests.gpu.beside_the_cpu import check
 from tests.pallas import kernels_blocks, kernels_inside, table
 
@@ -19,12 +18,6 @@ MODULES = table.of_weft()
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
 )
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 @pytest.mark.parametrize("case", table.CASES, ids=lambda case: case.name)

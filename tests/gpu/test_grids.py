@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.control.test_grid_loop import CASES, Kernel, block
-from tests.gpu import driver, native_build
+from tests.gpu import native_build
 from tests.gpu.beside_the_cpu import check, launches
 from weft import lax
 from weft import numpy as jnp
@@ -18,12 +17,6 @@ pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
 )
 F32 = np.float32
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.gpu import driver, native_build
+from tests.gpu import native_build
 from tests.gpu.beside_the_cpu import check
 from weft import lax
 
@@ -18,12 +18,6 @@ pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
 )
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 def positive(x: Any) -> Any:

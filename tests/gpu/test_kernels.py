@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import weft
 import weft.nn as nn
 import weft.numpy as jnp
 from tests.aarch64 import samples_of_operations
-from tests.gpu import driver, native_build
+from tests.gpu import native_build
 from tests.gpu.beside_the_cpu import check
 from weft import lax
 from weft._base import target
@@ -30,12 +30,6 @@ LONG = RNG.standard_normal((5, 3000)).astype(np.float32)
 V = RNG.standard_normal(20_003).astype(np.float32)
 A, B = RNG.standard_normal((70, 600)).astype(np.float32), RNG.standard_normal((600, 130)).astype(np.float32)
 SMALL = (X[:, :70] * 20).astype(np.int8)
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 ELEMENTWISE = {sample[0]: sample for sample in samples_of_operations.elementwise()}

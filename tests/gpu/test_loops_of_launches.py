@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,6 @@ pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
 )
 X = np.random.default_rng(0).standard_normal((140, 141)).astype(np.float32)  # more than one block does alone
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 def calls_of(device: Any, function: Callable[..., Any], *args: Any) -> dict[str, int]:

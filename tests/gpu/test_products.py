@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.gpu import beside_the_cpu, driver, native_build, ptxas
+from tests.gpu import beside_the_cpu, native_build, ptxas
 from tests.gpu.llvm_ptx import ptx
 from tests.gpu.prediction import ISSUE, RATES
 from tests.gpu.ptx_machine import PIPES, Buffer, Counts, MachineError, Module
@@ -30,12 +29,6 @@ pytestmark = pytest.mark.skipif(
 RNG = np.random.default_rng(0)
 HALVES = [np.dtype(jnp.bfloat16), np.dtype(np.float16)]
 F32 = np.dtype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 def normal(shape: tuple[int, ...], dtype: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.gpu import driver, native_build, prediction
+from tests.gpu import native_build, prediction
 from tests.gpu.beside_the_cpu import check
 from tests.gpu.ptx_machine import Buffer, Module
 from weft import lax
@@ -28,12 +28,6 @@ RNG = np.random.default_rng(0)
 
 def f32(*shape: int) -> np.ndarray:
     return (RNG.standard_normal(shape) * 0.3).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 def rnn(w: Any, u: Any, b: Any, h: Any, xs: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.gpu import driver, native_build
+from tests.gpu import native_build
 from tests.gpu.beside_the_cpu import launches
 from weft import lax
 from weft.loops.grid_sorts import TILE
@@ -25,12 +24,6 @@ INDICES = RNG.integers(-PLACES - 20, PLACES + 20, N).astype(np.int32)
 FLOATS = np.where(RNG.random(N) < 0.02, np.inf, RNG.standard_normal(N)).astype(np.float32)
 FLOATS[::97] = -0.0
 START = np.linspace(-1, 1, PLACES, dtype=np.float32)
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])

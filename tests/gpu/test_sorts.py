@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.gpu import driver, native_build, ptxas
+from tests.gpu import native_build, ptxas
 from tests.gpu.beside_the_cpu import exactly, launches
 from weft import lax
 from weft._base import target
@@ -24,12 +23,6 @@ pytestmark = pytest.mark.skipif(
 )
 RNG = np.random.default_rng(0)
 TILE, TINY = grid_sorts.TILE, grid_sorts.TINY
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Any]:
-    with driver.gpus() as devices:
-        yield devices[0]
 
 
 def floats(*shape: int) -> np.ndarray:
