@@ -126,9 +126,9 @@ CASES = {
     "a loop that threads share": (
         "weft.runtime.set_async(False); from weft.experimental import pallas as pl;"
         " spec = pl.BlockSpec((8, 64), lambda i: (i, 0));"
-        " step = lambda i, x: jnp.cumsum(jnp.sin(x @ x.T @ x), 1); large = jnp.ones((2048, 64));"
-        " body = lambda x, y: y.__setitem__(..., lax.fori_loop(0, 10_000, step, x[...]));"
-        " g = weft.jit(pl.pallas_call(body, out_shape=large, grid=256, in_specs=[spec], out_specs=spec));"
+        " step = lambda i, x: jnp.cumsum(jnp.sin(x @ x.T @ x), 1); large = jnp.ones((16384, 64));"
+        " body = lambda x, y: y.__setitem__(..., lax.fori_loop(0, 100, step, x[...]));"
+        " g = weft.jit(pl.pallas_call(body, out_shape=large, grid=2048, in_specs=[spec], out_specs=spec));"
         " assert 'independent=True' in g.lower(large).compile().as_text('plan')",
         "g(large)",
     ),

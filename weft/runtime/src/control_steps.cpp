@@ -37,13 +37,14 @@ constexpr int kSignalInterval = 256;  // iterations between two checks for signa
 // of two launches that do nothing cost as much as four waits, and with 256 steps ahead a wait is a hundredth.
 constexpr int64_t kLeastAhead = 4, kMostAhead = 256;
 
-// Looks for a pending interrupt every kSignalInterval calls, outside the stream. ok, or python_error with the GIL held.
+// Looks for a pending interrupt every `interval` calls, outside the stream. ok, or python_error with the GIL held.
 class SignalWatch {
  public:
+  explicit SignalWatch(int64_t interval = kSignalInterval) : interval_(interval) {}
   Status look(Frame& frame) {
     if (stream_cancelled(frame.number)) return Status::cancelled;
     // A task of the stream may run on any thread, without the GIL; the thread that waits for it handles signals.
-    if (frame.on_stream || frame.number != 0 || ++count_ % kSignalInterval != 0) return Status::ok;
+    if (frame.on_stream || frame.number != 0 || ++count_ % interval_ != 0) return Status::ok;
     auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::milliseconds(50)) return Status::ok;
     last_ = now;
@@ -55,7 +56,7 @@ class SignalWatch {
   }
 
  private:
-  int64_t count_ = 0;
+  int64_t interval_, count_ = 0;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
@@ -79,9 +80,7 @@ class LoopStep final : public Step {
     return once * (has_cond() ? kUnknownTrips : double(trips));
   }
   bool is_python() const override { return body.plan().has_python || (has_cond() && cond.plan().has_python); }
-  bool has_callbacks() const override {
-    return body.plan().has_callbacks || (has_cond() && cond.plan().has_callbacks);
-  }
+  bool has_callbacks() const override { return body.plan().has_callbacks || (has_cond() && cond.plan().has_callbacks); }
   bool is_unbounded() const override { return has_cond() || body.plan().unbounded; }
   int traverse(visitproc visit, void* arg) const override {
     if (int status = body.traverse(visit, arg); status != 0) return status;
@@ -143,12 +142,11 @@ class LoopStep final : public Step {
     const LoopStep* loop;
     Frame* frame;
     const std::thread::id caller = std::this_thread::get_id();
-    SignalWatch watch{};  // the caller's
+    SignalWatch watch{1};  // the caller's: an iteration may be long
     std::atomic<Status> status{Status::ok};
   };
 
-  // Some of the iterations, with temporaries of their own. A thread of the pool has no thread state; the caller's looks
-  // for signals.
+  // Some of the iterations, with temporaries of their own. The caller looks for signals; others end their iteration.
   static void run_some(void* context, int64_t low, int64_t high) {
     Shared& shared = *static_cast<Shared*>(context);
     const LoopStep& loop = *shared.loop;
