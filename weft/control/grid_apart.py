@@ -287,7 +287,7 @@ class Apart:
 
 
 def _multiplied(body: ClosedJaxpr) -> set[int]:
-    """The operands of a body, by number, of which it multiplies matrices, as they are or as views."""
+    """The operands of a body, by number, that it multiplies as matrices, as they are or as views."""
     jaxpr = known_scalars.specialised(body, {}).jaxpr
     source: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
     found = set[int]()
@@ -328,7 +328,7 @@ def _filled(idle: Sequence[bool], moving: Sequence[Any], values: Sequence[Any]) 
 
 
 def joined(rows: Any, table: np.ndarray, shape: Sequence[int]) -> Any:
-    """The array of which every block is one of the rows; None if they are not all of it."""
+    """The array that the rows are the blocks of; None if they do not cover it."""
     block = rows.shape[1:]
     counts = [n // size for n, size in zip(shape, block, strict=True)]
     numbers = np.zeros(len(table), np.int64)

@@ -1,6 +1,6 @@
 """Blocks of whole arrays: where the block of a cell of a grid lies, how it is read, and how it is written back.
 
-An array of f32[10, 6] in blocks of (4, 3) lies in six blocks, of which the last two hang over its edge: they are read
+An array of f32[10, 6] in blocks of (4, 3) lies in six blocks. The last two hang over its edge: they are read
 as if the array were f32[12, 6], and what is written outside of it is dropped.
 """
 

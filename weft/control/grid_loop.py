@@ -51,7 +51,7 @@ def grid_loop(
     ``body``: (numbers of the cell (int32), prefetched arrays, input blocks, output blocks, scratch arrays) -> (output
     blocks, scratch arrays). ``blocks`` and ``maps`` have an entry for each input and output; a map takes the numbers of
     the cell and the prefetched arrays, and gives an int32 for each dimension of its array. ``scratch``: the types of
-    the scratch arrays. ``semantics``: "parallel" for an axis along which cells do not depend on each other, else
+    the scratch arrays. ``semantics``: "parallel" for an axis along which cells do not depend on each other, otherwise
     "arbitrary". Without ``in_order`` cells that are seen not to depend on each other may run at the same time.
 
     ValueError if what is given does not fit.

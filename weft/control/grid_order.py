@@ -69,7 +69,7 @@ def order(parts: Parts) -> Order | None:
 
 
 def _check_parallel(parts: Parts, shared: Sequence[int], numbers: Sequence[np.ndarray | None]) -> None:
-    """ValueError for a block that several cells along a parallel axis write to, and others do not.
+    """ValueError for a block that some cells along a parallel axis, but not all, write to.
 
     A block that all cells share is scratch of the kernel's own, as kernels for a TPU have it among their outputs: its
     cells run in order.

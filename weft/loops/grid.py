@@ -118,7 +118,7 @@ def tile_bytes(nest: ir.Nest, operand: int) -> int:
 
 
 def _scans(nest: ir.Nest) -> bool:
-    """Whether the memory of a block holds the elements of a block of runs, of which none waits for another's."""
+    """Whether the memory of a block holds the elements of a block of runs, and no run waits for another."""
     known = (ir.Load, ir.LoadAt, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.Scan)
     plain = all(isinstance(s, known) for s in nest.statements()) and len(nest.phases) == 1
     follows: set[int] = set()  # a running combination
@@ -356,7 +356,7 @@ def part_bytes(nest: ir.Nest) -> int:
 
 
 def row_lanes(nest: ir.Nest) -> int:
-    """Elements side by side that a thread of a block computes at once: four if one access may read them, else one."""
+    """Elements that a thread of a block computes at once: four side by side if one access may read them, or one."""
     plain = (ir.Load, ir.Store, ir.RowLoad, ir.RowStore, ir.Param, ir.Apply, ir.IndexOf)
     inner = [s for phase in nest.phases for s in phase.body]
     if nest.digits or not all(isinstance(s, plain) for s in inner):

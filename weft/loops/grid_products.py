@@ -158,7 +158,7 @@ def stage_words(tile: Tile) -> int:
 
 
 def _tensor_grid(kernel: Product, gemm: Any, count: int) -> grid.Grid:
-    """Large tiles if there are enough to fill a GPU, else ``count`` small ones; by 16 bytes where strides allow."""
+    """Large tiles if they fill a GPU, otherwise ``count`` small ones; by 16 bytes where strides allow."""
     if not _in_chunks(kernel, gemm):
         return "mma", "", count, 1, GPU_THREADS, stage_bytes(SMALL) * 2
     m, n, _, batch = _sizes(gemm)

@@ -37,7 +37,7 @@ class Starts(Record, labels=("name",)):
 
 
 class Moved(Record):
-    """A kernel of which some operands begin at an offset: of each of these its number and that of its offset.
+    """A kernel with operands that begin at an offset: for each its number and that of its offset.
 
     Offsets are operands behind those of the kernel.
     """

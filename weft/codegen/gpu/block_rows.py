@@ -223,7 +223,7 @@ class BlockRowWriter(TeamWriter):
     def _appended(
         self, reduction: ir.Reduce, accs: Accumulators, value: Accumulators, number: int, spot: Spot
     ) -> Accumulators:
-        """The thread's accumulators after the elements of a value, of which some may not exist."""
+        """The thread's accumulators after the elements of a value; some of these may not exist."""
         lanes, emit, count = self.parts.lanes, Emitter(self.scalar), self.parts.lanes.width
         single = [tuple([Value(v.dtype, tuple([V(self.scalar, p.element, lanes.extract(p, lane)) for p in v.parts]))
                          for v in value]) for lane in range(count)]  # fmt: skip

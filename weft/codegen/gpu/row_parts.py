@@ -75,7 +75,7 @@ class RowParts:
         return emit.settle(emit.convert(Value(known, (index,)), dtype))
 
     def load(self, dtype: np.dtype, pointer: str, spot: Spot) -> list[Value]:
-        """The values of elements of which the first is at ``pointer``; zeros for elements that do not exist."""
+        """The values of elements from ``pointer`` on; zeros for elements that do not exist."""
         writer, width = self.writer, self.lanes.width
         if width == 1:
             zero = [Emitter(self.lanes).const(0, dtype)]

@@ -210,7 +210,7 @@ class ScanWriter(ScanMemory):
         return sum([grid.scan_words(dtype) for dtype, _ in self.accumulators])
 
     def _word(self, number: str) -> str:
-        """A word of working memory, of which the first counts blocks of threads."""
+        """A word of working memory; the first one counts blocks of threads."""
         memory = self.writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
         return self.writer.element("i64", memory, number)
 

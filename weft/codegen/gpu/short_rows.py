@@ -52,7 +52,7 @@ class ShortRowWriter(TeamWriter):
     def _run(
         self, statements: Sequence[ir.Statement], loads: str, stores: str, point: Instance, place: Position
     ) -> None:
-        """Statements, of which loads and stores are those of the threads where these conditions hold."""
+        """Statements; only threads where these conditions hold load and store."""
         for s in statements:
             if isinstance(s, ir.RowStore):
                 self.kept[s.row] = point.values[s.value]

@@ -27,7 +27,7 @@ class ShortSortWriter(SortWriter):
 
     def _ranks(self) -> None:
         writer, keys = self.writer, range(len(self.sorting.keys))
-        alone = writer.compare_index("eq", self.inner, "1")  # elements of a row lie side by side, else those of rows
+        alone = writer.compare_index("eq", self.inner, "1")  # rows lie one after the other, not side by side
         quotient, rest = self._divided(self.thread, TOGETHER + 1, writer.choose_index(alone, self.n, N_TOGETHER))
         within, index = writer.choose_index(alone, quotient, rest), writer.choose_index(alone, rest, quotient)
         row = writer.index("add", writer.index("mul", self.block, N_TOGETHER), within)

@@ -72,7 +72,7 @@ class TeamWriter(PointWriter):
                 self.finish(phase, point, reduce_tree.group_accs(phase.reductions, totals))
 
     def _buffers_of_team(self, row: str, within: str) -> None:
-        """Row buffers in the memory of the block if they fit there, else in working memory."""
+        """Row buffers in the memory of the block if they fit there, otherwise in working memory."""
         writer, kept, nbytes = self.writer, self.word(self.cuts + 2), self.word(self.cuts + 3)
         near = threads.shared(writer, writer.index("mul", within, nbytes))
         memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")

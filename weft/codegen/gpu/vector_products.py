@@ -74,7 +74,7 @@ class VectorWriter(ProductWriter):
         return [[part.text for part in value.parts] for value in values]
 
     def _folded(self, parts: list[str]) -> list[str]:
-        """The sum of a team's elements, of which each half is added to the other."""
+        """The sum of a team's elements: one half is added to the other, until one is left."""
         distance = chains(self.product) // 2
         while distance:
             value = Value(self.product.result, tuple([V(self.one, self.element.register, text) for text in parts]))

@@ -32,7 +32,7 @@ from weft.experimental.pallas.interpret import InterpretParams
 from weft.experimental.pallas.specs import NUMBER, Scope, Way
 from weft.operations import collectives, convert
 
-_TRACES = 64  # kept by one function
+_TRACES = 64  # traces that one function keeps
 _SEMANTICS = {
     "parallel": grid_loop.PARALLEL,
     "core_parallel": grid_loop.ARBITRARY,  # of a TPU's cores; here their cells run in order

@@ -2,8 +2,8 @@
 
     a:f32[4] = masked_get[indices=...] ref mask other start      masked_set[indices=...] ref value mask start
 
-Where every position is known to lie inside they are a plain access and a choice; else each element is read or written
-by its own position.
+Where every position is known to lie inside they are a plain access and a choice; otherwise each element is read or
+written by its own position.
 """
 
 from __future__ import annotations

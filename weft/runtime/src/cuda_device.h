@@ -70,7 +70,7 @@ class CudaDevice final : public Device {
   Status wait_before(cuda::Handle other);
   Status wait_for(cuda::Handle other);
 
-  // What a call of the driver has given; `what` it was. An error that stops the device is kept; `where` it came from, else
+  // What a call of the driver has given; `what` it was. An error that stops the device is kept; `where` it came from, or
   // one of the programs that were launched.
   Status check(cuda::Result result, const char* what, const char* where = "");
   static void forget_reason();  // what an error that its caller tells of leaves behind

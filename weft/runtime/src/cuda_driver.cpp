@@ -14,7 +14,7 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kOldestDriver = 11000;  // the first that knows sm_80
-constexpr int kOldestMajor = 8;       // of the compute capability: bfloat16 and asynchronous copies begin there
+constexpr int kOldestMajor = 8;       // first digit of the compute capability: bfloat16 and asynchronous copies begin there
 
 struct Opened {
   std::unique_ptr<Driver> driver;

@@ -46,7 +46,7 @@ struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2
 enum Attribute { kMultiprocessors = 16, kMajor = 75, kMinor = 76 };
 enum PointerAttribute { kMemoryType = 2, kPointerOrdinal = 9 };
 enum JitOption { kInfoLog = 3, kInfoLogBytes = 4, kErrorLog = 5, kErrorLogBytes = 6 };
-constexpr int kMaxDynamicShared = 8;  // of a function's attributes
+constexpr int kMaxDynamicShared = 8;  // an attribute of functions: bytes of shared memory
 constexpr int kLinkPtx = 1;           // what cuLinkAddData is given
 constexpr unsigned kNonBlocking = 1;  // a stream that does not wait for the legacy one
 constexpr unsigned kNoTiming = 2;     // an event

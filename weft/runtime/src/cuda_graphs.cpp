@@ -19,7 +19,7 @@ namespace {
 // no graph has a second one is made: estimates.
 constexpr size_t kFewestLaunches = 4, kMostLaunches = 256;
 constexpr int kRunsBefore = 4, kMissesBefore = 8;
-constexpr size_t kMostGraphs = 2;  // of a plan: a loop that does not donate goes to and fro between two sets of addresses
+constexpr size_t kMostGraphs = 2;  // graphs of a plan: a loop that does not donate goes to and fro between two sets of addresses
 
 cuda::KernelNode node_of(const CudaLaunch& launch) {
   return {launch.function, {launch.blocks[0], launch.blocks[1], 1}, {launch.threads, 1, 1}, launch.shared_bytes,

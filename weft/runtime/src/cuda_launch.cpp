@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMostParamBytes = 4096;  // that a kernel takes
+constexpr int64_t kMostParamBytes = 4096;  // bytes of parameters that a kernel takes
 constexpr int32_t kStackWords = 64;
 constexpr int64_t kMostRows = 65535;  // blocks in y
 

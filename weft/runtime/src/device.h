@@ -91,7 +91,7 @@ inline Status run_step(const Step& step, Frame& frame) {
   return step.device == nullptr ? step.run(frame) : step.device->launch(step, frame);
 }
 
-// Bytes of a device's memory, as the host may read them: where they lie if they are the host's, else a copy.
+// Bytes of a device's memory, as the host may read them: where they lie if they are the host's, otherwise a copy.
 class View {
  public:
   View(Device& device, const char* address, int64_t nbytes) : data_(address) {

@@ -21,8 +21,7 @@ namespace weft {
 // Before Python 3.14, a daemon thread that asks for the GIL while the interpreter ends is ended by pthread_exit: its
 // stack is unwound, and destructors in our frames would run without the GIL. Therefore the innermost of our frames
 // stops the unwinding, and the thread sleeps there until the process exits. (Python 3.14 lets the thread sleep itself.)
-// No other exception can come through here: what Python calls throws no C++ exceptions. what Python calls throws no C++
-// exception.
+// No other exception can come through here: what Python calls throws no C++ exceptions.
 template <class Call>
 auto in_python(Call call) -> decltype(call()) {
 #if PY_VERSION_HEX < 0x030E0000
