@@ -73,6 +73,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("enable_custom_prng", False, bool, "PRNGKey gives typed keys", in_key=True),
     _option("high_dynamic_range_gumbel", False, bool, "gumbel draws twice the bits by default", in_key=True),
     _option("debug_key_reuse", False, bool, "raise where a random key is used twice", in_key=True),
+    _option("pallas_enable_debug_checks", False, bool, "debug_check of kernels checks", in_key=True),
     _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
     _option("no_execution", False, bool, "raise where a program would be run", in_key=True),
     _option("allow_f16_reductions", True, bool, "sums of half precisions are accepted", in_key=True),
@@ -136,7 +137,7 @@ _ABSENT_NAMES = """
     error_checking_behavior_divide error_checking_behavior_nan error_checking_behavior_oob
     experimental_unsafe_xla_runtime_errors export_calling_convention_version export_ignore_forward_compatibility
     force_dcn_cross_host_transfers jax2tf_associative_scan_reductions jax2tf_default_native_serialization
-    mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo oneapi_visible_devices pallas_enable_debug_checks
+    mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo oneapi_visible_devices
     pallas_poison_buffers pallas_use_mosaic_gpu pallas_verbose_errors pgle_aggregation_percentile pgle_profiling_runs
     pjrt_client_create_options ragged_dot_use_gpu_pallas_triton_lowering ragged_dot_use_ragged_dot_instruction
     refs_to_pins remove_custom_partitioning_ptr_from_cache_key remove_size_one_mesh_axis_from_type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -189,11 +190,14 @@ def test_debug_checks_turned_on_after_the_first_call() -> None:
         pl.debug_check(x[0] > 0, "not positive")
         o[...] = x[...]
 
-    run = pl.pallas_call(kernel, weft.ShapeDtypeStruct((6,), "float32"))
-    np.testing.assert_array_equal(run(X), X)
-    with pl.enable_debug_checks():
-        assert "not positive" in str(checkify.checkify(run)(X)[0].get())
-    np.testing.assert_array_equal(run(X), X)
+    called = pl.pallas_call(kernel, weft.ShapeDtypeStruct((6,), "float32"))
+    for run in (called, weft.jit(called)):
+        np.testing.assert_array_equal(run(X), X)
+        with pl.enable_debug_checks():
+            assert "not positive" in str(checkify.checkify(run)(X)[0].get())
+            with ThreadPoolExecutor(1) as pool:  # it is this thread's
+                assert not pool.submit(pl.debug_checks_enabled).result()
+        np.testing.assert_array_equal(run(X), X)
 
 
 @both

@@ -98,7 +98,7 @@ class _Writer:
         if not hasattr(aval, "dtype"):
             return repr(aval)
         name, shape = self.local(_dtype_names[aval.dtype]), aval.shape
-        return name, shape if _is_plain(shape) else repr(shape), self.weak_types and aval.weak_type
+        return name, shape if _PLAIN.issuperset(map(type, shape)) else repr(shape), self.weak_types and aval.weak_type
 
     def binders(self, variables: Sequence[Var]) -> tuple[Any, ...]:
         numbers = self.numbers

@@ -344,7 +344,8 @@ def jaxprs_in_params(params: dict[str, Any]) -> list[Jaxpr]:
     """The jaxprs an equation carries, in the order of its parameters."""
     found: list[Jaxpr] = []
     for value in params.values():
-        if type(value) not in _LEAVES:
+        kind = type(value)
+        if kind not in _LEAVES and not (kind is tuple and _LEAVES.issuperset(map(type, value))):
             found += jaxprs_in(value)
     return found
 

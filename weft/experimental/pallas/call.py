@@ -26,7 +26,7 @@ from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.dispatch.calls import jit as jit_module
 from weft.effects import callbacks
 from weft.effects.discharge import check_distinct, discharged, store, value_of
-from weft.experimental.pallas import cells, checked, inside, pipeline, spaces, specs
+from weft.experimental.pallas import cells, checked, pipeline, spaces, specs
 from weft.experimental.pallas.blocks import GridSpec, NoBlockSpec, no_block_spec
 from weft.experimental.pallas.interpret import InterpretParams
 from weft.experimental.pallas.specs import NUMBER, Scope, Way
@@ -148,7 +148,7 @@ def _function(asked: _Asked) -> Callable[..., Any]:
             return _on_traced_grid(asked, args)
         values, in_tree = runtime.tree_flatten(args)
         found = _Call(in_tree, tuple(map(_type_of, values)))
-        key = (found, runtime.get_config_token(), config.bound_axes(), inside.debug_checks_enabled())
+        key = (found, runtime.get_config_token(), config.bound_axes())
         traced = traces.get(key)
         if traced is None:
             if len(traces) >= _TRACES:

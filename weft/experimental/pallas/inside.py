@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from weft import debug
+from weft import config, debug
 from weft import operations as lax
 from weft.control import branches, while_loop
 from weft.core import avals as avals_module
@@ -169,28 +170,14 @@ def debug_print(fmt: str, *args: Any) -> None:
     debug.print(fmt, *args)
 
 
-class _Checks:
-    """Whether ``debug_check`` checks."""
-
-    are_on = False
-
-
 def debug_checks_enabled() -> bool:
-    """Whether ``debug_check`` checks."""
-    return _Checks.are_on
+    """Whether ``debug_check`` checks: the option ``pallas_enable_debug_checks``."""
+    return config.read("pallas_enable_debug_checks")
 
 
-class enable_debug_checks:
-    """Let ``debug_check`` check, from now on or within a ``with`` statement."""
-
-    def __init__(self, new_val: bool = True) -> None:
-        self._before, _Checks.are_on = _Checks.are_on, new_val
-
-    def __enter__(self) -> enable_debug_checks:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _Checks.are_on = self._before
+def enable_debug_checks(new_val: bool = True) -> AbstractContextManager[None]:
+    """Let ``debug_check`` check within a ``with`` statement, on this thread; the option does it from then on."""
+    return config.context("pallas_enable_debug_checks", new_val)
 
 
 def debug_check(condition: Any, message: str) -> None:
