@@ -51,7 +51,7 @@ def _option(*args: Any, **kwargs: Any) -> tuple[str, Option]:
     return option.name, option
 
 
-# Options shared with JAX, then weft's own (at most 15).
+# Options shared with JAX, then weft's own (at most 16).
 OPTIONS: dict[str, Option] = dict((
     _option("enable_x64", False, bool, "64-bit types are available", in_key=True),
     _option("numpy_dtype_promotion", "standard", str, "implicit dtype promotion", ("standard", "strict"), True),
@@ -103,6 +103,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("cache_programs", True, bool, "whole programs are kept on disk too, and need no compilation"),
     _option("cache_dir", "", str, "folder of the cache on disk, empty for the platform's cache folder"),
     _option("cache_disk_bytes", 256 << 20, int, "bytes kept on disk"),
+    _option("product_library", "auto", str, "products on GPUs by their maker's library", ("auto", "on", "off"), True),
     _option("collective_timeout", 600, int, "seconds after which a wait for other processes raises, 0 for never"),
 ))  # fmt: skip
 

@@ -41,6 +41,8 @@ NATIVE_LOCKS = {
     "cuda_driver.cpp": "made anew in the child",
     "cuda_graphs.cpp": "a child asks no device for anything",
     "cuda_guards.cpp": "a child asks no device for anything",
+    "cuda_library.cpp": "a child asks no device for anything",
+    "cuda_library.h": "a child asks no device for anything",
     "cuda_memory.cpp": "a child asks no device for anything",
     "cuda_memory.h": "a child asks no device for anything",
     "cuda_module.cpp": "a child asks no device for anything",

@@ -17,8 +17,8 @@ Lock = Any  # threading.RLock is a function
 
 # What locks guard, in the order in which a thread may take them: one that holds a lock takes later ones only.
 ORDER = (
-    "programs", "plugins", "kernels", "computations", "llvm", "isolated llvm", "profile", "cuda", "devices", "budget",
-    "configuration",
+    "programs", "plugins", "kernels", "computations", "llvm", "isolated llvm", "profile", "cuda", "product library",
+    "devices", "budget", "configuration",
 )  # fmt: skip
 _LONGEST_S = 10.0  # waiting for modules: one of them may wait for a module that the forking thread is loading
 

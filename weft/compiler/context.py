@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AbstractContextManager
+from typing import Any
 
 from weft import config, dtypes
 from weft._base.record import NamedTuple
@@ -23,6 +24,7 @@ class Context(NamedTuple):
     token: int  # options that affect tracing or code, named axes and meshes (``config.token``)
     target: Target
     grid: Target | None  # of the device, if kernels are written for its threads
+    library: Any  # of matrix products of that device, if there is one and the option wants it (``library_products``)
     device: int  # the number of the one that runs the program: 0 is the CPU
     process: int
     processes: int
@@ -69,6 +71,7 @@ def current(device: devices.Device = devices.CPU) -> Context:
         config.token(),
         device.target,
         device.grid,
+        None if device.grid is None else device.product_library(config.read("product_library")),
         device.number,
         devices.process_index(),
         devices.process_count(),

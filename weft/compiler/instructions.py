@@ -207,6 +207,23 @@ class Launch(NamedTuple):
     where: str = ""  # the lines of the user's program, for errors
 
 
+class LibraryProduct(NamedTuple):
+    """Matrix products c = a b by the library of a GPU's maker; rows, columns, terms and products of a batch."""
+
+    source: str  # dtype chars, of operands and result
+    result: str
+    tf32: bool  # float32 may be multiplied so
+    a: Place
+    b: Place
+    c: Place
+    extents: tuple[int, int, int, int]
+    steps: tuple[int, int, int, int, int]  # elements: of a by rows and terms, of b by terms and columns, of c by rows
+    apart: tuple[int, ...]  # elements from one a, b and c of a batch to the next
+    epilogue: str = ""  # bias, gelu or gelu_bias
+    bias: Place | None = None  # a number for each column
+    where: str = ""  # the lines of the user's program, for errors
+
+
 class Foreign(NamedTuple):
     """A foreign function, found by its name when the plan is made. See ``weft/effects/foreign_calls.py``."""
 
@@ -262,12 +279,12 @@ class SameOutput(NamedTuple):
 
 Instruction = (
     Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch | Guard
-    | Exchange | ExchangeDone | Launch | Foreign
+    | Exchange | ExchangeDone | Launch | Foreign | LibraryProduct
 )  # fmt: skip
 Output = NewOutput | DonatedOutput | InputOutput | SameOutput
 INSTRUCTIONS = (
     Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch, Guard, Exchange,
-    ExchangeDone, Launch, Foreign,
+    ExchangeDone, Launch, Foreign, LibraryProduct,
 )  # fmt: skip
 OUTPUTS = (NewOutput, DonatedOutput, InputOutput, SameOutput)
 runtime.install_instructions(INSTRUCTIONS, OUTPUTS)

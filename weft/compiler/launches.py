@@ -8,20 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 from weft._base.target_model import GPU_WORDS
-from weft.compiler import device_starts, instructions, resident_loops
+from weft.compiler import device_starts, instructions, library_products, resident_loops
 from weft.compiler.contraction import dtype_of
 from weft.compiler.steps import Control, FusedEpilogue, Launched, Native, Plan, Run
 from weft.loops import grid, grid_products, grid_sorts
 from weft.loops.nests import Lowered
 
 
-def launched(planned: Plan, inner: resident_loops.Inner | None = None) -> Plan:
+def launched(planned: Plan, inner: resident_loops.Inner | None = None, library: Any = None) -> Plan:
     """The plan with launches in place of what threads of a GPU can do; ``inner`` gives plans of programs in it.
 
-    Without ``inner`` a loop may be one kernel, whose threads find run-time offsets themselves.
+    Without ``inner`` a loop may be one kernel, whose threads find run-time offsets themselves. ``library``: who may
+    have large products (``context.Context.library``).
     """
-    entries = [one for entry in planned.instructions for one in _apart(entry, inner is not None)]
-    found = planned.replace(instructions=[_launched(entry, inner) for entry in entries], on_gpu=True)
+    entries = [one for entry in planned.instructions for one in _apart(entry, inner is not None, library)]
+    found = planned.replace(instructions=[_launched(entry, inner, library) for entry in entries], on_gpu=True)
     return found if inner is None else device_starts.device_starts(found)
 
 
@@ -35,11 +36,15 @@ def _of(low: Lowered) -> tuple[bytes, tuple[grid.Grid, ...], tuple[int, ...], in
     return low.params + found.words, found.grids, found.wide, found.scratch_bytes
 
 
-def _apart(entry: Any, together: bool) -> list[Any]:
+def _apart(entry: Any, together: bool, library: Any) -> list[Any]:
     """A product and its epilogue as one launch, or as two instructions: what is part of a loop, or the host's."""
     if not isinstance(entry, FusedEpilogue) or not entry.run.lowered.gpu:
         return [entry]
     gemm, run = entry.product, entry.run
+    by_library = library_products.product(entry, library)
+    if by_library is not None:
+        return [by_library]
+    together = together and library_products.product(gemm, library) is None
     kernel = _product_of(gemm) if together else None
     if kernel is None:
         return [gemm, run]
@@ -61,7 +66,7 @@ def _product_of(gemm: instructions.Gemm) -> grid_products.Product | None:
     return grid_products.product(gemm, dtype_of(gemm.source), dtype_of(gemm.result))
 
 
-def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
+def _launched(entry: Any, inner: resident_loops.Inner | None, library: Any) -> Any:
     if isinstance(entry, Control) and inner is not None:
         return resident_loops.resident_loop(entry, inner) or entry
     if isinstance(entry, Run) and entry.lowered.gpu:
@@ -70,6 +75,9 @@ def _launched(entry: Any, inner: resident_loops.Inner | None) -> Any:
         routine, places = entry.lowered.routine, tuple([place for place, _ in entry.places])
         return Launched(entry, routine, places, entry.params(), grid.launches_of(routine, entry.lowered.extents))
     if isinstance(entry, instructions.Gemm):
+        by_library = library_products.product(entry, library)
+        if by_library is not None:
+            return by_library
         kernel = _product_of(entry)
         if kernel is not None:
             params, grids = grid_products.launches(kernel, entry)

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.compiler import cache
 from weft.compiler.instructions import Instruction, Kernel, Launch, Nested, Routine
-from weft.compiler.steps import Chain, Control, FusedEpilogue, Launched, Native, Plan, Run
+from weft.compiler.steps import ByLibrary, Chain, Control, FusedEpilogue, Launched, Native, Plan, Run
 from weft.core import source_info
 from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import costs, ir
@@ -48,6 +48,8 @@ def instructions(
         elif isinstance(entry, Launched):
             fields = (entry.operands, entry.params, entry.grids, entry.wide, entry.scratch_bytes)
             made.append(Launch(next(compiled).kernel, *fields, _launched_ns(entry), _where(entry)))
+        elif isinstance(entry, ByLibrary):
+            made.append(entry.made)
         elif isinstance(entry, Control):
             made.append(entry.instruction([nested(inner, donated) for inner, donated in entry.programs()]))
         else:

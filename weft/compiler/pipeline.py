@@ -325,7 +325,9 @@ def compile_new(
         planned = stages.run("chain", chain.chain, planned)
     else:
         inner = functools.cache(functools.partial(_plan_of, name, stages.context))
-        planned = stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned, inner)
+        planned = stages.run(
+            "launches", lazy.submodule("weft.compiler.launches").launched, planned, inner, stages.context.library
+        )
     if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
         planned = planned.replace(instructions=exchanges.with_overlap(planned.instructions))
     program.compiled = stages.run("codegen", _codegen, program, planned)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = FAR - 1  # points of a kernel: fusion treats larger ones in ways of their own
 _MOST_MEMBERS, _MOST_REFUTED = 8, 3
-_INSTRUCTIONS = (steps.Run, steps.Chain, steps.FusedEpilogue, steps.Launched, Gemm, Sort, Copy, Fill)
+_INSTRUCTIONS = (steps.Run, steps.Chain, steps.FusedEpilogue, steps.Launched, steps.ByLibrary, Gemm, Sort, Copy, Fill)
 
 Numbered = tuple[Any, tuple[int | None, ...]]  # a type, and of each dimension the number of its extent (None: 1)
 
@@ -151,7 +151,8 @@ class ResizableForms:
     ) -> None:
         self.turns, self.literals, self.differed = turns, tuple(literals), frozenset[int]()
         self.name, self.kernels, self.parts = program.name, _light(program.kernels), parts
-        self.device, self.on_gpu = program.stages.context.device, program.stages.context.grid is not None
+        context = program.stages.context
+        self.device, self.on_gpu, self.library = context.device, context.grid is not None, context.library
         self.sizes, self.trusted = tuple(sizes), frozenset[int]()  # the places of sizes that were seen to differ
         self.constants, self.types = tuple(numbering.constants), numbering.types
         self.results = [numbering.types[v] for v in program.jaxpr.outvars]
@@ -210,7 +211,7 @@ class ResizableForms:
             return None
         made = plan.plan(kernels, lowered, (), out_avals, (), self.on_gpu)
         launched = lazy.submodule("weft.compiler.launches").launched
-        made = launched(made, _no_program) if self.on_gpu else chain.chain(made)
+        made = launched(made, _no_program, self.library) if self.on_gpu else chain.chain(made)
         return made if _is_plain(made) else None
 
     def _compiled(self, planned: steps.Plan) -> list[Any] | None:
@@ -443,6 +444,8 @@ def _is_equal(one: Any, other: Any) -> bool:
         return (one.product, one.form) == (other.product, other.form) and _is_equal(one.run, other.run)
     if isinstance(one, steps.Launched):
         return one.call == other.call
+    if isinstance(one, steps.ByLibrary):
+        return one.made == other.made
     return one == other
 
 

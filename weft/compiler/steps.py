@@ -87,6 +87,19 @@ class Launched(Record):
         return f"launch {ways}: {'kernel ' if isinstance(source, Run) else ''}{text}"
 
 
+class ByLibrary(Record):
+    """A matrix product by the library of a GPU's maker, in place of ``source`` (``library_products``)."""
+
+    source: Gemm | FusedEpilogue
+    made: instructions.LibraryProduct
+
+    def describe(self) -> str:
+        made, source = self.made, self.source
+        how = f"{' in TF32' if made.tf32 else ''}{f', epilogue {made.epilogue}' if made.epilogue else ''}"
+        text = source.describe() if isinstance(source, FusedEpilogue) else instructions.words(source)
+        return f"product by the maker's library{how}: {text}"
+
+
 class Control(Record):
     """A loop or a branch of the plan, still without its compiled programs. ``places``: fields of its instruction."""
 
@@ -152,7 +165,7 @@ class Plan(Record):
     @property
     def sources(self) -> list[Any]:
         """The instructions, and in place of launches what they stand for."""
-        return [entry.source if isinstance(entry, Launched) else entry for entry in self.instructions]
+        return [entry.source if isinstance(entry, Launched | ByLibrary) else entry for entry in self.instructions]
 
     def runs(self) -> list[Run]:
         """The kernel calls, in order."""
@@ -171,14 +184,14 @@ class Plan(Record):
         lines += [f"  output {i}: {instructions.words(output)}" for i, output in enumerate(self.outputs)]
         lines += [f"  temporary {i}: {n} bytes at {offset}" for i, (offset, n) in enumerate(self.temps)]
         for instruction in self.instructions:
-            host = self.on_gpu and not isinstance(instruction, (Launched, Control, Copy, CopyRows, Fill))
+            host = self.on_gpu and not isinstance(instruction, (Launched, ByLibrary, Control, Copy, CopyRows, Fill))
             before = "  on the host: " if host else "  "
             if isinstance(instruction, FusedEpilogue):
                 lines.append(f"{before}{_words(instruction.product)}, on its {instruction.form}:")
                 instruction = instruction.run
             if isinstance(instruction, Run):
                 lines.append(f"{before}kernel {instruction.describe()}")
-            elif isinstance(instruction, (Chain, Control, Native, Launched)):
+            elif isinstance(instruction, (Chain, Control, Native, Launched, ByLibrary)):
                 lines.append(before + instruction.describe())
             else:
                 lines.append(before + _words(instruction))

@@ -109,6 +109,10 @@ class Device:
         """The target of code that runs here. A compilation asks the device once, and hands it down."""
         return targets.host()
 
+    def product_library(self, asked: str) -> Any:
+        """Who has large matrix products of a GPU, by the option ``product_library``; None: they are weft's own."""
+        return None
+
     def memory_stats(self) -> dict[str, int] | None:
         """Bytes in use and other counts of the device's memory; None if it has no pool of its own, as the CPU."""
         return None

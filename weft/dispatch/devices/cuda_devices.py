@@ -17,6 +17,7 @@ from weft.dispatch import devices
 from weft.dispatch.devices.native_devices import NativeDevice, Platform
 
 NAMES = ("cuda", "gpu")
+_PRODUCTS = "weft.dispatch.devices.product_library"
 _lock = forks.held("cuda")
 _made: list[CudaDevice] = []
 _reasons: dict[str | None, str] = {}  # by the variable's value why there are none, once they were looked for
@@ -38,11 +39,14 @@ class CudaDevice(NativeDevice):
         self.coords = (ordinal, 0, 0)
         found = targets.gpu(10 * major + minor)
         self.grid = found and found.replace(made_by=f":{major}.{minor} by driver {driver}")
-        self._client = client
+        self._client, self._driver = client, driver
 
     @property
     def client(self) -> Platform:
         return self._client[0]
+
+    def product_library(self, asked: str) -> Any:
+        return lazy.submodule(_PRODUCTS).of_device(self.number, self._driver, asked)
 
     def memory_stats(self) -> dict[str, int]:
         return runtime.cuda_memory_stats(self.number)
@@ -154,4 +158,4 @@ def report() -> list[str]:
         f"{major}.{minor}, {multiprocessors} multiprocessors, driver for CUDA {_version(facts['driver'])}"
         f"{f'  not used: {refused}' if refused else ''}"
         for ordinal, name, (major, minor), nbytes, multiprocessors, refused in facts["devices"]
-    ]
+    ] + [lazy.submodule(_PRODUCTS).report(facts["driver"])]

@@ -240,6 +240,8 @@ Status CudaDevice::check(Result result, const char* what, const char* where) {
   return Status::device_error;
 }
 
+void CudaDevice::fails(const std::string& why) const { t_reason = who() + ": " + why; }
+
 void CudaDevice::forget_reason() { t_reason.clear(); }
 
 Status CudaDevice::refuse() {

@@ -73,6 +73,7 @@ class CudaDevice final : public Device {
   // What a call of the driver has given; `what` it was. An error that stops the device is kept; `where` it came from, or
   // one of the programs that were launched.
   Status check(cuda::Result result, const char* what, const char* where = "");
+  void fails(const std::string& why) const;  // notes an error that is not the driver's
   static void forget_reason();  // what an error that its caller tells of leaves behind
   Status refuse();  // after a fork, or once it has stopped; ok otherwise
 

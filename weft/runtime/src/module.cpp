@@ -45,7 +45,7 @@ constexpr Registration kRegistrations[] = {
     weft::register_finalizer,  weft::register_size_class, weft::register_views,
     weft::register_replay,     weft::register_gemm_choice, weft::register_llvm_switches, weft::register_plan,
     weft::register_figures,   weft::register_lapack,     weft::register_pjrt, weft::register_mpi, weft::register_devices,
-    weft::register_cuda,       weft::register_cuda_sharing,
+    weft::register_cuda,       weft::register_cuda_sharing,  weft::register_product_library,
     weft::register_foreign,   weft::register_foreign_step,
 };
 

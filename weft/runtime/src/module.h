@@ -53,6 +53,7 @@ int register_llvm_switches(PyObject* module);  // llvm_emit
 int register_pjrt(PyObject* module);    // PjrtPlugin, PjrtClient, PjrtProgram, arrays on other devices
 int register_cuda(PyObject* module);    // DeviceModule, cuda_facts, make_cuda_devices
 int register_cuda_sharing(PyObject* module);  // Array.__cuda_array_interface__, from_cuda_array
+int register_product_library(PyObject* module);  // open_product_library, product_library_has
 int register_foreign(PyObject* module);  // register_foreign_target, foreign_targets, ...
 int register_foreign_step(PyObject* module);  // set_foreign_error_type
 int register_mpi(PyObject* module);     // MpiOperation, messages and collectives between processes

@@ -19,7 +19,7 @@ bool plan_error(const char* format, long long a = 0, long long b = 0) {
 
 // The classes given to install_instructions, in the order of the enums; never released.
 enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kGuard,
-              kExchange, kDone, kLaunch, kForeign, kOpcodes };
+              kExchange, kDone, kLaunch, kForeign, kLibraryProduct, kOpcodes };
 PyTypeObject* g_instructions[kOpcodes];
 PyTypeObject* g_outputs[4];  // by OutputKind
 
@@ -101,6 +101,7 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
     case kDone: return make_done_step(instruction, places);
     case kLaunch: return make_launch_step(instruction, places);
     case kForeign: return make_foreign_step(instruction, places);
+    case kLibraryProduct: return make_library_product_step(instruction, places);
   }
   PyErr_Format(PyExc_ValueError, "[executable] %R is not an instruction", instruction);
   return nullptr;

@@ -186,6 +186,7 @@ std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places
 std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_done_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_launch_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_library_product_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_foreign_step(PyObject* record, const PlaceReader& places);
 
