@@ -62,6 +62,14 @@ def test_annotations_are_those_of_the_function() -> None:
         assert transform(f).__annotations__ == f.__annotations__
     assert typing.get_type_hints(weft.jit(f)) == {"x": int, "y": float, "return": str}
     assert weft.jit(lambda x: x).__annotations__ == {}  # pyright: ignore[reportFunctionMemberAccess]
+    jitted: Any = weft.jit(f)
+    jitted.__annotations__ = {"x": str}  # as ``functools.wraps`` does
+    assert jitted.__annotations__ == {"x": str} and f.__annotations__["x"] == "int"
+    del jitted.__annotations__
+    assert jitted.__annotations__ == f.__annotations__
+    annotate: Any = lambda format: {"x": bytes}
+    f.__annotate__ = annotate  # what Python has from 3.14 on, and ``functools.wraps`` copies there
+    assert jitted.__annotate__ is annotate and "__annotate__" not in vars(jitted)
     assert "PjitFunction" in str(type(weft.jit(lambda x: x)))  # by which libraries find JAX's jitted functions
     for follow in (True, False):
         assert str(inspect.signature(weft.jit(lambda x, *, k=2: x), follow_wrapped=follow)) == "(x, *, k=2)"

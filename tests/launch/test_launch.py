@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,6 +202,16 @@ def test_the_listing_is_in_alphabetical_order() -> None:
     assert requests.listing(asked).splitlines()[1:] == [
         f"  jax.{name}  (attribute: library, file.py:3)" for name in "ab"
     ]
+
+
+def test_an_instruction_that_dis_does_not_name_asks_for_an_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of Python may import by other instructions."""
+    code = compile("from m import n\nm.n", "file.py", "exec")
+    asking = [step for step in dis.get_instructions(code) if step.opname in ("IMPORT_FROM", "LOAD_ATTR")]
+    frames: Any = [SimpleNamespace(f_code=code, f_lasti=step.offset) for step in asking]
+    assert [requests.is_from_import(frame) for frame in frames] == [True, False]
+    monkeypatch.setattr(dis, "get_instructions", lambda code: [step._replace(opname="<250>") for step in asking])
+    assert not any(map(requests.is_from_import, frames))
 
 
 EXPORTING = """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import operator
 import struct
 import sys
@@ -135,7 +136,7 @@ def _structure(kind: type[Record]) -> Callable[[Any], str]:
     """Writes every field that counts for equality: the plain ones together, the others one by one."""
     annotations: dict[str, Any] = {}
     for base in reversed(kind.__mro__):  # a statement may extend another one
-        annotations.update(vars(base).get("__annotations__", {}))
+        annotations.update(inspect.get_annotations(base))
     fields = {field: annotations[field] for field in kind._fields if field not in kind._labels}
     plain = [field for field, written in fields.items() if written in _PLAIN or written.startswith("Literal[")]
     plain_of = operator.attrgetter(*plain) if plain else lambda _: ()

@@ -16,7 +16,6 @@ from weft._base.record import NamedTuple
 from weft.core import source_info
 
 ENVIRONMENT = "WEFT_MISSING"  # "process:file": who prints the list, where it is collected
-_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _IMPORTERS = ("<frozen importlib", os.path.dirname(os.__file__) + os.sep + "importlib" + os.sep)
 
 
@@ -49,8 +48,12 @@ def asking_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def is_from_import(frame: FrameType) -> bool:
-    """Whether the frame is at ``from module import name``."""
-    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
+    """Whether the frame is at ``from module import name``, as far as ``dis`` names the instruction.
+
+    Where it does not, the name counts as an attribute; Python itself makes an ImportError of the AttributeError.
+    """
+    at = frame.f_lasti
+    return any(step.opname == "IMPORT_FROM" for step in dis.get_instructions(frame.f_code) if step.offset == at)
 
 
 def is_query(frame: FrameType | None) -> bool:

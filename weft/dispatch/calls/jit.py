@@ -241,19 +241,6 @@ def _cache_info(jitted: Any) -> CacheInfo:
     )
 
 
-def _annotations(jitted: Any) -> dict[str, Any]:
-    """Those of the function, read when asked for: reading them makes a dict where the function has none."""
-    own = vars(jitted)
-    return (
-        own["__annotations__"] if "__annotations__" in own else getattr(own.get("__wrapped__"), "__annotations__", {})
-    )
-
-
-def _annotate(jitted: Any, annotations: dict[str, Any]) -> None:
-    """Others may wrap a jitted function and give it their annotations, as ``functools.wraps`` does."""
-    vars(jitted)["__annotations__"] = annotations
-
-
 def _signature(jitted: Any) -> inspect.Signature:
     """The function's, also for ``inspect.signature(jitted, follow_wrapped=False)``."""
     own = vars(jitted)
@@ -305,7 +292,6 @@ install_methods(
     cache_info=_cache_info,
     _cache_size=runtime.JitFunction.cache_size,
     __repr__=_repr,
-    __annotations__=property(_annotations, _annotate),
     __signature__=property(_signature, _sign),
     __reduce__=_reduce,
 )

@@ -416,8 +416,33 @@ PyMemberDef kMembers[] = {
     {"hits", T_ULONGLONG, offsetof(JitFunction, hits), READONLY, "Calls that ran without Python."},
     {nullptr, 0, 0, 0, nullptr},
 };
+
+// What is written about types: others' where they gave it their own (functools.wraps), else that of the function, read
+// when asked for. These are slots, since a type's own attribute of the name cannot be set to a property everywhere.
+char kAnnotations[] = "__annotations__", kAnnotate[] = "__annotate__";
+
+PyObject* jit_annotation(PyObject* self, void* name) {
+  Ref own = steal(PyObject_GenericGetDict(self, nullptr));
+  if (!own) return nullptr;
+  PyObject* found = PyDict_GetItemString(own.get(), static_cast<char*>(name));
+  if (found != nullptr) return Py_NewRef(found);
+  PyObject* wrapped = PyDict_GetItemString(own.get(), "__wrapped__");
+  found = in_python<PyObject_GetAttrString>(wrapped != nullptr ? wrapped : Py_None, static_cast<char*>(name));
+  if (found != nullptr || name == kAnnotate || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyErr_Clear();
+  return PyDict_New();
+}
+int set_jit_annotation(PyObject* self, PyObject* value, void* name) {
+  Ref own = steal(PyObject_GenericGetDict(self, nullptr));
+  if (!own) return -1;
+  return value != nullptr ? PyDict_SetItemString(own.get(), static_cast<char*>(name), value)
+                          : PyDict_DelItemString(own.get(), static_cast<char*>(name));
+}
+
 PyGetSetDef kGetSet[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {kAnnotations, jit_annotation, set_jit_annotation, nullptr, kAnnotations},
+    {kAnnotate, jit_annotation, set_jit_annotation, nullptr, kAnnotate},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot kSlots[] = {

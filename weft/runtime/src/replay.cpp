@@ -146,12 +146,14 @@ int is_internal(PyObject* filename, PyObject* known, PyObject* ask) {
 }
 
 PyObject* user_position(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  static PyObject* const filename = PyUnicode_InternFromString("co_filename");
   if (count != 4 || !PyFrame_Check(args[0]) || !PyDict_CheckExact(args[1]))
     return PyErr_Format(PyExc_TypeError, "[user_position] expected a frame, a dict, a function and names");
   Owned<PyFrameObject> frame = Owned<PyFrameObject>::borrow(reinterpret_cast<PyFrameObject*>(args[0]));
   while (frame) {
     Owned<PyCodeObject> code = Owned<PyCodeObject>::steal(PyFrame_GetCode(frame.get()));
-    const int internal = is_internal(code->co_filename, args[1], args[2]);
+    Ref file = steal(PyObject_GetAttr(code.object(), filename));
+    const int internal = file ? is_internal(file.get(), args[1], args[2]) : -1;
     if (internal < 0) return nullptr;
     if (!internal) return Py_BuildValue("OiO", code.object(), PyFrame_GetLasti(frame.get()), args[3]);
     frame = Owned<PyFrameObject>::steal(PyFrame_GetBack(frame.get()));
