@@ -67,7 +67,7 @@ def test_annotations_are_those_of_the_function() -> None:
     assert jitted.__annotations__ == {"x": str} and f.__annotations__["x"] == "int"
     del jitted.__annotations__
     assert jitted.__annotations__ == f.__annotations__
-    annotate: Any = lambda format: {"x": bytes}
+    annotate: Any = lambda _format: {"x": bytes}
     f.__annotate__ = annotate  # what Python has from 3.14 on, and ``functools.wraps`` copies there
     assert jitted.__annotate__ is annotate and "__annotate__" not in vars(jitted)
     assert "PjitFunction" in str(type(weft.jit(lambda x: x)))  # by which libraries find JAX's jitted functions
