@@ -85,15 +85,11 @@ $(VENV)/python-ready:
 
 # One editable install with the extras of the command at hand; a second run reuses it.
 $(VENV)/built: $(VENV)/python-ready $(NATIVE)
-	@echo "waiting for: the download of NumPy, LLVM and what the tour shows, and the C++ compiler, which builds weft's"
-	@echo "native module (a minute on two idle cores, some minutes beside other work). Later runs need neither."
-	$(PIP) -e '.[demo]'
+	$(PY) packaging/install.py demo
 	@touch $@
 
 $(VENV)/tested: $(VENV)/python-ready $(NATIVE)
-	@echo "waiting for: the download of what the tests compare with, and the C++ compiler, which builds weft's"
-	@echo "native module (a minute on two idle cores, some minutes beside other work). Later runs need neither."
-	$(PIP) -e '.[demo,test]'
+	$(PY) packaging/install.py demo,test
 	@touch $@ $(VENV)/built
 
 # the requirements alone: to install weft again is to build it again

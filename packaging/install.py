@@ -1,0 +1,122 @@
+"""Installs this checkout with the extras that are named, and says meanwhile what is waited for.
+
+``python packaging/install.py demo,test``, called by ``make demo`` and ``make test``: pip downloads what weft needs, and
+the C++ compiler builds the native module, file by file. On a terminal one line is kept up to date; elsewhere a line is
+written whenever there is news, every few seconds at most. All that pip and the compiler say is in build/install.log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOG = ROOT / "build" / "install.log"
+SOURCES = ROOT / "weft" / "runtime" / "src"
+LAST_FILES = 4  # so few that are left to compile are named
+LAST_LINES = 30  # of the log, shown when the installation fails
+REFRESH_S, NEWS_S, QUIET_S = 0.5, 5, 30  # seconds between lines: on a terminal; elsewhere with news; without
+
+# What a line of pip's or of the build's says, for people.
+SAYINGS = [
+    (r"Collecting ([\w.-]+)", "looking for {}"),
+    (r"Downloading (\S+?)-\d\S* (\(.*\))", "downloading {} {}"),
+    (r"Downloading (\S+)", "downloading {}"),
+    (r"Installing build dependencies", "installing the tools of the build"),
+    (r"\*\*\* Configuring CMake", "looking for the compiler and its options"),
+    (r"\[\d+/\d+\] Linking CXX shared module", "linking the native module"),
+    (r"Installing collected packages: (.*)", "installing {}"),
+]
+
+
+class Progress:
+    """The stage that an installation has reached, taken from the lines it writes."""
+
+    def __init__(self, sources: set[str]) -> None:
+        self.left = sources
+        self.stage = "starting pip"
+
+    def read(self, line: str) -> None:
+        compiled = re.search(r"\[\s*(\d+)(?:/(\d+)|%)\].*Building CXX object \S*?([^/\s]+)\.o\b", line)
+        if compiled:
+            done, total, file = compiled.groups()
+            self.left.discard(file)
+            self.stage = f"compiled {done} of {total} files" if total else f"compiled {done} % of the files"
+            few = len(self.left) <= LAST_FILES and bool(self.left)
+            self.stage += f", waiting for {', '.join(sorted(self.left))}" if few else f": {file}"
+            return
+        for pattern, said in SAYINGS:
+            if found := re.search(pattern, line):
+                names = found.groups()
+                many = said.startswith("installing {") and names[0].count(",")
+                self.stage = f"installing {many + 1} packages" if many else said.format(*names)
+                return
+
+
+class Shown:
+    """The line that people see, written by a thread of its own until the installation ends."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.start, self.ended = progress, time.monotonic(), threading.Event()
+        self.is_terminal = sys.stdout.isatty()
+        self.thread = threading.Thread(target=self._write, daemon=True)
+        self.thread.start()
+
+    def _line(self, text: str) -> str:
+        return f"[{time.monotonic() - self.start:4.0f} s] {text}"
+
+    def _write(self) -> None:
+        last, written = "", time.monotonic()
+        while not self.ended.wait(REFRESH_S):
+            stage, now = self.progress.stage, time.monotonic()
+            if self.is_terminal:
+                width = os.get_terminal_size().columns
+                print(f"\r{self._line(stage)[: width - 1]}\x1b[K", end="", flush=True)
+            elif now - written >= (NEWS_S if stage != last else QUIET_S) or not last:
+                print(self._line(stage), flush=True)
+                last, written = stage, now
+
+    def end(self, text: str) -> None:
+        self.ended.set()
+        self.thread.join()
+        print(f"\r{self._line(text)}\x1b[K" if self.is_terminal else self._line(text), flush=True)
+
+
+def main() -> int:
+    target = f".[{sys.argv[1]}]" if sys.argv[1:] else "."
+    print(f"installing weft with what {target} names; the C++ compiler builds the native module, which later runs reuse")
+    LOG.parent.mkdir(exist_ok=True)
+    # the whole list is to be compiled unless a build was there before
+    is_first = not any(LOG.parent.glob("*/CMakeCache.txt"))
+    progress = Progress({file.name for file in SOURCES.glob("*.cpp")} if is_first else set())
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--verbose", "-e", target]
+    latest: deque[str] = deque(maxlen=LAST_LINES)
+    shown = Shown(progress)
+    with (
+        LOG.open("w", encoding="utf-8") as log,
+        subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | {"PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
+        ) as pip,
+    ):  # fmt: skip
+        assert pip.stdout is not None
+        for line in pip.stdout:
+            log.write(line)
+            latest.append(line)
+            progress.read(line)
+    if pip.returncode:
+        shown.end(f"the installation failed while {progress.stage}; all that was said is in {LOG.relative_to(ROOT)}")
+        print("".join(latest), end="")
+    else:
+        shown.end("installed")
+    return pip.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
