@@ -30,6 +30,7 @@ SAYINGS = [
     (r"Downloading (\S+)", "downloading {}"),
     (r"Installing build dependencies", "installing the tools of the build"),
     (r"\*\*\* Configuring CMake", "looking for the compiler and its options"),
+    (r"\*\*\* Building project", "compiling the first files"),
     (r"\[\d+/\d+\] Linking CXX shared module", "linking the native module"),
     (r"Installing collected packages: (.*)", "installing {}"),
 ]
@@ -90,7 +91,9 @@ class Shown:
 
 def main() -> int:
     target = f".[{sys.argv[1]}]" if sys.argv[1:] else "."
-    print(f"installing weft with what {target} names; the C++ compiler builds the native module, which later runs reuse")
+    print(
+        f"installing weft with what {target} names; the C++ compiler builds the native module, which later runs reuse"
+    )
     LOG.parent.mkdir(exist_ok=True)
     # the whole list is to be compiled unless a build was there before
     is_first = not any(LOG.parent.glob("*/CMakeCache.txt"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import compileall
 import importlib
 import os
 import signal
 import zlib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 FIRST_CASES, ONE_IN = 2, 16  # of the cases of a test in a run of the whole suite
 
 os.environ.setdefault("WEFT_CHECK", "1")  # before weft is imported: each stage is checked against the one before
@@ -22,8 +25,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the texts of tests/golden anew")
 
 
+def _is_whole(config: pytest.Config) -> bool:
+    """Whether the whole suite runs, and not files or folders that somebody named."""
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """With ``WEFT_TEST_PLATFORM`` weft's programs run there, unless a test says otherwise; the oracle's on the CPU."""
+    if _is_whole(config) and not hasattr(config, "workerinput"):
+        # for the processes that tests start, where the environment lets Python write no bytecode
+        compileall.compile_dir(ROOT / "weft", quiet=2)
     if platform := os.environ.get("WEFT_TEST_PLATFORM"):
         importlib.import_module("weft").config.update("platforms", platform)
 
@@ -34,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Of a test's cases the first two run, and one in sixteen of the others; all of them where a file or a folder is
     named, with ``WEFT_TESTS=all`` (``make test-all``), and of tests marked ``every_case``.
     """
-    if os.environ.get("WEFT_TESTS") == "all" or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    if os.environ.get("WEFT_TESTS") == "all" or not _is_whole(config):
         return
     seen: Counter[str] = Counter()
     kept = []

@@ -1,7 +1,9 @@
 """Libraries written for JAX do real work on weft, unmodified, with the results they have on JAX.
 
-Each program of ``programs`` is run twice as it is: by ``weft run``, and by Python with the real JAX. It is skipped
-where its library is not installed: ``pip install weft[test]`` has those of Python alone, ``weft[libraries]`` all.
+Each program of ``programs`` is run as it is by ``weft run``, and its results are compared with those that the real JAX
+had, which are kept in ``results_on_jax.json`` (``--update-golden`` writes them anew). Where they differ, where none are
+kept, and where every case of the tests runs, JAX itself runs the program. It is skipped where its library is not
+installed: ``pip install weft[test]`` has those of Python alone, ``weft[libraries]`` all.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ import pytest
 import weft
 
 PROGRAMS = Path(__file__).parent / "programs"
+KEPT = Path(__file__).parent / "results_on_jax.json"
 ROOT = Path(weft.__file__).parents[1]
 LIBRARIES = {
     "blackjax_sampling": "blackjax",
@@ -65,20 +69,47 @@ def results(*command: str) -> dict[str, np.ndarray]:
     done = subprocess.run([sys.executable, "-W", "ignore", *command], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("RESULTS "))
-    return {name: np.asarray(value, float) for name, value in json.loads(line.removeprefix("RESULTS ")).items()}
+    return read(json.loads(line.removeprefix("RESULTS ")))
+
+
+def read(lists: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(value, float) for name, value in lists.items()}
+
+
+def keep(program: str, found: dict[str, np.ndarray]) -> None:
+    """Write what JAX computes to the file, a line for each program."""
+    kept = {**json.loads(KEPT.read_text()), program: {name: value.tolist() for name, value in found.items()}}
+    lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
+    KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> str | None:
+    """The first result that is not the expected one; None if all are."""
+    if found.keys() != expected.keys():
+        return f"the results {sorted(found)} for {sorted(expected)}"
+    for name, value in expected.items():
+        if found[name].shape != value.shape:
+            return f"{name} of shape {found[name].shape} for {value.shape}"
+        if not np.all(np.abs(found[name] - value) <= TOLERANCE * np.maximum(1, np.abs(value))):
+            return f"{name}: {found[name]} on weft, {value} on JAX"
+    return None
 
 
 @pytest.mark.every_case
 @pytest.mark.oracle
 @pytest.mark.parametrize("program", LIBRARIES)
-def test_a_library_computes_on_weft_what_it_computes_on_jax(program: str) -> None:
+def test_a_library_computes_on_weft_what_it_computes_on_jax(program: str, request: pytest.FixtureRequest) -> None:
     for needed in (LIBRARIES[program], "jax"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed: pip install weft[libraries]")
     script = str(PROGRAMS / f"{program}.py")
-    expected, found = results(script), results("-m", "weft", "run", script)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert found[name].shape == value.shape, name
-        error = np.abs(found[name] - value) / np.maximum(1, np.abs(value))
-        assert np.all(error <= TOLERANCE), f"{name}: {found[name]} on weft, {value} on JAX"
+    found, kept = results("-m", "weft", "run", script), json.loads(KEPT.read_text()).get(program)
+    update = bool(request.config.getoption("--update-golden"))
+    if kept is None or update or os.environ.get("WEFT_TESTS") == "all" or difference(found, read(kept)):
+        on_jax = results(script)
+        assert not (error := difference(found, on_jax)), error
+        if update:
+            keep(program, on_jax)
+        elif kept is None or difference(read(kept), on_jax):
+            note = f"{KEPT.name} has other results of {program}: pytest tests/libraries --update-golden"
+            request.node.user_properties.append(("summary", note))

@@ -1,0 +1,64 @@
+"""What a newcomer sees while ``make demo`` installs weft: which stage, how many files of how many, what failed."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+INSTALL = Path(__file__).resolve().parents[2] / "packaging" / "install.py"
+SAID = {
+    "Collecting numpy>=2.0": "looking for numpy",
+    "  Downloading llvmlite-0.45.1-cp311-manylinux.whl (56.3 MB)": "downloading llvmlite (56.3 MB)",
+    "  Installing build dependencies: started": "installing the tools of the build",
+    "  *** Configuring CMake...": "looking for the compiler and its options",
+    "  *** Building project with Ninja...": "compiling the first files",
+    "  [1/4] Building CXX object CMakeFiles/_native.dir/weft/runtime/src/a.cpp.o": "compiled 1 of 4 files: a.cpp",
+    "  a warning of the compiler": "compiled 1 of 4 files: a.cpp",
+    "  [2/4] Building CXX object CMakeFiles/_native.dir/weft/runtime/src/b.cpp.o":
+        "compiled 2 of 4 files, waiting for c.cpp, d.cpp",
+    "[ 75%] Building CXX object CMakeFiles/_native.dir/weft/runtime/src/c.cpp.o":
+        "compiled 75 % of the files, waiting for d.cpp",
+    "  [4/4] Linking CXX shared module _native.so": "linking the native module",
+    "Installing collected packages: numpy, rich, weft": "installing 3 packages",
+}  # fmt: skip
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("install", INSTALL)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "LAST_FILES", 2)
+    return module
+
+
+def test_lines_of_pip_and_ninja_become_stages(install: ModuleType) -> None:
+    progress = install.Progress({"a.cpp", "b.cpp", "c.cpp", "d.cpp"})
+    for line, stage in SAID.items():
+        progress.read(line + "\n")
+        assert progress.stage == stage
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_end_is_told_where_no_terminal_is(tmp_path: Path, code: int) -> None:
+    """With a pip that says two lines and ends."""
+    (tmp_path / "packaging").mkdir()
+    (tmp_path / "packaging" / "install.py").write_text(INSTALL.read_text())
+    (tmp_path / "weft" / "runtime" / "src").mkdir(parents=True)
+    pip = f"import sys, time\nprint('Collecting rich')\nprint(sys.argv[-1])\ntime.sleep(1)\nsys.exit({code})\n"
+    (tmp_path / "pip.py").write_text(pip)
+    command = [sys.executable, tmp_path / "packaging" / "install.py", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == code, done.stderr
+    assert re.search(r"^\[ +\d+ s\] (starting pip|looking for rich)$", done.stdout, re.M), done.stdout
+    assert (tmp_path / "build" / "install.log").read_text().splitlines() == ["Collecting rich", ".[demo]"]
+    last = re.findall(r"\[ +\d+ s\] (.*)\n", done.stdout)[-1]
+    assert last.startswith("the installation failed while looking for rich" if code else "installed")
+    assert done.stdout.endswith("Collecting rich\n.[demo]\n") == bool(code)
