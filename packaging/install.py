@@ -19,8 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOG = ROOT / "build" / "install.log"
 SOURCES = ROOT / "weft" / "runtime" / "src"
-LAST_FILES = 4  # so few that are left to compile are named
-LAST_LINES = 30  # of the log, shown when the installation fails
+LAST_FILES = 4  # files left to compile, so few that they are named
+LAST_LINES = 30  # lines of the log that are shown when the installation fails
 REFRESH_S, NEWS_S, QUIET_S = 0.5, 5, 30  # seconds between lines: on a terminal; elsewhere with news; without
 
 # What a line of pip's or of the build's says, for people.

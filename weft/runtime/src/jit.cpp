@@ -417,8 +417,8 @@ PyMemberDef kMembers[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
-// What is written about types: others' where they gave it their own (functools.wraps), else that of the function, read
-// when asked for. These are slots, since a type's own attribute of the name cannot be set to a property everywhere.
+// What is written about types: what others gave it (functools.wraps), or that of the function, read when asked for.
+// These are slots, since a type's own attribute of the name cannot be set to a property in every Python.
 char kAnnotations[] = "__annotations__", kAnnotate[] = "__annotate__";
 
 PyObject* jit_annotation(PyObject* self, void* name) {
