@@ -21,6 +21,7 @@ from weft import runtime
 from weft._base import debugger, unbuilt
 from weft.core import avals, effects, kinds, source_info
 from weft.core.primitive import Primitive
+from weft.core.ref_types import is_ref
 from weft.core.tracer import Tracer
 from weft.dispatch.devices.shown_shardings import inspect_array_sharding, visualize_array_sharding, visualize_sharding
 from weft.effects import callbacks
@@ -29,8 +30,12 @@ _log = logging.getLogger("weft.debug")
 
 
 def _split(args: Any, kwargs: Any) -> tuple[list[Any], Any, tuple[tuple[int, Any], ...]]:
-    """The array leaves of a call, the structure of all leaves, and the other leaves with their places."""
-    leaves, in_tree = runtime.tree_flatten((args, kwargs))
+    """The array leaves of a call, the structure of all leaves, and the other leaves with their places.
+
+    Of a reference it is what the reference holds now.
+    """
+    given, in_tree = runtime.tree_flatten((args, kwargs))
+    leaves = [leaf[...] if is_ref(leaf) else leaf for leaf in given]
     fixed = tuple([(i, leaf) for i, leaf in enumerate(leaves) if not (_is_traced(leaf) or avals.is_valid(leaf))])
     places = {place for place, _ in fixed}
     return [leaf for i, leaf in enumerate(leaves) if i not in places], in_tree, fixed

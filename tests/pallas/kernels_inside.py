@@ -545,3 +545,59 @@ def cross_entropy(m: Any, call: Any) -> Any:
         body, m.out((8,)), grid=2, in_specs=[m.block((4, 3), lambda i: (i, 0)), m.block((4,), lambda i: (i,))],
         out_specs=m.block((4,), lambda i: (i,)),
     )  # fmt: skip
+
+
+# -- references in the state of loops, and scalars as blocks -----------------------------------------------------------
+
+
+def by_opcode(program: np.ndarray, params: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return sum(params[i, op] * np.float32(2**i) * x for i, op in enumerate(program)).astype(np.float32)
+
+
+@kernel(np.int32([0, 2, 1, 1]), floats(4, 3), floats(7), expect=by_opcode, close=1e-6)
+def loop_that_carries_references(m: Any, call: Any) -> Any:
+    def body(program, params, x, o):
+        def step(i, state):
+            total, program, params = state
+            branches = [lambda total, params, i, k=k: total + params[i, k] * 2.0**i * x[...] for k in range(3)]
+            return m.lax.switch(program[i], branches, total, params, i), program, params
+
+        o[...] = m.lax.fori_loop(0, 4, step, (m.np.zeros(x.shape, "float32"), program, params))[0]
+
+    whole = [m.block((4,), lambda _: (0,)), m.block((4, 3), lambda _: (0, 0))]
+    return call(
+        body, m.out((7,)), grid=2, in_specs=[*whole, m.block((4,), lambda i: i)], out_specs=m.block((4,), lambda i: i)
+    )
+
+
+@kernel(floats(5), np.float32(40.0), expect=lambda x, most: x * 2 ** np.ceil(np.log2(most / x.sum())), close=1e-6)
+def while_loop_that_carries_a_reference(m: Any, call: Any) -> Any:
+    def body(x, most, o):
+        def double(state):
+            ref, total = state
+            ref[...] = ref[...] * 2
+            return ref, total * 2
+
+        o[...] = x[...]
+        m.lax.while_loop(lambda state: state[1] < most[...], double, (o, m.np.sum(x[...])))
+
+    return call(body, m.out((5,)))
+
+
+@kernel(np.int32(1), floats(8), expect=lambda which, x: -x)
+def branch_by_a_scalar_block(m: Any, call: Any) -> Any:
+    def body(which, x, o):
+        o[...] = m.lax.switch(which[...], (lambda x: x**2, lambda x: -x), x[...])
+
+    blocks = [m.block((), lambda _: ()), m.block((2,), lambda i: i)]
+    return call(body, m.out((8,)), grid=4, in_specs=blocks, out_specs=m.block((2,), lambda i: i))
+
+
+@kernel(floats(6), floats(6), np.arange(6) > 2, in_jax=False,
+        expect=lambda x, y, m: (np.where(m, y, x), np.where(m, x, y)))  # fmt: skip
+def masked_swap(m: Any, call: Any) -> Any:
+    def body(x, y, mask, a, b):
+        b[...] = y[...]
+        a[...] = m.pl.swap(b, (slice(None),), x[...], mask=mask[...])
+
+    return call(body, (m.out((6,)), m.out((6,))))

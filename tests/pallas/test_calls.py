@@ -185,6 +185,16 @@ def test_debug_checks() -> None:
 # -- references -------------------------------------------------------------------------------------------------------
 
 
+def test_debug_print_shows_what_a_reference_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    def kernel(x, o):
+        weft.debug.print("x = {}, its end {}", x, x.at[1:])
+        o[...] = x[...]
+
+    weft.block_until_ready(pl.pallas_call(kernel, weft.ShapeDtypeStruct((2,), "float32"))(np.float32([4.5, 2.5])))
+    weft.effects_barrier()
+    assert capsys.readouterr().out == "x = [4.5 2.5], its end [2.5]\n"
+
+
 def test_debug_checks_turned_on_after_the_first_call() -> None:
     def kernel(x: Any, o: Any) -> None:
         pl.debug_check(x[0] > 0, "not positive")

@@ -36,6 +36,10 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: pl.pallas_call(lambda x, o: 0, OUT)(A),
         ValueError, r"in the pallas_call <lambda> at .*test_errors\.py:\d+ should return None.* It returned 0",
     ),
+    "another reference in the state of a loop": (
+        lambda: pl.pallas_call(lambda x, o: lax.fori_loop(0, 2, lambda i, refs: refs[::-1], (x, o)) and None, OUT)(A),
+        TypeError, r"given the reference Ref\{int32\[8\]\} in its state, and must return it at the same place",
+    ),
     "too few parameters": (
         lambda: pl.pallas_call(lambda x: None, OUT)(A), TypeError, "takes 1 positional argument but 2 were given",
     ),

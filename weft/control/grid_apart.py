@@ -108,7 +108,7 @@ class Apart:
             block, table = parts.blocks[which], self.order.starts[which]
             assert table is not None
             kept = self.order.kept[which - self.n_in]
-            table = table[:, 0] if kept else table.reshape(-1, table.shape[2])
+            table = table[:, 0] if kept else table.reshape(self.apart * self.trips, table.shape[2])
             made = lax.reshape(made, (len(table), *block.shape))
             whole = joined(made, table, block.padded(shape))
             if whole is None:

@@ -129,8 +129,8 @@ def _sorted(table: np.ndarray, grid: Sequence[int], apart: Sequence[int], inner:
     """What is known of cells, as [cells apart, cells in order, ...]."""
     rest = table.shape[1:]
     axes = (*apart, *inner, *range(len(grid), len(grid) + len(rest)))
-    count = math.prod([grid[axis] for axis in apart])
-    return table.reshape(*grid, *rest).transpose(axes).reshape(count, -1, *rest)
+    counts = [math.prod([grid[axis] for axis in some]) for some in (apart, inner)]
+    return table.reshape(*grid, *rest).transpose(axes).reshape(*counts, *rest)
 
 
 def _is_kept(numbers: np.ndarray) -> bool | None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 
 from weft import config, errors, runtime
 from weft._base import lazy
-from weft.control import bodies, carry
+from weft.control import bodies, carry, held_refs
 from weft.control.bodies import Body
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
@@ -155,6 +155,9 @@ def scan_named(
 ) -> tuple[Any, Any]:
     """``scan`` of ``adapt(f)``; ``shown`` names the leaves of the state in error texts."""
     values, tree = runtime.tree_flatten(init)
+    held = held_refs.apart(values, tree)
+    if held is not None:
+        return _holding(held, f if adapt is None else adapt(f), xs, length, reverse=reverse, unroll=unroll)
     inputs, xs_tree = runtime.tree_flatten(xs)
     avals = [bodies.aval_of(value) for value in values]
     length = leading_extent(inputs, length)
@@ -175,6 +178,19 @@ def scan_named(
     ys_tree = body.out_tree.children()[1]
     state = runtime.tree_unflatten(tree, outs[: len(values)])
     return state, flat_functions.rebuilt(ys_tree, outs[len(values) :])
+
+
+def _holding(
+    held: held_refs.Held, f: Callable[..., Any], xs: Any, length: int | None, **options: Any
+) -> tuple[Any, Any]:
+    """``scan`` with references in its state."""
+
+    def step(rest: list[Any], x: Any) -> tuple[Any, Any]:
+        state, y = f(held.whole(rest), x)
+        return held.rest_of(state, "The body of a scan"), y
+
+    rest, ys = scan_named(step, held.rest, xs, length, **options)
+    return held.whole(rest), ys
 
 
 def _state_tree(body: Body) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft import config, dtypes, runtime
-from weft.control import bodies, carry, scan
+from weft.control import bodies, carry, held_refs, scan
 from weft.control.bodies import Body
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
@@ -109,6 +109,9 @@ def _loop(
         if is_done:
             return init_val
     values, tree = runtime.tree_flatten(init_val)
+    held = held_refs.apart(values, tree)
+    if held is not None:
+        return _holding(held, cond_fun, body_fun if adapt is None else adapt(body_fun))
     avals = [bodies.aval_of(value) for value in values]
     in_tree = runtime.tree_flatten((init_val,))[1]
 
@@ -127,6 +130,15 @@ def _loop(
         cond = bodies.trace_body(cond_fun, in_tree, settled, "while_cond")
         bodies.check_boolean_result(cond, "cond_fun")
     return runtime.tree_unflatten(tree, _bind(cond, body, values))
+
+
+def _holding(held: held_refs.Held, cond_fun: Callable[..., Any], body_fun: Callable[..., Any]) -> Any:
+    """``while_loop`` with references in its state."""
+
+    def step(rest: list[Any]) -> Any:
+        return held.rest_of(body_fun(held.whole(rest)), "The body of a while_loop")
+
+    return held.whole(_loop(lambda rest: cond_fun(held.whole(rest)), step, held.rest, None))
 
 
 def _run_in_python(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], value: Any) -> tuple[Any, bool]:

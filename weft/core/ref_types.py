@@ -72,9 +72,17 @@ class AbstractRef:
         return self.str_short()
 
 
+BLOCK = "block"  # the kind of a reference that a kernel is given, which loops may carry
+
+
 def is_ref(value: Any) -> bool:
     """Whether an array-like value or a variable is a reference."""
     return type(getattr(value, "aval", None)) is AbstractRef
+
+
+def is_block(value: Any) -> bool:
+    """Whether a value is a reference that a kernel is given."""
+    return is_ref(value) and value.aval.kind == BLOCK
 
 
 class _Use:

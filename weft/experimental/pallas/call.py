@@ -19,7 +19,7 @@ from weft._base.record import NamedTuple
 from weft.control import bodies, grid_loop
 from weft.core import avals as avals_module
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
-from weft.core.ref_types import AbstractRef, is_ref
+from weft.core.ref_types import BLOCK, AbstractRef, is_ref
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
@@ -222,7 +222,7 @@ def _trace(asked: _Asked, call: _Call) -> Kernel:
     paths = _paths("args", call.in_tree)
     first = sum([part.num_leaves for part in args[:n_ahead]])
     _check_aliases(asked.aliases, call.in_avals, outs, first)
-    ahead = [AbstractRef(aval, spaces.MemorySpace.INDEX) for aval in call.in_avals[:first]]
+    ahead = [AbstractRef(aval, spaces.MemorySpace.INDEX, BLOCK) for aval in call.in_avals[:first]]
     given = runtime.tree_unflatten(call.in_tree, list(range(call.in_tree.num_leaves)))
     scope = Scope(len(grid_spec.grid), runtime.tree_flatten(given[:n_ahead])[1], ahead)
     rest_tree = runtime.tree_flatten(given[n_ahead:])[1]

@@ -71,10 +71,10 @@ def store(ref: Any, idx: Any, val: Any = None, *, mask: Any = None, eviction_pol
 
 
 def swap(ref: Any, idx: Any, val: Any, *, mask: Any = None, eviction_policy: str | None = None) -> Any:
-    """Write as ``store`` does, and give back what was there before (undefined where ``mask`` is False)."""
+    """Write as ``store`` does, and give back what was there before: ``val`` where ``mask`` is False."""
     if mask is None:
         return refs.swap(ref, idx, val)
-    before = load(ref, idx, mask=mask)
+    before = load(ref, idx, mask=mask, other=val)
     store(ref, idx, val, mask=mask)
     return before
 

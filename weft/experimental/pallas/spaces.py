@@ -13,7 +13,7 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base.record import Record
 from weft.control import grid_blocks
-from weft.core.ref_types import AbstractRef
+from weft.core.ref_types import BLOCK, AbstractRef
 from weft.operations import assemble
 
 
@@ -54,7 +54,7 @@ class MemoryRef(Record):
         return self.inner_aval
 
     def get_ref_aval(self) -> AbstractRef:
-        return AbstractRef(self.inner_aval, self.memory_space)
+        return AbstractRef(self.inner_aval, self.memory_space, BLOCK)
 
 
 def memory_ref(shape: Any, dtype: Any, space: Any) -> MemoryRef:

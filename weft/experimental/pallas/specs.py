@@ -16,7 +16,7 @@ from weft._base.record import NamedTuple
 from weft.control import grid_blocks
 from weft.core import avals as avals_module
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
-from weft.core.ref_types import AbstractRef
+from weft.core.ref_types import BLOCK, AbstractRef
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import function_names
@@ -118,7 +118,7 @@ def way(spec: Any, aval: Any, path: str, scope: Scope) -> Way:
     block = _block(sizes, path)
     if any(n == 0 for n in block.shape) and aval.size:
         raise ValueError(f"Block shape for {path} (= {sizes}) has an extent of 0: a block has elements.")
-    ref = AbstractRef(aval.update(shape=block.seen), spec.memory_space)
+    ref = AbstractRef(aval.update(shape=block.seen), spec.memory_space, BLOCK)
     places = _zeros(scope, aval.ndim) if index_map is None else _traced(index_map, sizes, aval, path, scope)
     return Way(path, aval, ref, block, places)
 
