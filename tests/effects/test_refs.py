@@ -449,3 +449,55 @@ def test_what_a_program_closes_over_is_read_in_each_call() -> None:
     assert [float(counting(1.0)) for _ in range(3)] == [1.0, 2.0, 3.0]
     r[3] = 8.0
     assert slope(1.0) == 8.0 and rows(np.arange(2)).tolist() == [3.0, 1.0]
+
+
+def test_memory_seen_as_another_array() -> None:
+    """Reads and writes of what a reference is seen as, beside NumPy's views of the same memory."""
+    x = np.arange(48, dtype=np.uint8).reshape(8, 6)
+    ref = weft.new_ref(wnp.asarray(x))
+    words = x.reshape(2, 4, 6).swapaxes(1, 2).copy().view(np.uint32)[..., 0]
+    np.testing.assert_array_equal(ref.bitcast(wnp.uint32)[...], words)
+    ref.bitcast(wnp.uint32)[0, 1] = wnp.uint32(0xFFFFFFFF)
+    x[:4, 1] = 255
+    ref.reshape(4, -1)[1, 2:4] = wnp.uint8([7, 7])
+    x.reshape(4, 12)[1, 2:4] = 7
+    ref.at[1:3].T.reshape(3, 4)[0] = wnp.zeros(4, "uint8")
+    part = x[1:3].T.copy().reshape(3, 4)
+    part[0] = 0
+    x[1:3] = part.reshape(6, 2).T
+    ref.transpose(1, 0).addupdate(wnp.ones(8, "uint8"), 5)
+    x[:, 5] += 1
+    assert ref.T.at[0].reshape(2, 4).swap(wnp.uint8(3), (0, 1)) == x[1, 0]
+    x[1, 0] = 3
+    np.testing.assert_array_equal(ref[...], x)
+
+
+def test_memory_seen_as_another_array_in_programs() -> None:
+    def f(x):
+        ref = weft.new_ref(x)
+        ref.reshape(2, 3)[1] = ref.reshape(2, 3)[0] * 2.0
+        return ref[...]
+
+    x = np.arange(6, dtype=np.float32)
+    np.testing.assert_array_equal(weft.jit(f)(x), [0, 1, 2, 0, 2, 4])
+    np.testing.assert_array_equal(weft.grad(lambda x: f(x).sum())(x), [3, 3, 3, 0, 0, 0])
+    np.testing.assert_array_equal(weft.vmap(f)(x[None])[0], [0, 1, 2, 0, 2, 4])
+
+
+@pytest.mark.parametrize(
+    ("see", "error", "text"),
+    [
+        (lambda ref: ref.reshape(5), ValueError, r"shape \(4, 3\) has 12 elements, which is not shape \(5,\)"),
+        (lambda ref: ref.reshape(-1, 5), ValueError, r"which is not shape \(-1, 5\)"),
+        (lambda ref: ref.transpose(0, 0), ValueError, r"by \(0, 0\): that is no permutation"),
+        (
+            lambda ref: ref.at[0].bitcast("uint8"),
+            ValueError,
+            r"float32\[3\] as uint8: elements of 4 bytes become .* of 1",
+        ),
+        (lambda ref: ref.bitcast("int4"), NotImplementedError, "less than a byte"),
+    ],
+)
+def test_what_memory_cannot_be_seen_as(see: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        see(weft.new_ref(wnp.asarray(X)))

@@ -601,3 +601,25 @@ def masked_swap(m: Any, call: Any) -> Any:
         a[...] = m.pl.swap(b, (slice(None),), x[...], mask=mask[...])
 
     return call(body, (m.out((6,)), m.out((6,))))
+
+
+def four_rows_as_one(x: np.ndarray) -> np.ndarray:
+    return x.reshape(2, 4, 6).swapaxes(1, 2).copy().view(np.uint32)[..., 0]
+
+
+@kernel(ints(8, 6).astype(np.uint8), expect=four_rows_as_one)
+def bytes_as_words(m: Any, call: Any) -> Any:
+    def body(x, o):
+        o[...] = x.bitcast(m.np.uint32)[...]
+
+    return call(body, m.out((2, 6), "uint32"))
+
+
+@kernel(floats(4, 6), expect=lambda x: x * (np.arange(24).reshape(4, 6) >= 8), in_jax=False)
+def reshaped_block(m: Any, call: Any) -> Any:
+    def body(x, o):
+        seen = o.reshape(3, 8)
+        seen[0:1] = m.np.zeros((1, 8), "float32")
+        seen[1:] = x.reshape(3, 8)[1:]
+
+    return call(body, m.out((4, 6)))

@@ -22,16 +22,13 @@ from weft import dtypes, runtime
 from weft.core import avals as avals_module
 from weft.core import kinds, ref_types
 from weft.core import trace as tracing
-from weft.core.document import Document, concat
-from weft.core.jaxpr import DropVar
 from weft.core.primitive import Primitive
-from weft.core.printer import atom_text
 from weft.core.ref_types import AbstractRef, is_ref, ref_effect
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, set_current
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.calls.struct import ShapeDtypeStruct
-from weft.effects import ref_indexing
+from weft.effects import ref_indexing, ref_printing, ref_views
 from weft.effects.ref_indexing import Index
 from weft.operations import assemble, convert
 
@@ -66,6 +63,22 @@ class _RefMethods:
     def addupdate(self, x: Any, idx: Any = ...) -> None:
         """Add to the elements at an index."""
         addupdate(self, idx, x)
+
+    def bitcast(self, dtype: Any) -> View:
+        """This memory as elements of another dtype; of other widths, rows are divided or joined, lowest bits first."""
+        return View(self, ref_views.bitcast(self.aval.inner_aval, dtype))
+
+    def reshape(self, *shape: Any) -> View:
+        """This memory in another shape."""
+        return View(self, ref_views.reshape(self.aval.inner_aval, shape))
+
+    def transpose(self, *permutation: Any) -> View:
+        """This memory with its dimensions in another order."""
+        return View(self, ref_views.transpose(self.aval.inner_aval, permutation))
+
+    @property
+    def T(self) -> View:
+        return self.transpose()
 
     def __len__(self) -> int:
         if not self.aval.shape:
@@ -175,6 +188,27 @@ class Part(_RefMethods):
     @property
     def at(self) -> _At:
         return _At(self.ref, self._indices, self._operands)
+
+
+class View(_RefMethods):
+    """A reference or a part of one, seen as an array of another dtype or shape, which is read and written as one."""
+
+    __slots__ = ("_base", "_form")
+
+    def __init__(self, base: Any, form: ref_views.Form) -> None:
+        self._base, self._form = base, form
+
+    aval = property(lambda self: AbstractRef(self._form.aval))
+    shape = property(lambda self: self._form.aval.shape)
+    dtype = property(lambda self: self._form.aval.dtype)
+    ndim = property(lambda self: self._form.aval.ndim)
+    size = property(lambda self: self._form.aval.size)
+
+    def whole(self) -> Any:
+        return self._form.there(self._base[...])
+
+    def write(self, indices: Sequence[Index], operands: Sequence[Any], value: Any, adds: bool = False) -> None:
+        self._base[...] = self._form.back(ref_indexing.write(self.whole(), indices, operands, value, adds))
 
 
 def _inner(aval: AbstractRef, indices: Sequence[Index], operands: Sequence[Any]) -> Any:
@@ -425,36 +459,8 @@ addupdate_p = RefPrimitive("addupdate", _run_addupdate, _type_addupdate, multipl
 empty_ref_p.print_params = lambda params: {**params, "ty": avals_module.long_text(params["ty"])}
 
 
-def _shown_place(eqn: Any, context: Any, operands: Sequence[Any]) -> Document:
-    ref = eqn.invars[0]
-    return ref_indexing.document(context.name(ref), ref.aval.shape, eqn.params["indices"], operands, context)
-
-
-def _print_get(eqn: Any, context: Any, settings: Any) -> Document:
-    place = _shown_place(eqn, context, eqn.invars[1:])
-    return concat(_binder(eqn, context, settings), " <- ", place)
-
-
-def _binder(eqn: Any, context: Any, settings: Any) -> Document:
-    (v,) = eqn.outvars
-    name = context.name(v)
-    return f"{name}:{avals_module.short_text(v.aval)}" if settings.print_shapes else name
-
-
-def _print_swap(eqn: Any, context: Any, settings: Any) -> Document:
-    if type(eqn.outvars[0]) is DropVar:
-        place = _shown_place(eqn, context, eqn.invars[2:])
-        return concat(place, " <- ", atom_text(eqn.invars[1], context))
-    binder = _binder(eqn, context, settings)
-    place = _shown_place(eqn, context, eqn.invars[2:])
-    return concat(binder, ", ", place, " <- ", place, ", ", atom_text(eqn.invars[1], context))
-
-
-def _print_addupdate(eqn: Any, context: Any, settings: Any) -> Document:
-    return concat(_shown_place(eqn, context, eqn.invars[2:]), " += ", atom_text(eqn.invars[1], context))
-
-
-get_p.print_rule, swap_p.print_rule, addupdate_p.print_rule = _print_get, _print_swap, _print_addupdate
+get_p.print_rule, swap_p.print_rule = ref_printing.get, ref_printing.swap
+addupdate_p.print_rule = ref_printing.addupdate
 
 
 # -- public functions -------------------------------------------------------------------------------------------------
@@ -503,6 +509,8 @@ def get(ref: Any, idx: Any = ...) -> Any:
     """``ref[idx]``: the elements of a reference at an index of integers, slices, ``...`` and integer arrays."""
     target = _checked("ref_get", ref)
     indices, operands, _ = _place(ref, idx)
+    if type(target) is View:
+        return ref_indexing.read(target.whole(), indices, operands)
     return get_p.bind(target, *operands, indices=indices)
 
 
@@ -510,17 +518,24 @@ def set(ref: Any, idx: Any, value: Any) -> None:
     """``ref[idx] = value``; the value has the shape and dtype of what is replaced (Python numbers are converted)."""
     target = _checked("ref_set", ref)
     indices, operands, value = _prepared("swap", ref, idx, value)
+    if type(target) is View:
+        return target.write(indices, operands, value)
     present = target if type(state.trace) is DynamicJaxprTrace else _present(target)
     if type(state.trace) is not DynamicJaxprTrace and _is_held(present):
         _store(present, value, operands, indices, False)
     else:
         swap_p.bind(target, value, *operands, indices=indices)
+    return None
 
 
 def swap(ref: Any, idx: Any, value: Any) -> Any:
     """Write ``value`` at an index and give back what was there."""
     target = _checked("ref_swap", ref)
     indices, operands, value = _prepared("swap", ref, idx, value)
+    if type(target) is View:
+        before = ref_indexing.read(target.whole(), indices, operands)
+        target.write(indices, operands, value)
+        return before
     return swap_p.bind(target, value, *operands, indices=indices)
 
 
@@ -528,7 +543,10 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     """Add ``x`` to the elements at an index; where an index array names one twice, both are added."""
     target = _checked("ref_addupdate", ref)
     indices, operands, x = _prepared("addupdate", ref, idx, x)
+    if type(target) is View:
+        return target.write(indices, operands, x, adds=True)
     addupdate_p.bind(target, x, *operands, indices=indices)
+    return None
 
 
 def _checked(name: str, ref: Any) -> Any:

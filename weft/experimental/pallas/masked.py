@@ -45,7 +45,7 @@ def load(
         if other is not None:
             raise ValueError("[load] `other` is what is read where `mask` is False, and there is no mask")
         return refs.get(ref, idx)
-    target = refs._checked("load", ref)
+    target = _target("load", ref)
     indices, operands, found = refs._place(ref, idx)
     mask = _as_mask("load", mask, found.shape)
     other = spaces.undefined((), found.dtype) if other is None else _as_other(other, found)
@@ -59,7 +59,7 @@ def store(ref: Any, idx: Any, val: Any = None, *, mask: Any = None, eviction_pol
     """
     if val is None:
         idx, val = ..., idx
-    target = refs._checked("store", ref)
+    target = _target("store", ref)
     indices, operands, found = refs._place(ref, idx)
     if not avals_module.get_aval(val).shape and found.shape:
         val = lax.broadcast_in_dim(convert(val, found.dtype, False), found.shape, ())
@@ -77,6 +77,15 @@ def swap(ref: Any, idx: Any, val: Any, *, mask: Any = None, eviction_policy: str
     before = load(ref, idx, mask=mask, other=val)
     store(ref, idx, val, mask=mask)
     return before
+
+
+def _target(name: str, ref: Any) -> Any:
+    target = refs._checked(name, ref)
+    if type(target) is refs.View:
+        raise NotImplementedError(
+            f"[{name}] a mask with a reference that is seen as {target.aval}: read it whole first"
+        )
+    return target
 
 
 def _as_mask(name: str, mask: Any, extents: tuple[int, ...]) -> Any:

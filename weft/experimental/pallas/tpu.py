@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from weft import dtypes
 from weft import numpy as jnp
 from weft._base import unbuilt
 from weft._base.record import Record
-from weft.effects import refs
+from weft.effects import ref_views, refs
 from weft.experimental.pallas import semaphores, spaces
 from weft.experimental.pallas.blocks import GridSpec, no_block_spec
 from weft.experimental.pallas.interpret import InterpretParams
@@ -43,6 +44,7 @@ __all__ = [
     "SemaphoreType",
     "TensorCoreMesh",
     "async_copy",
+    "bitcast",
     "create_tensorcore_mesh",
     "emit_pipeline",
     "load",
@@ -168,6 +170,16 @@ def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: 
 def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
     """Copy a reference (or part) to another."""
     _Copy(src_ref, dst_ref, None).start(add=add)
+
+
+def bitcast(x: Any, ty: Any) -> Any:
+    """The bits of an array as elements of dtype ``ty``; of other widths, rows (the last dimension but one) are divided
+    or joined, the first of them the lowest bits.
+
+    >>> pallas.tpu.bitcast(jnp.uint8([[1], [2], [0], [0]]), "uint32")
+    Array([[513]], dtype=uint32)
+    """
+    return ref_views.packed(jnp.asarray(x), dtypes.canonicalize_dtype(dtypes.as_dtype(ty)))
 
 
 def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:

@@ -1,0 +1,41 @@
+"""How accesses to references are printed: ``c:f32[] <- b[0]``, ``b[1] <- c``, ``b[2] += c``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.core import avals as avals_module
+from weft.core.document import Document, concat
+from weft.core.jaxpr import DropVar
+from weft.core.printer import atom_text
+from weft.effects import ref_indexing
+
+
+def _shown_place(eqn: Any, context: Any, operands: Sequence[Any]) -> Document:
+    ref = eqn.invars[0]
+    return ref_indexing.document(context.name(ref), ref.aval.shape, eqn.params["indices"], operands, context)
+
+
+def get(eqn: Any, context: Any, settings: Any) -> Document:
+    place = _shown_place(eqn, context, eqn.invars[1:])
+    return concat(_binder(eqn, context, settings), " <- ", place)
+
+
+def _binder(eqn: Any, context: Any, settings: Any) -> Document:
+    (v,) = eqn.outvars
+    name = context.name(v)
+    return f"{name}:{avals_module.short_text(v.aval)}" if settings.print_shapes else name
+
+
+def swap(eqn: Any, context: Any, settings: Any) -> Document:
+    if type(eqn.outvars[0]) is DropVar:
+        place = _shown_place(eqn, context, eqn.invars[2:])
+        return concat(place, " <- ", atom_text(eqn.invars[1], context))
+    binder = _binder(eqn, context, settings)
+    place = _shown_place(eqn, context, eqn.invars[2:])
+    return concat(binder, ", ", place, " <- ", place, ", ", atom_text(eqn.invars[1], context))
+
+
+def addupdate(eqn: Any, context: Any, settings: Any) -> Document:
+    return concat(_shown_place(eqn, context, eqn.invars[2:]), " += ", atom_text(eqn.invars[1], context))
