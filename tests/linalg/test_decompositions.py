@@ -12,6 +12,7 @@ import pytest
 import scipy.linalg
 
 import weft
+import weft.numpy as jnp
 from tests.linalg.cases import BATCHES, DTYPES, adjoint, close, definite, matrix, scattered
 from weft.lax import linalg
 
@@ -71,6 +72,18 @@ def test_triangular_solve(dtype: str, batch: tuple[int, ...]) -> None:
                 given, b, left_side=left, lower=lower, transpose_a=turned, conjugate_a=conjugated, unit_diagonal=unit
             )
             close((op @ np.asarray(found) if left else np.asarray(found) @ op).astype(dtype), b)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_triangular_solve_of_halves(dtype: str) -> None:
+    """As in float32, rounded once."""
+    a = np.tril(np.random.default_rng(0).uniform(1, 2, (2, 4, 4)))
+    a, b = jnp.asarray(a, dtype), jnp.asarray(np.arange(8.0).reshape(2, 4, 1), dtype)
+    found = weft.jit(lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True))(a, b)
+    wide = [np.asarray(x.astype("float32")).astype(np.float64) for x in (a, b)]
+    assert found.dtype == a.dtype
+    exact, error = np.linalg.solve(*wide), 2.0 ** (-10 if dtype == "float16" else -8)
+    np.testing.assert_allclose(np.asarray(found.astype("float32")), exact, rtol=error, atol=1e-12)
 
 
 def test_triangular_solve_of_a_vector_and_of_many_right_hand_sides() -> None:

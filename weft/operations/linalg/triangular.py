@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, runtime
+from weft import core, dtypes, runtime
 from weft._base import lazy
+from weft.core import avals as avals_module
 from weft.core import kinds
 from weft.core import tangents as tangent_types
-from weft.operations import mapped
+from weft.operations import convert, mapped
 from weft.operations.elementwise import FLOAT, check_dtype, check_same_dtype
 from weft.operations.later import ops
 from weft.operations.linalg import matrices, small
@@ -23,6 +24,7 @@ from weft.operations.shape import shape_of
 from weft.runtime import Array
 
 ArrayLike = Any
+_HALF = frozenset(map(np.dtype, (np.float16, dtypes.bfloat16)))  # solved in float32
 
 
 # ---- triangular_solve
@@ -146,12 +148,20 @@ def triangular_solve(
 
     b is [..., m, n] with ``left_side``, without [..., n, m]; [..., m] is a vector. op(a) is a, transposed and
     conjugated as asked for; with ``unit_diagonal`` its diagonal counts as ones. The other triangle is not read. A zero
-    on the diagonal gives inf and NaN. ValueError for shapes that do not fit, TypeError for different dtypes.
+    on the diagonal gives inf and NaN. Floats of two bytes are solved in float32 and rounded. ValueError for shapes that
+    do not fit, TypeError for different dtypes.
 
     >>> a, b = np.float32([[2, 0], [1, 4]]), np.float32([2, 9])
     >>> lax.linalg.triangular_solve(a, b, left_side=True, lower=True).tolist()
     [1.0, 2.0]
     """
+    dtype = avals_module.get_aval(a).dtype
+    if dtype in _HALF and avals_module.get_aval(b).dtype == dtype:
+        wide = [convert.convert(x, np.dtype(np.float32), False) for x in (a, b)]
+        solved = triangular_solve(
+            *wide, left_side=left_side, lower=lower, transpose_a=transpose_a, unit_diagonal=unit_diagonal
+        )
+        return convert.convert(solved, dtype, False)
     conjugate_a = bool(conjugate_a) and matrices.is_complex(a)
     is_vector = len(shape_of(b)) == len(shape_of(a)) - 1
     if is_vector:
