@@ -47,8 +47,7 @@ test-aarch64: $(VENV)/tested  ## kernels for AArch64 run by an emulator beside t
 	WEFT_AARCH64=all $(PY) -m pytest -v -rs tests/aarch64
 
 test-gpu: $(VENV)/tested  ## every operation on this machine's GPU beside the CPU, and what takes how long (NVIDIA's driver; five minutes)
-	WEFT_TEST_GPU=real WEFT_TARGET=x86-64-v3 WEFT_TESTS=all $(PY) -m pytest -q tests/gpu/test_kernels.py
-	$(PY) benchmarks/gpu.py
+	@failed=0; $(PY) benchmarks/gpu_operations.py || failed=1; $(PY) benchmarks/gpu.py || failed=1; exit $$failed
 
 test-gpu-emulated: $(VENV)/tested  ## the same programs, all of them, on a driver that runs a GPU's kernels on the CPU (a quarter of an hour)
 	WEFT_TESTS=all $(PY) -m pytest -n 2 --dist worksteal tests/gpu

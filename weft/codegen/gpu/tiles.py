@@ -1,10 +1,11 @@
 """Writes maps that read operands across their rows for the threads of a GPU: by tiles that a block turns in its memory.
 
-out[i, j] = f(x[j, i]):  32 x 32 elements of x are read along i, kept 33 places apart, and used along j
+out[i, j] = f(x[j, i]):  64 x 64 elements of x are read along i, kept 65 places apart, and used along j
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from weft._base.target import Target
@@ -20,6 +21,7 @@ from weft.loops import grid, ir
 
 SIDE = grid.TILE  # elements of a side of a tile
 STEP = GPU_THREADS // SIDE  # rows of a tile that threads take at once
+AT_ONCE = 4  # elements of a thread in a turn of the loop over its rows
 
 
 class TileWriter(PointWriter):
@@ -53,13 +55,23 @@ class TileWriter(PointWriter):
             writer.branch_if(is_whole, whole_tile, part)
             for label, tested in ((whole_tile, False), (part, True)):
                 writer.label(label)
-                for first in range(0, SIDE, STEP):
-                    of(corner, place, column, row, first, tested)
+                self._rows(row, functools.partial(of, corner, place, column, tested=tested))
                 writer.branch(done)
             writer.label(done)
             if of == self._turn:
                 threads.barrier(writer)
         return writer
+
+    def _rows(self, row: str, of: Callable[..., None]) -> None:
+        """The elements of a thread: every ``STEP``-th row of the tile from its own on, a few in each turn of a loop."""
+
+        def some(base: str, _: list[str]) -> list[str]:
+            mine = self.writer.index("add", row, base)
+            for first in range(0, AT_ONCE * STEP, STEP):
+                of(row=mine, first=first)
+            return []
+
+        self.writer.loop("0", str(SIDE), AT_ONCE * STEP, [], some)
 
     def _corner(self, block: str) -> list[str]:
         """The index of a block's first point along each dimension."""
@@ -91,7 +103,7 @@ class TileWriter(PointWriter):
         inside = [writer.compare_index("slt", indices[d], self.extents[d]) for d in (self.last, self.dim)]
         return indices, writer.op(f"and i1 {inside[0]}, {inside[1]}")
 
-    def _turn(self, corner: Sequence[str], place: Position, column: str, row: str, first: int, tested: bool) -> None:
+    def _turn(self, corner: Sequence[str], place: Position, column: str, *, row: str, first: int, tested: bool) -> None:
         writer = self.writer
         indices, inside = self._moved(corner, self.last, row, first, column)
 
@@ -106,7 +118,9 @@ class TileWriter(PointWriter):
 
         self._where(inside, tested, copy)
 
-    def _element(self, corner: Sequence[str], place: Position, column: str, row: str, first: int, tested: bool) -> None:
+    def _element(
+        self, corner: Sequence[str], place: Position, column: str, *, row: str, first: int, tested: bool
+    ) -> None:
         writer = self.writer
         indices, inside = self._moved(corner, self.dim, row, first, column)
 
