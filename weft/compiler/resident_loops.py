@@ -25,7 +25,7 @@ from weft.loops import grid, resident
 
 MANY, SOME = 1024, 512  # threads of a block; a thread of the larger one has 64 registers
 SIDE_BY_SIDE = (resident.POINT, "vector", "warps", "short", "loop", "parts", "column_parts", "column_whole")
-ALONE_ROUNDS = 2  # blocks one after the other of a kernel that needs barriers of its own
+ALONE_ROUNDS = 2  # blocks one after the other of a kernel that needs barriers of its own: an estimate
 ALIGNED = 64
 MOST_BYTES = 4 * GPU_RESIDENT_ROUNDS * MANY  # bytes of a copy or a fill
 KEPT = 64 << 10  # bytes of the block's memory up to which what a loop only reads is copied there: an estimate

@@ -37,7 +37,7 @@ from weft.loops.grid_space import grid_space
 from weft.loops.nests import Binding, Lowered
 from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS, GROUP_BLOCKS, RUN
 
-PER_THREAD = 4  # points of a thread where nothing is reduced: 16 bytes of float32
+PER_THREAD = 4  # points of a thread where nothing is reduced: 16 bytes of float32, which an H100 copies at full rate
 ALIGNED = 16  # bytes of the widest access
 MOST_POINTS = 1 << 31  # and parts of rows and columns: ``quotient`` divides smaller numbers
 SLOT = 16  # bytes of an accumulator in memory that threads share
@@ -49,7 +49,7 @@ SCAN_STATES = 5
 SCAN_COUNTS = (BLOCK_LANES + SCAN_THREADS, *3 * (SCAN_THREADS,), GROUP_BLOCKS, SCAN_STATES)
 ROW_THREADS = BLOCK_LANES // GPU_HELD  # of a block that has a long row
 EACH_RUN = 16  # updates of a sorted scatter for each thread: an estimate
-# elements of a side of a tile that a block turns: an H100 took 187 us for 8192 x 8192, and 195 us by tiles of 32 (h100.log)
+# Elements of a side of a tile that a block turns: prototypes took 187 us of an H100 for 8192 x 8192, 195 us by 32.
 TILE = 64
 WARP_PART = WARP * GPU_HELD  # elements of a row that a warp has at a time
 HELD_BESIDE = 32  # registers of a thread beside those that hold elements: an estimate

@@ -20,6 +20,7 @@ from weft._base.target_model import GPU_EPILOGUE, GPU_THREADS, GPU_TILES, WARP
 from weft.loops import costs, grid, ir
 from weft.loops.nests import Lowered
 
+# Tiles, depth and stages are those of prototypes that no GPU has run: estimates, compared by tests/gpu/prediction.py.
 DEPTH = 8  # terms that a block multiplies at once, without tensor cores
 PAD = 4  # elements between their rows in memory, so that another row begins in another bank
 CHAIN = 512  # terms

@@ -16,7 +16,7 @@ from weft._base.record import Record
 from weft._base.target_model import GPU_SHARED, GPU_THREADS, WARP
 from weft.loops import grid
 
-TINY = GPU_THREADS  # elements of a row
+TINY = GPU_THREADS  # elements of a row that is ranked by comparisons: an estimate
 ITEMS = 16  # elements of a tile for each thread, in registers: an estimate
 TILE = GPU_THREADS * ITEMS
 DIGITS = 256  # values of 8 bits

@@ -19,7 +19,7 @@ from weft.codegen.memory_words import whole
 from weft.loops import elements, grid, ir
 from weft.loops.cpu_space import IN_REGISTERS
 
-AT_ONCE = 8  # updates
+AT_ONCE = 8  # updates, loaded before the first is made: an estimate
 UNBOUNDED = 1 << 40  # updates: more than there can be
 
 

@@ -16,7 +16,7 @@ from weft.loops import grid_sorts
 from weft.loops.grid_sorts import DIGITS, NEAR, WARPS
 
 ENTRIES = ("ranks", "row_sort")
-AT_ONCE = 4  # elements that are compared in a turn of a loop
+AT_ONCE = 4  # elements that are compared in a turn of a loop: an estimate
 
 
 class ShortSortWriter(SortWriter):
