@@ -394,3 +394,70 @@ def test_specs_are_values() -> None:
 def test_inspect_shows_the_source_of_a_kernel() -> None:
     shown = weft.inspect(weft.jit(lambda x: blocked_square(x) + 1), X).text(("jaxpr",))
     assert "kernel square, as written:\ndef square(x: Any, o: Any) -> None:\n    o[...] = x[...] * x[...]\n" in shown
+
+
+def in_place(interpret: Any) -> Any:
+    """A kernel without arguments that closes over the references of a stateful function."""
+
+    def stateful(refs: Any) -> None:
+        x, total = refs
+
+        def kernel(first: Any, scratch: Any) -> None:
+            scratch[...] = x[pl.ds(2 * pl.program_id(0), 2)] * 2.0
+            total[0] += first[0] + jnp.sum(scratch[...])
+
+        spec = tpu.PrefetchScalarGridSpec(1, grid=(3,), scratch_shapes=[tpu.VMEM((2,), "float32")])
+        assert pl.pallas_call(kernel, (), grid_spec=spec, interpret=interpret)(np.float32([1.0])) == ()
+
+    return stateful
+
+
+@pytest.mark.parametrize("interpret", [False, True, tpu.InterpretParams()], ids=["compiled", "interpreted", "checked"])
+def test_a_kernel_closes_over_references(interpret: Any) -> None:
+    """It reads and writes those of a stateful function, and those of the caller."""
+    start = np.zeros(1, np.float32)
+    x, total = weft.jit(pl.run_state(in_place(interpret)))((X, start))
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(total, [2 * X.sum() + 3])
+    refs = weft.new_ref(jnp.asarray(X)), weft.new_ref(jnp.asarray(start))
+    for times in (1, 2):
+        in_place(interpret)(refs)
+        np.testing.assert_array_equal(refs[1][...], [times * (2 * X.sum() + 3)])
+
+
+def test_a_kernel_closes_over_references_beside_arguments_and_aliases() -> None:
+    def stateful(refs: Any) -> None:
+        x, y, seen = refs
+
+        def kernel(before: Any, out: Any) -> None:
+            def step(i: Any, carried: Any) -> Any:
+                y[i] = x[i] + before[i]
+                return carried + 1.0
+
+            out[0] = weft.lax.fori_loop(0, 6, step, 0.0)
+
+        whole = pl.BlockSpec(memory_space=pl.ANY)
+        out = weft.ShapeDtypeStruct((6,), "float32")
+        seen[...] = pl.pallas_call(kernel, out, in_specs=[whole], out_specs=whole, input_output_aliases={0: 0})(y[...])
+
+    _, y, seen = weft.jit(pl.run_state(stateful))((X, np.ones(6, np.float32), np.zeros(6, np.float32)))
+    np.testing.assert_array_equal(y, X + 1)
+    np.testing.assert_array_equal(seen, [6, 1, 1, 1, 1, 1])
+
+
+def test_results_of_a_list_of_types() -> None:
+    mesh = tpu.create_tensorcore_mesh("core", num_cores=1)
+
+    def body(x: Any, one: Any, two: Any) -> None:
+        tpu.sync_copy(x, one)
+        two[...] = x[...] + 1.0
+
+    found = pl.kernel(body, out_type=[weft.ShapeDtypeStruct((6,), "float32")] * 2, mesh=mesh)(X)
+    assert type(found) is list
+    np.testing.assert_array_equal(found, [X, X + 1])
+
+
+def test_cost_of_integer_powers() -> None:
+    """As many products as squarings take."""
+    costs = [pl.estimate_cost(lambda x, p=p: weft.lax.integer_pow(x, p), X).flops for p in (7, 8, 9)]
+    assert costs == [6 * 5, 6 * 4, 6 * 5]

@@ -7,6 +7,7 @@ A trace is kept by the function that ``pallas_call`` gives, for the types of its
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,10 +25,10 @@ from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.dispatch.calls import jit as jit_module
-from weft.effects import callbacks
+from weft.effects import callbacks, refs
 from weft.effects.discharge import check_distinct, discharged, store, value_of
 from weft.experimental.pallas import cells, checked, pipeline, spaces, specs
-from weft.experimental.pallas.blocks import GridSpec, NoBlockSpec, no_block_spec
+from weft.experimental.pallas.blocks import BlockSpec, GridSpec, NoBlockSpec, no_block_spec
 from weft.experimental.pallas.interpret import InterpretParams
 from weft.experimental.pallas.specs import NUMBER, Scope, Way
 from weft.operations import collectives, convert
@@ -87,9 +88,9 @@ def pallas_call(
 
     The kernel takes a reference for each scalar operand that is fetched before, each input, each output and each
     scratch buffer: to the block that the ``BlockSpec`` of the array gives for the cell, or to the whole array. It
-    returns None. ``out_shape`` is a tree of ``ShapeDtypeStruct`` (anything with shape and dtype); ``in_specs`` and
-    ``out_specs`` are trees of the structure of the arguments and of ``out_shape``. ``grid_spec`` has grid, specs and
-    scratch in one.
+    returns None. References that it closes over are read and written too. ``out_shape`` is a tree of
+    ``ShapeDtypeStruct`` (anything with shape and dtype); ``in_specs`` and ``out_specs`` are trees of the structure of
+    the arguments and of ``out_shape``. ``grid_spec`` has grid, specs and scratch in one.
 
     Cells run in row-major order, or at the same time where they are seen not to depend on each other; what a cell
     leaves in outputs and scratch the next one finds. Elements that nobody has written, and those of a block outside of
@@ -153,10 +154,36 @@ def _function(asked: _Asked) -> Callable[..., Any]:
         if traced is None:
             if len(traces) >= _TRACES:
                 traces.clear()
-            traced = traces[key] = _trace(asked, found)
+            try:
+                traced = traces[key] = _trace(asked, found)
+            except _ClosesOver as error:
+                return _closing_over(asked, error.refs, len(args))(*args, *error.refs)
         return flat_functions.rebuilt(asked.out_tree, _run(asked, traced, values))
 
     return call
+
+
+class _ClosesOver(Exception):
+    """A kernel has read or written references that are no arguments of it."""
+
+    def __init__(self, refs: list[Any]) -> None:
+        self.refs = refs
+
+
+def _closing_over(asked: _Asked, own: list[Any], count: int) -> Callable[..., Any]:
+    """The function of a kernel that closes over references: they are its last arguments, behind the other ``count``."""
+
+    def kernel(*given: Any, **named: Any) -> None:
+        end = count + len(own)
+        with refs.standing_for(own, given[count:end]):
+            return asked.kernel(*given[:count], *given[end:], **named)
+
+    functools.update_wrapper(kernel, asked.kernel, updated=())
+    spec = asked.grid_spec
+    more = copy.copy(spec)
+    if not isinstance(spec.in_specs, NoBlockSpec):
+        more.in_specs = (*spec.in_specs, *[BlockSpec(memory_space=spaces.ANY) for _ in own])
+    return _function(asked._replace(kernel=kernel, grid_spec=more))
 
 
 def _on_traced_grid(asked: _Asked, args: tuple[Any, ...]) -> Any:
@@ -286,6 +313,9 @@ def _traced(
         if len(asked) == len(shared):
             break
         shared = list(asked)
+    captured = [const for const in closed.consts if is_ref(const)]
+    if captured:
+        raise _ClosesOver(captured)
     named_kernel = f"The kernel function in the pallas_call {function_names.source_of(kernel)} captures constants"
     specs.check_constants(closed, named_kernel, "pass them as inputs")
     return closed, shared

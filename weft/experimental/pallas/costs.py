@@ -67,6 +67,9 @@ def _counted(jaxpr: Jaxpr) -> tuple[int, int]:
         if name == "dot_general":
             (contracted, _), _ = eqn.params["dimension_numbers"]
             flops += 2 * size * math.prod([eqn.invars[0].aval.shape[d] for d in contracted])
+        elif name == "integer_pow":  # by squarings: one for each bit, and a product for each bit that is set
+            power = abs(eqn.params["y"])
+            flops += size * (power.bit_length() - 1 + power.bit_count()) if power > 1 else 0
         elif name in _TRANSCENDENTAL:
             transcendentals += size
         elif isinstance(kind, kinds.Elementwise) and name != "convert_element_type":

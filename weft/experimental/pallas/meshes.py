@@ -6,6 +6,7 @@ order; ``lax.axis_index(name)`` and ``program_id`` say which one it is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,10 +78,11 @@ def kernel(
         return lambda function: kernel(function, out_type, mesh=mesh, **options)
     if isinstance(body, Sequence) or isinstance(mesh, Sequence):
         raise NotImplementedError("pallas.kernel of several bodies, each with a mesh of its own: call one for each")
-    return pallas_call(
+    call = pallas_call(
         body, out_type, grid=_grid("kernel", mesh), scratch_shapes=scratch_types, compiler_params=compiler_params,
         interpret=interpret, cost_estimate=cost_estimate, debug=debug, name=name, metadata=metadata,
     )  # fmt: skip
+    return functools.wraps(call)(lambda *args: list(call(*args))) if isinstance(out_type, list) else call
 
 
 def core_map(
