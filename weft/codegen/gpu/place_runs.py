@@ -8,6 +8,7 @@ in a register from update to update; what several updates read is loaded at once
 
 from __future__ import annotations
 
+from weft._base.target_model import GPU_AT_ONCE
 from weft.codegen import indexed, instances, runs
 from weft.codegen.columns import ColumnWriter
 from weft.codegen.emitter import Value
@@ -19,7 +20,7 @@ from weft.codegen.memory_words import whole
 from weft.loops import elements, grid, ir
 from weft.loops.cpu_space import IN_REGISTERS
 
-AT_ONCE = 8  # updates, loaded before the first is made: an estimate
+
 UNBOUNDED = 1 << 40  # updates: more than there can be
 
 
@@ -81,7 +82,7 @@ class RunWriter(PointWriter):
 
         def some(now: list[str]) -> tuple[list[str], str]:
             index, here, text, active, written = now
-            at, more = [writer.index("add", index, str(k)) for k in range(AT_ONCE)], "true"
+            at, more = [writer.index("add", index, str(k)) for k in range(GPU_AT_ONCE)], "true"
             for k, point in enumerate(self._points(at, others, place)):
                 there = indexed.uniform_offset(self, s.offset, point)
                 assert there is not None
@@ -99,7 +100,7 @@ class RunWriter(PointWriter):
                 new = point.emit.settle(point.values[s.new]).part.text
                 text = writer.op(f"select i1 {valid}, {register} {new}, {register} {text}")
                 written = writer.op(f"or i1 {written}, {valid}")
-            return [writer.index("add", index, str(AT_ONCE)), here, text, active, written], more
+            return [writer.index("add", index, str(GPU_AT_ONCE)), here, text, active, written], more
 
         zero = self.base.emit.const(0, self.dtype).part.text
         carried = [("i64", first), ("i64", before), (register, zero), ("i1", "false"), ("i1", "false")]

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from weft._base.target import Target
-from weft._base.target_model import GPU_THREADS
+from weft._base.target_model import GPU_AT_ONCE, GPU_THREADS
 from weft.codegen import instances
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import PointWriter
@@ -21,7 +21,6 @@ from weft.loops import grid, ir
 
 SIDE = grid.TILE  # elements of a side of a tile
 STEP = GPU_THREADS // SIDE  # rows of a tile that threads take at once
-AT_ONCE = 8  # elements of a thread in a turn of the loop over its rows: a transposition is predicted 189 us, by 4 192
 
 
 class TileWriter(PointWriter):
@@ -67,11 +66,11 @@ class TileWriter(PointWriter):
 
         def some(base: str, _: list[str]) -> list[str]:
             mine = self.writer.index("add", row, base)
-            for first in range(0, AT_ONCE * STEP, STEP):
+            for first in range(0, GPU_AT_ONCE * STEP, STEP):
                 of(row=mine, first=first)
             return []
 
-        self.writer.loop("0", str(SIDE), AT_ONCE * STEP, [], some)
+        self.writer.loop("0", str(SIDE), GPU_AT_ONCE * STEP, [], some)
 
     def _corner(self, block: str) -> list[str]:
         """The index of a block's first point along each dimension."""
