@@ -20,7 +20,6 @@ from weft.codegen.memory_words import whole
 from weft.loops import elements, grid, ir
 from weft.loops.cpu_space import IN_REGISTERS
 
-
 UNBOUNDED = 1 << 40  # updates: more than there can be
 
 
