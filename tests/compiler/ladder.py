@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
+import weft
 from tests.loops import loop_interpreter, routine_interpreter
 from weft import compiler, core, dtypes, runtime
-from weft.compiler import instructions, reference_interpreter, steps
+from weft.compiler import (
+    context,
+    instructions,
+    passes,
+    reference_interpreter,
+    steps,
+    verify,
+)
 from weft.core.eval import eval_jaxpr
 
 
@@ -17,6 +25,18 @@ def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.
     """The program of a function that takes and gives flat lists."""
     closed, _ = core.trace_to_jaxpr(lambda *xs: list(function(*xs)), [core.get_aval(x) for x in args])
     return closed
+
+
+def after(name: str, function: Callable[..., Any], *args: Any) -> list[str]:
+    """The operations of a program after one pass and the first three, which all rely on; what it gives is verified."""
+    within, made = context.current(), weft.make_jaxpr(function)(*args)
+    for number, one in enumerate(passes.PASSES):
+        if one.name == name:
+            before, made = made, one.run(made, within)
+            verify.verify(name, before, made)
+            break
+        made = one.run(made, within) if number < 3 else made
+    return [eqn.primitive.name for eqn in made.jaxpr.eqns]
 
 
 def compiled(closed: core.ClosedJaxpr, donated: tuple[bool, ...] = ()) -> compiler.Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,6 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import lax
-from weft.compiler import index_set_splitting, inline
 
 
 def around(u: Any, roll: Callable[..., Any]) -> Any:
@@ -165,13 +165,8 @@ def test_the_gradient_of_a_difference_stores_no_padded_array(axis: int) -> None:
     assert "pad" not in (gradient.lower(u).compile().as_text("kernel") or "")
 
 
-def operations(function: Callable[..., Any], *args: Any) -> list[str]:
-    """The operations of a program after the pass."""
-    made = index_set_splitting.index_set_splitting(inline.inline(weft.make_jaxpr(function)(*args)))
-    return [eqn.primitive.name for eqn in made.jaxpr.eqns]
-
-
 def test_operations() -> None:
+    operations = functools.partial(ladder.after, "index_set_splitting")
     x, y = np.float32([1, 2]), np.float32([3, -0.0, 5])
     zero = np.float32(0)
 

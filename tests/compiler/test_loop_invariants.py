@@ -164,6 +164,14 @@ def test_outer_products_are_multiplications(dtype: str) -> None:
         np.testing.assert_array_equal(found.reshape(60, 20), expected[:60].astype(found.dtype))
 
 
+def test_operations() -> None:
+    a, b = numbers(200, 200), numbers(200)
+    step = lambda a, b: lax.fori_loop(0, 5, lambda i, r: (0.85 * a) @ r + b.sum(), b)
+    before = ladder.after("loop_invariants", step, a, b)
+    assert {"mul", "reduce_sum"} <= set(before) and before[-1] == "scan"
+    assert ladder.after("loop_invariants", lambda b: lax.fori_loop(0, 5, lambda i, r: r * 2 + 1, b), b)[-1] == "scan"
+
+
 def chain(x: Any, steps: int) -> Any:
     for _ in range(steps):
         x = x * 0.5 + x * 0.25 + 0.1

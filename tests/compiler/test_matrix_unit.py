@@ -320,7 +320,7 @@ def test_epilogues_and_gradients_ride_on_tiles() -> None:
 OFF = """
 import numpy as np, weft, weft.numpy as jnp
 from weft import runtime
-from tests.compiler.test_products import product
+from tests.compiler.test_matrix_products import product
 rng = np.random.default_rng(0)
 a, b = (rng.standard_normal(s).astype(np.float32) for s in ((300, 540), (540, 500)))
 plan = weft.jit(lambda a, b: a @ b).lower(a, b).as_text("plan")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import weft.numpy as jnp
 from tests.compiler import ladder
 from tests.compiler.test_indexed_kernels import run
 from weft import lax, nn
-from weft.compiler import inline, moved_reads, verify
+from weft.compiler import verify
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 24)).astype(np.float32)
@@ -268,13 +269,8 @@ def test_in_a_loop() -> None:
     np.testing.assert_array_equal(np.asarray(weft.jit(total)(x)), np.asarray(want))
 
 
-def operations(function: Callable[..., Any], *args: Any) -> list[str]:
-    """The operations of a program after the pass."""
-    made = moved_reads.moved_reads(inline.inline(weft.make_jaxpr(function)(*args)))
-    return [eqn.primitive.name for eqn in made.jaxpr.eqns]
-
-
 def test_operations() -> None:
+    operations = functools.partial(ladder.after, "moved_reads")
     x, i = operand(40, 60), np.int32(3)
     one = lambda x, i: lax.dynamic_slice(x, (i, np.int32(0)), (1, 60))
     assert operations(lambda x, i: one(lax.exp(x), i), x, i)[-2:] == ["dynamic_slice", "exp"]

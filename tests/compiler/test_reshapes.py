@@ -10,6 +10,8 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.compiler import ladder
+from weft import lax
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "rows": lambda m, x, y: m.repeat(x, 3, axis=0) * 2,
@@ -54,3 +56,12 @@ def test_derivative() -> None:
     x, y = arrays()
     found = weft.jit(weft.grad(lambda x: (jnp.repeat(x, 3, axis=0) * y).sum()))(x)
     np.testing.assert_allclose(np.asarray(found), y.reshape(6, 3, 4).sum(1), rtol=1e-6)
+
+
+def test_operations() -> None:
+    x = np.ones((6, 4), np.float32)
+    assert ladder.after("reshapes", lambda x: lax.exp(lax.reshape(lax.sin(x), (24,))), x) == ["reshape", "sin", "exp"]
+    repeated = lambda x: lax.exp(lax.reshape(lax.broadcast_in_dim(x, (6, 3, 4), (0, 2)), (18, 4)))
+    assert ladder.after("reshapes", repeated, x) == ["broadcast_in_dim", "exp", "reshape"]
+    both = lambda x: (lambda y: (y, lax.reshape(y, (24,))))(lax.sin(x))
+    assert ladder.after("reshapes", both, x) == ["sin", "reshape"]  # it is stored in any case

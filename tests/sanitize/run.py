@@ -35,7 +35,7 @@ PARTS = {
         *("tests/core/test_equations_made_natively.py", "tests/compiler/test_sizes.py"),
     ),
     "programs": (
-        *("tests/compiler/test_plan.py", "tests/compiler/test_products.py", "tests/compiler/test_epilogues.py"),
+        *("tests/compiler/test_plan.py", "tests/compiler/test_matrix_products.py", "tests/compiler/test_epilogues.py"),
         *("tests/compiler/test_indexing.py", "tests/codegen/test_movement.py", "tests/codegen/test_few_columns.py"),
         *("tests/codegen/test_flattened_runs.py", "tests/compiler/test_viewed_operands.py"),
         *("tests/operations/test_compiled.py", "tests/operations/test_sort.py"),

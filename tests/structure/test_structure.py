@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.compiler import passes
 from weft.core.primitive import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -325,6 +326,15 @@ def names_and_docstrings(path: Path) -> None:
     assert ast.get_docstring(parse(path)), f"{path.relative_to(ROOT)} opens without a docstring"
 
 
+@pytest.mark.parametrize("name", [entry.name for entry in passes.PASSES])
+def test_every_pass_has_a_test_of_its_own(name: str) -> None:
+    """A file of its name, which runs it alone: a program in, operations out."""
+    file = ROOT / "tests" / "compiler" / f"test_{name}.py"
+    assert file.exists(), f"{file.relative_to(ROOT)} is missing"
+    alone = (f'ladder.after("{name}"', f'ladder.after, "{name}"', f"{name}.{name}(")
+    assert any(text in file.read_text() for text in alone), f"{file.name} does not run {name} alone"
+
+
 def test_every_file_has_its_sentence() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     names = [str(p.relative_to(ROOT)) for p in [*SOURCES, *NATIVE]]
@@ -360,7 +370,7 @@ def _is_primitive_name(node: ast.AST) -> bool:
 
 
 # how operations relate: the tables that may ask for one by its name
-RELATIONS = {"weft.compiler.algebra", "weft.compiler.divisors", "weft.compiler.finished_lanes"}
+RELATIONS = {"weft.compiler.algebra"}
 
 
 def _is_primitive(node: ast.AST) -> bool:

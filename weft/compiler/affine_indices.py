@@ -38,10 +38,11 @@ def _made(maker: JaxprEqn, atom: Atom, makers: Makers, steps: int) -> Affine | N
     if isinstance(kind, kinds.Elementwise) and kind.chooses:
         found = affine(operands[1], makers, steps) if algebra.is_negative(operands[0], operands[1], makers) else None
         return found if found is not None and _bounds(found, out)[0] >= 0 else None
-    if maker.primitive not in algebra.CONVERSIONS and not isinstance(kind, (kinds.View, kinds.Reshape)):
+    is_converted = isinstance(kind, kinds.Elementwise) and kind.converts
+    if not is_converted and not isinstance(kind, (kinds.View, kinds.Reshape)):
         return None
     found = affine(operands[0], makers, steps)
-    if found is None or found.axis == CONSTANT or isinstance(kind, kinds.Elementwise):
+    if found is None or found.axis == CONSTANT or is_converted:
         return found
     if isinstance(kind, kinds.View):
         return index_maps.compose((found,), kind.index_map(operands[0].aval, out, maker.params))[0]

@@ -1,11 +1,10 @@
-"""Exact algebra, one named line per rule, and common subexpression elimination.
+"""Exact algebra from what kinds say of their operations, common subexpressions, and dead code.
 
-    b = mul a 1.0; c = sin b; d = sin a; e = add c d   ->   c = sin a; e = add c c
+    b = mul a 1.0; c = sin b; d = sin a; e = add c d; f = exp e   ->   c = sin a; e = add c c, which is the result
 
 Every rule gives the bits that the operation itself would give, signed zeros and NaN included; rules that hold only for
-real numbers are absent. A rule applies if its result has the type of the equation's output.
-
-    rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0))  # x - 0.0 is x, also for -0.0
+real numbers are absent. A rule applies if its result has the type of the equation's output. None is for x / 1: the
+divisor is mostly a size, and a size of 1 must give the kernel of all other sizes.
 
 Operations on integer literals alone become literals, so that divisors of ``//`` and ``%`` are known here; so do
 integers that follow from literals of floats, which are indices (of a quantile).
@@ -14,25 +13,25 @@ integers that follow from literals of floats, which are indices (of a quantile).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
-from weft._base.record import Record
 from weft.compiler import divisors, expansions
-from weft.core import Primitive, kinds
+from weft.core import kinds
 from weft.core.index_maps import compose, identity
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, JaxprEqn, Literal, Var
-from weft.core.rewrite import Makers, Splicer
+from weft.core.rewrite import Makers, Splicer, without_dead_code
+from weft.operations.cheaper import Cheaper
 
 _ONLY_LITERALS = frozenset((Literal,))
 
 
 def algebra(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program with fewer operations."""
-    return Splicer(closed, _Algebra().rule).run()
+    return Splicer(without_dead_code(closed), _Algebra().rule).run()
 
 
 class _Algebra:
@@ -45,12 +44,13 @@ class _Algebra:
         if eqn.effects or not eqn.outvars:
             return None if eqn.effects else ()
         primitive, invars = eqn.primitive, eqn.invars
-        if primitive in REWRITTEN and (found := rewritten(eqn, splicer.makers)) is not None:
+        kind = primitive.kind
+        may_be_cheaper = type(kind) is kinds.Elementwise and (kind.cheaper is not None or kind.chooses)
+        if may_be_cheaper and (found := rewritten(eqn, splicer.makers)) is not None:
             function, operands = found
-            avals = tuple([v.aval for v in operands])
-            program = expansions.expansion(function, function, avals)
+            program = expansions.expansion(function, function, tuple([v.aval for v in operands]))
             return splicer.splice(program, operands, eqn.source)
-        if type(primitive.kind) in _BY_KIND or _ONLY_LITERALS.issuperset(map(type, invars)):
+        if type(kind) in _BY_KIND or _ONLY_LITERALS.issuperset(map(type, invars)):
             atom = simplified(eqn, splicer.makers)
             if atom is not None:
                 return (atom,)
@@ -71,50 +71,8 @@ def _literal_key(literal: Literal) -> Any:
     return (np.asarray(literal.val).tobytes(), literal.aval)
 
 
-class Rule(Record):
-    """One rewrite: an equation of ``primitive`` becomes one of its (or its operands') atoms."""
-
-    name: str
-    result: Callable[[JaxprEqn, Makers], Atom | None]  # atom, or None where the rule does not apply
-
-
-RULES: dict[Primitive, list[Rule]] = {}
-
-
-def rule(name: str, primitive: Primitive, result: Callable[..., Any], when: Callable[..., bool]) -> None:
-    """A rule over the operands of an equation."""
-
-    def apply(equation: JaxprEqn, makers: Makers) -> Any:
-        operands = equation.invars
-        return result(*operands) if when(*operands) else None
-
-    RULES.setdefault(primitive, []).append(Rule(name, apply))
-
-
-def rule_of_params(name: str, primitive: Primitive, when: Callable[[Any, dict[str, Any]], bool]) -> None:
-    """A rule that gives the first operand if the parameters make the operation an identity."""
-
-    def apply(equation: JaxprEqn, makers: Makers) -> Any:
-        operand = equation.invars[0]
-        return operand if when(operand, equation.params) else None
-
-    RULES.setdefault(primitive, []).append(Rule(name, apply))
-
-
 def is_literal(atom: Any) -> bool:
     return type(atom) is Literal
-
-
-def is_value(atom: Any, value: int) -> bool:
-    """Whether an operand is a literal of this value (and, for zero, of positive sign)."""
-    if not is_literal(atom):
-        return False
-    literal = np.asarray(atom.val)
-    if literal != value:
-        return False
-    return literal.dtype.kind in "biu" or not np.signbit(
-        np.real(literal) if literal.dtype.kind in "fc" else literal.astype(np.float32)
-    )
 
 
 def changes_nothing(kind: kinds.Elementwise, atom: Any) -> bool:
@@ -125,15 +83,28 @@ def changes_nothing(kind: kinds.Elementwise, atom: Any) -> bool:
 
 def is_identity(kind: kinds.Elementwise, atom: Any) -> bool:
     """Whether a literal is the identity of an operation."""
-    found = _identity(kind, atom.aval.dtype) if is_literal(atom) else None
-    return found is not None and np.asarray(atom.val, found.dtype).tobytes() == found.tobytes()
+    return is_literal(atom) and _has_bits(atom, _identity(kind, atom.aval.dtype))
+
+
+def _leaves_the_first(kind: kinds.Elementwise, first: Any, second: Any) -> bool:
+    """Whether a literal as second operand leaves every bit of the first."""
+    value = None if kind.right_identity is None else kind.right_identity(first.aval.dtype)
+    return _has_bits(second, _exact(value, second.aval.dtype))
+
+
+def _has_bits(literal: Any, value: np.ndarray | None) -> bool:
+    return value is not None and np.asarray(literal.val, value.dtype).tobytes() == value.tobytes()
 
 
 @functools.cache
 def _identity(kind: kinds.Elementwise, dtype: Any) -> np.ndarray | None:
-    value = None if kind.identity is None else kind.identity(dtype)
+    return _exact(None if kind.identity is None else kind.identity(dtype), dtype)
+
+
+def _exact(value: Any, dtype: Any) -> np.ndarray | None:
+    """A number of this dtype; some floats of a byte have no 0 or no infinity, but NaN for it."""
     found = None if value is None else np.asarray(value, dtype)
-    return found if found == value else None  # some floats of a byte have no 0 or no infinity, but NaN for it
+    return found if found == value else None
 
 
 @functools.cache
@@ -158,11 +129,9 @@ def simplified(equation: JaxprEqn, makers: Makers) -> Any:
         found = number(equation)
         if found is not None:
             return found
-    for result in (_BY_KIND.get(type(equation.primitive.kind)), *[e.result for e in RULES.get(equation.primitive, ())]):
-        atom = None if result is None else result(equation, makers)
-        if atom is not None and atom.aval.shape == out.shape and atom.aval.dtype == out.dtype:
-            return atom
-    return None
+    result = _BY_KIND.get(type(equation.primitive.kind))
+    atom = None if result is None else result(equation, makers)
+    return atom if atom is not None and atom.aval.shape == out.shape and atom.aval.dtype == out.dtype else None
 
 
 def _elementwise(equation: JaxprEqn, makers: Makers) -> Any:
@@ -170,6 +139,10 @@ def _elementwise(equation: JaxprEqn, makers: Makers) -> Any:
     kind, operands = equation.primitive.kind, equation.invars
     first = operands[0]
     if len(operands) == 1:
+        if kind.leaves is not None and kind.leaves(first.aval.dtype, equation.params):
+            return first
+        if kind.converts and (known := _known_integer(equation, makers)) is not None:
+            return known
         inner = makers.of(first) if kind.undoes_itself else None
         return inner.invars[0] if inner is not None and inner.primitive is equation.primitive else None
     if kind.chooses:
@@ -179,7 +152,7 @@ def _elementwise(equation: JaxprEqn, makers: Makers) -> Any:
     second = operands[1]
     if first is second and kind.keeps_equal:
         return first
-    if type(second) is Literal and changes_nothing(kind, second):
+    if type(second) is Literal and (changes_nothing(kind, second) or _leaves_the_first(kind, first, second)):
         return first
     return second if type(first) is Literal and changes_nothing(kind, first) else None
 
@@ -243,24 +216,12 @@ def _known_float(atom: Atom, makers: Makers, depth: int) -> np.ndarray | None:
     return found if np.isfinite(found) else None
 
 
-def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
+def rewritten(equation: JaxprEqn, makers: Makers) -> Cheaper:
     """A function that gives the same bits by other operations, and its operands; or None."""
-    if equation.primitive in DIVISIONS:
-        return divisors.rewrite(equation, makers)
-    if sorts_along_rows(equation):
-        return _sort_of_rows(equation.invars[0].aval.ndim - 1, **equation.params), equation.invars
-    if equation.primitive is not lax.pow_p:
-        return None
-    x, y = equation.invars
-    if is_value(x, 2) and y.aval.shape == equation.outvars[0].aval.shape and y.aval.dtype == x.aval.dtype:
-        # both give the exact power of two of every whole number
-        return (lax.exp2, [y]) if y.aval.dtype.kind != "c" and _is_whole(y, makers) else None
-    if not isinstance(y, Literal) or x.aval.dtype.kind == "c" or x.aval.shape != equation.outvars[0].aval.shape:
-        return None
-    function = POWERS.get(float(y.val))
-    if function is _square_root and x.aval.dtype.itemsize == 1:
-        return None  # some floats of a byte have no 0 or no infinity
-    return None if function is None else (function, [x])
+    kind = equation.primitive.kind
+    if kind.cheaper is not None:
+        return kind.cheaper(equation.invars, functools.partial(_is_whole, makers=makers))
+    return divisors.rewrite(equation, makers) if kind.chooses and len(equation.invars) == 3 else None
 
 
 def _is_rounded_once(maker: JaxprEqn) -> bool:
@@ -270,9 +231,9 @@ def _is_rounded_once(maker: JaxprEqn) -> bool:
 def _keeps_whole(maker: JaxprEqn) -> bool:
     """Whether an operation gives whole numbers for whole numbers, even if they are rounded."""
     kind = maker.primitive.kind
-    if isinstance(kind, kinds.View) or maker.primitive in CONVERSIONS:
+    if isinstance(kind, kinds.View):
         return True
-    return isinstance(kind, kinds.Elementwise) and (kind.rounds_once or kind.chooses)
+    return isinstance(kind, kinds.Elementwise) and (kind.converts or kind.rounds_once or kind.chooses)
 
 
 def _is_whole(atom: Any, makers: Makers) -> bool:
@@ -292,54 +253,6 @@ def _is_whole(atom: Any, makers: Makers) -> bool:
     return True
 
 
-def _square_root(x: Any) -> Any:
-    """pow's 1/2: +0.0 for -0.0, and +inf for -inf."""
-    dtype = x.dtype.type
-    root = lax.sqrt(lax.add(x, dtype(0)))
-    infinite = lax.eq(x, dtype(-np.inf))
-    return lax.select_n(infinite, root, lax.full_like(x, np.inf))
-
-
-def sorts_along_rows(equation: JaxprEqn) -> bool:
-    """Whether ``_sort_of_rows`` applies: not where the rows are so short that the sort becomes other operations."""
-    if equation.primitive is not lax.sort_p or equation.params["dimension"] == equation.invars[0].aval.ndim - 1:
-        return False
-    unrolled = equation.primitive.kind.unrolled
-    return unrolled is None or unrolled([v.aval for v in equation.invars], equation.params) is None
-
-
-@functools.cache
-def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> Callable[..., list[Any]]:
-    """A sort along another axis as one along the last between transposes, which are kernels that can fuse."""
-    order = [last if axis == dimension else dimension if axis == last else axis for axis in range(last + 1)]
-
-    def function(*operands: Any) -> list[Any]:
-        rows = [lax.transpose(x, order) for x in operands]
-        found = lax.sort_p.bind(*rows, dimension=last, is_stable=is_stable, num_keys=num_keys)
-        return [lax.transpose(x, order) for x in found]
-
-    return function
-
-
 # functions of literals of these dtypes are computed here
 _ROUNDED = (np.dtype(np.float32), np.dtype(np.float64))
 DEEPEST = 16
-CONVERSIONS = frozenset((lax.convert_element_type_p,))
-DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
-REWRITTEN = frozenset((*DIVISIONS, lax.sort_p, lax.pow_p))
-
-# exponents for which pow's own expression has these special cases
-POWERS: dict[float, Callable[[Any], Any]] = {
-    0.5: _square_root,
-    2.0: lambda x: lax.mul(x, x),
-    -1.0: lambda x: lax.div(lax.full_like(x, 1), x),
-}
-
-
-# no rule for x / 1: the divisor is mostly a size, and a size of 1 must give the kernel of all other sizes
-rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0) and x.aval.dtype.kind != "c")
-rule("is_not_false", lax.ne_p, lambda x, y: x, when=lambda x, y: x.aval.dtype.kind == "b" and is_value(y, 0))
-rule("power_of_one", lax.pow_p, lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
-RULES.setdefault(lax.convert_element_type_p, []).append(Rule("known_integer", _known_integer))
-rule_of_params("convert_to_same", lax.convert_element_type_p, lambda x, params: x.aval.dtype == params["new_dtype"])
-rule_of_params("power_one", lax.integer_pow_p, lambda x, params: params["y"] == 1)

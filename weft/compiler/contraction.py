@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes, operations
-from weft.compiler import expansions, product_loops
+from weft.compiler import product_loops
 from weft.compiler.product_loops import Loops, StridedOperand
 from weft.core import index_maps, kinds
 from weft.core.index_maps import Affine
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops.thresholds import LONG
 from weft.operations.contract import contraction_dtype
 from weft.operations.elementwise import BOOL, INTEGER, category
@@ -41,16 +41,6 @@ SOURCES = {
     "e": "e",
     "E": "E",
 }
-
-
-def contraction(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with contractions rewritten as matrix products for which the runtime has kernels."""
-    return expansions.expand(closed, (kinds.Contraction, kinds.StridedContraction), _rewritten)
-
-
-def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | None:
-    function = rewrite(equation)
-    return None if function is None else ((), function)
 
 
 def is_summed_alike(product: JaxprEqn) -> bool:

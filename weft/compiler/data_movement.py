@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
-from weft.compiler import expansions, views
+from weft.compiler import expansions
 from weft.compiler.dimensions import matched
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.rewrite import Builder, Index
+from weft.operations import views
 
 MAX_PASSED = 32  # most equations between a read and the arrays that are read instead
 _IN_PLACE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative)

@@ -9,81 +9,104 @@ Divisors below 1, and those that are not literals, are left as recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
-from weft.core.jaxpr import JaxprEqn, Literal
-from weft.core.rewrite import Makers
+from weft import runtime
+from weft.compiler import expansions
+from weft.core.jaxpr import Atom, JaxprEqn, Literal
+from weft.core.rewrite import Makers, index, variables
+from weft.operations.cheaper import Cheaper, divisor, like
 
-Rewritten = tuple[Callable[..., Any], Sequence[Any]]  # a function and its arguments
 
-
-def rewrite(equation: JaxprEqn, makers: Makers) -> Rewritten | None:
+def rewrite(equation: JaxprEqn, makers: Makers) -> Cheaper:
     """The same result by other operations, if ``equation`` ends a division by a literal."""
-    if equation.primitive is lax.select_n_p:
-        return _floored(equation, makers) if len(equation.invars) == 3 else None
-    x, y = equation.invars
-    value = _divisor(y)
-    if equation.outvars[0].aval.dtype.kind != "u" or value & (value - 1) or not value:
-        return None
-    if equation.primitive is lax.div_p:
-        return lax.shift_right_logical, [x, _like(y, value.bit_length() - 1)]
-    return lax.bitwise_and, [x, _like(y, value - 1)]
-
-
-def _floored(equation: JaxprEqn, makers: Makers) -> Rewritten | None:
-    which, found, other = equation.invars
-
-    def made(atom: Any, primitive: Any) -> Sequence[Any]:
-        maker = makers.of(atom)
-        return maker.invars if maker is not None and maker.primitive is primitive else [None, None]
-
-    left, right = made(which, lax.and_p)
-    below, zero = made(left, lax.lt_p)
-    if found.aval.dtype.kind == "u" and _with([below, zero], found, 0):  # unsigned values are never below 0
-        return _unchanged, [found]
-    x, y = rest = made(found, lax.rem_p)
-    value = _divisor(y)
-    if value > 0 and _with(made(other, lax.add_p), found, value):
-        if not (_with([below, zero], found, 0) and _with(made(right, lax.ne_p), found, 0)):
-            return None
-        return (lax.bitwise_and, [x, _like(y, value - 1)]) if value & (value - 1) == 0 else (_rest, rest)
-    x, y = made(found, lax.div_p)
-    value = _divisor(y)
-    if value > 0 and _with(made(other, lax.sub_p), found, 1):
-        sign, one = made(left, lax.ne_p)
-        inexact, zero = made(right, lax.ne_p)
-        dividend, divisor = made(inexact, lax.rem_p)
-        if made(sign, lax.sign_p)[0] is not x or dividend is not x or _divisor(divisor) != value:
-            return None
-        if not (_with([sign, one], sign, 1) and _with([inexact, zero], inexact, 0)):
-            return None
-        if value & (value - 1) == 0:
-            return lax.shift_right_arithmetic, [x, _like(y, value.bit_length() - 1)]
-        return lax.floor_div_p.bind, [x, y]
+    for recorded, cheaper in _FORMS.get(equation.outvars[0].aval.dtype.kind, ()):
+        found = _operands(recorded, equation, makers)
+        if found is not None:
+            return cheaper(*found)
     return None
 
 
-def _with(operands: Sequence[Any], first: Any, number: int) -> bool:
-    """Whether the operands are ``first`` and this literal."""
-    return operands[0] is first and isinstance(operands[1], Literal) and bool(np.asarray(operands[1].val) == number)
+def _natural(rest: Any, other: Any) -> Any:
+    """``x % y`` of natural numbers, which are never below 0."""
+    zero = np.asarray(0, rest.dtype)
+    return lax.select_n(lax.bitwise_and(lax.lt(rest, zero), lax.ne(rest, zero)), rest, other)
 
 
-def _divisor(atom: Any) -> int:
-    """The value of an integer literal; 0 for anything else."""
-    return int(atom.val) if isinstance(atom, Literal) and atom.aval.dtype.kind in "iu" else 0
+def _remainder(x: Any, y: Any) -> Any:
+    """``x % y`` as ``weft.numpy`` records it, for y above 0."""
+    rest = lax.rem(x, y)
+    zero = np.asarray(0, x.dtype)
+    return lax.select_n(lax.bitwise_and(lax.lt(rest, zero), lax.ne(rest, zero)), rest, lax.add(rest, y))
 
 
-def _like(literal: Any, value: int) -> Literal:
-    return Literal(literal.aval.dtype.type(value), literal.aval)
+def _quotient(x: Any, y: Any) -> Any:
+    """``x // y`` as ``weft.numpy`` records it, for y above 0."""
+    quotient = lax.div(x, y)
+    zero, one = np.asarray(0, x.dtype), np.asarray(1, x.dtype)
+    too_large = lax.bitwise_and(lax.ne(lax.sign(x), one), lax.ne(lax.rem(x, y), zero))
+    return lax.select_n(too_large, quotient, lax.sub(quotient, one))
+
+
+def _rest(x: Any, y: Any) -> Cheaper:
+    value = divisor(y)
+    if value <= 0:
+        return None
+    return (lax.bitwise_and, [x, like(y, value - 1)]) if value & (value - 1) == 0 else (_rest_of_floored, [x, y])
+
+
+def _rest_of_floored(x: Any, y: Any) -> Any:
+    return lax.sub(x, lax.mul(lax.floor_div_p.bind(x, y), y))
+
+
+def _floored(x: Any, y: Any) -> Cheaper:
+    value = divisor(y)
+    if value <= 0:
+        return None
+    if value & (value - 1) == 0:
+        return lax.shift_right_arithmetic, [x, like(y, value.bit_length() - 1)]
+    return lax.floor_div_p.bind, [x, y]
 
 
 def _unchanged(rest: Any) -> Any:
     return rest
 
 
-def _rest(x: Any, y: Any) -> Any:
-    return lax.sub(x, lax.mul(lax.floor_div_p.bind(x, y), y))
+# what is recorded, and what takes its place, by the kind of dtype
+_FORMS = {"u": [(_natural, lambda rest, _: (_unchanged, [rest]))], "i": [(_remainder, _rest), (_quotient, _floored)]}
+
+
+def _operands(function: Callable[..., Any], equation: JaxprEqn, makers: Makers) -> list[Any] | None:
+    """The operands of a function whose result an equation is, as far as equations tell; None for others."""
+    scalar = runtime.ShapedArray((), equation.outvars[0].aval.dtype)
+    jaxpr = expansions.expansion(function, function, (scalar, scalar)).jaxpr
+    search = _Search(index(jaxpr).makers, makers)
+    (result,) = variables(jaxpr.outvars)
+    is_it = search.is_made(search.recorded[result], equation)
+    return [search.known[v] for v in jaxpr.invars] if is_it else None
+
+
+class _Search:
+    """Whether equations are those that a function records; ``known``: what its variables stand for."""
+
+    def __init__(self, recorded: Makers, makers: Makers) -> None:
+        self.recorded, self.makers, self.known = recorded, makers, dict[Any, Any]()
+
+    def is_made(self, wanted: JaxprEqn, maker: JaxprEqn | None) -> bool:
+        if maker is None or maker.primitive is not wanted.primitive or maker.params != wanted.params:
+            return False
+        return len(maker.invars) == len(wanted.invars) and all(map(self._is_same, wanted.invars, maker.invars))
+
+    def _is_same(self, wanted: Any, atom: Atom) -> bool:
+        known = wanted if isinstance(wanted, Literal) else self.known.get(wanted)
+        if isinstance(known, Literal):
+            return isinstance(atom, Literal) and bool(np.asarray(atom.val) == known.val)
+        if known is not None:
+            return known is atom
+        self.known[wanted] = atom
+        maker = self.recorded.of(wanted)
+        return maker is None or self.is_made(maker, self.makers.of(atom))

@@ -22,11 +22,12 @@ from weft import operations as lax
 from weft import runtime
 from weft._base.record import NamedTuple
 from weft._base.target_model import FAR_PLACES, HIDDEN, NS_FAR, NS_LAUNCH, NS_NEAR, NS_PER_COST, NS_STREAMED
-from weft.compiler import affine_indices, views
+from weft.compiler import affine_indices
 from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import Literal
 from weft.loops.resize import OfThisSize
+from weft.operations import views
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 
 LONG_WINDOW = 16  # least contiguous elements that count as a row

@@ -22,12 +22,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
-from weft.compiler import algebra, views, windows
+from weft.compiler import algebra, windows
 from weft.core import index_maps, kinds, rewrite
 from weft.core.index_maps import Affine, Piece, Region
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Builder, Index, Makers, Splicer
 from weft.errors import InternalError
+from weft.operations import views
 
 LEAST_SIZE = 1 << 14  # for smaller arrays, fewer kernels are faster
 MOST_REGIONS = 27

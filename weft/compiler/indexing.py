@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import expansions
+from weft.compiler import expansions, ordered_scatters
 from weft.compiler.affine_indices import components, is_fill
 from weft.core import check_scopes, kinds
 from weft.core.eval import eval_jaxpr
@@ -45,9 +45,9 @@ _PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.I
 Form = tuple[Any, Callable[..., Any]]  # a key, and a function that replaces the equation
 
 
-def indexing(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with its gathers and scatters in this form."""
-    return expansions.expand(closed, (kinds.Gather, kinds.Scatter), _normal)
+def indexing(closed: ClosedJaxpr, threads: bool = False) -> ClosedJaxpr:
+    """The program with its gathers and scatters in this form; ``threads``: those of a GPU run it."""
+    return expansions.expand(closed, (kinds.Gather, kinds.Scatter), _for_threads if threads else _normal)
 
 
 def single_windows(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -60,6 +60,15 @@ def _normal(equation: JaxprEqn, makers: Makers) -> Form | None:
         return _sliced(equation, makers)
     scatter = _Scatter(equation, makers)
     return scatter.region() or scatter.in_parts() or scatter.batched() or scatter.selected()
+
+
+def _for_threads(equation: JaxprEqn, makers: Makers) -> Form | None:
+    """This form; scatters that stay are made by many threads, each the updates of some places in order."""
+    found = _normal(equation, makers)
+    if found is not None or isinstance(equation.primitive.kind, kinds.Gather):
+        return found
+    function = ordered_scatters.in_order(equation)
+    return None if function is None else ("in order", function)
 
 
 def _sliced(equation: JaxprEqn, makers: Makers) -> Form | None:

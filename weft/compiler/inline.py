@@ -2,15 +2,18 @@
 
 In: any program without keys. Out: a flat one, whose equations are of kinds that ``fuse`` knows.
 
+    scan[length=0]   ->   the state as it begins, and arrays without elements
     b = jit[jaxpr={ lambda x. let y = sin x in y }] a; c = stop_gradient b; d = exp c   ->   y = sin a; d = exp y
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
+from typing import Any
 
-from weft.compiler import expansions, unrolled_loops
+from weft import operations as lax
+from weft.compiler import expansions
 from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.core import check_scopes, kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, joined_effects
@@ -55,12 +58,23 @@ def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         parts = kind.parts(params)
         if parts.trips != 0:
             return None
-        program = expansions.traced(unrolled_loops.without_steps(parts), [v.aval for v in eqn.invars])
+        program = expansions.traced(_without_steps(parts), [v.aval for v in eqn.invars])
         return splicer.splice(program, eqn.invars, eqn.source)
     function = kind.rewrite(**params) if isinstance(kind, kinds.Reshape) and kind.rewrite is not None else None
     if function is None:
         return None
     return splicer.splice(expansions.of_equation(eqn, function), eqn.invars, eqn.source)
+
+
+def _without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
+    """A function that computes the results of a loop without steps."""
+    first, empty = parts.n_cond_consts + parts.n_consts, parts.body.out_avals[parts.n_carry :]
+
+    def results(*operands: Any) -> list[Any]:
+        outputs = [lax.full((0, *aval.shape), 0, aval.dtype) for aval in empty]
+        return [*operands[first : first + parts.n_carry], *outputs]
+
+    return results
 
 
 def _traced_at(jaxpr: Jaxpr) -> CodeType | None:

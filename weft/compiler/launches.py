@@ -83,7 +83,7 @@ def _launched(entry: Any, inner: resident_loops.Inner | None, library: Any) -> A
             params, grids = grid_products.launches(kernel, entry)
             wide = grid_products.aligned(kernel)
             return Launched(entry, kernel, (entry.a, entry.b, entry.c), params, grids, wide)
-        if dtype_of(entry.result).itemsize == 2:  # the host has no kernel that rounds (``rounded_products``)
+        if dtype_of(entry.result).itemsize == 2:  # the host has no kernel that rounds (``products``)
             raise NotImplementedError(
                 f"[compile] a product of {dtype_of(entry.source)} with 2**31 or more rows, columns, terms or tiles of "
                 "its result is not built for GPUs; multiply parts of them"

@@ -17,9 +17,8 @@ import numpy as np
 
 from weft import operations as lax
 from weft._base.target_model import GPU_SERIAL_ROWS
-from weft.compiler import expansions
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.jaxpr import JaxprEqn
 from weft.dispatch.programs import in_place
 
 LEAST = 256  # updates from which a sort, which is a few launches, takes less than one thread that makes them
@@ -27,12 +26,7 @@ OFTEN = 64  # updates of a place, on average, up to which one thread makes them 
 MOST = 1 << 31  # updates, and places
 
 
-def ordered_scatters(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such scatters sorted."""
-    return expansions.expand(closed, (kinds.Scatter,), _rewritten)
-
-
-def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | None:
+def in_order(equation: JaxprEqn) -> Callable[..., Any] | None:
     """A function that replaces the scatter; None if it stays."""
     kind, params, numbers = equation.primitive.kind, equation.params, equation.params["dimension_numbers"]
     assert isinstance(kind, kinds.Scatter)
@@ -50,7 +44,7 @@ def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | N
     is_worth = LEAST <= count <= min(OFTEN * places, MOST - 1) and 0 < places < MOST - 1
     if not indexed or not is_worth or not updates.size or any(size != 1 for size in sizes):
         return None
-    return (), functools.partial(_scattered, equation)
+    return functools.partial(_scattered, equation)
 
 
 def _scattered(equation: JaxprEqn, array: Any, indices: Any, updates: Any) -> Any:

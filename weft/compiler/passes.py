@@ -14,29 +14,21 @@ from typing import Any
 from weft._base.record import NamedTuple
 from weft.compiler import context
 from weft.compiler.algebra import algebra
-from weft.compiler.cells_at_once import cells_at_once
 from weft.compiler.context import Context
-from weft.compiler.contraction import contraction
-from weft.compiler.dead_code import dead_code
 from weft.compiler.index_set_splitting import index_set_splitting
 from weft.compiler.indexing import indexing
 from weft.compiler.inline import INLINED, inline
-from weft.compiler.known_branches import known_branches
+from weft.compiler.library_calls import library_calls
 from weft.compiler.literal_arrays import literal_arrays
 from weft.compiler.loop_fission import loop_fission
 from weft.compiler.loop_invariants import loop_invariants
 from weft.compiler.loops_in_registers import loops_in_registers
 from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.compiler.moved_reads import moved_reads
-from weft.compiler.ordered_scatters import ordered_scatters
+from weft.compiler.products import products
 from weft.compiler.reshapes import reshapes
-from weft.compiler.rounded_products import rounded_products
-from weft.compiler.sort_lowering import sort_lowering
-from weft.compiler.transposes import transposes
-from weft.compiler.unrolled_decompositions import unrolled_decompositions
-from weft.compiler.unrolled_loops import unrolled_loops
+from weft.compiler.straight_code import straight_code
 from weft.compiler.unrolled_reductions import unrolled_reductions
-from weft.compiler.unstacked import unstacked
 from weft.compiler.window_lowering import window_lowering
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr
@@ -51,12 +43,9 @@ class Pass(NamedTuple):
     required: bool  # later passes rely on it: it cannot be skipped
     expands: bool  # its result is inlined and simplified before the next pass
     looks_inside: bool  # at the bodies of loops after all passes
-    on_gpu: bool  # for the threads of a GPU alone
-    asks: bool  # whether it is for them
+    asks: bool  # whether the program is for the threads of a GPU
 
     def run(self, closed: ClosedJaxpr, within: Context, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
-        if self.on_gpu and within.grid is None:
-            return closed
         more = (functools.partial(simplified, within=within),) if self.looks_inside else ()
         made = self.function(closed, *more, *((within.grid is not None,) if self.asks else ()))
         if not self.expands or made is closed:
@@ -67,9 +56,9 @@ class Pass(NamedTuple):
 
 def _pass(
     function: Any, *of: type, required: bool = False, expands: bool = False, looks_inside: bool = False,
-    on_gpu: bool = False, asks: bool = False,
+    asks: bool = False,
 ) -> Pass:  # fmt: skip
-    return Pass(function.__name__, function, frozenset(of) or None, required, expands, looks_inside, on_gpu, asks)
+    return Pass(function.__name__, function, frozenset(of) or None, required, expands, looks_inside, asks)
 
 
 def simplified(closed: ClosedJaxpr, within: Context | None = None) -> ClosedJaxpr:
@@ -107,29 +96,19 @@ def _left_out(text: str) -> frozenset[str]:
 PASSES = (
     _pass(lower_prng_keys, required=True),
     _pass(inline, *INLINED, required=True),
-    _pass(dead_code),
     _pass(algebra),
-    # passes that use known integers: after algebra, which folds them
-    _pass(known_branches, kinds.Branch, expands=True),
-    _pass(cells_at_once, kinds.Loop, expands=True, on_gpu=True),
-    _pass(unrolled_loops, kinds.Loop, expands=True, looks_inside=True),
+    # after algebra, which folds integers: an index may be known
+    _pass(straight_code, kinds.Branch, kinds.Loop, expands=True, looks_inside=True, asks=True),
     _pass(loop_invariants, kinds.Loop, expands=True, looks_inside=True),
     _pass(loop_fission, kinds.Loop, expands=True, looks_inside=True),
     _pass(window_lowering, kinds.Window, required=True, expands=True),
-    _pass(unrolled_decompositions, kinds.External, expands=True),
-    _pass(indexing, kinds.Scatter, kinds.Gather, expands=True),
-    _pass(ordered_scatters, kinds.Scatter, expands=True, on_gpu=True),
-    _pass(transposes, kinds.Contraction),
-    _pass(
-        contraction, kinds.Contraction, kinds.StridedContraction, required=True, expands=True
-    ),  # after transposes, which decide what is copied
+    _pass(library_calls, kinds.External, expands=True),
+    _pass(indexing, kinds.Scatter, kinds.Gather, expands=True, asks=True),
+    _pass(products, kinds.Contraction, kinds.StridedContraction, required=True, expands=True, asks=True),
     _pass(literal_arrays, required=True),  # from here on nothing makes literals of variables
-    _pass(unstacked, kinds.Assemble),
     _pass(index_set_splitting, kinds.Assemble),
-    _pass(rounded_products, kinds.Contraction, kinds.StridedContraction, on_gpu=True),
     _pass(reshapes, kinds.Reshape),
     _pass(moved_reads, kinds.Gather, kinds.DynamicSlice),
-    _pass(sort_lowering, kinds.External),
     _pass(loops_in_registers, kinds.Loop, looks_inside=True, asks=True),
     _pass(unrolled_reductions, kinds.Reduction),  # after reshapes, which would hide what computes an operand
 )

@@ -1,8 +1,8 @@
 """Lowers sorts to native instructions: of values alone, by a key packed with its position, of short or many rows.
 
-An operand that counts along the sorted axis is not read, an unused result is not written. Argsort of f32[5,4]::
+Argsort of f32[5,4], after ``library_calls``::
 
-    _, b = sort[dimension=1 num_keys=1] x iota   ->   b = sort_order[dimension=1 num_keys=1 moved=() positions=int32] x
+    b = sort_order[dimension=1 num_keys=1 moved=() positions=int32] x
     ("order", rows 5, row of 4, 1 apart, 4 kept, largest False, (key f32), moved (), place of b, 4 bytes)
 """
 
@@ -15,13 +15,9 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
-from weft import operations as lax
-from weft.compiler.affine_indices import affine
 from weft.compiler.instructions import Sort
-from weft.core import kinds, rewrite
-from weft.core.index_maps import Affine
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
-from weft.core.rewrite import Index, Makers
+from weft.core import kinds
+from weft.core.jaxpr import JaxprEqn
 from weft.operations import sorting_networks
 
 # most elements of a row, or of all rows, sorted natively with positions: Python's sort uses threads within longer rows
@@ -30,52 +26,7 @@ MANY, LONG = 8, 1 << 16  # so many rows of one key are divided among threads, up
 SMALL = 1 << 14  # elements that a program of one sort sorts natively, even if the rows are short
 _PACKED = (2, 4)  # bytes of a key that is sorted in one word with its position, a long row on all threads
 _SIZES = (1, 2, 4, 8, 16)  # bytes of an element that are moved natively
-_POSITIONS = frozenset(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
 _COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
-
-
-def sort_lowering(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program, whose sorts read no positions and write no unused results."""
-    known = rewrite.index(closed.jaxpr)
-    if not any(map(_is_whole_sort, known.eqns)):
-        return closed
-    eqns = [_without_counts(eqn, known) if _is_whole_sort(eqn) else eqn for eqn in known.eqns]
-    return rewrite.with_equations(closed, eqns)
-
-
-def _is_whole_sort(equation: JaxprEqn) -> bool:
-    """Whether all operands are sorted, and all are results."""
-    kind = equation.primitive.kind
-    if not isinstance(kind, kinds.External) or kind.ordering is None:
-        return False
-    found = kind.ordering(equation.params)
-    return found.largest is None and found.moved is None
-
-
-def _without_counts(equation: JaxprEqn, known: Index) -> JaxprEqn:
-    operands, n_keys = equation.invars, equation.params["num_keys"]
-    wanted = [k for k, out in enumerate(equation.outvars) if known.uses[out]]
-    count = next((k for k in wanted if k >= n_keys and _counts(equation, operands[k], known.makers)), None)
-    if count is None and len(wanted) == len(operands):
-        return equation
-    moved = [k for k in wanted if k != count]
-    needed = [k for k in range(len(operands)) if k < n_keys or k in moved]
-    results = [equation.outvars[k] for k in (*moved, *([] if count is None else [count]))]
-    params = {
-        "dimension": equation.params["dimension"],
-        "num_keys": n_keys,
-        "moved": tuple([needed.index(k) for k in moved]),
-        "positions": None if count is None else operands[count].aval.dtype,
-    }
-    return equation.replace(
-        primitive=lax.sort_order_p, invars=[operands[k] for k in needed], outvars=results, params=params
-    )
-
-
-def _counts(equation: JaxprEqn, operand: Atom, makers: Makers) -> bool:
-    if not isinstance(operand, Var) or operand.aval.dtype not in _POSITIONS:
-        return False
-    return affine(operand, makers) == Affine(equation.params["dimension"])
 
 
 def instruction(equation: JaxprEqn, place: Callable[..., Any], on_gpu: bool = False) -> Sort | None:
@@ -114,7 +65,7 @@ def is_small_sort(equation: JaxprEqn) -> bool:
 
 
 def may_be_unrolled(equation: JaxprEqn, shape: Sequence[int]) -> bool:
-    """Whether at such a shape a sort may become other operations (``unrolled_decompositions``)."""
+    """Whether at such a shape a sort may become other operations (``library_calls``)."""
     kind = equation.primitive.kind
     if not isinstance(kind, kinds.External) or kind.ordering is None:
         return False

@@ -182,6 +182,12 @@ def live(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[JaxprEqn]:
     return kept
 
 
+def without_dead_code(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program without equations that no result and no effect needs; the same object if all are needed."""
+    kept = live(closed.jaxpr.eqns, closed.jaxpr.outvars)
+    return closed if len(kept) == len(closed.jaxpr.eqns) else closed.replace(jaxpr=closed.jaxpr.replace(eqns=kept))
+
+
 def with_equations(closed: ClosedJaxpr, eqns: Sequence[JaxprEqn], outvars: Sequence[Atom] | None = None) -> ClosedJaxpr:
     """The program with the live ones of these equations instead of its own, and with results ``outvars`` if given."""
     old = closed.jaxpr

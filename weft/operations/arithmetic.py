@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, along, is_undefined
-from weft.operations import complex_math, overflow, references, settings
+from weft.operations import cheaper, complex_math, overflow, references, settings
 from weft.operations.elementwise import (
     ANY,
     COMPLEX,
@@ -132,6 +132,11 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     return add_p.bind(x, y)
 
 
+def of_reals(identity: Callable[[np.dtype], Any]) -> Callable[[np.dtype], Any]:
+    """An identity that complex numbers do not have: beside a part that is infinite or NaN it changes the other."""
+    return lambda dtype: None if dtype.kind == "c" else identity(dtype)
+
+
 def _sub_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
     out, (left, right) = sub(*primals), tangents
     return out, left if type(right) is Zero else neg(right) if type(left) is Zero else sub(left, right)
@@ -151,6 +156,7 @@ sub_p = elementwise(
     transpose=_sub_transpose,
     reference=np.subtract,
     wraps=overflow.DIFFERENCE,
+    right_identity=of_reals(lambda dtype: 0),  # x - 0.0 is x, also for -0.0
     rounds_once=True,
 )
 
@@ -187,11 +193,6 @@ def _mul_transpose(ct: Any, x: Any, y: Any, *, out_dtype: Any = None) -> tuple[A
     return (mul(ct, y, out_dtype=to), None) if operand is x else (None, mul(x, ct, out_dtype=to))
 
 
-def _of_reals(identity: Callable[[np.dtype], Any]) -> Callable[[np.dtype], Any]:
-    """An identity that complex numbers do not have: beside a part that is infinite or NaN it changes the other."""
-    return lambda dtype: None if dtype.kind == "c" else identity(dtype)
-
-
 mul_p = elementwise(
     "mul",
     NUMBER,
@@ -206,7 +207,7 @@ mul_p = elementwise(
     result=_mul_result,
     hide=("out_dtype",),
     wraps=overflow.PRODUCT,
-    identity=_of_reals(lambda dtype: 1),
+    identity=of_reals(lambda dtype: 1),
     rounds_once=True,
 )
 
@@ -238,6 +239,7 @@ div_p = elementwise(
     reference=references.trunc_div,
     cost=4.0,
     wraps=overflow.QUOTIENT,
+    cheaper=cheaper.quotient,
 )
 
 
@@ -261,6 +263,7 @@ rem_p = elementwise(
     ),
     reference=references.rem,
     cost=8.0,
+    cheaper=cheaper.rest,
 )
 
 
@@ -302,7 +305,7 @@ max_p = elementwise(
     scalar=max_values,
     partials=(_share, lambda out, x, y: _share(out, y, x)),
     reference=widen_reference(references.maximum),
-    identity=_of_reals(lowest),
+    identity=of_reals(lowest),
     keeps_equal=True,
     native_half=True,
 )
@@ -335,7 +338,7 @@ min_p = elementwise(
     scalar=min_values,
     partials=(_share, lambda out, x, y: _share(out, y, x)),
     reference=widen_reference(references.minimum),
-    identity=_of_reals(highest),
+    identity=of_reals(highest),
     keeps_equal=True,
     native_half=True,
 )

@@ -105,6 +105,8 @@ convert_element_type_p = elementwise(
     native_half=True,
     hide=("sharding",),
     wraps=overflow.CONVERSION,
+    leaves=lambda dtype, params: dtype == params["new_dtype"],
+    converts=True,
 )
 
 

@@ -212,16 +212,9 @@ def elementwise(
     transpose: Callable[..., Any] | None = None,
     result: Callable[..., np.dtype] | None = None,
     typing: Callable[..., Any] | None = None,
-    cost: float = 1.0,
-    chooses: bool = False,
-    waits: bool = False,
-    wraps: kinds.Elementwise | None = None,
-    identity: Callable[[np.dtype], Any] | None = None,
-    keeps_equal: bool = False,
-    undoes_itself: bool = False,
-    rounds_once: bool = False,
     native_half: bool = False,
     hide: tuple[str, ...] = (),
+    **facts: Any,
 ) -> core.Primitive:
     """Declare an elementwise operation; one ``accepts`` per operand.
 
@@ -229,21 +222,13 @@ def elementwise(
     The derivative is stated once (see ``core.primitive``): ``partials[i](out, *operands, **params)`` is d out / d
     operand i, None for zero; ``linear`` names operands in which the operation is linear; ``jvp`` is a rule, or None if
     there is no derivative. ``transpose`` is for linear operations. None of these need to handle 0-d operands, which the
-    kind does. ``result`` maps operand dtypes to the output's. ``chooses``, ``waits``, ``wraps``, ``identity``,
-    ``keeps_equal``, ``undoes_itself`` and ``rounds_once`` are fields of the kind.
-    ``hide`` names parameters that are not printed while they are None.
+    kind does. ``result`` maps operand dtypes to the output's. ``hide`` names parameters that are not printed while they
+    are None. ``facts`` are other fields of the kind: ``cost``, ``identity`` and those that follow it there.
     """
     kind = kinds.Elementwise(
         scalar=scalar if native_half else widen_scalar(scalar),
         reference=reference if native_half else widen_reference(reference),
-        cost=cost,
-        chooses=chooses,
-        waits=waits,
-        wraps=wraps,
-        identity=identity,
-        keeps_equal=keeps_equal,
-        undoes_itself=undoes_itself,
-        rounds_once=rounds_once,
+        **facts,
     )
     primitive = core.Primitive(name, kind=kind)
     primitive.def_abstract_eval(typing or elementwise_typing(name, accepts, result))

@@ -75,7 +75,7 @@ __all__ = [
 ArrayLike = Any
 
 
-def _comparison(name: str, accepts: Accepts, reference: Callable[..., Any]) -> core.Primitive:
+def _comparison(name: str, accepts: Accepts, reference: Callable[..., Any], **facts: Any) -> core.Primitive:
     def scalar(emit: Any, x: Any, y: Any) -> Any:
         if x.dtype.kind != "c":
             return emit.compare(name, x, y)
@@ -92,11 +92,12 @@ def _comparison(name: str, accepts: Accepts, reference: Callable[..., Any]) -> c
         reference=reference,
         result=bool_result,
         native_half=True,
+        **facts,
     )
 
 
 eq_p = _comparison("eq", ANYTHING, operator.eq)
-ne_p = _comparison("ne", ANYTHING, operator.ne)
+ne_p = _comparison("ne", ANYTHING, operator.ne, right_identity=lambda dtype: False if dtype.kind == "b" else None)
 eq_p.on_words, ne_p.on_words = key_words.all_words, key_words.some_word
 ge_p = _comparison("ge", BOOL | REAL, operator.ge)
 gt_p = _comparison("gt", BOOL | REAL, operator.gt)

@@ -11,8 +11,8 @@ import numpy as np
 
 from weft import runtime
 from weft.core.tangents import along
-from weft.operations import complex_math, overflow, references
-from weft.operations.arithmetic import by_parts, is_complex, mul, real_part_dtype, sub
+from weft.operations import cheaper, complex_math, overflow, references
+from weft.operations.arithmetic import by_parts, is_complex, mul, of_reals, real_part_dtype, sub
 from weft.operations.elementwise import (
     COMPLEX,
     FLOAT,
@@ -80,6 +80,7 @@ integer_pow_p = elementwise(
     reference=references.integer_pow,
     typing=_integer_pow_typing,
     cost=2.0,
+    leaves=lambda dtype, params: params["y"] == 1,
     wraps=overflow.POWER,
 )
 
@@ -154,6 +155,8 @@ pow_p = elementwise(
     reference=references.power,
     typing=_pow_typing,
     cost=20.0,
+    right_identity=of_reals(lambda dtype: 1),
+    cheaper=cheaper.power,
 )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.compiler import dead_code, inline, lower_prng_keys
+from weft.compiler import inline, lower_prng_keys
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
-from weft.core.rewrite import Splicer
+from weft.core.rewrite import Splicer, without_dead_code
 
 _ASKED = (*inline.INLINED, kinds.Branch)
 
@@ -39,7 +39,7 @@ def _flat(closed: ClosedJaxpr, seen: set[int], axes: Mapping[Any, int]) -> Close
             return splicer.emit(eqn.replace(params=kind.mapped(eqn.params, lambda inner: _flat(inner, seen, axes))))
         return inline.inlined_equation(eqn, splicer)
 
-    return dead_code.dead_code(Splicer(closed, rule, _ASKED).run())
+    return without_dead_code(Splicer(closed, rule, _ASKED).run())
 
 
 def shards_of(eqn: JaxprEqn, sizes: Mapping[Any, int]) -> kinds.Shards | None:

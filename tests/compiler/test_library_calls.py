@@ -1,7 +1,8 @@
-"""Many short rows sorted by networks: the order of NumPy's stable sort, and one kernel with what uses the result."""
+"""Sorts along rows, of what is needed, and many short rows sorted by networks, in the order of NumPy's stable sort."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.compiler import ladder
 from weft import lax
 from weft.compiler import sort_lowering
 
@@ -73,3 +75,19 @@ def test_program_of_one_sort():
 def test_known_quantile(q):
     x = np.random.default_rng(3).standard_normal((200, 6)).astype(np.float32)
     np.testing.assert_allclose(weft.jit(lambda x: jnp.quantile(x, q, axis=1))(x), np.quantile(x, q, axis=1), rtol=1e-5)
+
+
+def test_operations() -> None:
+    operations = functools.partial(ladder.after, "library_calls")
+    x = rows(np.float32, (50, 90))
+    both = lambda axis: (
+        lambda x: lax.sort((x, lax.broadcasted_iota(np.int32, x.shape, axis)), dimension=axis, num_keys=1)
+    )
+    assert operations(lambda x: both(1)(x)[1], x) == ["sort_order"]  # positions are not read, values not written
+    assert operations(lambda x: both(0)(x)[1], x) == ["transpose", "sort_order", "transpose"]
+    assert operations(both(1), x) == ["sort_order"]
+    assert operations(lambda x: lax.sort(x, dimension=0) + 1, x) == ["transpose", "sort", "transpose", "add"]
+    assert "sort" not in operations(lambda x: lax.sort(x) + 1, rows(np.float32, (5000, 3)))
+    assert "cholesky" not in operations(
+        lambda x: lax.linalg.cholesky(x), np.tile(np.eye(3, dtype=np.float32), (500, 1, 1))
+    )

@@ -1,58 +1,92 @@
-"""Transposes beside products become dimension numbers: of operands, and of a result that nothing else reads.
+"""Products in the form for which there are kernels, with what lies beside them as a part of them.
 
     b = transpose[permutation=(1, 0)] a; c = dot_general[([1], [0])] b d   ->   c = dot_general[([0], [0])] a d
     b = transpose[permutation=(1, 0)] a; e = mul b s; c = dot_general e d  ->   e = mul a s; c = dot_general e d
     c = dot_general[([1], [0])] a b; d = transpose[permutation=(1, 0)] c   ->   d = dot_general[([0], [1])] b a
+    c:f32[] = dot_general a:bf16[] b:bf16[]; d:bf16[] = c as bf16          ->   d:bf16[] = dot_general a b, on a GPU
 
-This is done if the order of the free dimensions, and of the contracting ones, allows it. What is computed of transposed
-arrays for a product alone is computed as they lie: nothing is read or written across rows. The gradient of a weight is
-a product whose result is transposed.
+Transposes of operands, and of a result that nothing else reads, become dimension numbers, if the order of the free
+dimensions, and of the contracting ones, allows it. What is computed of transposed arrays for a product alone is
+computed as they lie: nothing is read or written across rows. The gradient of a weight is a product whose result is
+transposed. Then ``contraction`` says what is no product of matrices. Kernels for a GPU round sums as they store them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.compiler import contraction, views
+import numpy as np
+
+from weft.compiler import contraction, expansions
 from weft.compiler.contraction import permutation
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Splicer
+from weft.operations import views
 
 LONGEST = 50  # elementwise equations between a transpose and a product; longer chains are left as they are
+PRODUCTS = (kinds.Contraction, kinds.StridedContraction)
+
+Whole = Callable[[JaxprEqn, JaxprEqn], "JaxprEqn | None"]  # (a product, what alone reads it) -> both as one product
 
 
-def transposes(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such products."""
+def products(closed: ClosedJaxpr, threads: bool = False) -> ClosedJaxpr:
+    """The program with its products in this form; ``threads``: for those of a GPU."""
+    closed = expansions.expand(_with_readers(closed, _exchanged, True), PRODUCTS, _rewritten)
+    return _with_readers(closed, _rounded, False) if threads else closed
+
+
+def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | None:
+    function = contraction.rewrite(equation)
+    return None if function is None else ((), function)
+
+
+def _with_readers(closed: ClosedJaxpr, whole: Whole, folds: bool) -> ClosedJaxpr:
+    """The program whose products give what their only readers make of them; ``folds``: transposed operands too."""
     known = rewrite.index(closed.jaxpr)
     readers = {v: eqn for eqn in known.eqns for v in rewrite.variables(eqn.invars)}
-    done = set[Var]()  # results that are made transposed
+    done = set[Var]()  # results of readers
 
     def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
-        if isinstance(eqn.primitive.kind, kinds.View):
+        if not isinstance(eqn.primitive.kind, PRODUCTS):
             return eqn.invars if eqn.outvars[0] in done else None
-        folded = _folded(eqn, splicer, known.uses)
+        folded = (
+            _folded(eqn, splicer, known.uses) if folds and isinstance(eqn.primitive.kind, kinds.Contraction) else eqn
+        )
         out = eqn.outvars[0]
         reader = readers.get(out) if known.uses[out] == 1 else None
-        if reader is not None and _exchanges(folded, reader):
-            done.add(reader.outvars[0])
-            return splicer.emit(contraction.exchanged(folded, Var(reader.outvars[0].aval)))
-        return None if folded is eqn else splicer.emit(folded)
+        made = None if reader is None else whole(folded, reader)
+        if reader is None or made is None:
+            return None if folded is eqn else splicer.emit(folded)
+        done.add(reader.outvars[0])
+        return splicer.emit(made)
 
-    return Splicer(closed, rule, (kinds.Contraction, kinds.View)).run()
+    return Splicer(closed, rule, (*PRODUCTS, kinds.View, kinds.Elementwise)).run()
 
 
-def _exchanges(product: JaxprEqn, eqn: JaxprEqn) -> bool:
-    """Whether an equation transposes a matrix product's (batch, left, right) to (batch, right, left)."""
-    order = permutation(eqn) if len(eqn.invars) == 1 else None
+def _exchanged(product: JaxprEqn, eqn: JaxprEqn) -> JaxprEqn | None:
+    """The product of exchanged operands, where ``eqn`` transposes (batch, left, right) to (batch, right, left)."""
+    order = permutation(eqn) if len(eqn.invars) == 1 and isinstance(product.primitive.kind, kinds.Contraction) else None
     if order is None or not contraction.is_summed_alike(product) or contraction.rewrite(product) is not None:
-        return False
+        return None
     (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
     n_batch, rank = len(left_batch), len(order)
     middle = n_batch + len(contraction.free_dims(product.invars[0].aval.ndim, left_sum, left_batch))
-    return order == [*range(n_batch), *range(middle, rank), *range(n_batch, middle)]
+    is_exchange = order == [*range(n_batch), *range(middle, rank), *range(n_batch, middle)]
+    return contraction.exchanged(product, Var(eqn.outvars[0].aval)) if is_exchange else None
+
+
+def _rounded(product: JaxprEqn, eqn: JaxprEqn) -> JaxprEqn | None:
+    """The product that gives what ``eqn`` rounds it to, the dtype of its operands, of 16 bits."""
+    kind, out = eqn.primitive.kind, eqn.outvars[0].aval
+    if not isinstance(kind, kinds.Elementwise) or not kind.converts or out.dtype.itemsize != 2:
+        return None
+    if product.outvars[0].aval.dtype != np.float32 or product.invars[0].aval.dtype != out.dtype:
+        return None
+    params = {**product.params, "preferred_element_type": out.dtype}
+    return None if contraction.kernels_of(product) is None else product.replace(outvars=[Var(out)], params=params)
 
 
 def _folded(eqn: JaxprEqn, splicer: Splicer, uses: Counter[Var]) -> JaxprEqn:

@@ -1,7 +1,8 @@
-"""``unroll`` on elementwise loops over long arrays: one kernel, and the values of the loop."""
+"""Known branches, and ``unroll`` on elementwise loops over long arrays: one kernel, and the values of the loop."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -51,3 +52,13 @@ def test_loops_that_are_long_or_not_elementwise_stay_loops() -> None:
     for function, arguments in (long, (matrix, (np.eye(40, dtype=np.float32),))):
         text = weft.jit(function).lower(*arguments).compile().as_text("plan")
         assert "scan" in text, text
+
+
+def test_operations() -> None:
+    operations = functools.partial(ladder.after, "straight_code")
+    assert operations(lambda x: lax.switch(7, [lax.sin, lax.cos], x), X) == ["cos"]  # an index is clamped
+    assert operations(lambda i, x: lax.switch(i, [lax.sin, lax.cos], x), np.int32(0), X)[-1] == "cond"
+    inner = lambda x: lax.cond(True, weft.jit(lax.exp), lax.sin, x)
+    assert operations(inner, X) == ["exp"]
+    assert operations(horner(2), P, X).count("mul") == len(P)
+    assert "scan" in operations(horner(1), P, X)
