@@ -38,6 +38,7 @@ RUNGS: dict[str, int] = {
     "weft.runtime": 0,
     "weft.errors": 1,
     "weft._base.unbuilt": 1,
+    "weft._base.unbuilt_names": 1,
     "weft.config": 1,
     "weft.dtypes": 1,
     "weft.tree": 1,

@@ -7,7 +7,7 @@ transformations is found in ``weft.extend.core`` when it is named.
 import time
 from typing import Any
 
-from weft._base import lazy, unbuilt
+from weft._base import lazy
 from weft.core import tangents
 from weft.core.avals import get_aval, host_aval, is_masked, is_valid, typeof
 from weft.core.check import check_jaxpr
@@ -64,4 +64,4 @@ _NAMES = lazy.Names(
 
 
 def __getattr__(name: str) -> Any:
-    return _NAMES.find(name) if name in _NAMES else unbuilt.missing("weft.core", name)
+    return _NAMES.find(name)
