@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.operations import samples
 from weft import lax
-from weft.experimental import checkify
+from weft.core.primitive import registry
+from weft.experimental import checkify, error_checks
 
 
 class Library:
@@ -289,3 +292,32 @@ def test_strict_modes_raise_about_the_user_alone(name: str) -> None:
     assert said[0][0] == said[1][0]
     for ours, theirs in zip(said[0][1], said[1][1], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def makes_nan(operation: samples.Operation, dtype: np.dtype) -> bool:
+    """Whether NumPy's reference of an elementwise operation makes NaN of special numbers that are none."""
+    grid = [axis.ravel() for axis in np.meshgrid(*[samples.specials(dtype)] * operation.operands)]
+    numbers = ~np.any([np.isnan(values) for values in grid], axis=0)
+    with np.errstate(all="ignore"):
+        out = np.asarray(registry[operation.primitive_name].kind.reference(*[values[numbers] for values in grid]))
+    return out.dtype.kind in "fc" and bool(np.isnan(out).any())
+
+
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of SciPy's functions, outside of their domains
+def test_the_operations_that_are_asked_for_nan_are_jaxs_and_those_that_make_it() -> None:
+    asked = set(error_checks._NAN_NAMES.split())
+    jax_checkify = importlib.import_module("jax._src.checkify")
+    of_jax = {p.name for p in jax_checkify.nan_primitives}
+    assert asked ^ of_jax == {
+        "custom_linear_solve",
+        "linear_solve",
+        "add_any",
+    }  # JAX's name of one, a sum of cotangents
+    few = [operation for operation in samples.ELEMENTWISE if operation.operands <= 2 and operation.name != "round"]
+    dtypes = [
+        (operation, dtype) for operation in few for dtype in (samples.F32, samples.C64) if dtype in operation.dtypes
+    ]
+    makers = {operation.primitive_name for operation, dtype in dtypes if makes_nan(operation, dtype)}
+    assert len(makers) > 20
+    assert makers - asked == {"div", "exp2", "sign", "square"}  # a rule of its own; the others JAX does not ask either
