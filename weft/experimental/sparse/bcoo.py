@@ -11,7 +11,7 @@ is how ``nse`` is a static number while fewer elements are there. A batch extent
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,16 @@ class Batched(JAXSparse):
     unique_indices: bool
     n_batch: Any
     n_sparse: Any
+    _static = ("shape", "indices_sorted", "unique_indices")
+    _index_rank: ClassVar[int]  # of the indices without a batch
+    _sparse_rank: ClassVar[int | None] = None  # where it is the same for every array of a format
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Any:
+        made = super().tree_unflatten(aux_data, children)
+        buffers = made.data, made.indices
+        made.shape = shape_of_buffers(*buffers, made.shape, own=cls._index_rank, n_sparse=cls._sparse_rank)
+        return made
 
     @property
     def n_dense(self) -> int:
@@ -85,6 +95,7 @@ class BCOO(Batched):
     [2.0, 5.0]
     """
 
+    _leaves, _index_rank = ("data", "indices"), 2
     if TYPE_CHECKING:  # `operators` installs these
         fromdense: Any
         from_scipy_sparse: Any
@@ -122,17 +133,6 @@ class BCOO(Batched):
     def n_sparse(self) -> int:
         """The number of dimensions that are indexed."""
         return self.indices.shape[-1]
-
-    def tree_flatten(self) -> tuple[tuple[Any, Any], Any]:
-        return (self.data, self.indices), (self.shape, self.indices_sorted, self.unique_indices)
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Any:
-        made = object.__new__(cls)
-        made.data, made.indices = children
-        shape, made.indices_sorted, made.unique_indices = aux_data
-        made.shape = shape_of_buffers(made.data, made.indices, shape, own=2)
-        return made
 
     @classmethod
     def _empty(

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as jnp
-from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes
-from weft.experimental.sparse.bcoo import BCOO, Batched, shape_of_buffers
+from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes, matrix
+from weft.experimental.sparse.bcoo import BCOO, Batched
 from weft.experimental.sparse.matrix import JAXSparse, compiled, over_batches, pointers_of, rows_of
 
 
@@ -32,6 +32,7 @@ class BCSR(Batched):
     """
 
     indptr: Any
+    _leaves, _index_rank, _sparse_rank = ("data", "indices", "indptr"), 1, 2
 
     def __init__(
         self,
@@ -67,17 +68,6 @@ class BCSR(Batched):
         """The number of dimensions that are indexed: rows and columns."""
         return 2
 
-    def tree_flatten(self) -> tuple[tuple[Any, Any, Any], Any]:
-        return (self.data, self.indices, self.indptr), (self.shape, self.indices_sorted, self.unique_indices)
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Any:
-        made = object.__new__(cls)
-        made.data, made.indices, made.indptr = children
-        shape, made.indices_sorted, made.unique_indices = aux_data
-        made.shape = shape_of_buffers(made.data, made.indices, shape, own=1, n_sparse=2)
-        return made
-
     @classmethod
     def fromdense(
         cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32", n_dense: int = 0, n_batch: int = 0
@@ -95,8 +85,7 @@ class BCSR(Batched):
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
         """The BCSR matrix of one of SciPy's."""
-        if n_dense or n_batch:
-            raise NotImplementedError("[BCSR.from_scipy_sparse] SciPy's matrices have no batch or dense dimensions")
+        matrix.refuse_dimensions_of_scipy("BCSR", n_dense, n_batch)
         csr = mat.tocsr()
         indices, indptr = (x.astype(index_dtype or "int32") for x in (csr.indices, csr.indptr))
         return cls((csr.data, indices, indptr), shape=csr.shape, indices_sorted=bool(csr.has_sorted_indices))

@@ -45,6 +45,8 @@ class JAXSparse:
 
     data: Any
     shape: tuple[int, ...]
+    _leaves: ClassVar[tuple[str, ...]] = ()  # attributes that are buffers
+    _static: ClassVar[tuple[str, ...]] = ("shape",)  # attributes that the structure of the pytree keeps
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as of arrays, whose == is by element
     __array_priority__ = 100  # arrays leave the operators to sparse operands
     __array_ufunc__ = None
@@ -77,12 +79,17 @@ class JAXSparse:
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         """The buffers, and what is static."""
-        raise NotImplementedError(f"{type(self).__name__}.tree_flatten")
+        if not self._leaves:
+            raise NotImplementedError(f"{type(self).__name__}.tree_flatten")
+        return tuple([getattr(self, name) for name in self._leaves]), tuple([getattr(self, x) for x in self._static])
 
     @classmethod
     def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Any:
         """The sparse array of these buffers, which are not looked at."""
-        raise NotImplementedError(f"{cls.__name__}.tree_unflatten")
+        made = object.__new__(cls)
+        for name, value in zip((*cls._leaves, *cls._static), (*children, *aux_data), strict=True):
+            setattr(made, name, value)
+        return made
 
     @property
     def dtype(self) -> Any:
@@ -248,6 +255,17 @@ def add_rows(shape: tuple[int, ...], indices: Any, rows: Any, *, is_sorted: bool
         jnp.zeros(shape, rows.dtype), indices, rows, numbers,
         indices_are_sorted=is_sorted, mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
+
+
+def diagonal(rows: int, columns: int, k: int) -> tuple[int, int, int]:
+    """The length of the k-th diagonal of a matrix, and the row and column where it begins."""
+    return max(0, min(rows + min(k, 0), columns - max(k, 0))), max(0, -k), max(0, k)
+
+
+def refuse_dimensions_of_scipy(kind: str, n_dense: int, n_batch: int) -> None:
+    """NotImplementedError where a matrix of SciPy's is to have batch or dense dimensions."""
+    if n_dense or n_batch:
+        raise NotImplementedError(f"[{kind}.from_scipy_sparse] SciPy's matrices have no batch or dense dimensions")
 
 
 def rows_of(indptr: Any, nse: int) -> Any:

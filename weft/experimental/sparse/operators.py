@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import numpy as jnp
 from weft import operations as lax
-from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes
+from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes, matrix
 from weft.experimental.sparse.bcoo import BCOO
 from weft.experimental.sparse.matrix import JAXSparse
 
@@ -252,8 +252,7 @@ def from_scipy_sparse(
     cls: type[BCOO], mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0
 ) -> BCOO:
     """The BCOO matrix of one of SciPy's, whatever its format."""
-    if n_dense or n_batch:
-        raise NotImplementedError("[BCOO.from_scipy_sparse] SciPy's matrices have no batch or dense dimensions")
+    matrix.refuse_dimensions_of_scipy("BCOO", n_dense, n_batch)
     ordered = getattr(mat, "format", "") == "csr" and bool(mat.has_sorted_indices)
     coo = mat.tocoo()
     indices = np.stack([coo.row, coo.col], axis=1).astype(index_dtype or np.int32)
@@ -264,7 +263,7 @@ def _eye(
     cls: type[BCOO], N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32", n_batch: int = 0,
     n_dense: int = 0,
 ) -> BCOO:  # fmt: skip
-    size, row, column = max(0, min(N + min(k, 0), M - max(k, 0))), max(0, -k), max(0, k)
+    size, row, column = matrix.diagonal(N, M, k)
     places = jnp.arange(size, dtype=index_dtype)
     indices = jnp.stack([places + row, places + column], axis=1)
     made = cls((jnp.ones(size, dtype), indices), shape=(N, M), indices_sorted=True, unique_indices=True)

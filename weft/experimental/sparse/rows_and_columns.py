@@ -12,7 +12,7 @@ from typing import Any
 from weft import numpy as jnp
 from weft.experimental.sparse import bcoo_layout
 from weft.experimental.sparse.bcoo import BCOO
-from weft.experimental.sparse.matrix import JAXSparse, add_rows, compiled, gather_rows, pointers_of, rows_of
+from weft.experimental.sparse.matrix import JAXSparse, add_rows, compiled, diagonal, gather_rows, pointers_of, rows_of
 from weft.numpy import promotion
 
 
@@ -37,12 +37,30 @@ def _check_matrix(m: Any, buffers: Sequence[str]) -> None:
             )
 
 
-def _diagonal(rows: int, columns: int, k: int) -> tuple[int, int, int]:
-    """The length of the k-th diagonal of a matrix, and the row and column where it begins."""
-    return max(0, min(rows + min(k, 0), columns - max(k, 0))), max(0, -k), max(0, k)
+class _Plain(JAXSparse):
+    """A matrix without batch or dense dimensions, whose transpose has the same buffers."""
+
+    def _exchanged(self) -> Any:
+        """Rows and columns exchanged."""
+        raise NotImplementedError
+
+    def _times(self, dense: Any) -> Any:
+        """The product by a dense vector or matrix."""
+        raise NotImplementedError
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Any:
+        """Rows and columns exchanged, by another reading of the same buffers: no element moves."""
+        if axes is not None and tuple(axes) != (1, 0):
+            raise NotImplementedError(f"[{type(self).__name__}.transpose] axes {axes}: only (1, 0)")
+        return self._exchanged()
+
+    def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, JAXSparse):
+            raise NotImplementedError(f"[{type(self).__name__}] the product of two sparse arrays needs BCOO")
+        return self._times(other)
 
 
-class COO(JAXSparse):
+class COO(_Plain):
     """A sparse matrix of values, rows and columns: ``COO((data, row, col), shape=shape)``.
 
     >>> from weft.experimental import sparse
@@ -52,6 +70,7 @@ class COO(JAXSparse):
 
     row: Any
     col: Any
+    _leaves, _static = ("data", "row", "col"), ("shape", "_rows_sorted", "_cols_sorted")
 
     def __init__(
         self, args: tuple[Any, Any, Any], *, shape: Sequence[int], rows_sorted: bool = False, cols_sorted: bool = False
@@ -60,16 +79,6 @@ class COO(JAXSparse):
         self._rows_sorted, self._cols_sorted = rows_sorted, cols_sorted
         super().__init__(args, shape=shape)
         _check_matrix(self, ("row", "col"))
-
-    def tree_flatten(self) -> tuple[tuple[Any, Any, Any], Any]:
-        return (self.data, self.row, self.col), (self.shape, self._rows_sorted, self._cols_sorted)
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Any:
-        made = object.__new__(cls)
-        made.data, made.row, made.col = children
-        made.shape, made._rows_sorted, made._cols_sorted = aux_data
-        return made
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> COO:
@@ -89,7 +98,7 @@ class COO(JAXSparse):
 
     @classmethod
     def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32") -> COO:
-        size, row, col = _diagonal(N, M, k)
+        size, row, col = diagonal(N, M, k)
         places = jnp.arange(size, dtype=index_dtype)
         made = (jnp.ones(size, dtype), places + row, places + col)
         return cls(made, shape=(N, M), rows_sorted=True, cols_sorted=True)
@@ -98,24 +107,20 @@ class COO(JAXSparse):
         """The dense matrix."""
         return coo_todense(self)
 
-    def transpose(self, axes: Sequence[int] | None = None) -> COO:
-        """Rows and columns exchanged; no element moves."""
-        if axes is not None and tuple(axes) != (1, 0):
-            raise NotImplementedError(f"[COO.transpose] axes {axes}: only (1, 0)")
+    def _exchanged(self) -> COO:
         return COO((self.data, self.col, self.row), shape=self.shape[::-1],
                    rows_sorted=self._cols_sorted, cols_sorted=self._rows_sorted)  # fmt: skip
 
-    def __matmul__(self, other: Any) -> Any:
-        if isinstance(other, JAXSparse):
-            raise NotImplementedError("[COO] the product of two sparse arrays needs BCOO")
-        return (coo_matvec if jnp.ndim(other) == 1 else coo_matmat)(self, other)
+    def _times(self, dense: Any) -> Any:
+        return _coo_product("COO", self, dense, False)
 
 
-class CSR(JAXSparse):
+class CSR(_Plain):
     """A sparse matrix of values, columns and row pointers: ``CSR((data, indices, indptr), shape=shape)``."""
 
     indices: Any
     indptr: Any
+    _leaves = ("data", "indices", "indptr")
 
     def __init__(self, args: tuple[Any, Any, Any], *, shape: Sequence[int]) -> None:
         self.data, self.indices, self.indptr = (jnp.asarray(buffer) for buffer in args)
@@ -126,16 +131,6 @@ class CSR(JAXSparse):
             raise ValueError(
                 f"[{type(self).__name__}] of shape {self.shape} has {pointers} pointers, not {self.indptr.shape}"
             )
-
-    def tree_flatten(self) -> tuple[tuple[Any, Any, Any], Any]:
-        return (self.data, self.indices, self.indptr), (self.shape,)
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Any:
-        made = object.__new__(cls)
-        made.data, made.indices, made.indptr = children
-        (made.shape,) = aux_data
-        return made
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> Any:
@@ -158,7 +153,7 @@ class CSR(JAXSparse):
     def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32") -> Any:
         if cls is CSC:
             return CSR._eye(M, N, -k, dtype=dtype, index_dtype=index_dtype).T
-        size, row, col = _diagonal(N, M, k)
+        size, row, col = diagonal(N, M, k)
         pointers = jnp.clip(jnp.arange(N + 1, dtype=index_dtype) - row, 0, size)
         return cls((jnp.ones(size, dtype), jnp.arange(size, dtype=index_dtype) + col, pointers), shape=(N, M))
 
@@ -166,17 +161,12 @@ class CSR(JAXSparse):
         """The dense matrix."""
         return csr_todense(self)
 
-    def transpose(self, axes: Sequence[int] | None = None) -> Any:
-        """Rows and columns exchanged, by another reading of the same buffers."""
-        if axes is not None and tuple(axes) != (1, 0):
-            raise NotImplementedError(f"[{type(self).__name__}.transpose] axes {axes}: only (1, 0)")
+    def _exchanged(self) -> Any:
         other = CSR if isinstance(self, CSC) else CSC
         return other((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
-    def __matmul__(self, other: Any) -> Any:
-        if isinstance(other, JAXSparse):
-            raise NotImplementedError(f"[{type(self).__name__}] the product of two sparse arrays needs BCOO")
-        return (csr_matvec if jnp.ndim(other) == 1 else csr_matmat)(self, other)
+    def _times(self, dense: Any) -> Any:
+        return _csr_product("CSR", self, dense, False)
 
 
 class CSC(CSR):
@@ -191,10 +181,8 @@ class CSC(CSR):
         """The dense matrix."""
         return csr_todense(self.T).T
 
-    def __matmul__(self, other: Any) -> Any:
-        if isinstance(other, JAXSparse):
-            raise NotImplementedError("[CSC] the product of two sparse arrays needs BCOO")
-        return _csr_product("CSC", self.T, other, True)
+    def _times(self, dense: Any) -> Any:
+        return _csr_product("CSC", self.T, dense, True)
 
 
 def _places(name: str, mat: Any, nse: int | None, index_dtype: Any) -> BCOO:

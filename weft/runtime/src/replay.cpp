@@ -152,7 +152,7 @@ PyObject* user_position(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Owned<PyFrameObject> frame = Owned<PyFrameObject>::borrow(reinterpret_cast<PyFrameObject*>(args[0]));
   while (frame) {
     Owned<PyCodeObject> code = Owned<PyCodeObject>::steal(PyFrame_GetCode(frame.get()));
-    Ref file = steal(PyObject_GetAttr(code.object(), filename));
+    Ref file = steal(in_python<PyObject_GetAttr>(code.object(), filename));
     const int internal = file ? is_internal(file.get(), args[1], args[2]) : -1;
     if (internal < 0) return nullptr;
     if (!internal) return Py_BuildValue("OiO", code.object(), PyFrame_GetLasti(frame.get()), args[3]);

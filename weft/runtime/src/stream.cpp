@@ -241,7 +241,7 @@ std::string user_line() {
   while (frame) {
     PyFrameObject* raw = reinterpret_cast<PyFrameObject*>(frame.get());
     Ref code = steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
-    Ref name = steal(PyObject_GetAttrString(code.get(), "co_filename"));
+    Ref name = steal(in_python<PyObject_GetAttrString>(code.get(), "co_filename"));
     const char* file = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
     if (file == nullptr) PyErr_Clear();
     else if (std::strncmp(file, package.c_str(), package.size()) != 0)
