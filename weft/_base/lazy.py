@@ -1,8 +1,8 @@
 """Lazy references: the one place from which heavy optional-at-import modules are reached.
 
 ``lazy.llvm`` imports llvmlite at its first use and is a plain attribute afterwards, so that ``import weft`` stays
-light. Nothing else in weft imports these modules. The largest packages are lazy in their names (``Names``): the module
-that defines one is loaded when the name is first read.
+light. Nothing else in weft imports these modules. Of the largest packages each name is lazy (``Names``): the
+module that defines it is loaded when the name is first read.
 """
 
 from __future__ import annotations

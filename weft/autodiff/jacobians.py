@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 def _basis(types: Sequence[Any]) -> tuple[int, list[Any]]:
-    """(the total number of elements, for each array its part of all unit vectors, stacked)."""
+    """n, the number of elements of all arrays; and for each array its part of the n unit vectors, [n, *shape]."""
     total = sum(aval.size for aval in types)
     parts, start = [], 0
     for aval in types:

@@ -91,7 +91,8 @@ def _large_quotient(x: V, y: V) -> V:
 def _byte_quotient(x: V, y: V, one: V, signed: bool) -> V:
     """x / y of bytes, where y holds ``one`` in every lane: (|x| + 1) m >> 16 with m = floor(65535 / |y|).
 
-    m is at most 1 below 65536 / |y|, so that (|x| + 1) m is at most 256 too small, less than its excess from the + 1.
+    m is 65536 / |y| or less than that by at most 1. So (|x| + 1) m is at most 256 too small. The 1 that was added to
+    |x| makes up for it: it counts for 65536 / |y|, which is at least 256.
     """
     lanes, few = Lanes(x.lanes.writer, x.lanes.width // 2), Lanes(x.lanes.writer, 4)
     size = few.splat(one.cast("sext" if signed else "zext", "i32").text, "i32")
@@ -207,10 +208,10 @@ def _short_quotient(x: V, y: V, signed: bool, wide: str, excess: float) -> V:
 
 
 def _long_quotient(x: V, y: V, signed: bool, small: bool = False) -> V:
-    """The quotient of 64-bit magnitudes: a first one, at most 2**15 too small, plus that of its remainder, at most 1.
+    """The quotient of 64-bit magnitudes, in two steps: of x in floats, then of the remainder of that.
 
-    For a ``small`` divisor, below 2**31, the second one is exact: half a divisor is added to the remainder first, which
-    is more than the error.
+    The first quotient is at most 2**15 too small, the second at most 1, which a comparison finds. A ``small`` divisor,
+    below 2**31, needs no comparison: half a divisor is added to the remainder first, which is more than the error.
     """
     lanes = x.lanes
     a, b = (v.abs() if signed else v for v in (x, y))

@@ -73,7 +73,7 @@ class Assignment:
         self.arena_bytes = 0
 
     def run(self, searched: Callable[[int], Sequence[Any]]) -> None:
-        """``searched``: what the guard of a step reads beside the step itself."""
+        """``searched`` gives the values that the guard of a step reads in addition to the operands of the step."""
         self._lifetimes(searched)
         self._assign_outputs()
         for number, step in enumerate(self.kernels.steps):

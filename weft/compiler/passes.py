@@ -69,7 +69,7 @@ def simplified(closed: ClosedJaxpr, within: Context | None = None) -> ClosedJaxp
 
 
 def _passed(closed: ClosedJaxpr, within: Context) -> ClosedJaxpr | None:
-    """The program after all passes; None if none changes it, since it would be memoised on itself, which is a cycle."""
+    """The program after all passes; None if they change nothing: a program that memoises itself would be a cycle."""
     left_out = _left_out(within.skip)
     made = run(closed, left_out, lambda entry, program: entry.run(program, within, left_out))
     return None if made is closed else made

@@ -1,8 +1,8 @@
 """Leaks: traced values that something still refers to when their trace has ended (the option ``check_tracer_leaks``).
 
 A finished trace is watched by a weak reference, and must be gone at the next check: when the trace of a user's function
-ends, and at the end of ``vmap``. Traces that evaluate a program are checked with the next of those, since the function
-that derives one program from another keeps their values for a moment.
+ends, and at the end of ``vmap``. A trace in which a program is evaluated is left to the check after that: when it ends,
+the function that derives one program from another still holds its values.
 """
 
 from __future__ import annotations

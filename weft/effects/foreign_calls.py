@@ -3,8 +3,8 @@
     b:f32[4] = ffi_call[target_name=rms_norm attributes=(eps=1e-06,) vmap_method=broadcast_all ...] a
 
 The function is found by its name when a program is made (``weft.ffi.register_ffi_target``). It gets addresses, dtypes
-and shapes of its operands and results, and attributes: numbers, arrays of them, texts, and dictionaries of those. A
-layout that is not row-major is made by a transposition before the call, and one after it.
+and shapes of its operands and results, and attributes: numbers, arrays of them, texts, and dictionaries of those. In
+another layout than row-major, operands are transposed before the call, results after it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Attribute(Record):
     data: Any
 
     def plain(self) -> tuple[Any, ...]:
-        """What the instruction has of it."""
+        """Name, type, dtype and bytes, as the instruction of the call takes them."""
         if self.type == DICTIONARY:
             return self.name, self.type, 0, plain(self.data)
         if self.type == ARRAY:

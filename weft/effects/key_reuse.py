@@ -25,7 +25,7 @@ from weft.core.weak_table import WeakTable
 Numbers = np.ndarray
 """The number of each element of an array of keys."""
 
-# operations that use up the keys they take, and those that give the keys they take, moved
+# operations that use up their keys; and those whose results are their keys at other places
 _CONSUMING = {"random_bits", "random_split", "slice", "rev", "concatenate", "stack", "select_n"}
 _MOVES: dict[str, Callable[[Numbers, Any], Numbers]] = {
     "reshape": lambda x, params: x.reshape(params["new_sizes"]),
@@ -92,7 +92,7 @@ def use_operation(primitive: Any, params: dict[str, Any], args: Sequence[Any]) -
 
 
 def _outermost(name: str, keys: _Keys, numbers: Sequence[Numbers | None], run: Callable[[], Any]) -> Any:
-    """The results of ``run``; its use of a key that was consumed before it is reported as one of ``name``."""
+    """The results of ``run``. If it uses a key that was consumed before, the error says that ``name`` did."""
     before = keys.used.copy()
     try:
         return run()
@@ -125,7 +125,7 @@ def _broadcast(x: Numbers, shape: tuple[int, ...], dimensions: tuple[int, ...]) 
 
 
 class _Reuse(Exception):
-    """The use of keys that are consumed; ``numbers`` are theirs."""
+    """Keys that were consumed are used again; ``numbers`` says which."""
 
     def __init__(self, text: str, numbers: Numbers) -> None:
         super().__init__(text)

@@ -23,7 +23,7 @@ LARGEST, LEAST = 512, 64  # elements of a block
 
 
 def distributed(loops: Loops, nest: ir.Nest, model: Model) -> Loops:
-    """The only loop over the lanes, with parts; as it is if the body has no functions that wait for each other."""
+    """The loop over the lanes, divided into parts; unchanged if no function of the body waits for another."""
     (loop,) = loops
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     applied = [s for s in statements if isinstance(s, ir.Apply)]
@@ -36,7 +36,7 @@ def distributed(loops: Loops, nest: ir.Nest, model: Model) -> Loops:
     for s in applied:
         for n in s.args:
             users.setdefault(n, set()).add(number[s.out])
-    # every result is stored by the last part, as operands that share its memory are loaded again until then
+    # the last part stores all results: the parts before it still load operands, which may share their memory
     parts = [_part(k, last, statements, number, users) for k in range(last + 1)]
     sizes = [np.dtype(s.dtype).itemsize for part in parts for s in part.kept]
     sizes += [operand.dtype.itemsize for operand in nest.operands]

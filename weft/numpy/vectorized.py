@@ -80,7 +80,7 @@ def _left_out(excluded: Collection[int | str], args: Sequence[Any]) -> list[bool
 def _without(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], excluded: Collection[Any]
 ) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-    """(the function of the other arguments, they)."""
+    """(the function with the excluded arguments filled in, the other arguments by place, those by name)."""
     fixed = {place: arg for place, arg in enumerate(args) if place in excluded}
     fixed_named = {name: value for name, value in kwargs.items() if name in excluded}
 
@@ -255,7 +255,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
-    """For each element the function (or number) of the first true condition; one more than conditions is the default.
+    """For each element the function (or number) of the first true condition; one without a condition is the default.
 
     Functions are mapped over the elements, as ``func(element, *args, **kw)``. Without a default it is 0. ValueError
     unless there are as many functions as conditions, or one more.

@@ -23,7 +23,7 @@ from weft.random import bit_generator
 
 
 class _Count(NamedEffect):
-    """No two evaluations are one; one that nobody reads may be left out."""
+    """Two evaluations are never merged into one; an evaluation whose number nobody reads may be left out."""
 
     removable = True
 

@@ -59,9 +59,9 @@ class Avx512(Avx2):
         return _nan_or_range(x, y, larger, numbers) if found is None else found
 
     def mended(self, x: V, y: V, one: V, larger: bool) -> V:
-        """By two masks, which one instruction applies, if ``one`` is NaN or the zero that should win.
+        """By two masks, computed once from ``one`` and applied to every vector by one instruction.
 
-        They are constants, and have no effect for any other ``one``.
+        They change something only if ``one`` is NaN or the zero that should win.
         """
         lanes = x.lanes
 

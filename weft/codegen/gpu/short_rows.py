@@ -2,8 +2,8 @@
 
     softmax of [1000000, 10]: 16 threads a row; what a phase keeps of the row stays in registers
 
-Accumulators without an element hold the identity, with which the others are combined already: a fold of the tree begins
-at the first distance that meets an element, and has the same bits.
+A thread without an element holds the identity. To combine with it changes nothing, so the fold of the tree leaves out
+the distances at which no thread meets an element; the bits are the same.
 """
 
 from __future__ import annotations

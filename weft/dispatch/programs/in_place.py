@@ -1,7 +1,7 @@
 """Updates that must not copy: ``x.at[i].set(v, inplace="require")`` marks its equations by a name scope.
 
-Only for such programs the compiler checks that each marked update writes into the memory of its array
-(``compiler.requirements``); it raises if one would copy.
+The compiler looks at programs with such updates alone (``compiler.requirements``): it raises if a marked update would
+copy its array.
 """
 
 from __future__ import annotations

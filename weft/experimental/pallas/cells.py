@@ -35,7 +35,7 @@ _grids = _Grids()
 
 @contextlib.contextmanager
 def on(grid: Grid | None) -> Iterator[None]:
-    """Within, ``program_id`` is a number of a cell of this grid; with None it raises, as in an index map."""
+    """A context in which ``program_id`` gives the numbers of a cell of this grid; with None (index maps) it raises."""
     named: Any = contextlib.nullcontext()
     if grid is not None and grid.names is not None:
         pairs = zip(grid.extents, grid.numbers, strict=True)

@@ -16,9 +16,9 @@ _WORDS = {
 class InterpretParams(Record):
     """Run a kernel cell by cell on the host, with checks: IndexError names the cell, the line and the index.
 
-    A write outside of a reference is an error, and so is a block that does not exist. ``out_of_bounds_reads``:
-    ``"raise"`` for an error, ``"uninitialized"`` for what has not been written, which is ``"nan"`` (the least integer)
-    or ``"zero"`` by ``uninitialized_memory``. ``uninitialized_reads="raise"``: a read of such elements is an error too.
+    A write outside of a reference is an error, and so is a block that does not exist. A read outside is an error, or
+    with ``out_of_bounds_reads="uninitialized"`` gives what memory holds that nobody has written: NaN (for integers the
+    least one), or zero with ``uninitialized_memory="zero"``. ``uninitialized_reads="raise"`` forbids to read that memory.
     ``grid_point_recorder`` is called with the numbers of each cell and 0. Cells that differ along a parallel axis and
     write one element are an error. The other options are for a TPU's cores and change nothing.
 
@@ -53,5 +53,5 @@ class InterpretParams(Record):
 
 
 def enable_poison_buffers(new_val: bool = True) -> None:
-    """Fill what nobody has written with NaN: it always is."""
+    """For JAX's programs, without effect: memory that nobody has written is always filled with NaN."""
     del new_val
