@@ -18,7 +18,7 @@ class InterpretParams(Record):
 
     A write outside of a reference is an error, and so is a block that does not exist. A read outside is an error, or
     with ``out_of_bounds_reads="uninitialized"`` gives what memory holds that nobody has written: NaN (for integers the
-    least one), or zero with ``uninitialized_memory="zero"``. ``uninitialized_reads="raise"`` forbids to read that memory.
+    least one), or zero with ``uninitialized_memory="zero"``. ``uninitialized_reads="raise"`` forbids to read it.
     ``grid_point_recorder`` is called with the numbers of each cell and 0. Cells that differ along a parallel axis and
     write one element are an error. The other options are for a TPU's cores and change nothing.
 
