@@ -432,3 +432,42 @@ def test_products_with_epilogues_have_no_sizes(device: Any) -> None:
                 found, weft.jit(lambda c, b: nn.relu(c + b))(weft.jit(jnp.matmul)(*args[:2]), B[:columns])
             )
         assert weft.compiler.stats()["kernels_built"] == before
+
+
+@pytest.mark.parametrize("dtype", [HALVES[0], np.float32], ids=str)
+@pytest.mark.parametrize("large", [False, True])
+def test_an_epilogue_is_written_over_what_is_donated(
+    device: Any, monkeypatch: pytest.MonkeyPatch, dtype: Any, large: bool
+) -> None:
+    """Each element by the thread that reads it; the addresses of a training step stay the same."""
+    if large:
+        monkeypatch.setattr(grid_products, "GPU_TILES", 1)
+    m, n = (256, 512) if large and dtype != np.float32 else (128, 128) if large else (70, 66)
+    w, x, y = (jnp.asarray(RNG.standard_normal(shape), dtype) for shape in ((m, n), (33, m), (33, n)))
+
+    def step(w: Any, x: Any, y: Any) -> Any:
+        return w - jnp.asarray(0.25, dtype) * (x.T @ y)
+
+    with weft.default_device(device):
+        compiled = weft.jit(step, donate_argnums=0).lower(w, x, y).compile()
+        assert "output 0: donated 0" in compiled.as_text("plan") and "on its points" in compiled.as_text("plan")
+        given = weft.device_put(np.asarray(w), device)
+        place, wanted = given.unsafe_buffer_pointer(), weft.jit(step)(w, x, y)
+        found = compiled(given, x, y)
+    assert given.is_deleted() and found.unsafe_buffer_pointer() == place
+    assert beside_the_cpu.exactly(found, wanted)
+
+
+def test_what_is_donated_and_read_elsewhere_is_not_written_over(device: Any) -> None:
+    w, v = floats(40, 40), floats(40, 40)
+    for function in (
+        lambda w, v: w - 0.5 * (w.T @ v),  # multiplied too
+        lambda w, v: (w - 0.5 * (v.T @ v), w + 1),  # read later
+        lambda w, v: w.T - 0.5 * (v.T @ v),  # other elements
+        lambda w, v: (w - 0.5 * (v.T @ v))[::-1],  # stored elsewhere
+    ):
+        with weft.default_device(device):
+            found = weft.jit(function, donate_argnums=0)(weft.device_put(w, device), weft.device_put(v, device))
+        wanted = weft.jit(function)(w, v)
+        for one, other in zip(weft.tree.leaves(found), weft.tree.leaves(wanted), strict=True):
+            assert beside_the_cpu.exactly(one, other)

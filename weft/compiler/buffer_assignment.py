@@ -193,11 +193,31 @@ class Assignment:
                 continue
             target = self.base(binding.variable)
             made, multiplied = self._product_of(number)
+            if self._is_given(number, index, multiplied):
+                continue
             sources = [(i, self.base(b.variable)) for i, b in enumerate(low.operands) if b.role == "in"]
             fits = [(i, base) for i, base in sources if base in self.buffers and base not in multiplied]
             for other, base in sorted(fits, key=lambda source: source[1] is not made):
                 if in_place(low, index, other, self.base) and self._join(base, target, number):
                     break
+
+    def _is_given(self, number: int, index: int, multiplied: Sequence[Any]) -> bool:
+        """Whether an epilogue may write a result over a donated input: where threads have the product in registers."""
+        low = self.lowered[number]
+        if low is None or self.products.get(number, (0, ""))[1] != "points":
+            return False
+        target = self.buffers[self.base(low.operands[index].variable)]
+        if target.output < 0:
+            return False
+        return any(
+            binding.role == "in"
+            and self.inputs.get(base := self.base(binding.variable)) in self.donated
+            and base.aval.nbytes == target.nbytes
+            and base not in multiplied
+            and self.input_last[self.inputs[base]] == number
+            and in_place(low, index, other, self.base)
+            for other, binding in enumerate(low.operands)
+        )
 
     def _product_of(self, number: int) -> tuple[Any, list[Any]]:
         """The result and the operands of the product whose epilogue a kernel is."""
