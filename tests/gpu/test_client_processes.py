@@ -381,3 +381,29 @@ def test_several_gpus_are_no_mesh_yet() -> None:
                 print("names cuda:0, cuda:1" in str(error) and "weft.devices('cpu')" in str(error))
     """
     assert run(program, devices=2).split() == ["True"] * 4
+
+
+def test_what_two_devices_hold_and_run() -> None:
+    """Memory is each one's own, a program runs where its operands are, and new arrays are the default device's."""
+    program = """
+        first, second = weft.devices()
+        before = [d.memory_stats()["bytes_in_use"] for d in (first, second)]
+        b = weft.device_put(np.arange(1 << 18, dtype=np.float32), second)
+        print([d.memory_stats()["bytes_in_use"] - n for d, n in zip((first, second), before)])
+        f = weft.jit(lambda x: jnp.cumsum(jnp.sort(x)[::-1])[:5])
+        small = np.random.default_rng(0).standard_normal(500).astype(np.float32)
+        here, there = f(weft.device_put(small, first)), f(weft.device_put(small, second))
+        print(here.device, there.device, np.array_equal(np.asarray(here), np.asarray(there)))
+        with weft.default_device(second):
+            c = jnp.arange(5)
+            print(c.device, (c + 1).device, weft.jit(lambda x: x * 2)(np.ones(3)).device, c.committed)
+        print((c + weft.device_put(np.ones(5, np.float32), first)).device)  # to what is committed
+        compiled = f.lower(weft.device_put(small, second)).compile()
+        try: compiled(weft.device_put(small, first))
+        except ValueError as error: print("cuda" in str(error) or "CudaDevice(id=0)" in str(error))
+        moved = weft.device_put(b, first, donate=True)
+        print(moved.device, b.is_deleted(), second.memory_stats()["bytes_in_use"] < before[1] + (1 << 20))
+    """
+    assert run(program, devices=2).splitlines() == [
+        "[0, 1048576]", "cuda:0 cuda:1 True", "cuda:1 cuda:1 cuda:1 False", "cuda:0", "True", "cuda:0 True True",
+    ]  # fmt: skip
