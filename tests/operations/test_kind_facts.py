@@ -94,6 +94,48 @@ def test_identities(name: str) -> None:
     assert seen > 5
 
 
+@pytest.mark.parametrize("name", stated("right_identity"))
+def test_right_identities(name: str) -> None:
+    """As second operand, a literal or an array of it, they change no bit."""
+    kind, seen = PRIMITIVES[name].kind, 0
+    assert isinstance(kind, kinds.Elementwise) and kind.right_identity is not None
+    for dtype in DTYPES:
+        x = values(dtype)
+        value = None if run(name, x, x) is None else kind.right_identity(dtype)
+        number = np.asarray(0 if value is None else value, dtype)
+        if value is None or number != value:
+            continue
+        found = run(name, x, np.full_like(x, number))
+        assert found is not None and same(found, x), (dtype, found, x)
+        with weft.enable_x64(True):
+            beside = np.asarray(weft.jit(lambda x: PRIMITIVES[name].bind(x, number[()]))(x))  # noqa: B023 - called here
+        assert same(beside, x), (dtype, beside, x)
+        seen += 1
+    assert seen > (0 if name == "ne" else 5)
+
+
+@pytest.mark.parametrize("name", stated("leaves"))
+def test_what_parameters_leave_as_it_is(name: str) -> None:
+    assert name in ("convert_element_type", "integer_pow")
+    seen = 0
+    # NumPy's powers of complex numbers lose the signs of zeros
+    for dtype in [dtype for dtype in DTYPES if dtype.kind != "c" or name != "integer_pow"]:
+        params: dict[str, Any] = (
+            {"y": 1} if name == "integer_pow" else {"new_dtype": dtype, "weak_type": False, "sharding": None}
+        )
+        kind = PRIMITIVES[name].kind
+        assert isinstance(kind, kinds.Elementwise) and kind.leaves is not None and kind.leaves(dtype, params)
+        reference = np.asarray(kind.reference(values(dtype), **params)) if dtype.kind != "b" else values(dtype)
+        assert same(reference.astype(dtype), values(dtype)), dtype
+        seen += 1
+    other = {"y": 2} if name == "integer_pow" else {"new_dtype": np.dtype(np.int32)}
+    assert seen > 5 and not PRIMITIVES[name].kind.leaves(np.dtype(np.float32), other)  # type: ignore[union-attr]
+
+
+def test_conversions_are_the_one_operation_that_converts() -> None:
+    assert stated("converts") == ["convert_element_type"]
+
+
 @pytest.mark.parametrize("name", ["add", "max", "min"])
 @pytest.mark.parametrize("dtype", BYTES)
 def test_nan_is_no_identity(name: str, dtype: Any) -> None:

@@ -38,9 +38,11 @@ class Elementwise(Record):
     # (dtype of the first operand) -> the second operand that leaves every bit of the first; None, also for one dtype
     right_identity: Callable[[np.dtype], Any] | None = None
     leaves: Callable[[np.dtype, Params], bool] | None = None  # whether it gives an operand of this dtype as it is
-    # (operands, whether all numbers of one are whole) -> a function of the operands that gives the same bits by
-    # cheaper operations, where operands are literals; None: there is none
-    cheaper: Callable[[Sequence[Any], Callable[[Any], bool]], Callable[..., Any] | None] | None = None
+    # (operands, whether all numbers of one are whole) -> cheaper operations with the same bits, as a function and its
+    # operands; None: there are none. See operations.cheaper
+    cheaper: (
+        Callable[[Sequence[Any], Callable[[Any], bool]], tuple[Callable[..., Any], Sequence[Any]] | None] | None
+    ) = None
     converts: bool = False  # gives the same number in another dtype, rounded if need be
     keeps_equal: bool = False  # of an operand and itself it gives the operand
     undoes_itself: bool = False  # of its own result it gives the operand
