@@ -2,7 +2,7 @@
 
     b = exp a; c = dynamic_slice b i   ->   a2 = dynamic_slice a i; c = exp a2
 
-so that ``b`` need not be stored, and only the elements that are read are computed. ``gathers`` and ``dynamic_slices``
+so that ``b`` need not be stored, and only the elements that are read are computed. ``gathers`` and ``moved_reads``
 define how an array is read, and when it pays.
 """
 
