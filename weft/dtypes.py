@@ -87,6 +87,10 @@ class ExtendedDType:
 
     __str__ = __repr__
 
+    def of_words(self, words: Any) -> Any:
+        """An array of this dtype from the words of its elements."""
+        raise NotImplementedError(f"arrays of dtype {self} are not made of words")
+
 
 def is_extended(dtype: Any) -> bool:
     """Whether a dtype is one that NumPy has no elements of, such as that of random keys."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weft
 from tests.oracle import differential
 
 # expressions over keys ks key<fry>[3], x f32[2,3], t f32[2,3,4], w f32[2,4], i i8[4], c c64[3], P = one row of padding
@@ -78,6 +79,17 @@ jnp.pad(x, 1, 'nonsense')
 jnp.split(x, [1.0, 2.0])
 [jnp.packbits(i.reshape(2, 2), axis=a, bitorder=o) for a in (None, 0) for o in ('little',)]
 jnp.unpackbits(i.astype(jnp.uint8).reshape(2, 2), axis=0)
+[random.key_data(f(2, ks.dtype)) for f in (jnp.zeros, jnp.ones)]
+[random.key_data(f(ks)) for f in (jnp.zeros_like, jnp.ones_like, jnp.empty_like)]
+random.key_data(jit(lambda k: jnp.full((2, 2), 7, k.dtype))(ks))
+lax.convert_element_type(ks, int)
+random.rademacher(ks[0], (4,), bool)
+lax.select_n(i[:3], *[jnp.full(3, k) for k in range(4)])
+[lax.select_n(np.array([0, 5, -1]).astype(d), *jnp.eye(3)) for d in ('int16', 'uint8', 'uint32')]
+[jnp.mgrid[()], *jnp.ogrid[()]]
+[jnp.stack(x, dtype=int), jnp.stack(x, axis=1, dtype='bfloat16'), jnp.stack(x)]
+jnp.ravel_multi_index((i, i), (2, 300), mode='ignore', dtype='int16')
+[jnp.unravel_index(n, jnp.array([2, 3])) for n in (5, np.int8(5), np.uint8(1))]
 """
 
 
@@ -89,7 +101,7 @@ def _fill(row: Any, width: Any, axis: int, options: dict[str, Any]) -> Any:
 
 def _evaluated(J: Any, expression: str) -> Any:
     names = {
-        "J": J, "jnp": J.numpy, "lax": J.lax, "nn": J.nn, "random": J.random, "np": np,
+        "J": J, "jit": J.jit, "jnp": J.numpy, "lax": J.lax, "nn": J.nn, "random": J.random, "np": np,
         "P": _fill, "ks": J.random.split(J.random.key(3), 3), "x": J.numpy.arange(6.0).reshape(2, 3) ** 2,
         "t": J.numpy.arange(24.0).reshape(2, 3, 4) % 7, "w": J.numpy.arange(8.0).reshape(2, 4) + 1,
         "i": J.numpy.array([1, -2, 100, 0], J.numpy.int8),
@@ -116,3 +128,33 @@ def test_values_and_errors() -> None:
             assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype), expression
             own, other = (np.asarray(a).astype(complex) for a in (mine, theirs))
             np.testing.assert_allclose(own, other, rtol=2e-5, atol=1e-6, err_msg=expression)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("expression", ["jnp.size([1, 2])", "jnp.ndim((1, 2))", "jnp.shape([1])", "c.astype(float)"])
+def test_deprecated_calls_say_so(expression: str) -> None:
+    for name in ("jax", "weft"):
+        J = differential.namespace(name)
+        with pytest.warns(DeprecationWarning, match="requires ndarray or scalar|Casting from complex to real dtypes"):
+            eval(expression, {"jnp": J.numpy, "c": J.numpy.ones(2, "complex64")})
+
+
+def test_start_indices_from_the_end_of_an_axis_beyond_their_type() -> None:
+    lax, x = weft.lax, np.arange(300)
+    for start in (np.int8(-3), np.int16(-3)):
+        assert lax.dynamic_slice(x, [start], (2,)).tolist() == [297, 298]
+        assert weft.jit(lambda i: lax.dynamic_slice(x, [i], (2,)))(start).tolist() == [297, 298]
+        assert weft.jit(lambda i: lax.dynamic_update_slice(x, x[:1], [i]))(start)[297] == 0
+        assert weft.jit(lambda i: weft.numpy.asarray(x)[i])(start) == 297
+
+
+def test_a_dot_algorithm_of_types_is_no_error() -> None:
+    algorithm = weft.lax.DotAlgorithm(np.float32, np.float32, np.float32)
+    found = weft.lax.dot(np.ones((2, 3), np.float32), np.ones((3, 2), np.float32), precision=algorithm)
+    np.testing.assert_array_equal(found, np.full((2, 2), 3.0))
+
+
+def test_the_padding_of_a_word_is_python_integers() -> None:
+    pads = weft.lax.padtype_to_pads(np.array([8, 7]), np.array([3, 3]), np.array([2, 2]), "SAME_LOWER")
+    assert pads == [(1, 0), (1, 1)]
+    assert {type(n) for pair in pads for n in pair} == {int}

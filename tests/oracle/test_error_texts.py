@@ -85,6 +85,41 @@ lax.scatter_add(m,i,jnp.ones((4,3)),sn((1,),(0,),(5,))) | domain is [0, 2), got:
 lax.scatter_mul(m,i,jnp.ones((4,3)),sn((1,),(),(0,))) | match operand of rank 2
 lax.scatter_min(m,i,jnp.ones((4,3)),sn((1,),(0,),(0,1))) | elements in scatter_dims_to_operand_dims
 lax.scatter(m,i[:2],jnp.ones((2,1)),sn((1,),(),(1,),(0,),(1,))) | cannot have the index vector dimension
+lax.gather(m,i,gn((1,1),(),(0,)),(1,3)) | offset_dims in gather op must not repeat
+lax.gather(m,i,gn((1,5),(),(0,)),(1,3)) | Offset dimension 1 in gather op is out of bounds
+lax.gather(m,i,gn((1,),(1,0),(0,)),(1,1)) | collapsed_slice_dims in gather op must be sorted
+lax.gather(m,i,gn((1,),(7,),(0,)),(1,1)) | Invalid collapsed_slice_dims set in gather op; valid range is [0, 2
+lax.gather(m,i,gn((1,),(),(0,)),(1,3)) | gather op must either be a offset dimension or explicitly collapsed/batching
+lax.gather(m,i,gn((1,),(1,),(0,)),(1,3)) | Gather op can only collapse slice dims with bound 1, but bound is 3 for
+lax.gather(m,i,gn((1,),(0,),(0,)),(1,)) | Gather op must have one slice size for every input dimension
+lax.gather(m,i,gn((1,),(1,),(0,),(1,),()),(1,1)) | and operand_batching_dims in gather op must be disjoint
+lax.gather(m,i,gn((1,),(),(1,),(1,),()),(1,1)) | start_index_map and operand_batching_dims in gather op must be disjoint
+lax.gather(m,i,gn((1,),(),(1,),(0,),()),(1,1)) | Gather op requires equal numbers of operand_batching_dims and
+lax.gather(m,i[:2],gn((1,),(),(1,),(0,),(0,)),(2,1)) | Gather op can only have operand batching dims with bound 0/1
+lax.scatter(m,i,jnp.ones((4,5)),sn((1,),(0,),(0,))) | Bounds of the window dimensions of updates must not exceed
+lax.scatter(m,i,jnp.ones((5,3)),sn((1,),(0,),(0,))) | Bounds of the scatter dimensions of updates must be
+lax.scatter(m,i,jnp.ones((4,3)),sn((1,),(1,1),(0,))) | inserted_window_dims in scatter op must not repeat
+lax.scatter(m,i,jnp.ones((4,3)),sn((1,),(0,),(5,))) | Invalid scatter_dims_to_operand_dims mapping
+lax.scatter(m,i,jnp.ones((4,3)),sn((1,),(),(0,))) | Scatter op has window of size 1; doesn't match operand of rank 2
+lax.dot(x,y) | jax.lax.dot: dimension_numbers must be specified
+lax.dot(x,x,precision='bad') | Precision argument must be one of
+lax.batch_matmul(jnp.ones((2,2,3)),jnp.ones((3,2))) | Arguments to batch_matmul must have same ndim, got 3, 2
+lax.broadcast_in_dim(m,(2,),(0,1)) | target broadcast shape must have equal or higher rank to the operand shape
+lax.reduce({'x':x},{'y':0.},lambda a,b: a,(0,)) | Operands must have the same tree structure as init_values
+lax.reduce_window(m,0.,lambda a,b: [a],(2,2),(1,1),'VALID') | output must have the same tree structure as the
+lax.reduce_window(m,0.,lax.add,(0,2),(1,1),'VALID') | window_dimensions must have every element be strictly positive
+lax.conv(m4,m4,(1,),'SAME') | conv_general_dilated window and window_strides must have the same number of dimensions
+conv(jnp.ones((1,4,4)),jnp.ones((3,2,2)),(1,),'SAME',feature_group_count=2) | be a multiple of feature_group_count
+lax.padtype_to_pads((8,),(3,),(2,),'bad') | Unrecognized padding type: expected 'VALID', 'SAME'
+lax.select_n(x,x,x) | `which` must be boolean or integer type, got
+jax.eval_shape(lambda x: lax.top_k(x,2),jax.ShapeDtypeStruct((2**31+1,),'int8')) | will overflow
+jnp.array(300,dtype='uint8') | Python integer 300 out of bounds for uint8
+jnp.zeros(2,3) | when you meant `jax.numpy.zeros((2, 3))`
+jnp.pad(jnp.ones(0),1,mode='reflect') | Cannot apply 'reflect' padding to empty axis
+jnp.size(m,(0,0)) | repeated axis
+jnp.cov(x,dtype=int) | cov: dtype must be a subclass of float or complex
+jnp.put(x,[0],[1]) | jax.numpy.put cannot modify arrays in-place
+jnp.place(x,x>0,x) | jax.numpy.place cannot modify arrays in-place
 lax.ragged_dot(x,w,g) | requires lhs dimension numbers to be nonnegative and less than
 lax.ragged_dot(jnp.ones((2,4)),w,g) | contracting dimensions to have the same shape, got (4,) and (3,).
 lax.ragged_dot(m,w,jnp.ones(3,int)) | expected rhs group dimension size to be 3, got 2

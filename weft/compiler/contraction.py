@@ -123,7 +123,7 @@ def permutation(equation: JaxprEqn) -> list[int] | None:
 
 def precision_of(asked: Any) -> str:
     """The precision of a product's parameter: float32 or tf32; empty where it does not say."""
-    if isinstance(asked, tuple):
+    if type(asked) is tuple:  # of two Precisions; a DotAlgorithm has no name, and says nothing here
         return {1: "tf32", 2: "float32"}.get(max([side.value for side in asked]), "")
     return {"TF32_TF32_F32": "tf32", "F32_F32_F32": "float32"}.get(getattr(asked, "name", ""), "")
 

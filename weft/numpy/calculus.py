@@ -268,7 +268,7 @@ def cov(
     """
     asked = reductions.user_dtype(dtype, "cov")
     if asked is not None and not dtypes.issubdtype(asked, np.inexact):
-        raise ValueError(f"cov: dtype must be floating point or complex, got {dtype!r}")
+        raise ValueError(f"cov: dtype must be a subclass of float or complex; got dtype={dtype!r}")
     optional = {"y": y, "fweights": fweights, "aweights": aweights}
     return _cov(
         m,

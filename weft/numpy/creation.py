@@ -91,7 +91,8 @@ def asarray(
     """``a`` as an array: itself if it is one of that dtype, otherwise as ``array`` makes it.
 
     With ``copy=False`` the result lies in the memory of ``a``, which the caller may not write to afterwards; ValueError
-    if that needs a copy: another dtype, a list or scalar, memory that is not dense or not aligned to its elements.
+    if that needs a copy: another dtype, memory that is not dense or not aligned to its elements. Lists and scalars have
+    no such memory, and what 32-bit mode narrows cannot stay in it: these are converted, as in JAX.
 
     >>> asarray(2).dtype.name
     'int32'
@@ -116,10 +117,12 @@ def _shared(value: Any, dtype: Any) -> Any:
     if not isinstance(value, runtime.Array | core.Tracer):
         try:
             held = np.asarray(value, copy=False)
-        except ValueError:
-            raise ValueError(_NEEDS_COPY.format(f"a value of type {type(value).__name__}", "an array")) from None
+        except ValueError:  # a list or a number has no memory to share
+            return value
     target = dtypes.canonicalize_dtype(held.dtype, allow_extended_dtype=True) if dtype is None else dtype
     if held.dtype != target:
+        if dtype is None and held.dtype.itemsize != target.itemsize:  # narrowed by 32-bit mode, as in JAX
+            return held
         raise ValueError(_NEEDS_COPY.format(f"an array of {held.dtype}", f"one of {target}"))
     if isinstance(held, np.ndarray):
         return runtime.array_from_numpy(held, runtime.ShapedArray(held.shape, target), copy=held.size == 0)
@@ -154,7 +157,10 @@ def _convert_scalar(value: Any, dtype: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         target = dtypes.canonicalize_dtype(np.int64) if dtype is None else dtype
         if np.dtype(target).kind in "iu" and not _fits(value, target):
-            raise OverflowError(f"Python int {value} too large to convert to {np.dtype(target).name}")
+            words = (
+                "integer {} out of bounds for" if np.dtype(target).itemsize < 4 else "int {} too large to convert to"
+            )
+            raise OverflowError(f"Python {words.format(value)} {np.dtype(target).name}")
     if dtype is None:
         return promotion.as_array(value)
     exact = isinstance(value, int) or dtypes.narrows(dtype)
@@ -250,6 +256,14 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     own = promotion.dtype_of(x)
     if own.kind == "c" and target.kind == "b":
         return lax.ne(x, np.asarray(0, own))
+    if own.kind == "c" and target.kind != "c":
+        errors.warn(
+            "Casting from complex to real dtypes drops the imaginary part, and JAX will refuse it: take the part that "
+            "is meant first, by jnp.real or jnp.imag.",
+            DeprecationWarning,
+        )
+        real = promotion.as_array(x)
+        return lax.convert_element_type_p.bind(real, new_dtype=target, weak_type=False, sharding=None)
     result = _converted(x, dtype=target) if getattr(x, "aval", None) is not None else array(x, dtype=target)
     unchanged = copy and own == promotion.dtype_of(result) and isinstance(x, runtime.Array | core.Tracer)
     return lax.copy_p.bind(result) if unchanged else result
@@ -325,8 +339,9 @@ def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
         raise TypeError(f"expected sequence object with len >= 0 or a single integer, got {shape!r}")
     if isinstance(dtype, int) and axes.is_one(shape):
         raise TypeError(
-            f"Cannot interpret '{dtype}' as a data type. Did you mean {name}(({shape}, {dtype})), with a single tuple "
-            "for the shape?"
+            f"Cannot interpret '{dtype}' as a data type. Did you accidentally write "
+            f"`jax.numpy.{name}({shape}, {dtype})` when you meant `jax.numpy.{name}(({shape}, {dtype}))`, with one "
+            "tuple for the shape?"
         )
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, name)
     extents = axes.canonical_shape(shape)

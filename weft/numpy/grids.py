@@ -26,6 +26,11 @@ def _vector(part: slice, name: str) -> Any:
     return creation.arange(start, part.stop, part.step if part.step is not None else 1)
 
 
+def _no_grid(sparse: bool) -> Any:
+    """The grid of no axes, as NumPy's."""
+    return () if sparse else creation.zeros((0,), int)
+
+
 class _Grid:
     """``mgrid`` (dense) or ``ogrid`` (open)."""
 
@@ -35,6 +40,8 @@ class _Grid:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return _vector(key, self.name)
+        if not key:
+            return _no_grid(self.sparse)
         with config.context("numpy_dtype_promotion", "standard"):  # slices of integers and of floats
             vectors = promotion.promote_dtypes(*(_vector(part, self.name) for part in key))
         grid = creation.meshgrid(*vectors, indexing="ij", sparse=self.sparse)

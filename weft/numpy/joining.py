@@ -116,8 +116,8 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Ar
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
     if _is_array(arrays):
-        axis = axes.canonical_axis(axis, len(promotion.shape_of(arrays)))
-        return rearrange.moveaxis(arrays, 0, axis)
+        axis, asked = axes.canonical_axis(axis, len(promotion.shape_of(arrays))), _asked(dtype, "stack")
+        return rearrange.moveaxis(arrays if asked is None else promotion.convert(arrays, asked), 0, axis)
     arrays = list(map(promotion.unwrapped, arrays))
     if not arrays:
         raise ValueError("Need at least one array to stack.")

@@ -376,6 +376,8 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     promotion.check_arraylike("unravel_index", indices)
     extents = _extents(shape)
     index, parts = indices, []
+    if not isinstance(shape, tuple | list | int):  # an array of extents has a type, which the indices get
+        index = arithmetic.add(index, np.zeros((), promotion.dtype_of(shape)))
     for extent in extents[::-1]:
         index, part = arithmetic.divmod(index, extent)
         parts.append(part)

@@ -220,7 +220,7 @@ def _pad_reflect(array: Any, axis: int, low: int, high: int, offset: int, kind: 
     reach = promotion.shape_of(array)[axis] - offset
     if promotion.shape_of(array)[axis] == 0:
         if low or high:
-            raise ValueError("Cannot apply padding to an empty axis")
+            raise ValueError(f"Cannot apply '{'symmetric' if offset == 0 else 'reflect'}' padding to empty axis")
         return array
     if reach == 0:
         return _pad_edge(array, axis, low, high)

@@ -61,8 +61,8 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     >>> put(weft.numpy.zeros(4), np.array([1, 3]), 5.0, inplace=False).tolist()
     [0.0, 5.0, 0.0, 5.0]
     """
-    promotion.check_arraylike("put", a, ind, v)
     _refuse_inplace("put", inplace)
+    promotion.check_arraylike("put", a, ind, v)
     shape = promotion.shape_of(a)
     size = int(np.prod(shape))
     places, values = rearrange.ravel(ind), rearrange.ravel(v)

@@ -29,8 +29,8 @@ any_size, jit = jit_module.any_size, jit_module.jit
 
 
 def _warn_of_others(name: str, a: Any) -> None:
-    """A warning for what is no array and is measured as NumPy does: None and text have no extents."""
-    if not isinstance(a, list | tuple) and not promotion.is_arraylike(a):
+    """A warning for what is no array, as a list is, and is measured as NumPy does."""
+    if not promotion.is_arraylike(a):
         errors.warn(f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0.", DeprecationWarning)
 
 
@@ -64,7 +64,10 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     extents = open_sizes.shape_for(promotion.shape_of(a))
     if axis is None:
         return math.prod(extents)
-    return math.prod(extents[d] for d in axes.canonical_axes(axis, len(extents)))
+    places = axes.canonical_axes(axis, len(extents), repeats=True)
+    if len(set(places)) < len(places):
+        raise ValueError(f"repeated axis: {axis}")
+    return math.prod(extents[d] for d in places)
 
 
 def resolve_shape(extents: tuple[int, ...], wanted: Any) -> tuple[int, ...]:

@@ -241,8 +241,10 @@ def _in_bounds(part: Any, extent: int, mode: str) -> Any:
         return selection.clip(part, 0, extent - 1)
     if mode == "wrap":
         return arithmetic.remainder(part, extent)
+    if mode == "ignore":  # as it is in JAX: no question is asked, and none can be within jit
+        return part
     if mode != "raise":
-        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
+        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', 'clip' or 'ignore'")
     core.concrete_or_error(
         None,
         part,

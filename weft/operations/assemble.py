@@ -466,7 +466,13 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
 
 
 def _filled(name: str, sizes: tuple[int, ...], value: ArrayLike, dtype: Any, weak_type: bool) -> Array:
-    """``sizes`` filled with the value as ``dtype``; numbers are converted here, without a kernel."""
+    """``sizes`` filled with the value as ``dtype``; numbers are converted here, without a kernel.
+
+    Typed keys of a number are those whose words all are that number, as in JAX.
+    """
+    if dtypes.is_extended(dtype) and core.get_aval(value).dtype != dtype:
+        words = full((*sizes, *dtype.physical_shape), value, dtype.physical_dtype)
+        return dtype.of_words(words)
     if dtypes.narrows(dtype) and isinstance(value, int | float | builtins.complex | np.generic):
         return broadcast_in_dim(convert.of_64_bits(value, dtype), sizes, ())
     if not sizes and core.is_tracing() and not core.get_aval(value).shape:

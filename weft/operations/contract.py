@@ -9,6 +9,7 @@ accumulate in float32, integers wrap.
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -267,7 +268,9 @@ def canonical_precision(precision: settings.PrecisionLike) -> Any:
         return None
     if isinstance(precision, settings.Precision):
         return (precision, precision)
-    if isinstance(precision, (settings.DotAlgorithm, ops.DotAlgorithmPreset)):
+    if isinstance(precision, ops.DotAlgorithmPreset):
+        return precision
+    if isinstance(precision, settings.DotAlgorithm):
         return precision
     if isinstance(precision, str):
         preset = ops.DotAlgorithmPreset.__members__.get(precision)
@@ -276,7 +279,7 @@ def canonical_precision(precision: settings.PrecisionLike) -> Any:
         return (_one_precision(precision),) * 2
     if isinstance(precision, (tuple, list)) and len(precision) == 2:
         return (_one_precision(precision[0]), _one_precision(precision[1]))
-    raise ValueError(f"Precision argument must be None, a Precision, a word or a pair of these, got {precision!r}")
+    raise _unknown_precision(precision)
 
 
 def _one_precision(precision: Any) -> settings.Precision:
@@ -286,7 +289,14 @@ def _one_precision(precision: Any) -> settings.Precision:
         return precision
     if isinstance(precision, str) and precision in settings.PRECISION_WORDS:
         return settings.PRECISION_WORDS[precision]
-    raise ValueError(f"Precision argument is unknown: {precision!r}; choose one of {sorted(settings.PRECISION_WORDS)}")
+    raise _unknown_precision(precision)
+
+
+def _unknown_precision(precision: Any) -> ValueError:
+    return ValueError(
+        f"Precision argument must be one of {sorted(settings.PRECISION_WORDS)}, a lax.Precision, a lax.DotAlgorithm, a "
+        f"lax.DotAlgorithmPreset or its name, or two of these; got {precision!r}"
+    )
 
 
 def dot(
@@ -320,7 +330,7 @@ def dot(
         left, right = core.get_aval(lhs), core.get_aval(rhs)
         if not (1 <= left.ndim <= 2 and 1 <= right.ndim <= 2 and left.shape[-1] == right.shape[0]):
             raise ValueError(
-                f"[dot] dimension_numbers must be given unless vectors or matrices are multiplied: "
+                f"[dot] jax.lax.dot: dimension_numbers must be specified unless vectors or matrices are multiplied: "
                 f"got lhs {left.str_short()}, rhs {right.str_short()}"
             )
         dimension_numbers = (((left.ndim - 1,), (0,)), ((), ()))
@@ -335,9 +345,10 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: settings.PrecisionLi
     """
     left, right = core.get_aval(lhs), core.get_aval(rhs)
     if left.ndim != right.ndim or left.ndim < 2:
+        wanted = "be at least 2D" if builtins.min(left.ndim, right.ndim) < 2 else "have same ndim"
         raise ValueError(
-            f"Arguments to batch_matmul must be at least 2D and of one rank, got {left.ndim}, {right.ndim}: "
-            f"{left.str_short()}, {right.str_short()}"
+            f"Arguments to batch_matmul must {wanted}, got {left.ndim}, {right.ndim}: {left.str_short()}, "
+            f"{right.str_short()}"
         )
     batch = tuple(range(left.ndim - 2))
     return dot_general(lhs, rhs, (((left.ndim - 1,), (left.ndim - 2,)), (batch, batch)), precision)

@@ -63,7 +63,7 @@ SINGLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 def _convert_typing(x: Any, *, new_dtype: Any, weak_type: bool, sharding: Any = None) -> Any:
     if (category(x.dtype) == "key") != (category(new_dtype) == "key"):
-        raise TypeError(f"[convert_element_type] cannot convert between {x.str_short()} and {new_dtype}")
+        raise ValueError(f"Cannot convert_element_type from {x.dtype} to {new_dtype}: the operand is {x.str_short()}")
     return runtime.ShapedArray(x.shape, new_dtype, weak_type)
 
 

@@ -72,8 +72,8 @@ def _check_groups(lhs: Any, rhs: Any, numbers: ConvDimensionNumbers, features: i
     for word, count in (("feature_group_count", features), ("batch_group_count", batches)):
         if results % count:
             raise ValueError(
-                f"[conv_general_dilated] the {results} output features of rhs {rhs.str_short()} must be a multiple of "
-                f"{word}={count}"
+                f"conv_general_dilated rhs output feature dimension size must be a multiple of {word}, but {results} "
+                f"is not a multiple of {count}: rhs is {rhs.str_short()}."
             )
 
 
@@ -83,8 +83,8 @@ def _check_windows(rhs: Any, numbers: ConvDimensionNumbers, strides: Any, lhs_di
     for word, given in named:
         if len(given) != len(windows):
             raise ValueError(
-                f"[conv_general_dilated] {word} must have an entry for each of the {len(windows)} spatial dimensions "
-                f"of rhs {rhs.str_short()}, got {given}"
+                f"conv_general_dilated window and {word} must have the same number of dimensions, but got "
+                f"{len(windows)} and {len(given)}: rhs {rhs.str_short()}, {word} {given}."
             )
     if builtins.min(strides, default=1) < 1:
         raise ValueError(f"[conv_general_dilated] window_strides must be positive, got {strides}")

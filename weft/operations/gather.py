@@ -32,28 +32,33 @@ Params = dict[str, Any]
 
 def check_sorted_dims(name: str, what: str, dims: Sequence[int], bound: int) -> None:
     """Dimensions in increasing order, without repetition, inside [0, bound)."""
-    if list(dims) != sorted(dims):
-        raise TypeError(f"[{name}] {what} must be sorted, got {tuple(dims)}")
-    check_distinct(name, what, dims)
+    check_sorted(name, what, dims)
     check_range(name, what, dims, bound)
+
+
+def check_sorted(name: str, what: str, dims: Sequence[int]) -> None:
+    if list(dims) != sorted(dims):
+        raise TypeError(f"[{name}] {what} in {name} op must be sorted; got: {tuple(dims)}")
+    check_distinct(name, what, dims)
 
 
 def check_distinct(name: str, what: str, dims: Sequence[int]) -> None:
     if len(set(dims)) != len(dims):
-        raise TypeError(f"[{name}] {what} must not repeat, got {tuple(dims)}")
+        raise TypeError(f"[{name}] {what} in {name} op must not repeat; got: {tuple(dims)}")
 
 
 def check_range(name: str, what: str, dims: Sequence[int], bound: int) -> None:
     outside = [dim for dim in dims if not 0 <= dim < bound]
     if outside:
-        places = ", ".join(f"{at}->{dim}" for at, dim in enumerate(dims) if dim in outside)
-        raise TypeError(f"[{name}] Invalid {what}; domain is [0, {bound}), got: {places}")
+        got = ", ".join(map(str, outside))
+        raise TypeError(f"[{name}] Invalid {what} set in {name} op; valid range is [0, {bound}), got: {got}")
 
 
 def check_disjoint(name: str, first: tuple[str, Sequence[int]], second: tuple[str, Sequence[int]]) -> None:
     if set(first[1]) & set(second[1]):
         raise TypeError(
-            f"[{name}] {first[0]} and {second[0]} must be disjoint, got {tuple(first[1])} and {tuple(second[1])}"
+            f"[{name}] {first[0]} and {second[0]} in {name} op must be disjoint; got: {tuple(first[1])} and "
+            f"{tuple(second[1])}"
         )
 
 
@@ -67,43 +72,51 @@ def check_indices(name: str, indices: Any) -> None:
         )
 
 
-def check_index_map(
-    name: str, what: str, index_map: Sequence[int], array: Any, indices: Any, batching: Sequence[int]
-) -> None:
+def check_index_map(name: str, what: str, index_map: Sequence[int], array: Any, indices: Any) -> None:
     """The array dimensions that are indexed by the components of an index vector."""
     if len(index_map) != indices.shape[-1]:
         raise TypeError(
-            f"[{name}] {len(index_map)} elements in {what} {tuple(index_map)} and the bound of dimension "
-            f"index_vector_dim={indices.ndim - 1} of indices {indices.str_short()} is {indices.shape[-1]}. These two "
-            f"numbers must be equal."
+            f"[{name}] {name.capitalize()} op has {len(index_map)} elements in {what} and the bound of dimension "
+            f"index_vector_dim={indices.ndim - 1} of indices is {indices.shape[-1]}. These two numbers must be equal. "
+            f"Got {tuple(index_map)} and indices {indices.str_short()}"
         )
-    check_range(name, what, index_map, array.ndim)
+    outside = ", ".join(f"{at}->{dim}" for at, dim in enumerate(index_map) if not 0 <= dim < array.ndim)
+    if outside:
+        mapping = " mapping" if name == "scatter" else ""
+        raise TypeError(f"[{name}] Invalid {what}{mapping}; domain is [0, {array.ndim}), got: {outside}")
     check_distinct(name, what, index_map)
-    check_disjoint(name, (what, index_map), ("operand_batching_dims", batching))
 
 
 def check_batching(
-    name: str, array: Any, indices: Any, array_dims: Sequence[int], index_dims: Sequence[int], what: str
+    name: str,
+    array: Any,
+    indices: Any,
+    array_dims: Sequence[int],
+    index_dims: Sequence[int],
+    what: str,
+    disjoint: Sequence[tuple[str, Sequence[int]]],
 ) -> None:
-    """Check the batching dimensions, which the array and the indices share."""
+    """Check the batching dimensions, which the array and the indices share. ``disjoint``: what must not have them."""
     check_sorted_dims(name, "operand_batching_dims", array_dims, array.ndim)
+    for other in disjoint:
+        check_disjoint(name, other, ("operand_batching_dims", array_dims))
     check_distinct(name, what, index_dims)
     check_range(name, what, index_dims, indices.ndim)
     if indices.ndim - 1 in index_dims:
         raise TypeError(
-            f"[{name}] {what} cannot have the index vector dimension {indices.ndim - 1} as a batching dimension; "
-            f"got {tuple(index_dims)}"
+            f"[{name}] {name.capitalize()} op cannot have the index vector dimension as a batching dimension: "
+            f"{what} {tuple(index_dims)} must be without {indices.ndim - 1}"
         )
     if len(array_dims) != len(index_dims):
         raise TypeError(
-            f"[{name}] equal numbers of operand_batching_dims and {what} are needed, got {tuple(array_dims)} and "
-            f"{tuple(index_dims)}"
+            f"[{name}] {name.capitalize()} op requires equal numbers of operand_batching_dims and {what}, got "
+            f"{tuple(array_dims)} and {tuple(index_dims)}"
         )
     sizes = [tuple(aval.shape[d] for d in dims) for aval, dims in ((array, array_dims), (indices, index_dims))]
     if sizes[0] != sizes[1]:
         raise TypeError(
-            f"[{name}] requires operand batching dimensions and indices batching dimensions to have the same shape, "
-            f"got {sizes[0]} and {sizes[1]}"
+            f"[{name}] {name.capitalize()} op requires operand batching dimensions and indices batching "
+            f"dimensions to have the same shape, got {sizes[0]} and {sizes[1]}"
         )
 
 
@@ -115,37 +128,48 @@ def _check_gather(array: Any, indices: Any, numbers: GatherDimensionNumbers, siz
     offset_dims, collapsed, index_map, batching, index_batching = numbers
     check_indices(name, indices)
     out_rank = indices.ndim - 1 + len(offset_dims)
-    check_sorted_dims(name, "offset_dims", offset_dims, out_rank)
+    check_sorted(name, "offset_dims", offset_dims)
+    for at, dim in enumerate(offset_dims):
+        if not 0 <= dim < out_rank:
+            raise TypeError(f"[{name}] Offset dimension {at} in gather op is out of bounds: [0, {out_rank}), got {dim}")
     check_sorted_dims(name, "collapsed_slice_dims", collapsed, array.ndim)
-    check_batching(name, array, indices, batching, index_batching, "start_indices_batching_dims")
-    check_disjoint(name, ("collapsed_slice_dims", collapsed), ("operand_batching_dims", batching))
-    check_index_map(name, "start_index_map", index_map, array, indices, batching)
+    indexed, dropped = ("start_index_map", index_map), ("collapsed_slice_dims", collapsed)
+    check_batching(name, array, indices, batching, index_batching, "start_indices_batching_dims", [dropped, indexed])
+    check_index_map(name, *indexed, array, indices)
+    _check_slice_sizes(array, numbers, sizes)
+
+
+def _check_slice_sizes(array: Any, numbers: GatherDimensionNumbers, sizes: tuple[int, ...]) -> None:
+    name = "gather"
+    offset_dims, collapsed, _, batching, _ = numbers
     if len(sizes) != array.ndim:
         raise TypeError(
-            f"[{name}] one slice size for every input dimension is needed; got: len(slice_sizes)={len(sizes)}, "
-            f"input_shape.rank={array.ndim}, slice_sizes={sizes} for {array.str_short()}"
+            f"[{name}] Gather op must have one slice size for every input dimension; got: "
+            f"len(slice_sizes)={len(sizes)}, input_shape.rank={array.ndim}, slice_sizes={sizes} for {array.str_short()}"
+        )
+    if len(offset_dims) != array.ndim - len(collapsed) - len(batching):
+        raise TypeError(
+            f"[{name}] All components of the offset index in a gather op must either be a offset dimension or "
+            f"explicitly collapsed/batching; got len(slice_sizes)={len(sizes)}, output_slice_sizes={offset_dims}, "
+            f"collapsed_slice_dims={collapsed}, operand_batching_dims={batching}"
         )
     for dim, (size, extent) in enumerate(zip(sizes, array.shape, strict=True)):
         if not 0 <= size <= extent:
             raise TypeError(
-                f"[{name}] Slice size at index {dim} is out of range, must be within [0, {extent} + 1), got {size}"
+                f"[{name}] Slice size at index {dim} in gather op is out of range, must be within "
+                f"[0, {extent} + 1), got {size}"
             )
+    for dim, size in enumerate(sizes):
         if dim in collapsed and size != 1:
             raise TypeError(
-                f"[{name}] collapsed_slice_dims can only name slice dims with bound 1, but bound is {size} for index "
-                f"{dim} at position {collapsed.index(dim)}"
+                f"[{name}] Gather op can only collapse slice dims with bound 1, but bound is {size} for index "
+                f"{dim} at position {collapsed.index(dim)}. These are collapsed_slice_dims {collapsed}"
             )
         if dim in batching and size > 1:
             raise TypeError(
-                f"[{name}] operand_batching_dims can only name slice dims with bound 0/1, but bound is {size} for "
-                f"index {dim} at position {batching.index(dim)}"
+                f"[{name}] Gather op can only have operand batching dims with bound 0/1, but bound is {size} for "
+                f"index {dim} at position {batching.index(dim)}. These are operand_batching_dims {batching}"
             )
-    if len(offset_dims) != array.ndim - len(collapsed) - len(batching):
-        raise TypeError(
-            f"[{name}] each axis of the slices {sizes} must be an offset dimension, collapsed or batching; got "
-            f"len(slice_sizes)={len(sizes)}, output_slice_sizes={offset_dims} (these are the offset_dims), "
-            f"collapsed_slice_dims={collapsed}, operand_batching_dims={batching}"
-        )
 
 
 def _gather_typing(

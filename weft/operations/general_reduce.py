@@ -268,7 +268,9 @@ def traced_computation(computation: Any, init_avals: Sequence[Any], treedef: Any
         right = runtime.tree_unflatten(treedef, list(scalars[half:]))
         leaves, out_tree = runtime.tree_flatten(computation(left, right))
         if out_tree != treedef:
-            raise ValueError(f"[{name}] the computation must return the structure {treedef}, got {out_tree}")
+            raise ValueError(
+                f"[{name}] {name} output must have the same tree structure as the operands: {treedef} vs. {out_tree}"
+            )
         return leaves
 
     scalars = [runtime.ShapedArray((), aval.dtype, False) for aval in init_avals] * 2
@@ -331,7 +333,9 @@ def reduce(
     arrays, treedef = runtime.tree_flatten(operands)
     inits, init_tree = runtime.tree_flatten(init_values)
     if treedef != init_tree:
-        raise ValueError(f"[reduce] operands {treedef} and init_values {init_tree} have different structures")
+        raise ValueError(
+            f"[reduce] Operands must have the same tree structure as init_values: {treedef} vs. {init_tree}"
+        )
     if not arrays:
         raise TypeError("[reduce] needs at least one operand")
     dims = integers(dimensions, "reduce", "dimensions")

@@ -252,7 +252,16 @@ def _start_indices(name: str, starts: Starts, extents: tuple[int, ...], allow_ne
     allowed = [allow_negative] * len(extents) if isinstance(allow_negative, bool) else list(allow_negative)
     if len(allowed) != len(extents):
         raise ValueError(f"[{name}] allow_negative_indices has {len(allowed)} entries for {len(extents)} dimensions")
-    return [_wrap_negative(s, n, ok) for s, n, ok in zip(found, extents, allowed, strict=True)]
+    return [_wrap_negative(s, n, ok) for s, n, ok in zip(_wide_enough(found, extents), extents, allowed, strict=True)]
+
+
+def _wide_enough(starts: list[Any], extents: tuple[int, ...]) -> list[Any]:
+    """Start indices of one small signed type as int32 where an extent is beyond it, as those from the end would be."""
+    kinds_of = {core.get_aval(start).dtype for start in starts}
+    dtype = kinds_of.pop() if len(kinds_of) == 1 else np.dtype(np.int64)
+    if dtype not in (np.int8, np.int16) or builtins.max(extents) <= np.iinfo(dtype).max:
+        return starts
+    return [convert.convert(start, np.dtype(np.int32)) for start in starts]
 
 
 # ---- public functions

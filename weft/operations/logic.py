@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, runtime
+from weft import core, dtypes, runtime
 from weft.core.tangents import Zero, along, is_undefined
 from weft.operations import key_words, mapped, overflow, references
 from weft.operations.elementwise import (
@@ -24,6 +24,7 @@ from weft.operations.elementwise import (
     Accepts,
     all_ones,
     bool_result,
+    category,
     check_same_dtype,
     elementwise,
     widen_reference,
@@ -345,7 +346,7 @@ def _select_typing(which: Any, first: Any, *others: Any) -> Any:
     cases = (first, *others)
     is_bool = which.dtype == np.bool_
     if not is_bool and which.dtype not in (np.int32, np.int64):
-        raise TypeError(f"[select_n] `which` must be boolean or int32, got {which.str_short()}")
+        raise TypeError(f"[select_n] `which` must be boolean or integer type, got {which.str_short()}")
     if is_bool and len(cases) > 2:
         raise TypeError(f"[select_n] select with boolean `which` cannot have > 2 cases, got {len(cases)}")
     if any(case.shape != first.shape for case in others):
@@ -434,6 +435,13 @@ def _select_batch(size: int, values: list[Any], dims: list[mapped.Dim]) -> Any:
 select_n_p.batch = _select_batch
 
 
+def _case_numbers(which: ArrayLike, dtype: np.dtype, count: int) -> Array:
+    """Numbers of cases in 32 bits: unsigned ones are clipped first, since the greatest of them are negative there."""
+    if dtypes.iinfo(dtype).max > np.iinfo(np.int32).max:
+        which = ops.min(which, np.asarray(count - 1, dtype))
+    return ops.convert_element_type(which, np.int32)
+
+
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Element by element, the case that ``which`` numbers (bool: False takes the first).
 
@@ -442,6 +450,9 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """
     if not cases:
         raise ValueError("select_n() must have at least one case")
+    dtype = core.get_aval(which).dtype
+    if category(dtype) in INTEGER and dtype not in (np.int32, np.int64):
+        which = _case_numbers(which, dtype, len(cases))
     return select_n_p.bind(which, *cases)
 
 

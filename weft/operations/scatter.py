@@ -20,7 +20,6 @@ from weft.core.weak_table import WeakTable
 from weft.operations import arithmetic, key_words, mapped, shape
 from weft.operations.gather import (
     check_batching,
-    check_disjoint,
     check_index_map,
     check_indices,
     check_sorted_dims,
@@ -65,15 +64,15 @@ def _check_numbers(array: Any, indices: Any, updates: Any, numbers: ScatterDimen
         raise TypeError(f"[{name}] Updates tensor must be of rank {rank}; got {updates.ndim}, {updates.str_short()}")
     check_sorted_dims(name, "update_window_dims", window_dims, updates.ndim)
     check_sorted_dims(name, "inserted_window_dims", inserted, array.ndim)
-    check_batching(name, array, indices, batching, index_batching, "scatter_indices_batching_dims")
-    check_disjoint(name, ("inserted_window_dims", inserted), ("operand_batching_dims", batching))
+    indexed, thin = ("scatter_dims_to_operand_dims", index_map), ("inserted_window_dims", inserted)
+    check_batching(name, array, indices, batching, index_batching, "scatter_indices_batching_dims", [thin, indexed])
     window_rank = len(window_dims) + len(inserted) + len(batching)
     if window_rank != array.ndim:
         raise TypeError(
-            f"[{name}] the window of size {window_rank} (update_window_dims, inserted_window_dims and "
-            f"operand_batching_dims) doesn't match operand of rank {array.ndim}, {array.str_short()}"
+            f"[{name}] Scatter op has window of size {window_rank}; doesn't match operand of rank {array.ndim}. These "
+            f"are update_window_dims, inserted_window_dims and operand_batching_dims, and {array.str_short()}"
         )
-    check_index_map(name, "scatter_dims_to_operand_dims", index_map, array, indices, batching)
+    check_index_map(name, *indexed, array, indices)
 
 
 def _scatter_typing(
@@ -89,15 +88,16 @@ def _scatter_typing(
     for dim, update_dim in zip(kept, numbers.update_window_dims, strict=True):
         if updates.shape[update_dim] > array.shape[dim]:
             raise TypeError(
-                f"[{name}] the window of updates {updates.str_short()}, axis {update_dim}, "
-                f"exceeds axis {dim} of the operand {array.str_short()}"
+                f"[{name}] Bounds of the window dimensions of updates must not exceed those of the operand: axis "
+                f"{update_dim} of {updates.str_short()} exceeds axis {dim} of {array.str_short()}"
             )
     batch = tuple([n for dim, n in enumerate(updates.shape) if dim not in numbers.update_window_dims])
     if batch != indices.shape[:-1]:
         at = next(at for at, (n, m) in enumerate(zip(batch, indices.shape, strict=False)) if n != m)
         raise TypeError(
-            f"[{name}] updates and indices must have the same bounds. For scatter dimension {at}, updates bound is "
-            f"{batch[at]}, indices bound is {indices.shape[at]}: {updates.str_short()} and {indices.str_short()}."
+            f"[{name}] Bounds of the scatter dimensions of updates must be those of the indices. For scatter dimension "
+            f"{at}, updates bound is {batch[at]}, indices bound is {indices.shape[at]}: {updates.str_short()} and "
+            f"{indices.str_short()}"
         )
     return runtime.ShapedArray(array.shape, array.dtype, array.weak_type)
 

@@ -77,6 +77,8 @@ def _broadcast_typing(
         raise TypeError(f"{name} broadcast_dimensions must have length equal to operand ndim; got {dims} of {x.ndim}.")
     if shape and min(shape) < 0:
         raise TypeError(f"[{name}] shape must have every element be nonnegative, got {shape}")
+    if len(shape) < x.ndim:
+        raise TypeError(f"{name} target broadcast shape must have equal or higher rank to the operand shape: {shape}")
     if dims and not 0 <= min(dims) <= max(dims) < len(shape):
         raise TypeError(f"{name} broadcast_dimensions must be a subset of output dimensions, got {dims} for {shape}.")
     if len({*dims}) != len(dims):
@@ -425,8 +427,6 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     shape = shape_of(array)
     if not dimensions and _is_array(array):
         return array
-    if len(set(dimensions)) != len(dimensions):
-        raise ValueError(f"[expand_dims] repeated axis in {tuple(dimensions)}")
     rank = len(shape) + len(dimensions)
     new = {canonical_axis(d, rank, "expand_dims") for d in dimensions}
     if len(new) != len(dimensions):

@@ -316,6 +316,11 @@ def _top_k_typing(x: Any, *, axis: int, k: int) -> list[Any]:
             f"k argument to top_k must be no larger than size along axis; got k={k} with shape={list(x.shape)} and "
             f"axis={axis}"
         )
+    if x.shape[axis] > np.iinfo(np.int32).max:
+        raise ValueError(
+            f"top_k returns int32 indices, which will overflow for extents above {np.iinfo(np.int32).max}: "
+            f"got {x.str_short()} and axis={axis}"
+        )
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     return [runtime.ShapedArray(shape, x.dtype, x.weak_type), runtime.ShapedArray(shape, np.dtype(np.int32), False)]
 

@@ -22,10 +22,10 @@ def padtype_to_pads(
     if word == "VALID":
         return [(0, 0)] * len(in_shape)
     if word not in ("SAME", "SAME_LOWER"):
-        raise RuntimeError(f"[padtype_to_pads] padding must be 'VALID', 'SAME' or 'SAME_LOWER', got {padding!r}")
+        raise RuntimeError(f"Unrecognized padding type: expected 'VALID', 'SAME' or 'SAME_LOWER', got {padding!r}.")
     pads = []
     for extent, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
-        total = max((-(-extent // stride) - 1) * stride + window - extent, 0)
+        total = int(max((-(-extent // stride) - 1) * stride + window - extent, 0))
         less, more = total // 2, total - total // 2
         pads.append((less, more) if word == "SAME" else (more, less))
     return pads

@@ -63,7 +63,7 @@ def check_windows(name: str, aval: Any, params: Params) -> tuple[int, ...]:
                 + (f" and window_dimensions {params['window_dimensions']}" if what != "window_dimensions" else "")
             )
         if any(n < 1 for n in sizes):
-            raise TypeError(f"[{name}] {what} must be positive in every dimension, got {sizes}")
+            raise TypeError(f"[{name}] {what} must have every element be strictly positive, got {sizes}")
     padding = params["padding"]
     if len(padding) != aval.ndim or any(len(pair) != 2 for pair in padding):
         raise ValueError(

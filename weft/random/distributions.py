@@ -194,8 +194,10 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
 
 @functools.partial(sampling.at_any_size, static_argnames=_STATIC)
 def _rademacher(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
-    heads = promotion.convert(bernoulli(key, 0.5, shape), dtype)
-    return lax.sub(lax.mul(const(2, dtype), heads), const(1, dtype))
+    heads = bernoulli(key, 0.5, shape)
+    if dtype == np.bool_:  # neither -1 nor 1 is False
+        return lax.full_like(heads, True)
+    return lax.sub(lax.mul(const(2, dtype), promotion.convert(heads, dtype)), const(1, dtype))
 
 
 def truncated_normal(

@@ -79,6 +79,10 @@ class KeyDType(dtypes.ExtendedDType):
         self.itemsize = 4 * impl.key_words
         self.physical_shape = impl.key_shape
 
+    def of_words(self, words: Any) -> Any:
+        """Typed keys from their words, whose last axes are the key's."""
+        return random_wrap_p.bind(words, impl=self.impl)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _dtype_of, (self.impl,)
 

@@ -339,7 +339,7 @@ def multigammaln(a: Any, d: Any) -> Array:
         raise TypeError(
             f"[multigammaln] the dimension d must be a single integer, got an array of {promotion.shape_of(d)}"
         )
-    d = wnp.asarray(d).item() if not isinstance(d, int) else d
+    d = int(wnp.asarray(d).item()) if not isinstance(d, int) else d
     (a,) = promotion.promote_args_inexact("multigammaln", a)
     size, one = _const(d, a), _const(1, a)
     constant = lax.mul(lax.mul(_const(0.25, a), size), lax.sub(size, one))
