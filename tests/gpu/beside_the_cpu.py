@@ -42,6 +42,17 @@ def exactly(left: Any, right: Any) -> bool:
     return left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
+def _difference(found: np.ndarray, wanted: np.ndarray) -> str:
+    """Where two results differ, for whoever sees no more than this line."""
+    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+        return f"{found.dtype}{found.shape} for {wanted.dtype}{wanted.shape}"
+    size = found.dtype.itemsize
+    bits = [np.frombuffer(x.tobytes(), np.uint8).reshape(-1, size) for x in (found, wanted)]
+    places = np.flatnonzero((bits[0] != bits[1]).any(1))
+    at = int(places[0]) if len(places) else 0
+    return f"{len(places)} of {found.size} elements differ, first {at}: {found.flat[at]!r} for {wanted.flat[at]!r}"
+
+
 def check(device: Any, function: Callable[..., Any], args: tuple[Any, ...], equal: Equal = same) -> Any:
     """Runs a program on the CPU and on the GPU; gives the compiled one of the latter."""
     wanted = weft.tree.leaves(weft.jit(function)(*args))
@@ -52,7 +63,7 @@ def check(device: Any, function: Callable[..., Any], args: tuple[Any, ...], equa
     for x, y in zip(found, wanted, strict=True):
         if jnp.issubdtype(x.dtype, weft.dtypes.prng_key):
             x, y = weft.random.key_data(x), weft.random.key_data(y)
-        assert equal(x, y)
+        assert equal(x, y), _difference(np.asarray(x), np.asarray(y))
     return compiled
 
 
