@@ -41,6 +41,11 @@ class _RefMethods:
     __slots__ = ()
     aval: Any
 
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: self.aval.ndim)
+    size = property(lambda self: self.aval.size)
+
     def __getitem__(self, idx: Any) -> Any:
         return get(self, idx)
 
@@ -118,10 +123,6 @@ class Ref(_RefMethods, metaclass=_RefType):
         self._closed = False  # whether the call is over in which it stood for another
 
     aval = property(lambda self: self._aval)
-    shape = property(lambda self: self._aval.shape)
-    dtype = property(lambda self: self._aval.dtype)
-    ndim = property(lambda self: self._aval.ndim)
-    size = property(lambda self: self._aval.size)
     sharding = property(lambda self: self._value.sharding)
     format = property(lambda self: self._value.format)
     committed = property(lambda self: True)
@@ -180,11 +181,6 @@ class Part(_RefMethods):
         known = [avals_module.get_aval(x) for x in self._operands]
         return AbstractRef(_inner(self.ref.aval, self._indices, known))
 
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: self.aval.ndim)
-    size = property(lambda self: self.aval.size)
-
     @property
     def at(self) -> _At:
         return _At(self.ref, self._indices, self._operands)
@@ -199,10 +195,6 @@ class View(_RefMethods):
         self._base, self._form = base, form
 
     aval = property(lambda self: AbstractRef(self._form.aval))
-    shape = property(lambda self: self._form.aval.shape)
-    dtype = property(lambda self: self._form.aval.dtype)
-    ndim = property(lambda self: self._form.aval.ndim)
-    size = property(lambda self: self._form.aval.size)
 
     def whole(self) -> Any:
         return self._form.there(self._base[...])
