@@ -67,8 +67,8 @@ float0 = dtypes.float0
 _SUBMODULES = frozenset((
     "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "checkpoints", "core", "custom_batching",
     "custom_derivatives", "debug", "distributed", "dlpack", "example_libraries", "experimental", "export", "extend",
-    "ffi", "flatten_util", "image", "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "pjrt",
-    "profiler", "random", "ref", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing",
+    "ffi", "flatten_util", "image", "inspect", "interpreters", "lax", "memory", "monitoring", "nn", "numpy", "ops",
+    "pjrt", "profiler", "random", "ref", "scipy", "sharding", "stages", "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
 
 # Names whose modules are loaded when one of them is first used. docs/stubs.py tells type checkers so (__init__.pyi).

@@ -22,9 +22,9 @@ from weft import (
     custom_derivatives as custom_derivatives, debug as debug, distributed as distributed, dlpack as dlpack,
     example_libraries as example_libraries, experimental as experimental, export as export, extend as extend,
     ffi as ffi, flatten_util as flatten_util, image as image, interpreters as interpreters, lax as lax,
-    monitoring as monitoring, nn as nn, numpy as numpy, ops as ops, pjrt as pjrt, profiler as profiler,
-    random as random, ref as ref, scipy as scipy, sharding as sharding, stages as stages, test_util as test_util,
-    tree as tree, tree_util as tree_util, typing as typing
+    memory as memory, monitoring as monitoring, nn as nn, numpy as numpy, ops as ops, pjrt as pjrt,
+    profiler as profiler, random as random, ref as ref, scipy as scipy, sharding as sharding, stages as stages,
+    test_util as test_util, tree as tree, tree_util as tree_util, typing as typing
 )
 from weft.autodiff.custom_jvp import custom_jvp as custom_jvp
 from weft.autodiff.custom_vjp import (

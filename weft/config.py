@@ -295,7 +295,7 @@ def _of_kind(option: Option, value: Any) -> Any:
     if option.choices is not None and value not in option.choices:
         legal = [choice for choice in option.choices if choice is not None]
         none_or = "None or " if None in option.choices else ""
-        raise ValueError(f"[config] new value of {name} must be {none_or}in {legal}, got {value!r}")
+        raise ValueError(f"[config] {name}: new enum value must be {none_or}in {legal}, got {value!r}")
     if option.kind is bool:
         return _as_bool(name, value)
     if option.kind is int and (isinstance(value, bool) or not isinstance(value, int)):

@@ -209,6 +209,23 @@ class ConcretizationTypeError(JAXTypeError):
         return (f"stay with arrays: convert with {_subject(origin)}.astype(...), select with weft.numpy.where",)
 
 
+class TracerAttributeError(ConcretizationTypeError, AttributeError):
+    """A traced value was asked for an attribute of the array that it stands for, such as its shards.
+
+    Wrong, since ``x`` lies nowhere while ``f`` is traced::
+
+        weft.jit(lambda x: x * len(x.addressable_shards))
+
+    Right, asking the array itself::
+
+        shards = len(x.addressable_shards)
+        weft.jit(lambda x: x * shards)(x)
+    """
+
+    def _cures(self, origin: Any) -> tuple[str, ...]:
+        return ("ask the array for it, outside of the traced function",)
+
+
 class NonConcreteBooleanIndexError(JAXIndexError):
     """A traced boolean array was used as an index, so that the size of the result is unknown.
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,34 +38,46 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     Array(14., dtype=float32)
     """
     leaves, tree = runtime.tree_flatten(pytree)
-    flat, unravel = _ravel_leaves(leaves)
-
-    def unravel_pytree(vector: Any) -> Any:
-        return runtime.tree_unflatten(tree, unravel(vector))
-
-    return flat, unravel_pytree
-
-
-def _ravel_leaves(leaves: list[Any]) -> tuple[Any, Callable[[Any], list[Any]]]:
     if not leaves:
-        empty = lax.full((0,), 0, np.dtype(np.float32))
-        return empty, lambda vector: [_check(vector, (0,), None)][1:]
-    shapes = [avals.get_aval(leaf) for leaf in leaves]
+        return lax.full((0,), 0, np.dtype(np.float32)), Unravel(tree, (), None)
+    types = tuple([avals.get_aval(leaf) for leaf in leaves])
     common = dtypes.result_type(*leaves)
-    sizes = [int(np.prod(aval.shape)) for aval in shapes]
-    weak = all(aval.weak_type for aval in shapes)
-    vectors = [lax.reshape(_as(leaf, common, weak), (size,)) for leaf, size in zip(leaves, sizes)]
-    flat = lax.concatenate(vectors, 0)
+    weak = all(aval.weak_type for aval in types)
+    vectors = [lax.reshape(_as(leaf, common, weak), (aval.size,)) for leaf, aval in zip(leaves, types, strict=True)]
+    return lax.concatenate(vectors, 0), Unravel(tree, tuple([(aval.shape, aval.dtype) for aval in types]), common)
 
-    def unravel(vector: Any) -> list[Any]:
-        _check(vector, (sum(sizes),), None if all(aval.dtype == common for aval in shapes) else common)
-        return [restored(part, aval) for part, aval in zip(lax.split(vector, sizes), shapes)]
 
-    def restored(part: Any, aval: Any) -> Any:
-        part = lax.reshape(part, aval.shape)
-        return part if aval.dtype == common else _as(part, aval.dtype, False)
+class Unravel:
+    """The function that takes a vector apart; equal to that of another tree of the same structure, shapes and dtypes,
+    so that it can be a static argument of ``jit``."""
 
-    return flat, unravel
+    __slots__ = ("common", "tree", "types")
+
+    def __init__(self, tree: Any, types: tuple[tuple[tuple[int, ...], np.dtype], ...], common: np.dtype | None) -> None:
+        self.tree = tree
+        self.types = types
+        self.common = common  # the dtype of the vector; None without leaves
+
+    def __call__(self, vector: Any) -> Any:
+        sizes = [math.prod(shape) for shape, _ in self.types]
+        mixed = any(dtype != self.common for _, dtype in self.types)
+        _check(vector, (sum(sizes),), self.common if mixed else None)
+        parts = lax.split(vector, sizes) if sizes else []
+        leaves = [self._restored(part, *of) for part, of in zip(parts, self.types, strict=True)]
+        return runtime.tree_unflatten(self.tree, leaves)
+
+    def _restored(self, part: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        part = lax.reshape(part, shape)
+        return part if dtype == self.common else _as(part, dtype, False)
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.tree, self.types, self.common
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unravel) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
 
 def _as(value: Any, dtype: Any, weak: bool) -> Any:

@@ -69,3 +69,20 @@ def test_derivatives_of_a_flat_loss() -> None:
     gradient = weft.jit(weft.grad(loss))(flat)
     assert np.array_equal(gradient, [4] * 3 + [4] * 6)
     assert weft.hessian(loss)(flat).shape == (9, 9)
+
+
+@pytest.mark.oracle
+def test_what_takes_a_vector_apart_may_be_a_static_argument() -> None:
+    """Trees of one structure and types give equal functions: the second call is not traced."""
+    for module, ravel in ((weft, ravel_pytree), (jax, jax.flatten_util.ravel_pytree)):
+        traces: list[int] = []
+
+        def doubled(vector: Any, unravel: Any, traces: list[int] = traces) -> Any:
+            traces.append(1)
+            return unravel(2 * vector)
+
+        f = module.jit(doubled, static_argnums=1)
+        for tree in ({"a": np.ones(2), "n": 1}, {"a": np.zeros(2), "n": 5}, {"a": np.zeros(3), "n": 5}):
+            back = f(*ravel(tree))
+            np.testing.assert_array_equal(back["a"], 2 * tree["a"])
+        assert len(traces) == 2

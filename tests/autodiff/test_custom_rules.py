@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 import weft
@@ -182,3 +184,77 @@ def test_what_bwd_gives_for_an_argument_that_is_none_is_left_out() -> None:
         return module.grad(lambda x: f(x, None, 3.0))(1.0)
 
     assert float(of(weft)) == float(of(jax)) == 3.0
+
+
+def _map_of_rules(module: Any, decorator: str, inner: str) -> Any:
+    """A mapped function with rules that close over its mapped argument; ``inner`` is what the rules are inside of."""
+
+    def element(x: Any, z: Any) -> Any:
+        if decorator == "custom_jvp":
+            g = module.custom_jvp(lambda y: x * y)
+            g.defjvp(lambda primals, tangents: (x * primals[0], 10 * x * tangents[0]))
+        else:
+            g = module.custom_vjp(lambda y: x * y)
+            g.defvjp(lambda y: (x * y, 2 * x), lambda res, ct: (res * ct,))
+        return module.jit(g)(z) if inner == "jit" else g(z)
+
+    return lambda z: module.vmap(element, (0, 0 if inner == "mapped" else None))(module.numpy.arange(3.0), z)
+
+
+@pytest.mark.parametrize("decorator", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("inner", ["mapped", "shared"])
+def test_rules_close_over_values_of_the_map_that_they_are_in(decorator: str, inner: str) -> None:
+    """What is differentiated is mapped inside, so that rules run when the trace of the map has recorded their call."""
+    found = []
+    for module in (weft, jax):
+        z = module.numpy.ones(3) if inner == "mapped" else module.numpy.float32(1)
+        f = _map_of_rules(module, decorator, inner)
+        found.append(module.jit(module.grad(lambda z, f=f: f(z).sum()))(z))
+        found.append(module.grad(lambda z, f=f: f(z).sum())(z))
+    slopes = np.arange(3.0) * 10 if decorator == "custom_jvp" else 2 * np.arange(3.0)
+    for slope in found:
+        np.testing.assert_allclose(slope, slopes if inner == "mapped" else slopes.sum())
+
+
+@pytest.mark.parametrize("inner", ["jit", "mapped"])
+def test_jvp_of_a_map_whose_rule_closes_over_its_values(inner: str) -> None:
+    """JAX refuses the one under jit."""
+    z = weft.numpy.ones(3) if inner == "mapped" else weft.numpy.float32(1)
+    out, slope = weft.jvp(_map_of_rules(weft, "custom_jvp", inner), (z,), (z,))
+    np.testing.assert_allclose(out, np.arange(3.0))
+    np.testing.assert_allclose(slope, 10 * np.arange(3.0))
+
+
+def test_a_mapped_argument_that_is_part_of_the_function_is_no_tracer_afterwards() -> None:
+    for module in (weft, jax):
+        f = module.custom_jvp(lambda x, y: x * y, nondiff_argnums=(0,))
+        f.defjvp(lambda x, primals, tangents, f=f: (f(x, primals[0]), 5 * tangents[0]))
+        two, three, one = (module.numpy.float32([n]) for n in (2, 3, 1))
+        out, slope = module.jvp(lambda y, m=module, f=f, two=two: m.vmap(f)(two, y), (three,), (one,))
+        assert isinstance(out, module.Array) and not isinstance(out, module.core.Tracer)
+        assert (float(out[0]), float(slope[0])) == (6, 5)
+
+
+@pytest.mark.parametrize("decorator", ["custom_jvp", "custom_vjp"])
+def test_what_a_partial_binds_is_no_argument(decorator: str) -> None:
+    found = []
+    for module in (weft, jax):
+        f = getattr(module, decorator)(functools.partial(lambda x, y, a: x + y * a, a=0.1))
+        if decorator == "custom_jvp":
+            f.defjvp(lambda primals, tangents, f=f: (f.fun(*primals), tangents[0] + 7 * tangents[1]))
+        else:
+            f.defvjp(lambda x, y, f=f: (f.fun(x, y), None), lambda _, ct: (ct, 7 * ct))
+        found.append([float(f(1.0, 2.0)), *map(float, module.grad(f, (0, 1))(1.0, 2.0))])
+    np.testing.assert_allclose(found[0], found[1])
+
+
+@pytest.mark.parametrize("decorator", ["custom_jvp", "custom_vjp"])
+def test_a_missing_argument_is_named(decorator: str) -> None:
+    for module in (weft, jax):
+        f = getattr(module, decorator)(lambda x, y: x)
+        if decorator == "custom_jvp":
+            f.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+        else:
+            f.defvjp(lambda x, y: (x, None), lambda _, ct: (ct, ct))
+        with pytest.raises(TypeError, match=rf"{decorator}-decorated function .lambda.[^$]*a required argument: 'y'"):
+            f(1.0)

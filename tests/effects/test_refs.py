@@ -501,3 +501,36 @@ def test_memory_seen_as_another_array_in_programs() -> None:
 def test_what_memory_cannot_be_seen_as(see: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         see(weft.new_ref(wnp.asarray(X)))
+
+
+def _refused(module: Any, where: str, ref: Any) -> Any:
+    """A call with one reference twice, or once and closed over, which raises."""
+    lax = module.lax
+    if where == "scan":
+        return lax.scan(lambda c, _: (None, None), (ref, ref), None, length=1)
+    if where == "cond":
+        return lax.cond(True, lambda a, b: None, lambda a, b: None, ref, ref)
+    if where == "custom_vjp":
+        f = module.custom_vjp(lambda a, b: None)
+        f.defvjp(lambda a, b: (None, None), lambda _, ct: (None, None))
+        return f(ref, ref)
+    if where == "scan that captured":
+        return lax.scan(lambda own, _: (ref[...] + own[...], None), ref, None, length=1)
+    return lax.cond(True, lambda own: ref[...] + own[...], lambda own: own[...], ref)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("scan", r"only one reference to a mutable array may be passed.*c\[0\] and c\[1\]"),
+        ("cond", "only one reference to a mutable array may be passed.*a and b"),
+        ("custom_vjp", "only one reference to a mutable array may be passed.*a and b"),
+        ("scan that captured", "was both closed over and passed as the argument own"),
+        ("cond that captured", "was both closed over and passed as the argument own"),
+    ],
+)
+def test_a_reference_that_comes_in_by_two_ways_is_named(where: str, text: str) -> None:
+    for module in (weft, jax):
+        with pytest.raises(ValueError, match=text):
+            _refused(module, where, module.new_ref(0.0))

@@ -80,3 +80,18 @@ def test_bad_input() -> None:
         optimizers.sgd(np.ones(2))
     with pytest.raises(ValueError, match="one shorter"):
         optimizers.piecewise_constant([1], [1.0])
+
+
+@pytest.mark.oracle
+def test_states_apart_and_together_again() -> None:
+    for module in (optimizers, jax_optimizers):
+        init, update, get_params = module.adam(0.1)
+        state = update(0, gradients(PARAMETERS), init(PARAMETERS))
+        apart = module.unpack_optimizer_state(state)
+        assert len(apart["w"].subtree) == 3
+        np.testing.assert_allclose(apart["b"][0].subtree[1], 0.1 * gradients(PARAMETERS)["b"][0], rtol=1e-6)
+        again = get_params(update(1, gradients(PARAMETERS), module.pack_optimizer_state(apart)))
+        expected = get_params(update(1, gradients(PARAMETERS), state))
+        np.testing.assert_array_equal(again["w"], expected["w"])
+    with pytest.raises(TypeError, match="JoinPoint"):
+        optimizers.pack_optimizer_state(PARAMETERS)

@@ -162,6 +162,17 @@ lax.tile(m,(1,)) | reps length must be equal to the ndim of x, got len(reps)=1 a
 lax.full((2,),x) | must be called with scalar fill_value, got fill_value.shape (3,)
 lax.bitcast_convert_type(x,'bool') | does not support bool or complex values unless the operand and destination types
 lax.batch_matmul(x,x) | Arguments to batch_matmul must be at least 2D
+x+jnp.ones(4) | add got incompatible shapes for broadcasting: (3,), (4,).
+lax.atan2(m,jnp.ones((2,4))) | atan2 got incompatible shapes for broadcasting: (2, 3), (2, 4).
+jnp.uint8(-1) | Python integer -1 out of bounds for uint8
+jax.config.update('jax_numpy_rank_promotion','no') | new enum value must be in ['allow', 'warn', 'raise'], got
+lax.cond(None,lambda: 1,lambda: 2) | cond predicate is None
+jax.pmap(lambda a,b: a,static_broadcasted_argnums=(1,))(m[:1],b=1) | but was called with only 1 positional argument. All
+jax.vmap(lambda t: 'a')(x) | Output from batched function 'a' with type <class 'str'> is not a valid JAX type
+jit(lambda t: t.committed)(x) | The 'committed' attribute is not available on traced array
+jit(lambda t: t.sharding)(x) | The 'sharding' attribute is not available on traced array
+jit(lambda t: t.addressable_shards)(x) | The 'addressable_shards' attribute is not available on traced
+jax.sharding.SingleDeviceSharding(jax.devices()[0],memory_kind='no') | addressable by device cpu. Device cpu can address
 jit(lambda t: jnp.mgrid[0:5,0:t])(2) | slice stop of jnp.mgrid
 jit(lambda t: jnp.ogrid[t:5])(2) | slice start of jnp.ogrid
 jit(lambda t: jnp.r_[0:3:t])(2) | slice step of jnp.r_

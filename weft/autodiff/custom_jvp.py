@@ -389,7 +389,7 @@ def _name_of(fun: Callable[..., Any]) -> str:
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], word: str) -> tuple[Any, ...]:
     """All arguments by position, defaults filled in; ``word`` is that of the decorator."""
-    if not kwargs and getattr(getattr(fun, "__wrapped__", fun), "__defaults__", fun) is None:
+    if not kwargs and (isinstance(fun, functools.partial) or _takes(getattr(fun, "__wrapped__", fun), len(args))):
         return args
     failed = (
         f"The input arguments to the {word}-decorated function {_name_of(fun)} could not be resolved to "
@@ -400,12 +400,23 @@ def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     except TypeError as error:
         raise TypeError(f"{failed}{error}") from error
     bound.apply_defaults()
-    if bound.kwargs:
+    if left := [name for name in bound.kwargs if name in kwargs]:
         raise TypeError(
-            f"{failed}The following keyword arguments could not be resolved to positions: {', '.join(bound.kwargs)}. A "
+            f"{failed}The following keyword arguments could not be resolved to positions: {', '.join(left)}. A "
             "function with rules of its own takes all arguments by position: name them before the star."
         )
     return bound.args
+
+
+def _takes(fun: Callable[..., Any], count: int) -> bool:
+    """Whether a plain function has ``count`` parameters, all by position and without defaults."""
+    code = getattr(fun, "__code__", None)
+    return (
+        code is not None
+        and code.co_argcount == count
+        and not code.co_kwonlyargcount
+        and getattr(fun, "__defaults__", fun) is None
+    )
 
 
 def _debug_info(fun: Callable[..., Any]) -> DebugInfo | None:

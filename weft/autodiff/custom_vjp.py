@@ -18,7 +18,7 @@ from weft._base.record import NamedTuple, Record
 from weft.autodiff import custom_jvp, symbolic_zeros
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
-from weft.core import kinds, printer
+from weft.core import kinds, printer, ref_types
 from weft.core import trace as tracing
 from weft.core.avals import get_aval, long_text
 from weft.core.eval import eval_jaxpr
@@ -27,7 +27,7 @@ from weft.core.primitive import Primitive
 from weft.core.ref_types import CustomCallPrimitive, is_ref
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
-from weft.dispatch.calls import call_primitive, function_names
+from weft.dispatch.calls import call_primitive, function_names, signature
 from weft.dispatch.calls import flat_functions as flat_module
 from weft.operations import convert
 
@@ -317,11 +317,12 @@ class custom_vjp(custom_jvp.Decorator, Generic[P, R]):
             raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
         given = custom_jvp.positional(self.fun, args, kwargs, "custom_vjp")
         if not tracing.is_tracing():
-            _check_refs(name, given)
+            _check_refs(self.fun, given)
             result = self.fun(*given)
             if any(map(is_ref, runtime.tree_flatten(result)[0])):
                 raise ValueError(
-                    f"custom_vjp function {name} returned a mutable array reference: return ref[...], its value now"
+                    f"custom_vjp primal function {name} returned a mutable array reference: return ref[...], its value "
+                    "now"
                 )
             return flat_module.finished_tree(result)
         places = custom_jvp.fixed_places(self.nondiff_argnums, len(given))
@@ -360,14 +361,13 @@ class custom_vjp(custom_jvp.Decorator, Generic[P, R]):
         return runtime.tree_unflatten(out_tree, outs)
 
 
-def _check_refs(name: str, args: tuple[Any, ...]) -> None:
+def _check_refs(fun: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """ValueError if a reference is given twice."""
-    refs = [leaf for leaf in runtime.tree_flatten(args)[0] if is_ref(leaf)]
-    if len({id(ref) for ref in refs}) < len(refs):
-        raise ValueError(
-            "only one reference to a mutable array may be passed as an argument to a function, but custom_vjp function "
-            f"{name} got one of these more than once: {', '.join(str(ref.aval) for ref in refs)}. Pass it once."
-        )
+    leaves = runtime.tree_flatten(args)[0]
+    if any(map(is_ref, leaves)):
+        call = signature.Call(args, {}, (), len(args))
+        text = f"{function_names.source_of(fun)} for custom_vjp"
+        ref_types.check_distinct(leaves, text, lambda: signature.leaf_paths(fun, call))
 
 
 _TRACED_NONDIFF = (

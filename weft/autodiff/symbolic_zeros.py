@@ -35,9 +35,9 @@ class SymbolicZero(Typed):
         return "SymbolicZero"
 
 
-def zero_from_primal(value: Any, symbolic_zeros: bool = False) -> Any:
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of a value, or of each leaf of a tree: an array of zeros, or a ``SymbolicZero``."""
-    return tree_util.tree_map(lambda leaf: as_user_sees(Zero.from_primal_value(leaf), symbolic_zeros), value)
+    return tree_util.tree_map(lambda leaf: as_user_sees(Zero.from_primal_value(leaf), symbolic_zeros), val)
 
 
 def as_user_sees(tangent: Any, symbolic_zeros: bool) -> Any:
@@ -79,8 +79,8 @@ def checked(tangent: Any, aval: Any, rule: Any) -> Any:
     found = get_aval(tangent)
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         raise TypeError(
-            f"Custom JVP rule {rule!r} for function {rule.name} must produce primal and tangent outputs with "
-            f"corresponding shapes and dtypes. Expected {long_text(expected)} (tangent type of {long_text(aval)}) but "
-            f"got {long_text(found)}."
+            "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes. Expected "
+            f"{long_text(expected)} (tangent type of {long_text(aval)}) but got {long_text(found)}. The rule is "
+            f"{rule!r}, of function {rule.name}."
         )
     return Zero(expected) if expected.dtype == FLOAT0 else tangent

@@ -89,7 +89,7 @@ class BatchTrace(Trace):
         values: list[Any] = []
         dims: list[Dim] = []
         for x in args:
-            if isinstance(x, BatchTracer) and x._trace is self:
+            if isinstance(x, BatchTracer) and (x._trace is self or self._again(x._trace)):
                 values.append(x.value)
                 dims.append(x.dim)
                 continue
@@ -97,6 +97,11 @@ class BatchTrace(Trace):
             values.append(tracing.wide(x) if is_host and avals.host_aval(x, args).dtype is x.dtype else x)
             dims.append(None)
         return values, dims
+
+    def _again(self, trace: Any) -> bool:
+        """Whether ``trace`` is of the same call of ``vmap``: a rule of derivatives is mapped in a trace of its own, and
+        may have captured values of the function that it belongs to."""
+        return trace.valid and trace.axis is self.axis
 
     def join(self, value: Any, dim: Dim) -> Any:
         return value if dim is None else BatchTracer(self, value, dim)

@@ -69,6 +69,7 @@ def pmap(
 
     @functools.wraps(fun)
     def on_slices(*args: Any, **kwargs: Any) -> Any:
+        _check_static(static, len(args))
         fixed = {number % len(args) for number in static if -len(args) <= number < len(args)}
         moving = [number for number in range(len(args)) if number not in fixed]
         if isinstance(in_axes, tuple | list) and len(in_axes) != len(args):
@@ -100,6 +101,14 @@ def pmap(
         return _on_devices(with_static, leaves, tree, axes, out_axes, name, _devices(devices, backend, size))
 
     return jit_module.jit(on_slices, static_argnums=static, donate_argnums=donate_argnums, backend=backend)
+
+
+def _check_static(static: tuple[int, ...], count: int) -> None:
+    if any(number >= count for number in static):
+        raise ValueError(
+            f"pmapped function has static_broadcasted_argnums={static} but was called with only {count} positional "
+            f"argument{'' if count == 1 else 's'}. All static broadcasted arguments must be passed positionally."
+        )
 
 
 def _devices(given: Sequence[Any] | None, backend: str | None, size: int) -> list[Any]:

@@ -198,6 +198,8 @@ def _out_dims(out_axes: Any, out_tree: Any) -> list[Dim]:
 
 def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool, path: Callable[[], str]) -> Any:
     """A result, at ``path`` in the tree of results, with its mapped dimension moved to ``wanted``."""
+    if isinstance(value, str | bytes):
+        raise TypeError(f"Output from batched function {value!r} with type {type(value)} is not a valid JAX type")
     if wanted is None:
         if dim is None:
             flat_functions.check_leaf(value, refs=True)

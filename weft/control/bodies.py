@@ -17,6 +17,7 @@ from typing import Any
 from weft import runtime
 from weft._base.record import Record
 from weft.core import avals as avals_module
+from weft.core import ref_types
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
@@ -69,6 +70,21 @@ def trace_body(
                 known.clear()
             known[key] = found
     return found
+
+
+def check_refs(
+    functions: Sequence[Callable[..., Any]], in_tree: Any, values: Sequence[Any], purpose: str,
+    traced: Sequence[Body] = (),
+) -> None:  # fmt: skip
+    """ValueError if one reference is an operand twice; with what was traced, if it is an operand and was captured."""
+    if not ref_types.are_possible() or not any(map(ref_types.is_ref, values)):
+        return
+    for number, function in enumerate(functions):
+        text, paths = f"{function_names.source_of(function)} for {purpose}", _arg_names(function, in_tree)
+        if traced:
+            ref_types.check_not_captured(values, traced[number].captured, text, paths)
+        else:
+            ref_types.check_distinct(values, text, paths)
 
 
 def forget() -> None:

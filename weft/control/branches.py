@@ -125,7 +125,9 @@ def _cond_with_operands(pred: Any, true_operand: Any, true_fun: Any, false_opera
 
 def _predicate(pred: Any) -> Any:
     """A condition as an int32 index: 1 if it holds."""
-    if isinstance(pred, list | tuple | dict | str) or pred is None:
+    if pred is None:
+        raise TypeError("cond predicate is None; it must be a scalar")
+    if isinstance(pred, list | tuple | dict | str):
         raise TypeError(f"Pred must be a scalar, got {pred} of type {type(pred)}")
     aval = bodies.aval_of(pred)
     if aval.shape:
@@ -180,7 +182,9 @@ def _branch(
     """One equation for functions on the same operands; ``shown`` names the functions, in the order of error texts."""
     values, in_tree = runtime.tree_flatten(operands)
     avals = [bodies.aval_of(value) for value in values]
+    bodies.check_refs(functions, in_tree, values, "cond")
     traced = [bodies.trace_body(function, in_tree, avals, "cond") for function in functions]
+    bodies.check_refs(functions, in_tree, values, "cond", traced)
     by_function = {id(function): body for function, body in zip(functions, traced, strict=True)}
     ordered = [(name, function, by_function[id(function)]) for name, function in shown]
     first = ordered[0]

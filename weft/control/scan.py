@@ -167,6 +167,8 @@ def scan_named(
     elements = [element_aval(bodies.aval_of(x), length) for x in inputs]
     in_tree = runtime.tree_flatten((init, xs))[1]
 
+    bodies.check_refs([f], in_tree, [*values, *inputs], "scan")
+
     def trace(types: list[Any]) -> tuple[Body, Any, list[Any]]:
         body = bodies.trace_body(f, in_tree, [*types, *elements], "scan", adapt)
         state_tree = _state_tree(body)
@@ -174,6 +176,7 @@ def scan_named(
 
     names = shown or carry.argument_paths(f, (tree, xs_tree), 0)
     body, values = carry.settled(trace, values, avals, tree, "scan body function", names, function_names.is_own(f))
+    bodies.check_refs([f], in_tree, [*values, *inputs], "scan", [body])
     outs = _bind(body, values, inputs, length, reverse, unroll)
     ys_tree = body.out_tree.children()[1]
     state = runtime.tree_unflatten(tree, outs[: len(values)])

@@ -115,6 +115,8 @@ def _loop(
     avals = [bodies.aval_of(value) for value in values]
     in_tree = runtime.tree_flatten((init_val,))[1]
 
+    bodies.check_refs([body_fun], in_tree, values, "while_loop")
+
     def trace(types: list[Any]) -> tuple[Body, Any, list[Any]]:
         found = bodies.trace_body(body_fun, in_tree, types, "while_loop", adapt)
         return found, found.out_tree, found.out_avals
@@ -129,6 +131,7 @@ def _loop(
     if settled != avals:
         cond = bodies.trace_body(cond_fun, in_tree, settled, "while_cond")
         bodies.check_boolean_result(cond, "cond_fun")
+    bodies.check_refs([body_fun], in_tree, values, "while_loop", [body])
     return runtime.tree_unflatten(tree, _bind(cond, body, values))
 
 

@@ -7,7 +7,7 @@ as no reference has been made, there is nothing to look for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft._base import lazy
@@ -85,10 +85,49 @@ def is_block(value: Any) -> bool:
     return is_ref(value) and value.aval.kind == BLOCK
 
 
+def same(left: Any, right: Any) -> bool:
+    """Whether two references are one."""
+    if isinstance(left, tracing.DynamicJaxprTracer) and isinstance(right, tracing.DynamicJaxprTracer):
+        return left.val is right.val
+    return left is right
+
+
+def check_distinct(values: Sequence[Any], traced: str, paths: Callable[[], Sequence[str]]) -> None:
+    """ValueError if a reference is among the values twice. ``traced``: what is traced, for what; ``paths``: the names
+    of the values."""
+    refs = [(place, value) for place, value in enumerate(values) if is_ref(value)]
+    for number, (place, ref) in enumerate(refs):
+        for other, earlier in refs[:number]:
+            if same(ref, earlier):
+                raise ValueError(
+                    "only one reference to a mutable array may be passed as an argument to a function, but when "
+                    f"tracing {traced} the mutable array reference of type {ref.aval} appeared at both "
+                    f"{paths()[other]} and {paths()[place]}."
+                )
+
+
+def check_not_captured(
+    values: Sequence[Any], captured: Sequence[Any], traced: str, paths: Callable[[], Sequence[str]]
+) -> None:
+    """ValueError if a reference among the values is one that the traced function closed over as well."""
+    held = [value for value in captured if is_ref(value)]
+    for place, ref in enumerate(values if held else ()):
+        if is_ref(ref) and any(same(ref, other) for other in held):
+            raise ValueError(
+                f"when tracing {traced}, a mutable array reference of type {ref.aval} was both closed over and passed "
+                f"as the argument {paths()[place]}"
+            )
+
+
 class _Use:
     """Whether there may be references: ``effects.refs``, which makes them, has been loaded."""
 
     possible = False
+
+
+def are_possible() -> bool:
+    """Whether a reference may have been made."""
+    return _Use.possible
 
 
 def expect_refs() -> None:

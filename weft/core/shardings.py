@@ -8,6 +8,7 @@ the major one; a device's part along it has the number that the device's coordin
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 from collections.abc import Sequence
@@ -19,7 +20,18 @@ from weft.core.meshes import AbstractMesh, AxisType, show_axes
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
 
 Index = tuple[slice, ...]
-_MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")  # names of one memory, where the device is the CPU
+
+
+class Space(enum.Enum):
+    """A memory of whichever device an array lies on: the device's own, or that of its host."""
+
+    Device = "device"
+    Host = "pinned_host"
+    Any = None
+
+    def __repr__(self) -> str:
+        return f"MemorySpace.{self.name}"
 
 
 class IndivisibleError(ValueError):
@@ -115,6 +127,7 @@ class SingleDeviceSharding(Sharding):
     def __init__(self, device: Any, *, memory_kind: str | None = None) -> None:
         self._device = device
         self.memory_kind = memory_kind or "device"
+        check_memory(self.memory_kind, device)
 
     @property
     def device_set(self) -> set[Any]:
@@ -159,6 +172,8 @@ class NamedSharding(Sharding):
         check_spec(mesh, spec)
         usual = None if isinstance(mesh, AbstractMesh) else "device"
         self.mesh, self.spec, self.memory_kind = mesh, spec, memory_kind or usual
+        if memory_kind is not None and usual is not None and mesh.size:
+            check_memory(memory_kind, mesh.devices.flat[0])
         self._hash = hash((mesh, spec, self.memory_kind))
 
     def _concrete(self, name: str) -> Any:
@@ -342,10 +357,10 @@ def check_spec(mesh: Any, spec: PartitionSpec) -> None:
                 )
 
 
-def check_memory(sharding: Sharding) -> None:
+def check_memory(kind: str, device: Any) -> None:
     """ValueError for a memory that the CPU does not have."""
-    if sharding.memory_kind not in (None, *_MEMORY_KINDS):
+    if kind not in MEMORY_KINDS and getattr(device, "platform", None) == "cpu":
         raise ValueError(
             "Could not find memory addressable by device cpu. Device cpu can address the following memory kinds: "
-            f"{', '.join(_MEMORY_KINDS)}. Got memory kind: {sharding.memory_kind}"
+            f"{', '.join(MEMORY_KINDS)}. Got memory kind: {kind}"
         )

@@ -73,7 +73,12 @@ class Tracer(avals.Typed):
 
     def __getattr__(self, name: str) -> Any:
         if name in _NOT_WHILE_TRACING:
-            text = f"The {name!r} method is not available on {self._error_repr()}."
+            what = "method" if name in _METHODS_NOT_WHILE_TRACING else "attribute"
+            text = f"The {name!r} {what} is not available on {self._error_repr()}."
+            if name in _OF_SHARDS:
+                raise errors.TracerAttributeError(self, text)
+            if name == "sharding":
+                text += " How a traced array lies is part of its type: weft.typeof(x)."
             origin = self._origin()
             raise AttributeError(f"{text}\n{origin.text}" if origin is not None else text)
         raise AttributeError(f"{type(self).__name__} has no attribute {name}")
@@ -170,10 +175,14 @@ class Tracer(avals.Typed):
         raise self._method_error("__dlpack__")
 
 
-# Methods that arrays have and tracers lack: asking for one raises AttributeError, so that hasattr is False.
-_NOT_WHILE_TRACING = frozenset(
-    ("addressable_shards", "block_until_ready", "copy_to_host_async", "on_device_size_in_bytes", "sharding")
+# What arrays have and tracers lack: asking for it raises an AttributeError, so that hasattr is False.
+_METHODS_NOT_WHILE_TRACING = frozenset(
+    ("addressable_data", "block_until_ready", "copy_to_host_async", "on_device_size_in_bytes")
 )
+_OF_SHARDS = frozenset(
+    ("addressable_shards", "committed", "global_shards", "is_fully_addressable", "is_fully_replicated")
+)
+_NOT_WHILE_TRACING = _METHODS_NOT_WHILE_TRACING | _OF_SHARDS | {"sharding"}
 
 
 def is_concrete(value: Any) -> bool:

@@ -17,9 +17,9 @@ from weft.control import bodies
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
-from weft.core.ref_types import AbstractRef, CustomCallPrimitive, is_ref, uses_refs
+from weft.core.ref_types import AbstractRef, CustomCallPrimitive, is_ref, same, uses_refs
 from weft.core.trace import Trace, set_current, trace_to_jaxpr
-from weft.effects.refs import Ref, get_p, root, same, standing_for, swap_p
+from weft.effects.refs import Ref, get_p, root, standing_for, swap_p
 from weft.operations.mapped import at, placed
 
 state = tracing.state

@@ -13,11 +13,10 @@ from weft.control import bodies
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Var
-from weft.core.ref_types import is_ref
+from weft.core.ref_types import is_ref, same
 from weft.core.trace import trace_to_jaxpr
 from weft.effects import custom_rules
 from weft.effects.discharge import check_distinct, discharged, pure, store, value_of
-from weft.effects.refs import same
 
 state = tracing.state
 

@@ -23,7 +23,7 @@ from weft.core import avals as avals_module
 from weft.core import kinds, ref_types
 from weft.core import trace as tracing
 from weft.core.primitive import Primitive
-from weft.core.ref_types import AbstractRef, is_ref, ref_effect
+from weft.core.ref_types import AbstractRef, is_ref, ref_effect, same
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, set_current
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import jit as jit_module
@@ -245,13 +245,6 @@ def standing_for(own: Sequence[Any], given: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         _standing.pairs = before
-
-
-def same(left: Any, right: Any) -> bool:
-    """Whether two references are one."""
-    if type(left) is RefTracer and type(right) is RefTracer:
-        return left.val is right.val
-    return left is right
 
 
 def _present(ref: Any) -> Any:

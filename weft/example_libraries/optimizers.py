@@ -9,7 +9,7 @@ An optimizer is made for one array (``init``, ``update``, ``get_params``); ``opt
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft import numpy as wnp
@@ -95,6 +95,36 @@ def _packed(states: list[Any], tree: Any, before: OptimizerState | None = None) 
 def _unpacked(state: OptimizerState) -> list[Any]:
     pairs = zip(state.subtree_defs, state.packed_state, strict=True)
     return [tree_util.tree_unflatten(subtree, list(leaves)) for subtree, leaves in pairs]
+
+
+class JoinPoint:
+    """One array's part of a state in a tree of them; a leaf for ``tree_map``, so that the two trees stay apart."""
+
+    __slots__ = ("subtree",)
+
+    def __init__(self, subtree: Any) -> None:
+        self.subtree = subtree
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.subtree
+
+
+def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
+    """A state as a tree of the structure of the parameters, whose leaves are ``JoinPoint``s of each array's part.
+
+    >>> init, update, get_params = momentum(0.1, 0.9)
+    >>> unpack_optimizer_state(init({"w": 1.0}))["w"].subtree
+    (1.0, Array(0., dtype=float32, weak_type=True))
+    """
+    return tree_util.tree_unflatten(opt_state.tree_def, list(map(JoinPoint, _unpacked(opt_state))))
+
+
+def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
+    """The inverse of ``unpack_optimizer_state``. TypeError where a leaf is no ``JoinPoint``."""
+    leaves, tree = tree_util.tree_flatten(marked_pytree)
+    if not all(isinstance(leaf, JoinPoint) for leaf in leaves):
+        raise TypeError("every leaf of an unpacked optimizer state is a JoinPoint, as unpack_optimizer_state gives it")
+    return _packed([leaf.subtree for leaf in leaves], tree)
 
 
 # ---- optimizers

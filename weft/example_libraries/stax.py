@@ -25,6 +25,12 @@ __getattr__ = unbuilt.fallback(__name__)
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 Shape = tuple[int, ...]
 
+# The functions that a program finds here beside the layers made of them.
+elu, gelu, leaky_relu, log_softmax, relu, selu = nn.elu, nn.gelu, nn.leaky_relu, nn.log_softmax, nn.relu, nn.selu
+sigmoid, softmax, softplus, standardize = nn.sigmoid, nn.softmax, nn.softplus, nn.standardize
+glorot_normal, normal = initializers.glorot_normal, initializers.normal
+ones, zeros = initializers.ones, initializers.zeros
+
 glorot = initializers.glorot_normal
 randn = initializers.normal
 logsoftmax = nn.log_softmax

@@ -42,6 +42,7 @@ from weft.experimental.functional_errors import (
 from weft.operations import logic
 
 Out = TypeVar("Out")
+init_error = NO_ERROR  # nothing has happened
 ErrorCategory = type[JaxException]
 
 user_checks: frozenset[ErrorCategory] = frozenset({FailedCheckError})

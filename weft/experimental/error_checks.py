@@ -17,13 +17,14 @@ import numpy as np
 from weft import core, dtypes, lax, runtime
 from weft import numpy as jnp
 from weft.autodiff import checkpoint, custom_jvp, custom_vjp
-from weft.batching import batch_trace, batched_programs
+from weft.batching import batch_trace, batched_programs, shards
 from weft.control import bodies, branches, grid_cells, grid_loop, scan, while_loop
 from weft.core import kinds, primitive, rewrite, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.eval import eval_jaxpr, last_uses
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
+from weft.core.partition_specs import PartitionSpec
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero
 from weft.dispatch.calls import call_primitive
@@ -233,7 +234,7 @@ def run(
         values = [read(atom) for atom in eqn.invars]
         rule = rules.get(eqn.primitive)
         with source_info.replayed(eqn.source):
-            if rule is not None and (not jaxprs_in_params(eqn.params) or _may_fail(eqn, enabled)):
+            if rule is not None and _makes(eqn, enabled):
                 error, out = rule(eqn.primitive, error, enabled, values, eqn.params)
             else:
                 out = eqn.primitive.bind(*values, **eqn.params)
@@ -246,10 +247,6 @@ def run(
 def _literal(atom: Literal) -> Any:
     """A literal in its own dtype, weakly typed where it is."""
     return atom.val if atom.aval.weak_type else core.wide(np.asarray(atom.val).astype(atom.aval.dtype)[()])
-
-
-def _may_fail(eqn: Any, enabled: Enabled) -> bool:
-    return any(_can_fail(inner, enabled) for inner in jaxprs_in_params(eqn.params))
 
 
 def _can_fail(program: Jaxpr | ClosedJaxpr, enabled: Enabled) -> bool:
@@ -346,6 +343,27 @@ def _called(p: Primitive, error: Error, enabled: Enabled, values: list[Any], par
         kept = len(operands) - len(values)
         changed["donated_invars"] = (False,) * kept + tuple(params["donated_invars"])
     return made.split(p.bind(*operands, **changed))
+
+
+def _sharded(p: Primitive, error: Error, enabled: Enabled, values: list[Any], params: dict[str, Any]) -> Any:
+    """Each shard has an Error of its own; theirs lie side by side, and the call's is one of them."""
+    out_specs, manual = params["out_specs"], shards.in_mesh_order(params["mesh"], params["newly_manual_axes"])
+    with shards.inside(params):
+        made = checked(ClosedJaxpr(params["jaxpr"]), enabled, NO_ERROR)
+        closed = made.closed
+
+        def with_rows(*given: Any) -> list[Any]:
+            outs = eval_jaxpr(closed.jaxpr, closed.consts, *given)
+            return [*[lax.reshape(x, (1, *np.shape(x))) for x in outs[: made.n_out]], *outs[made.n_out :]]
+
+        program, _ = tracing.trace_to_jaxpr(with_rows, closed.in_avals, closed.jaxpr.debug_info, of_program=True)
+    specs = (*(PartitionSpec(manual),) * made.n_out, *out_specs)
+    others = {name: value for name, value in params.items() if name != "jaxpr"}
+    found, results = made.split(shards.bind(program, values, {**others, "out_specs": specs}))
+    found = one_of_batch(found)
+    for kind, entry in found.entries.items():
+        error = error.updated(kind, *entry)
+    return error.reporting(found.reports), results
 
 
 def _branched(p: Primitive, error: Error, enabled: Enabled, values: list[Any], params: dict[str, Any]) -> Any:
@@ -497,11 +515,12 @@ def _custom(word: str, make: Callable[[Any, int], Any]) -> Rule:
 # Operations that can make a NaN from numbers.
 _NAN_NAMES = """
     acos acosh add add_any asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt conv_general_dilated cos cosh
-    cumlogsumexp cummax cummin cumprod cumsum digamma dot_general erf erf_inv erfc exp expm1 fft igamma igamma_grad_a
-    igammac integer_pow lgamma linear_solve log log1p logistic mul pad pow psum reduce reduce_prod reduce_sum
-    reduce_window reduce_window_sum regularized_incomplete_beta rem rng_uniform rsqrt sin sinh sqrt sub tan tanh
+    cumlogsumexp cummax cummin cumprod cumsum custom_linear_solve digamma dot_general erf erf_inv erfc exp expm1 fft
+    igamma igamma_grad_a igammac integer_pow lgamma log log1p logistic mul pad pow psum reduce reduce_prod
+    reduce_sum reduce_window reduce_window_sum regularized_incomplete_beta rem rng_uniform rsqrt sin sinh sqrt sub
+    tan tanh
 """
-_SCATTERS = ("scatter", "scatter-add", "scatter_add", "scatter_mul", "scatter_min", "scatter_max", "scatter_sub")
+_SCATTERS = ("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter-sub")
 
 
 def _fill() -> None:
@@ -519,6 +538,7 @@ def _fill() -> None:
     rules[call_primitive.jit_p] = rules[checkpoint.checkpoint_p] = _called
     rules[branches.cond_p], rules[scan.scan_p], rules[while_loop.while_p] = _branched, _scanned, _while
     rules[grid_loop.grid_loop_p] = _by_loops
+    rules[shards.shard_map_p] = _sharded
     rules[custom_jvp.custom_jvp_call_p] = _custom("jvp", _CheckedJvp)
     rules[custom_vjp.custom_vjp_call_p] = _custom("rule", _CheckedVjp)
 

@@ -150,7 +150,8 @@ def as_array(x: Any) -> Array:
         return x
     if holds_array(x):
         return as_array(x.__jax_array__())
-    weak = is_weak(x) and not isinstance(x, bool)
+    is_number = isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)  # an IntEnum is an int
+    weak = (is_number or is_weak(x)) and not isinstance(x, bool)
     if not core.is_tracing():
         return constant(np.asarray(x), weak)
     return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=weak, sharding=None)
@@ -284,7 +285,7 @@ def _check_rank_promotion(name: str, shapes: list[tuple[int, ...]]) -> None:
     if mode == "raise":
         raise ValueError(
             f"Operands could not be broadcast together for {name} on shapes {listed} and with the config option "
-            "numpy_rank_promotion='raise'. Add axes with weft.numpy.expand_dims, or set the option to 'allow'."
+            "jax_numpy_rank_promotion='raise'. Add axes with weft.numpy.expand_dims, or set the option to 'allow'."
         )
     errors.warn(
         f"Following NumPy automatic rank promotion for {name} on shapes {listed}. Set the numpy_rank_promotion config "

@@ -143,7 +143,10 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
         raise ValueError("[convert_element_type] dtype must be specified, got None")
     if hasattr(operand, "__jax_array__"):
         operand = operand.__jax_array__()
-    return convert(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type"), weak_type=False)
+    dtype = dtypes.check_user_dtype(new_dtype, "convert_element_type")
+    if type(operand) is int and dtypes.issubdtype(dtype, np.inexact) and abs(operand) >= 2**31:
+        operand = float(operand)  # no int of 32 bits; what it becomes may hold it
+    return convert(operand, dtype, weak_type=False)
 
 
 def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) -> Array:

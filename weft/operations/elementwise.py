@@ -129,8 +129,12 @@ def broadcast_shape(name: str, avals: Sequence[Any]) -> tuple[int, ...]:
         for axis, extent in enumerate(shape):
             if extent != 1 and extent != out[axis]:
                 if out[axis] != 1:
-                    listed = ", ".join(aval.str_short() for aval in avals)
-                    raise TypeError(f"[{name}] incompatible shapes for broadcasting: {listed} differ along axis {axis}")
+                    listed = ", ".join(str(aval.shape) for aval in avals)
+                    operands = ", ".join(aval.str_short() for aval in avals)
+                    raise TypeError(
+                        f"{name} got incompatible shapes for broadcasting: {listed}. The operands {operands} differ "
+                        f"along axis {axis}."
+                    )
                 out[axis] = extent
     return tuple(out)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import runtime
+from weft.core import ref_types
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.ref_types import is_ref
 from weft.dispatch.calls import signature
@@ -16,7 +17,6 @@ from weft.dispatch.calls.function_names import source_of
 from weft.dispatch.programs import executables
 from weft.dispatch.programs.trace_cache import Trace
 from weft.effects.discharge import discharged
-from weft.effects.refs import same
 
 
 def takes_refs(trace: Trace) -> bool:
@@ -27,23 +27,11 @@ def takes_refs(trace: Trace) -> bool:
 
 def check_distinct(function: Any, trace: Trace, prepared: Any) -> None:
     """ValueError if one reference comes in by two ways."""
-    refs = [(place, leaf) for place, leaf in enumerate(prepared.leaves) if is_ref(leaf)]
-    closed_over = [const for const in trace.closed.consts if is_ref(const)]
-    for number, (place, ref) in enumerate(refs):
-        for other, earlier in refs[:number]:
-            if same(ref, earlier):
-                paths = signature.leaf_paths(function, prepared.call)
-                raise ValueError(
-                    "only one reference to a mutable array may be passed as an argument to a function, but when "
-                    f"tracing {source_of(function)} for jit the mutable array reference of type {ref.aval} appeared at "
-                    f"both {paths[other]} and {paths[place]}."
-                )
-        if any(same(ref, const) for const in closed_over):
-            paths = signature.leaf_paths(function, prepared.call)
-            raise ValueError(
-                f"when tracing {source_of(function)} for jit, a mutable array reference of type {ref.aval} was both "
-                f"closed over and passed as the argument {paths[place]}"
-            )
+    traced = f"{source_of(function)} for jit"
+    ref_types.check_distinct(prepared.leaves, traced, lambda: signature.leaf_paths(function, prepared.call))
+    ref_types.check_not_captured(
+        prepared.leaves, trace.closed.consts, traced, lambda: signature.leaf_paths(function, prepared.call)
+    )
 
 
 def run(state: Any, trace: Trace, prepared: Any) -> Any:

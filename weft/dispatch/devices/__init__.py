@@ -19,9 +19,10 @@ from typing import Any, Protocol
 from weft import config, runtime
 from weft._base import forks, lazy
 from weft._base import target as targets
+from weft._base.record import Record
 from weft.core import kinds, source_info
 from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
-from weft.core.shardings import Sharding, SingleDeviceSharding, check_memory
+from weft.core.shardings import MEMORY_KINDS, Sharding, SingleDeviceSharding, check_memory
 from weft.distributed import processes
 
 __all__ = ["UNCONSTRAINED", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
@@ -117,6 +118,23 @@ class Device:
         """Bytes in use and other counts of the device's memory; None if it has no pool of its own, as the CPU."""
         return None
 
+    def addressable_memories(self) -> list[Memory]:
+        """The memories that arrays on this device can be said to lie in."""
+        kinds = MEMORY_KINDS if self.platform == "cpu" else MEMORY_KINDS[:1]
+        return [Memory(self, kind, number) for number, kind in enumerate(kinds)]
+
+    def default_memory(self) -> Memory:
+        """The memory in which arrays lie that name none."""
+        return self.addressable_memories()[0]
+
+    def memory(self, kind: str) -> Memory:
+        """The memory of this kind; ValueError if there is none."""
+        check_memory(kind, self)
+        found = [memory for memory in self.addressable_memories() if memory.kind == kind]
+        if not found:
+            raise ValueError(f"Could not find memory addressable by device {self.device_kind}. Got memory kind: {kind}")
+        return found[0]
+
     def __repr__(self) -> str:
         return f"CpuDevice(id={self.id})"
 
@@ -125,6 +143,28 @@ class Device:
 
     def __reduce__(self) -> Any:
         return _cpu_device, (self.id,)
+
+
+class Memory(Record):
+    """One of a device's memories."""
+
+    device: Any
+    kind: str
+    number: int
+
+    @property
+    def platform(self) -> str:
+        return self.device.platform
+
+    @property
+    def process_index(self) -> int:
+        return self.device.process_index
+
+    def addressable_by_devices(self) -> list[Any]:
+        return [self.device]
+
+    def __repr__(self) -> str:
+        return f"{self.platform.upper()}_{self.kind.upper()}_{self.number}"
 
 
 class CpuDevice(Device):
@@ -182,7 +222,8 @@ def number_of(sharding: Sharding, described: bool = False) -> int:
             "weft.devices()[0])) and run a program on each; or make the mesh of weft.devices('cpu'), whose number is "
             "the option num_cpu_devices"
         )
-    check_memory(sharding)
+    if sharding.memory_kind is not None:
+        check_memory(sharding.memory_kind, devices[0])
     return _new_number(sharding)
 
 

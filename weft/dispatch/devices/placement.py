@@ -21,7 +21,7 @@ from weft.core.jaxpr import Jaxpr, subjaxprs
 from weft.core.meshes import chosen_mesh
 from weft.core.partition_specs import PartitionSpec
 from weft.core.primitive import ALL, Primitive
-from weft.core.shardings import NamedSharding
+from weft.core.shardings import NamedSharding, Space
 from weft.core.tracer import Tracer
 from weft.dispatch import devices
 from weft.dispatch.calls import signature
@@ -133,6 +133,8 @@ def _target(device: Any) -> Any:
         if mesh.empty:
             raise ValueError("Please set a mesh via `weft.set_mesh` if a PartitionSpec is passed to device_put")
         return NamedSharding(mesh, device)
+    if isinstance(device, Space):
+        return device
     try:
         return devices.as_target(device)
     except ValueError as error:
@@ -172,7 +174,17 @@ def spread(prefix: Any, treedef: Any, name: str) -> Sequence[Any]:
     return found
 
 
+def _in_space(leaf: Any, space: Space) -> Any:
+    """The sharding of a leaf in another memory of its device; None in a program, which runs in one."""
+    if space.value is None or isinstance(leaf, Tracer) or tracing.recorder() is not None:
+        return None
+    own = leaf.sharding if isinstance(leaf, runtime.Array) else devices.SingleDeviceSharding(devices.devices()[0])
+    return own.with_memory_kind(space.value)
+
+
 def _put_leaf(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
+    if isinstance(target, Space):
+        target = _in_space(leaf, target)
     if isinstance(leaf, Tracer) or (target is not None and tracing.recorder() is not None):
         check_fits("device_put args", target, np.shape(leaf))
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT

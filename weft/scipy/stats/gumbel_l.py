@@ -31,8 +31,8 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
 
 
 @_GUMBEL_L.inverse(-1.2459)
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    return loc + scale * wnp.log(-wnp.log1p(-q))
+def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    return loc + scale * wnp.log(-wnp.log1p(-p))
 
 
 pdf = _GUMBEL_L.exp(logpdf, 0.317)

@@ -31,8 +31,8 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
 
 
 @_GUMBEL_R.inverse(-0.3266)
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    return loc - scale * wnp.log(-wnp.log(q))
+def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    return loc - scale * wnp.log(-wnp.log(p))
 
 
 pdf = _GUMBEL_R.exp(logpdf, 0.3307)

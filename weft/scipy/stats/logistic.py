@@ -29,13 +29,13 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
 
 
 @_LOGISTIC.inverse(-1.0986)
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    return loc + scale * special.logit(q)
+def ppf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    return loc + scale * special.logit(x)
 
 
 @_LOGISTIC.inverse(1.0986)
-def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Array:
-    return loc - scale * special.logit(q)
+def isf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    return loc - scale * special.logit(x)
 
 
 pdf = _LOGISTIC.exp(logpdf, 0.235)
