@@ -275,7 +275,7 @@ def test_what_stays_different() -> None:
     assert jnp.cumulative_prod(jnp.ones(3, "int8")).dtype == "int8"
     assert type(jnp.finfo(jnp.float32).eps) is np.float32
     assert jnp.__array_namespace_info__().capabilities()["boolean indexing"] is False
-    with pytest.warns(np.exceptions.ComplexWarning, match="imaginary"):
+    with pytest.warns(DeprecationWarning, match="imaginary"):
         assert jnp.astype(jnp.asarray([1j]), jnp.float32).dtype == "float32"
     with pytest.raises(ValueError, match="out of bounds"):
         jnp.expand_dims(jnp.ones(2), axis=5)

@@ -95,7 +95,8 @@ def test_the_error_has_the_class_of_that_of_jax(name: str) -> None:
 
 
 def test_shapes_of_lists_are_known_as_in_numpy() -> None:
-    assert wnp.shape([[1, 2, 3]]) == (1, 3) and wnp.ndim([[1], [2]]) == 2 and wnp.size([1, 2]) == 2
+    with pytest.warns(DeprecationWarning, match="requires ndarray or scalar arguments"):
+        assert wnp.shape([[1, 2, 3]]) == (1, 3) and wnp.ndim([[1], [2]]) == 2 and wnp.size([1, 2]) == 2
 
 
 def test_context_managers_take_their_value_by_name() -> None:
