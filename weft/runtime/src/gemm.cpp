@@ -59,7 +59,7 @@ Status GemmStep::run(Frame& frame) const {
 void GemmStep::plan() {
   plain = true;
   for (const GemmDigits* digits : {&a_rows, &a_sum, &b_sum, &b_columns, &c_rows}) plain = plain && digits->count == 1;
-  vector = in_chains && (m == 1 || n == 1) && kernels->vector != nullptr && plain;
+  vector = in_chains && (m == 1 || n == 1) && kernels->by_vector != nullptr && plain;
   // vectors of narrower elements take as long as if these were as wide as their sums
   const int item = vector ? kernels->result_bytes : kernels->source_bytes;
   double read = double(item) * (double(m) * double(k) + double(k) * double(n));
@@ -161,8 +161,9 @@ void GemmStep::list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_
   const int columns = int(std::min(width, n - column));
   const int64_t vectors = pieces_of(columns, kernels->lanes);
   const GemmTileFunction* functions = packs_small ? kernels->packed : kernels->strided;
+  const bool is_half = kernels->half != nullptr && columns <= tile_columns() + kernels->lanes / 2;
   const GemmTileFunction function = vectors > kernels->vectors
-                                        ? kernels->broad[height - 1]
+                                        ? (is_half ? kernels->half : kernels->broad)[height - 1]
                                         : functions[(height - 1) * kernels->vectors + vectors - 1];
   const int64_t c = (row * c_row + column) * kernels->result_bytes, line = steps_of(k) * kernels->packed_bytes;
   const int64_t a = packs_small ? row * line : row * a_row * item, b = column * (packs_small ? line : item);
@@ -247,7 +248,7 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
     work.scratch = static_cast<char*>(thread_scratch(scratch));
     if (work.scratch == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
   }
-  kernels->vector(work);
+  gemm_by_vector(*kernels, work);
 }
 
 void GemmStep::multiply_short_vector(const Product& product) const {

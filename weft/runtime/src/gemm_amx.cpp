@@ -546,7 +546,8 @@ const GemmKernels* kernels_of(double flops_per_ns) {
   static const GemmUnit unit = {pack_tiles<S, parts>, finish<S, parts>, enter, leave, kSpan<parts>};
   constexpr const GemmTileFunction* functions = tiles<S, parts>(typename MakeIndices<kHeight * 2>::Type{});
   static const GemmKernels kernels = {kHeight, 2, kSide, int(sizeof(S)), kPackedBytes<parts>, 4, 4, kDepth,
-                                      functions, nullptr, nullptr, 0, functions, nullptr, nullptr, nullptr, flops_per_ns, &unit, nullptr};
+                                      functions, nullptr, nullptr, nullptr, 0, functions, nullptr, nullptr, nullptr,
+                                      flops_per_ns, &unit, nullptr, nullptr, 0};
   return &kernels;
 }
 

@@ -135,16 +135,31 @@ PyObject* how_added(PyObject*, PyObject* args) {
   return PyUnicode_FromString(source == 'E' && on.bfloat16 == Choice::pairs && !vector ? "pairs" : "chains");
 }
 
+// The kernels for these dtypes of a list, or nullptr.
+[[maybe_unused]] const GemmKernels* found(const GemmEntry* list, char source, char result) {
+  while (list->kernels != nullptr && (list->source != source || list->result != result)) ++list;
+  return list->kernels;
+}
+
 PyMethodDef methods[] = {{"how_added", how_added, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
 const GemmKernels* gemm_kernels(char source, char result) {
+  // integers wrap, so that their sign does not matter where they are not widened
+  const auto as_signed = [](char letter) { return letter == 'I' ? 'i' : letter == 'L' ? 'l' : letter == '?' ? 'B' : letter; };
+  source = as_signed(source);
+  result = as_signed(result);
 #if defined(__x86_64__)
-  if (source == 'E' && result == 'f' && adds_pairs()) return gemm_kernels_v4_bfloat16();
-  return takes_v4() ? gemm_kernels_v4(source, result) : gemm_kernels_v3(source, result);
+  static const GemmKernels pairs = [] {
+    GemmKernels kernels = weft_gemm_pairs;
+    kernels.by_vector = found(weft_gemm_v4, 'E', 'f')->by_vector;
+    return kernels;
+  }();
+  if (source == 'E' && result == 'f' && adds_pairs()) return &pairs;
+  return found(takes_v4() ? weft_gemm_v4 : weft_gemm_v3, source, result);
 #elif defined(__aarch64__)
-  return gemm_kernels_neon(source, result);
+  return found(weft_gemm_neon, source, result);
 #else
   return nullptr;
 #endif

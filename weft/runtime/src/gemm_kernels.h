@@ -1,10 +1,11 @@
-// The inner kernels of matrix products, built ahead of time for each vector width, and how they are found.
+// The inner kernels of matrix products, written by codegen/cpu/products for each vector width, and how they are found.
 //
 // Every element of a product is the same sum however the product is cut: the contracted dimension in blocks of
 // kGemmBlock, each a chain of fused multiply-adds in index order from zero, the blocks' sums added in order. So tiles,
 // packing, threads, strides and the machine's vector width may differ, and the bits stay the same.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace weft {
@@ -13,6 +14,9 @@ namespace weft {
 // of equal index modulo their number; of 16, chains l and l + 8 are added, then l and l + 4 of these sums, ...
 constexpr int64_t kGemmBlock = 512;
 constexpr int kGemmLaneBytes = 64;
+
+constexpr int64_t kGemmFoldedDepth = 256;  // terms of a row: in longer ones the sum of the lanes is a small part
+constexpr int kGemmAliasedStreams = 8;     // columns read at a time, if their lines share sets of the first cache
 
 constexpr int64_t kNearBytes = 40 << 10;  // bytes of the first cache that operands may fill
 
@@ -153,6 +157,62 @@ struct GemmPanel {
   int64_t line(int64_t x) const { return lines == nullptr ? x * x_stride : lines[x]; }
 };
 
+// The sums of a chain of a tile in memory, and columns of it.
+struct GemmChain {
+  char* sums;
+  int64_t apart;   // elements from a complex sum's first part to its second one
+  int64_t before;  // rows before the first sum at the begin of a vector
+  const char* a;
+  int64_t a_step;
+  const char* x;
+  int64_t x_step;
+  int64_t rows;
+  bool first;  // nothing is in the sums yet
+};
+
+// Columns that are the terms of some chains, from one row on, read side by side.
+struct GemmStreams {
+  const char *a, *x;
+  int64_t a_lane, a_term, x_lane, x_term;  // elements between columns, or factors, of two chains, and of two terms of one
+  char* to;
+  const char* waiting;  // sums for the tree, `apart` elements from one to the next; `levels` of them are added
+  int64_t apart;
+  char* chain;  // of a single chain that is read in parts: what it adds up to so far
+  int64_t rows;
+  int levels;
+  bool begun, ends;  // it is read there; it is not left there
+};
+
+using GemmVectorFunction = void (*)(const GemmVector& work);
+using GemmStripFunction = void (*)(const GemmVector& work, int64_t row, int64_t last);
+using GemmChainFunction = void (*)(const GemmChain& chain);
+using GemmStreamsFunction = void (*)(const GemmStreams& streams);
+using GemmGroupFunction = void (*)(const GemmVector& work, const char* orders, const char* terms, const char* factors,
+                                   int64_t begin, char* each);
+
+// The kernels of a matrix and a vector: codegen/cpu/products/vectors.py writes them, gemm_columns.cpp chooses among them.
+struct GemmVectorKernels {
+  GemmVectorFunction rows[4];       // [far, k > kGemmFoldedDepth]: rows of contiguous terms
+  GemmVectorFunction wide_rows[4];  // those of elements as wide as their sums
+  GemmVectorFunction short_rows;    // of at most half a vector, as wide as their sums; or nullptr
+  const GemmStripFunction* strips;  // [vectors - 1]: of whole vectors, then those whose last vector is a part
+  // The others are for contiguous columns of elements as wide as their sums, or nullptr.
+  const GemmStripFunction* lane_strips;  // chain by chain
+  const GemmChainFunction* chain;        // [columns]
+  void (*add_chains)(const GemmChain* chains, char* y, int64_t y_row, int64_t rows, int64_t add);
+  const GemmStreamsFunction* single;     // [chains - 1], each of one column
+  // By the chains that have all terms, where the others have one less:
+  const GemmStreamsFunction* const* several;    // [terms - 2]
+  const GemmStreamsFunction* const* aliased;    // [terms - 2], at most kGemmAliasedStreams columns at a time
+  const GemmStreamsFunction* const* unfetched;  // [terms - kGemmAliasedStreams - 1] of one chain
+  const GemmStreamsFunction* parts;      // [terms - kGemmAliasedStreams / 2] of one chain
+  const GemmVectorFunction* narrow;      // [rows - 1] of a matrix without gaps
+  const GemmGroupFunction* grouped;      // [vectors - 1]
+  void (*add_groups)(char* each, int64_t rows);  // adds up the chains' sums of all rows
+  void (*put)(char* y, int64_t y_row, const char* sums, int64_t count, int64_t add);
+  int chain_columns, streams, narrow_rows, grouped_vectors, strip_vectors;
+};
+
 struct GemmKernels {
   int height, vectors, lanes;  // a whole tile has height rows and vectors * lanes columns
   int source_bytes;            // of an operand's element
@@ -163,11 +223,12 @@ struct GemmKernels {
   const GemmTileFunction* packed;  // [(rows - 1) * vectors + (vectors of the tile - 1)]
   const GemmTileFunction* strided;  // for operands where they lie, or nullptr: they must be packed
   const GemmTileFunction* broad;  // [rows - 1], strided ones of a vector more; or nullptr
+  const GemmTileFunction* half;   // of half a vector more; or nullptr
   int broad_height;
   const GemmTileFunction* carrying;  // or nullptr
   const GemmTileFunction* storing;  // a packed, b in place: they pack it in passing; or nullptr
   void (*pack)(const GemmPanel& panel);
-  void (*vector)(const GemmVector& work);  // or nullptr
+  const GemmVectorKernels* by_vector;  // or nullptr
   double flops_per_ns;                     // of one thread
   const GemmUnit* unit;                    // or nullptr
   const GemmTileFunction* in_runs;         // a where it lies, the terms of b packed; or nullptr
@@ -183,11 +244,23 @@ const GemmKernels* gemm_kernels(char source, char result);
 // Those for products of so many rows, columns and terms.
 const GemmKernels* gemm_kernels(char source, char result, int64_t rows, int64_t columns, int64_t terms);
 
-// The tables of one instruction set; defined where the compiler can make it.
-const GemmKernels* gemm_kernels_v4(char source, char result);
-const GemmKernels* gemm_kernels_v4_bfloat16();
+// A matrix and a vector, by the kernels of one table.
+void gemm_by_vector(const GemmKernels& kernels, const GemmVector& work);
+
 const GemmKernels* gemm_kernels_amx(char source);
-const GemmKernels* gemm_kernels_v3(char source, char result);
-const GemmKernels* gemm_kernels_neon(char source, char result);
+
+// What the object files of packaging/product_kernels.py define: the kernels of an instruction set by the dtypes of operands
+// and sums, up to an entry of zeros. The records above are laid out in codegen/cpu/products too.
+struct GemmEntry {
+  char source, result;
+  const GemmKernels* kernels;
+};
+extern "C" {
+[[gnu::visibility("hidden")]] extern const GemmEntry weft_gemm_v4[], weft_gemm_v3[], weft_gemm_neon[];
+[[gnu::visibility("hidden")]] extern const GemmKernels weft_gemm_pairs;
+}
+static_assert(offsetof(GemmTile, ahead) == 123 && offsetof(GemmVector, add) == 101 && offsetof(GemmPanel, to) == 64);
+static_assert(offsetof(GemmCarry, rows) == 32 && sizeof(GemmRun) == 16 && sizeof(GemmChain) == 72);
+static_assert(offsetof(GemmStreams, ends) == 93 && sizeof(GemmVectorKernels) == 200 && sizeof(GemmKernels) == 144);
 
 }  // namespace weft
