@@ -91,16 +91,20 @@ def pmap(
                 f"in_axes={in_axes!r} and static_broadcasted_argnums={static}."
             )
         size = mapped_size(fun, given, kwargs, leaves, list(axes), None, "pmap")
-        if axis_size is not None and axis_size != size:
-            raise ValueError(f"[pmap] Specified axis_size {axis_size} doesn't match received axis_size {size}.")
-        if not size:
-            raise ValueError("[pmap] the mapped axis has size 0: map over at least one element, one for each device")
+        _check_size(size, axis_size)
         if not get_abstract_mesh().empty:
             return vmap(with_static, (0, *(chosen if isinstance(chosen, tuple) else (chosen,) * len(given))), out_axes,
                         name)(kwargs, *given)  # fmt: skip
         return _on_devices(with_static, leaves, tree, axes, out_axes, name, _devices(devices, backend, size))
 
     return jit_module.jit(on_slices, static_argnums=static, donate_argnums=donate_argnums, backend=backend)
+
+
+def _check_size(size: int, asked: int | None) -> None:
+    if asked is not None and asked != size:
+        raise ValueError(f"[pmap] Specified axis_size {asked} doesn't match received axis_size {size}.")
+    if not size:
+        raise ValueError("[pmap] the mapped axis has size 0: map over at least one element, one for each device")
 
 
 def _check_static(static: tuple[int, ...], count: int) -> None:
