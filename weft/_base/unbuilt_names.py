@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, str] = {
         make_splash_mha make_splash_mha_single_device make_splash_mqa""",
     "weft.experimental.pallas.tpu": """
         BufferType BufferedRef BufferedRefBase ChipVersion CoreType LoweringException SideEffectType Tiling
-        TpuInfo async_remote_copy bitcast core_barrier dma_semaphore einshape emit_pipeline_with_allocations
+        TpuInfo async_remote_copy core_barrier dma_semaphore einshape emit_pipeline_with_allocations
         force_tpu_interpret_mode get_barrier_semaphore get_tpu_info get_tpu_info_for_chip is_tpu_device
         make_async_remote_copy matmul_acc_lhs matmul_pop matmul_push_rhs pack_elementwise prng_random_bits
         prng_seed reset_tpu_interpret_mode_state run_on_first_core sample_block set_tpu_interpret_mode

@@ -317,6 +317,8 @@ def _as_frexp(x: Any) -> tuple[Any, Any]:
     scaled = selection.where(subnormal, lax.mul(x, np.asarray(2.0**info.nmant, dtype)), x)
     shift = selection.where(subnormal, np.asarray(-info.nmant, integer), np.asarray(0, integer))
     bits = lax.bitcast_convert_type(scaled, integer)
+    if shift.dtype != integer:  # float64 in the mode of 32 bits, which narrows numbers
+        shift = selection.where(subnormal, lax.full_like(bits, -info.nmant), lax.full_like(bits, 0))
     raw = lax.shift_right_arithmetic(bits, np.asarray(info.nmant, integer))
     field = lax.bitwise_and(raw, np.asarray(2**info.nexp - 1, integer))
     exponent = lax.add(lax.sub(field, np.asarray(bias, integer)), np.asarray(1, integer))

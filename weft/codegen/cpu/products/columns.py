@@ -5,6 +5,7 @@ Which of them a product takes is said in runtime/src/gemm_columns.cpp. Every sum
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from .lanes import Lanes, Some
@@ -90,18 +91,15 @@ class Strip:
             a.add(a_step)
             x.add(x_step)
 
-        def rest(lane: int) -> None:
-            if lane < self.together - 1:
-                with f.when(k.value < self.k - lane * self.distance):
-                    add(lane)
-                    rest(lane + 1)
-
         end = self.k - (e.chains - self.distance)
         with f.loop(lambda: k.value < end):
             for lane in range(self.together):
                 add(lane)
             k.add(e.chains)
-        rest(0)
+        with contextlib.ExitStack() as rest:
+            for lane in range(self.together - 1):
+                rest.enter_context(f.when(k.value < self.k - lane * self.distance))
+                add(lane)
         for v, total in enumerate(self.totals):
             total.set(halved(e.total(f, [part.value for part in lane[v]]) for lane in sums))
 

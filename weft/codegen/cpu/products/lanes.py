@@ -145,30 +145,12 @@ class Lanes:
         bytes_ = count * BYTES[element]
         low, high = f.variable("i64", 0), f.variable("i64", 0)
 
-        def word(size: int, at: Value) -> Value:
-            type_ = f"i{8 * size}"
-            value = f.emit(type_, f"load {type_}, ptr {at.text}, align 1")
-            return value if size == 8 else value.cast("zext", "i64")
-
         def two_words() -> None:
-            low.set(word(8, place))
+            low.set(_word(f, 8, place))
             shift = (bytes_ * -8) + 128
-            high.set(f.emit("i64", f"lshr i64 {word(8, place + (bytes_ - 8)).text}, {shift.text}"))
+            high.set(f.emit("i64", f"lshr i64 {_word(f, 8, place + (bytes_ - 8)).text}, {shift.text}"))
 
-        def from_size(size: int) -> None:
-            if size == 1:
-                return low.set(word(1, place))
-
-            def ends() -> None:
-                shift = (bytes_ - size) * 8
-                low.set(
-                    word(size, place)
-                    | f.emit("i64", f"shl i64 {word(size, place + (bytes_ - size)).text}, {shift.text}")
-                )
-
-            return f.either(bytes_ >= size, ends, lambda: from_size(size // 2))
-
-        f.either(bytes_ > 8, two_words, lambda: from_size(4))
+        f.either(bytes_ > 8, two_words, lambda: _up_to_twice(f, 4, place, bytes_, low))
         words = "<2 x i64>"
         first = f.emit(words, f"insertelement {words} poison, i64 {low.value.text}, i64 0")
         both = f.emit(words, f"insertelement {words} {first.text}, i64 {high.value.text}, i64 1")
@@ -284,3 +266,22 @@ class Pairs(Lanes):
 def _suffix(lanes: int, element: str) -> str:
     short = {"float": "f32", "double": "f64", "half": "f16"}.get(element, element)
     return f"v{lanes}{short}"
+
+
+def _word(f: Function, size: int, at: Value) -> Value:
+    type_ = f"i{8 * size}"
+    value = f.emit(type_, f"load {type_}, ptr {at.text}, align 1")
+    return value if size == 8 else value.cast("zext", "i64")
+
+
+def _up_to_twice(f: Function, size: int, place: Value, count: Value, to: Variable) -> None:
+    """Up to twice ``size`` bytes as a number: by two words of ``size`` bytes that overlap, or fewer bytes likewise."""
+    if size == 1:
+        return to.set(_word(f, 1, place))
+
+    def ends() -> None:
+        shift = (count - size) * 8
+        first = _word(f, size, place)
+        to.set(first | f.emit("i64", f"shl i64 {_word(f, size, place + (count - size)).text}, {shift.text}"))
+
+    return f.either(count >= size, ends, lambda: _up_to_twice(f, size // 2, place, count, to))

@@ -137,19 +137,20 @@ def short_rows(module: Module, e: Lanes, name: str) -> Function:
     """
     f = module.function(f"{name}_short_rows", ["ptr"])
     work = Fields(f, f.arguments[0], VECTOR)
-    k, lanes = work["k"], e.width // 2
-
-    def by_lanes(lanes: int) -> None:
-        def here() -> None:
-            ShortRows(f, e, work, lanes)
-
-        if lanes == 1:
-            here()
-        else:
-            f.either(k <= lanes // 2, lambda: by_lanes(lanes // 2), here)
-
-    by_lanes(lanes)
+    _by_lanes(f, e, work, work["k"], e.width // 2)
     return f
+
+
+def _by_lanes(f: Function, e: Lanes, work: Fields, k: Value, lanes: int) -> None:
+    """Short rows of at most so many elements, by the smallest part of a vector that has room for one."""
+
+    def here() -> None:
+        ShortRows(f, e, work, lanes)
+
+    if lanes == 1:
+        here()
+    else:
+        f.either(k <= lanes // 2, lambda: _by_lanes(f, e, work, k, lanes // 2), here)
 
 
 class ShortRows:
