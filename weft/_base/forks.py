@@ -26,6 +26,7 @@ _held: list[tuple[int, Lock]] = []
 _taken: list[Lock] = []  # by the fork that is under way
 _renewed: list[Callable[[], None]] = []
 _loading: list[int] = []  # the threads that load modules, once for each that they are in
+_gate = threading.RLock()  # held by a fork: none begins to load meanwhile
 
 
 def held(guarded: str) -> Lock:
@@ -45,7 +46,8 @@ class loading:
     """A block in which this thread loads modules."""
 
     def __enter__(self) -> None:
-        _loading.append(threading.get_ident())
+        with _gate:
+            _loading.append(threading.get_ident())
 
     def __exit__(self, *failure: object) -> None:
         _loading.remove(threading.get_ident())
@@ -62,6 +64,8 @@ def _before() -> None:
         for _, lock in list(_held):
             lock.acquire()
             _taken.append(lock)
+        _gate.acquire()
+        _taken.append(_gate)
         if not _others_load() or time.monotonic() > end:
             return
         _release()  # a module may need them
