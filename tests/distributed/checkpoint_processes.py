@@ -61,7 +61,8 @@ def save(folder: Path) -> None:
     checkpoint.save(folder, tree, step=1)
     made = checkpoint.save(folder, tree, step=2, keep=1, background=True)
     made.wait()
-    assert checkpoint.steps(folder) == [2]
+    found = checkpoint.steps(folder)  # the first process drops the step before, which others may still see
+    assert found == [2] if weft.process_index() == 0 else found[-1] == 2
     check(checkpoint.restore(folder, tree))
 
 
