@@ -461,3 +461,47 @@ def test_cost_of_integer_powers() -> None:
     """As many products as squarings take."""
     costs = [pl.estimate_cost(lambda x, p=p: weft.lax.integer_pow(x, p), X).flops for p in (7, 8, 9)]
     assert costs == [6 * 5, 6 * 4, 6 * 5]
+
+
+def test_a_kernel_that_closes_over_a_reference_runs_once_and_shares_a_semaphore() -> None:
+    """Its Python is run for one trace; scratch given by name and what cells share are its own."""
+    runs, seen = [], weft.new_ref(jnp.zeros(3, "int32"))
+
+    def kernel(o: Any, *, buffer: Any) -> None:
+        runs.append(1)
+        count = pl.get_global(tpu.SemaphoreType.REGULAR)
+        pl.semaphore_signal(count, pl.program_id(0) + 1)
+        buffer[0] = pl.semaphore_read(count)
+        seen[pl.program_id(0)] = buffer[0] * 2
+        o[0] = buffer[0]
+
+    out, spec = weft.ShapeDtypeStruct((3,), "int32"), pl.BlockSpec((1,), lambda i: i)
+    run = pl.pallas_call(kernel, out, grid=3, out_specs=spec, scratch_shapes={"buffer": tpu.SMEM((1,), "int32")})
+    np.testing.assert_array_equal(run(), [1, 3, 6])
+    np.testing.assert_array_equal(seen[...], [2, 6, 12])
+    assert len(runs) == 2  # the second for what cells share, which the first asked for
+
+
+def test_an_array_that_a_kernel_closes_over_beside_a_reference_is_refused() -> None:
+    ref, array = weft.new_ref(jnp.asarray(X)), jnp.asarray(X)
+
+    def kernel() -> None:
+        ref[...] = array
+
+    with pytest.raises(ValueError, match=r"captures constants \[f32\[6\]\]\. You should pass them as inputs"):
+        pl.pallas_call(kernel, ())()
+
+
+@weft.jit
+def add_from_a_core(x: Any, v: Any) -> Any:
+    def stateful(ref: Any) -> None:
+        @pl.core_map(tpu.create_tensorcore_mesh("core", num_cores=1))
+        def _() -> None:
+            ref[...] = ref[...] + v
+
+    return pl.run_state(stateful)(x)
+
+
+def test_core_map_closes_over_numbers_and_arrays() -> None:
+    np.testing.assert_array_equal(add_from_a_core(X, 2.0), X + 2)
+    np.testing.assert_array_equal(add_from_a_core(X, X), 2 * X)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import runtime
-from weft.core.ref_types import is_block
+from weft.core.ref_types import is_block, same
 
 
 class Held:
@@ -32,7 +32,7 @@ class Held:
         if tree != self._tree:
             return state
         for place, ref in self._refs.items():
-            if values[place] is not ref:
+            if not same(values[place], ref):
                 raise TypeError(
                     f"{what} was given the reference {ref.aval} in its state, and must return it at the same place; "
                     f"it returned {values[place]}. Read and write the reference in place: it need not be in the state."

@@ -261,14 +261,6 @@ def _present(ref: Any) -> Any:
     return ref
 
 
-def _in_kernel(ref: Any) -> Any:
-    """The reference that a kernel was given for one that it closes over."""
-    for own, other in reversed(_standing.pairs):
-        if ref_types.is_block(other) and same(own, ref):
-            return other
-    return ref
-
-
 def root(ref: Any) -> Any:
     """The caller's own reference: the one that, through all transformations, this one stands for."""
     return ref._own if type(ref) is Ref and ref._own is not None else ref
@@ -291,8 +283,6 @@ class RefPrimitive(Primitive):
             if args and is_ref(args[0]):
                 args = (_present(args[0]), *args[1:])
             return self.run(*args, **params)
-        if _standing.pairs and args and is_ref(args[0]):
-            args = (_in_kernel(args[0]), *args[1:])
         out = trace.process(self, args, params)
         if type(out) is DynamicJaxprTracer and type(out.aval) is AbstractRef:
             return RefTracer(out._trace, out.aval, out.val, out.source)

@@ -19,13 +19,14 @@ from weft import numpy as jnp
 from weft._base.record import NamedTuple
 from weft.control import bodies, grid_loop
 from weft.core import avals as avals_module
+from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
 from weft.core.ref_types import BLOCK, AbstractRef, is_ref
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.dispatch.calls import jit as jit_module
-from weft.effects import callbacks, refs
+from weft.effects import callbacks
 from weft.effects.discharge import check_distinct, discharged, store, value_of
 from weft.experimental.pallas import cells, checked, pipeline, spaces, specs
 from weft.experimental.pallas.blocks import BlockSpec, GridSpec, NoBlockSpec, no_block_spec
@@ -114,16 +115,12 @@ def pallas_call(
         grid_spec = GridSpec(grid, in_specs, out_specs, scratch_shapes)
     else:
         _check_unset(grid, in_specs, out_specs, scratch_shapes)
-    outs, out_tree = _outputs(out_shape)
-    if isinstance(interpret, InterpretParams):
-        interpret.check()
-    named = name or function_names.function_name(kernel)
-    aliases = dict(input_output_aliases)
-    semantics = _semantics(compiler_params)
-    return _function(_Asked(kernel, grid_spec, out_shape, outs, out_tree, aliases, named, semantics, interpret, debug))
+    return function_of(
+        asked_for(kernel, out_shape, grid_spec, input_output_aliases, debug, interpret, name, compiler_params)
+    )
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """What ``pallas_call`` was asked for."""
 
     kernel: Callable[..., None]
@@ -136,9 +133,23 @@ class _Asked(NamedTuple):
     semantics: tuple[str, ...]
     interpret: Any
     debug: bool
+    takes_arrays: bool = False  # whether the kernel may close over arrays too, as that of core_map
 
 
-def _function(asked: _Asked) -> Callable[..., Any]:
+def asked_for(
+    kernel: Callable[..., None], out_shape: Any, grid_spec: GridSpec, aliases: Mapping[int, int], debug: bool,
+    interpret: Any, name: str | None, compiler_params: Any,
+) -> Asked:  # fmt: skip
+    """The options of a call, checked."""
+    outs, out_tree = _outputs(out_shape)
+    if isinstance(interpret, InterpretParams):
+        interpret.check()
+    named = name or function_names.function_name(kernel)
+    semantics = _semantics(compiler_params)
+    return Asked(kernel, grid_spec, out_shape, outs, out_tree, dict(aliases), named, semantics, interpret, debug)
+
+
+def function_of(asked: Asked) -> Callable[..., Any]:
     """The function that runs a kernel; it keeps its traces."""
     traces: dict[Any, Kernel] = {}
     is_static = all(isinstance(extent, int) for extent in asked.grid_spec.grid)
@@ -156,37 +167,47 @@ def _function(asked: _Asked) -> Callable[..., Any]:
                 traces.clear()
             try:
                 traced = traces[key] = _trace(asked, found)
-            except _ClosesOver as error:
-                return _closing_over(asked, error.refs, len(args))(*args, *error.refs)
+            except _ClosesOver as found_more:
+                return _closing_over(asked, found_more, len(args))(*args, *found_more.values)
         return flat_functions.rebuilt(asked.out_tree, _run(asked, traced, values))
 
     return call
 
 
 class _ClosesOver(Exception):
-    """A kernel has read or written references that are no arguments of it."""
+    """A kernel uses what is no argument of it: its program has that among its constants."""
 
-    def __init__(self, refs: list[Any]) -> None:
-        self.refs = refs
+    def __init__(self, closed: ClosedJaxpr, shared: list[AbstractRef]) -> None:
+        self.closed, self.shared = closed, shared
+        self.values = [x for x in closed.consts if specs.is_array(x)]
 
 
-def _closing_over(asked: _Asked, own: list[Any], count: int) -> Callable[..., Any]:
-    """The function of a kernel that closes over references: they are its last arguments, behind the other ``count``."""
+def _taken(ref: Any, value: Any) -> Any:
+    """What a kernel closes over, given as a reference: it, or the array that it holds."""
+    return ref if is_ref(value) else ref[...]
+
+
+def _closing_over(asked: Asked, found: _ClosesOver, count: int) -> Callable[..., Any]:
+    """The function of a kernel that closes over values: they are its last arguments, behind the other ``count``."""
 
     def kernel(*given: Any, **named: Any) -> None:
-        end = count + len(own)
-        with refs.standing_for(own, given[count:end]):
-            return asked.kernel(*given[:count], *given[end:], **named)
+        end = count + len(found.values)
+        own = iter(given[count:end])
+        consts = [_taken(next(own), x) if specs.is_array(x) else x for x in found.closed.consts]
+        numbers = [cells.program_id(axis) for axis in range(len(asked.grid_spec.grid))]
+        leaves = runtime.tree_flatten((given[:count], given[end:], named))[0]
+        shared = [cells.get_global(kind) for kind in found.shared]
+        eval_jaxpr(found.closed.jaxpr, consts, *numbers, *leaves, *shared)
 
     functools.update_wrapper(kernel, asked.kernel, updated=())
     spec = asked.grid_spec
     more = copy.copy(spec)
     if not isinstance(spec.in_specs, NoBlockSpec):
-        more.in_specs = (*spec.in_specs, *[BlockSpec(memory_space=spaces.ANY) for _ in own])
-    return _function(asked._replace(kernel=kernel, grid_spec=more))
+        more.in_specs = (*spec.in_specs, *[BlockSpec(memory_space=spaces.ANY) for _ in found.values])
+    return function_of(asked._replace(kernel=kernel, grid_spec=more))
 
 
-def _on_traced_grid(asked: _Asked, args: tuple[Any, ...]) -> Any:
+def _on_traced_grid(asked: Asked, args: tuple[Any, ...]) -> Any:
     """A call on a grid with traced extents: they are operands of a kernel on whole arrays."""
     if asked.grid_spec.grid_names:
         raise NotImplementedError(
@@ -197,7 +218,7 @@ def _on_traced_grid(asked: _Asked, args: tuple[Any, ...]) -> Any:
     scratch = asked.grid_spec.scratch_shapes
     moved = {source + len(extents): target for source, target in asked.aliases.items()}
     outer = asked._replace(kernel=whole, grid_spec=GridSpec(scratch_shapes=scratch), aliases=moved, semantics=())
-    return _function(outer)(extents, *args)
+    return function_of(outer)(extents, *args)
 
 
 def _check_unset(grid: Any, in_specs: Any, out_specs: Any, scratch_shapes: Any) -> None:
@@ -241,7 +262,7 @@ def _semantics(compiler_params: Any) -> tuple[str, ...]:
 # -- the trace of a kernel --------------------------------------------------------------------------------------------
 
 
-def _trace(asked: _Asked, call: _Call) -> Kernel:
+def _trace(asked: Asked, call: _Call) -> Kernel:
     grid_spec, outs, out_tree = asked.grid_spec, asked.outs, asked.out_tree
     n_ahead, args = grid_spec.num_scalar_prefetch, call.in_tree.children()
     if len(args) < n_ahead:
@@ -263,7 +284,7 @@ def _trace(asked: _Asked, call: _Call) -> Kernel:
     as_args = out_tree if isinstance(_root(out_tree), tuple) else runtime.tree_flatten((_root(out_tree),))[1]
     trees = (call.in_tree, as_args, scratch_tree)
     blocks_of = [way.ref for way in (*inputs, *outputs)]
-    closed, shared = _traced(asked.kernel, grid_spec, trees, [*ahead, *blocks_of, *scratch])
+    closed, shared = _traced(asked, trees, [*ahead, *blocks_of, *scratch])
     scratch += shared
     if asked.debug:
         print(f"The program of {function_names.source_of(asked.kernel)}:\n{closed}")
@@ -279,12 +300,10 @@ def _root(tree: Any) -> Any:
     return runtime.tree_unflatten(tree, list(range(tree.num_leaves)))
 
 
-def _traced(
-    kernel: Callable[..., None], grid_spec: GridSpec, trees: tuple[Any, ...], refs: list[AbstractRef]
-) -> tuple[ClosedJaxpr, list[AbstractRef]]:
+def _traced(asked: Asked, trees: tuple[Any, ...], refs: list[AbstractRef]) -> tuple[ClosedJaxpr, list[AbstractRef]]:
     """The program of the kernel on the numbers of the cell and its references, and those that it asked for itself."""
-    extents = grid_spec.grid
-    asked: list[AbstractRef] = []
+    kernel, extents = asked.kernel, asked.grid_spec.grid
+    more_refs: list[AbstractRef] = []
     shared: list[AbstractRef] = []
 
     def flat(*leaves: Any) -> list[Any]:
@@ -296,10 +315,10 @@ def _traced(
         args, outs, scratch = parts
         named = scratch if isinstance(scratch, dict) else {}
         more = () if named else scratch if isinstance(scratch, tuple) else (scratch,)
-        on_grid = cells.on(cells.Grid(extents, leaves[: len(extents)], grid_spec.grid_names))
+        on_grid = cells.on(cells.Grid(extents, leaves[: len(extents)], asked.grid_spec.grid_names))
         with on_grid, cells.sharing(given) as wanted:
             out = kernel(*args, *outs, *more, **named)
-        asked[:] = wanted
+        more_refs[:] = wanted
         if out is not None:
             raise ValueError(
                 f"The kernel function in the pallas_call {function_names.source_of(kernel)} should return None. It "
@@ -310,14 +329,14 @@ def _traced(
     info = DebugInfo("pallas_call", function_names.source_of(kernel))
     while True:
         closed, _ = trace_to_jaxpr(flat, [NUMBER] * len(extents) + refs + shared, info)
-        if len(asked) == len(shared):
+        if len(more_refs) == len(shared):
             break
-        shared = list(asked)
-    captured = [const for const in closed.consts if is_ref(const)]
-    if captured:
-        raise _ClosesOver(captured)
-    named_kernel = f"The kernel function in the pallas_call {function_names.source_of(kernel)} captures constants"
-    specs.check_constants(closed, named_kernel, "pass them as inputs")
+        shared = list(more_refs)
+    if not asked.takes_arrays:
+        named_kernel = f"The kernel function in the pallas_call {function_names.source_of(kernel)} captures constants"
+        specs.check_constants([x for x in closed.consts if not is_ref(x)], named_kernel, "pass them as inputs")
+    if any(map(specs.is_array, closed.consts)):
+        raise _ClosesOver(closed, shared)
     return closed, shared
 
 
@@ -392,7 +411,7 @@ def _check_aliases(aliases: dict[Any, Any], in_avals: Sequence[Any], outs: Seque
 # -- a call -----------------------------------------------------------------------------------------------------------
 
 
-def _run(asked: _Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
+def _run(asked: Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
     """The results of a call. What is written to an input that is a reference is written to that reference."""
     places = [place for place, x in enumerate(values) if is_ref(x)]
     check_distinct([values[place] for place in places], lambda which: f"operand {places[which]}")
@@ -409,7 +428,7 @@ def _run(asked: _Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
     return results[: traced.kept]
 
 
-def _run_grid(asked: _Asked, traced: Kernel, ahead: list[Any], inputs: list[Any]) -> list[Any]:
+def _run_grid(asked: Asked, traced: Kernel, ahead: list[Any], inputs: list[Any]) -> list[Any]:
     """All outputs of the kernel, by ``grid_loop``."""
     begun = [
         spaces.first_value(way.ref.update(shape=way.aval.shape)) if source is None else inputs[source]
@@ -429,7 +448,7 @@ def _run_grid(asked: _Asked, traced: Kernel, ahead: list[Any], inputs: list[Any]
     return [next(made) if way.aval.size else x for x, way in zip(begun, traced.outputs, strict=True)]
 
 
-def _run_checked(asked: _Asked, traced: Kernel, operands: list[Any]) -> list[Any]:
+def _run_checked(asked: Asked, traced: Kernel, operands: list[Any]) -> list[Any]:
     """The outputs of the user and the inputs that are written to, by an interpreter on the host that checks."""
 
     def run(*arrays: Any) -> list[Any]:

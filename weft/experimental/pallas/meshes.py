@@ -10,18 +10,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import runtime
 from weft._base.record import Record
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import DebugInfo
-from weft.core.ref_types import is_ref
-from weft.core.trace import trace_to_jaxpr
-from weft.dispatch.calls import function_names
-from weft.effects import refs
-from weft.experimental.pallas import cells, spaces
-from weft.experimental.pallas.blocks import GridSpec, no_block_spec
-from weft.experimental.pallas.call import pallas_call
-from weft.experimental.pallas.specs import NUMBER
+from weft.experimental.pallas import call
+from weft.experimental.pallas.blocks import GridSpec
 
 
 class TensorCoreMesh(Record):
@@ -78,11 +69,11 @@ def kernel(
         return lambda function: kernel(function, out_type, mesh=mesh, **options)
     if isinstance(body, Sequence) or isinstance(mesh, Sequence):
         raise NotImplementedError("pallas.kernel of several bodies, each with a mesh of its own: call one for each")
-    call = pallas_call(
+    run = call.pallas_call(
         body, out_type, grid=_grid("kernel", mesh), scratch_shapes=scratch_types, compiler_params=compiler_params,
         interpret=interpret, cost_estimate=cost_estimate, debug=debug, name=name, metadata=metadata,
     )  # fmt: skip
-    return functools.wraps(call)(lambda *args: list(call(*args))) if isinstance(out_type, list) else call
+    return functools.wraps(run)(lambda *args: list(run(*args))) if isinstance(out_type, list) else run
 
 
 def core_map(
@@ -100,30 +91,10 @@ def core_map(
     >>> ref[...]
     Array([1., 1., 1., 1.], dtype=float32)
     """
-    spec = GridSpec(_grid("core_map", mesh), no_block_spec, no_block_spec, scratch_shapes)
-    asked, tree = runtime.tree_flatten(spec.scratch_shapes)
-    kinds = [spaces.ref_type(entry, f"scratch_shapes[{place}]") for place, entry in enumerate(asked)]
+    spec = GridSpec(_grid("core_map", mesh), scratch_shapes=scratch_shapes)
 
     def run(function: Callable[..., None]) -> None:
-        def flat(*leaves: Any) -> list[Any]:
-            numbers, scratch = leaves[: len(spec.grid)], runtime.tree_unflatten(tree, list(leaves[len(spec.grid) :]))
-            with cells.on(cells.Grid(spec.grid, numbers, spec.grid_names)):
-                function(**scratch) if isinstance(scratch, dict) else function(*scratch)
-            return []
-
-        info = DebugInfo("core_map", function_names.source_of(function))
-        closed, _ = trace_to_jaxpr(flat, [NUMBER] * len(spec.grid) + kinds, info)
-        captured = list(closed.consts)
-
-        def body(*given: Any, **named: Any) -> None:
-            own = [ref if is_ref(x) else refs.get(ref) for ref, x in zip(given, captured, strict=False)]
-            scratch = runtime.tree_flatten(named or tuple(given[len(captured) :]))[0]
-            numbers = [cells.program_id(axis) for axis in range(len(spec.grid))]
-            eval_jaxpr(closed.jaxpr, own, *numbers, *scratch)
-
-        pallas_call(
-            body, (), grid_spec=spec, interpret=interpret, debug=debug, compiler_params=compiler_params,
-            cost_estimate=cost_estimate, metadata=metadata, name=name or function_names.function_name(function),
-        )(*captured)  # fmt: skip
+        asked = call.asked_for(function, (), spec, {}, debug, interpret, name, compiler_params)
+        call.function_of(asked._replace(takes_arrays=True))()
 
     return run

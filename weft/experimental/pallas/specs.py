@@ -16,7 +16,7 @@ from weft._base.record import NamedTuple
 from weft.control import grid_blocks
 from weft.core import avals as avals_module
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
-from weft.core.ref_types import BLOCK, AbstractRef
+from weft.core.ref_types import BLOCK, AbstractRef, is_ref
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import function_names
@@ -171,7 +171,9 @@ def _traced(index_map: Any, sizes: Sequence[Any], aval: Any, path: str, scope: S
 
     info = DebugInfo("pallas_call index_map", function_names.source_of(index_map))
     closed, _ = trace_to_jaxpr(flat, [NUMBER] * scope.n_axes + list(scope.prefetched), info)
-    check_constants(closed, f"{named} must not capture constants:", "pass them as operands that are fetched before")
+    check_constants(
+        closed.consts, f"{named} must not capture constants:", "pass them as operands that are fetched before"
+    )
     found = discharged(closed.jaxpr)
     if found.written:
         raise ValueError(f"{named} writes to a reference: index maps only read them")
@@ -193,9 +195,14 @@ def _index(out: Any, place: int, named: str) -> Any:
     return np.int32(out) if isinstance(out, (int, np.integer)) else convert.convert(out, NUMBER.dtype, False)
 
 
-def check_constants(closed: ClosedJaxpr, what: str, cure: str) -> None:
-    """ValueError if a program has captured arrays; numbers are no arrays."""
-    kept = [const for const in closed.consts if avals_module.get_aval(const).shape or isinstance(const, Tracer)]
+def is_array(const: Any) -> bool:
+    """Whether what a program has captured is an array, a traced value or a reference: numbers are none of these."""
+    return isinstance(const, Tracer) or is_ref(const) or bool(avals_module.get_aval(const).shape)
+
+
+def check_constants(consts: Sequence[Any], what: str, cure: str) -> None:
+    """ValueError if there are arrays among what a program has captured."""
+    kept = [const for const in consts if is_array(const)]
     if kept:
         listed = ", ".join([avals_module.short_text(avals_module.get_aval(const)) for const in kept])
         raise ValueError(f"{what} [{listed}]. You should {cure}.")
