@@ -30,12 +30,11 @@ def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.
 def after(name: str, function: Callable[..., Any], *args: Any) -> list[str]:
     """The operations of a program after one pass and the first three, which all rely on; what it gives is verified."""
     within, made = context.current(), weft.make_jaxpr(function)(*args)
-    for number, one in enumerate(passes.PASSES):
-        if one.name == name:
-            before, made = made, one.run(made, within)
-            verify.verify(name, before, made)
-            break
-        made = one.run(made, within) if number < 3 else made
+    place = [one.name for one in passes.PASSES].index(name)
+    for one in passes.PASSES[: min(place, 3)]:
+        made = one.run(made, within)
+    before, made = made, passes.PASSES[place].run(made, within)
+    verify.verify(name, before, made)
     return [eqn.primitive.name for eqn in made.jaxpr.eqns]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fractions
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -73,23 +73,34 @@ def same(found: np.ndarray, wanted: np.ndarray, zeros: bool = True) -> bool:
     )
 
 
+def numbers(name: str, fact: str) -> Iterator[tuple[np.ndarray, Any]]:
+    """Values of each dtype of an operation for which it states a number that the dtype has, and that number."""
+    stated_number = getattr(PRIMITIVES[name].kind, fact)
+    for dtype in DTYPES:
+        x = values(dtype)
+        value = None if run(name, x, x) is None else stated_number(dtype)
+        number = np.asarray(0 if value is None else value, dtype)
+        if value is not None and number == value:
+            yield x, number[()]
+
+
+def beside(name: str, number: Any, x: np.ndarray, order: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """The results for an array of a number, and for a literal of it, as the second operand or (order -1) the first."""
+    found = run(name, *[x, np.full_like(x, number)][::order])
+    assert found is not None
+    with weft.enable_x64(True):
+        return found, np.asarray(weft.jit(lambda x: PRIMITIVES[name].bind(*[x, number][::order]))(x))
+
+
 @pytest.mark.parametrize("name", stated("identity"))
 def test_identities(name: str) -> None:
     """Beside a literal, as beside an array of it, and they change nothing but -0.0."""
-    kind, seen = PRIMITIVES[name].kind, 0
-    assert isinstance(kind, kinds.Elementwise) and kind.identity is not None
-    for dtype in DTYPES:
-        x = values(dtype)
-        value = None if run(name, x, x) is None else kind.identity(dtype)
-        number = np.asarray(0 if value is None else value, dtype)
-        if value is None or number != value:
-            continue
+    seen = 0
+    for x, number in numbers(name, "identity"):
         for order in (1, -1):
-            found = run(name, *[x, np.full_like(x, number)][::order])
-            assert found is not None and same(found, x, zeros=False), (dtype, found, x)
-            with weft.enable_x64(True):
-                beside = np.asarray(weft.jit(lambda x: PRIMITIVES[name].bind(*[x, number[()]][::order]))(x))  # noqa: B023 - called here
-            assert same(beside, found), (dtype, beside, found)
+            found, folded = beside(name, number, x, order)
+            assert same(found, x, zeros=False), (x.dtype, found, x)
+            assert same(folded, found), (x.dtype, folded, found)
         seen += 1
     assert seen > 5
 
@@ -97,39 +108,31 @@ def test_identities(name: str) -> None:
 @pytest.mark.parametrize("name", stated("right_identity"))
 def test_right_identities(name: str) -> None:
     """As second operand, a literal or an array of it, they change no bit."""
-    kind, seen = PRIMITIVES[name].kind, 0
-    assert isinstance(kind, kinds.Elementwise) and kind.right_identity is not None
-    for dtype in DTYPES:
-        x = values(dtype)
-        value = None if run(name, x, x) is None else kind.right_identity(dtype)
-        number = np.asarray(0 if value is None else value, dtype)
-        if value is None or number != value:
-            continue
-        found = run(name, x, np.full_like(x, number))
-        assert found is not None and same(found, x), (dtype, found, x)
-        with weft.enable_x64(True):
-            beside = np.asarray(weft.jit(lambda x: PRIMITIVES[name].bind(x, number[()]))(x))  # noqa: B023 - called here
-        assert same(beside, x), (dtype, beside, x)
+    seen = 0
+    for x, number in numbers(name, "right_identity"):
+        found, folded = beside(name, number, x)
+        assert same(found, x), (x.dtype, found, x)
+        assert same(folded, x), (x.dtype, folded, x)
         seen += 1
     assert seen > (0 if name == "ne" else 5)
 
 
 @pytest.mark.parametrize("name", stated("leaves"))
 def test_what_parameters_leave_as_it_is(name: str) -> None:
+    kind, seen = PRIMITIVES[name].kind, 0
     assert name in ("convert_element_type", "integer_pow")
-    seen = 0
+    assert isinstance(kind, kinds.Elementwise) and kind.leaves is not None
     # NumPy's powers of complex numbers lose the signs of zeros
     for dtype in [dtype for dtype in DTYPES if dtype.kind != "c" or name != "integer_pow"]:
         params: dict[str, Any] = (
             {"y": 1} if name == "integer_pow" else {"new_dtype": dtype, "weak_type": False, "sharding": None}
         )
-        kind = PRIMITIVES[name].kind
-        assert isinstance(kind, kinds.Elementwise) and kind.leaves is not None and kind.leaves(dtype, params)
+        assert kind.leaves(dtype, params)
         reference = np.asarray(kind.reference(values(dtype), **params)) if dtype.kind != "b" else values(dtype)
         assert same(reference.astype(dtype), values(dtype)), dtype
         seen += 1
     other = {"y": 2} if name == "integer_pow" else {"new_dtype": np.dtype(np.int32)}
-    assert seen > 5 and not PRIMITIVES[name].kind.leaves(np.dtype(np.float32), other)  # type: ignore[union-attr]
+    assert seen > 5 and not kind.leaves(np.dtype(np.float32), other)
 
 
 def test_conversions_are_the_one_operation_that_converts() -> None:
