@@ -367,7 +367,7 @@ def _check_refs(fun: Callable[..., Any], args: tuple[Any, ...]) -> None:
     if any(map(is_ref, leaves)):
         call = signature.Call(args, {}, (), len(args))
         text = f"{function_names.source_of(fun)} for custom_vjp"
-        ref_types.check_distinct(leaves, text, lambda: signature.leaf_paths(fun, call))
+        ref_types.check_distinct(leaves, lambda: signature.leaf_paths(fun, call), text)
 
 
 _TRACED_NONDIFF = (

@@ -82,9 +82,9 @@ def check_refs(
     for number, function in enumerate(functions):
         text, paths = f"{function_names.source_of(function)} for {purpose}", _arg_names(function, in_tree)
         if traced:
-            ref_types.check_not_captured(values, traced[number].captured, text, paths)
+            ref_types.check_not_captured(values, traced[number].captured, paths, text)
         else:
-            ref_types.check_distinct(values, text, paths)
+            ref_types.check_distinct(values, paths, text)
 
 
 def forget() -> None:

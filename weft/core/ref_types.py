@@ -92,22 +92,25 @@ def same(left: Any, right: Any) -> bool:
     return left is right
 
 
-def check_distinct(values: Sequence[Any], traced: str, paths: Callable[[], Sequence[str]]) -> None:
-    """ValueError if a reference is among the values twice. ``traced``: what is traced, for what; ``paths``: the names
-    of the values."""
+def check_distinct(values: Sequence[Any], paths: Callable[[], Sequence[str]], traced: str = "") -> None:
+    """ValueError if a reference is among the values twice.
+
+    ``paths``: the names of the values; ``traced``: what is traced, for what.
+    """
     refs = [(place, value) for place, value in enumerate(values) if is_ref(value)]
     for number, (place, ref) in enumerate(refs):
         for other, earlier in refs[:number]:
             if same(ref, earlier):
+                when = f"when tracing {traced} " if traced else ""
                 raise ValueError(
-                    "only one reference to a mutable array may be passed as an argument to a function, but when "
-                    f"tracing {traced} the mutable array reference of type {ref.aval} appeared at both "
-                    f"{paths()[other]} and {paths()[place]}."
+                    "only one reference to a mutable array may be passed as an argument to a function, but "
+                    f"{when}the mutable array reference of type {ref.aval} appeared at both {paths()[other]} and "
+                    f"{paths()[place]}."
                 )
 
 
 def check_not_captured(
-    values: Sequence[Any], captured: Sequence[Any], traced: str, paths: Callable[[], Sequence[str]]
+    values: Sequence[Any], captured: Sequence[Any], paths: Callable[[], Sequence[str]], traced: str
 ) -> None:
     """ValueError if a reference among the values is one that the traced function closed over as well."""
     held = [value for value in captured if is_ref(value)]

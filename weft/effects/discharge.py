@@ -17,7 +17,7 @@ from weft.control import bodies
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
-from weft.core.ref_types import AbstractRef, CustomCallPrimitive, is_ref, same, uses_refs
+from weft.core.ref_types import AbstractRef, CustomCallPrimitive, is_ref, uses_refs
 from weft.core.trace import Trace, set_current, trace_to_jaxpr
 from weft.effects.refs import Ref, get_p, root, standing_for, swap_p
 from weft.operations.mapped import at, placed
@@ -122,17 +122,6 @@ def value_of(operand: Any) -> Any:
 
 def store(ref: Any, value: Any) -> None:
     swap_p.bind(ref, value, indices=())
-
-
-def check_distinct(refs: Sequence[Any], what: Callable[[int], str]) -> None:
-    """ValueError if a reference is given twice; ``what`` says where the one at a place comes from."""
-    for place, ref in enumerate(refs):
-        for other in range(place):
-            if same(ref, refs[other]):
-                raise ValueError(
-                    "only one reference to a mutable array may be passed as an argument to a function, but the mutable "
-                    f"array reference of type {ref.aval} appeared at both {what(other)} and {what(place)}."
-                )
 
 
 def map_with_refs(

@@ -13,10 +13,10 @@ from weft.control import bodies
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Var
-from weft.core.ref_types import is_ref, same
+from weft.core.ref_types import check_distinct, is_ref, same
 from weft.core.trace import trace_to_jaxpr
 from weft.effects import custom_rules
-from weft.effects.discharge import check_distinct, discharged, pure, store, value_of
+from weft.effects.discharge import discharged, pure, store, value_of
 
 state = tracing.state
 
@@ -38,12 +38,18 @@ def _closed_programs(primitive: Any, args: list[Any], params: dict[str, Any]) ->
     return primitive.bind(*args, **changed)
 
 
+def _check_distinct(operands: Sequence[Any]) -> None:
+    """ValueError if a reference is an operand twice."""
+    given = list(filter(is_ref, operands))
+    check_distinct(given, lambda: [f"reference {place}" for place in range(len(given))])
+
+
 def _call(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
     """jit and checkpoint: a call of one program."""
     closed: ClosedJaxpr = params["jaxpr"]
     given = [*closed.consts, *args]
     found = discharged(closed.jaxpr, given)
-    check_distinct([x for x in given if is_ref(x)], lambda place: f"reference {place}")
+    _check_distinct(given)
     operands = [*found.captured, *map(value_of, given)]
     params = {**params, "jaxpr": found.closed}
     added = len(operands) - len(args)
@@ -65,7 +71,7 @@ def _scan(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
     n_fixed = n_lead + params["num_consts"] + params["num_carry"]
     found = discharged(closed.jaxpr, [x if place < n_fixed else None for place, x in enumerate(given)])
     n_extra = len(found.captured)
-    check_distinct([x for x in given if is_ref(x)], lambda place: f"reference {place}")
+    _check_distinct(given)
     n_consts, n_carry = params["num_consts"] + n_lead, params["num_carry"]
     moving = n_consts + n_carry
     inputs = list(range(len(given)))
@@ -170,7 +176,7 @@ def _while_asked_first(primitive: Any, args: list[Any], params: dict[str, Any]) 
 def _cond(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
     """What any branch writes is a result of every branch."""
     index, operands = args[0], args[1:]
-    check_distinct([x for x in operands if is_ref(x)], lambda place: f"reference {place}")
+    _check_distinct(operands)
     found = [discharged(branch.jaxpr, operands) for branch in params["branches"]]
     written = sorted({place for one in found for place in one.written})
     extra = [x for one in found for x in one.captured]

@@ -6,6 +6,7 @@ and gives what they hold afterwards. An array that nobody but its reference hold
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from weft import runtime
@@ -27,11 +28,9 @@ def takes_refs(trace: Trace) -> bool:
 
 def check_distinct(function: Any, trace: Trace, prepared: Any) -> None:
     """ValueError if one reference comes in by two ways."""
-    traced = f"{source_of(function)} for jit"
-    ref_types.check_distinct(prepared.leaves, traced, lambda: signature.leaf_paths(function, prepared.call))
-    ref_types.check_not_captured(
-        prepared.leaves, trace.closed.consts, traced, lambda: signature.leaf_paths(function, prepared.call)
-    )
+    traced, paths = f"{source_of(function)} for jit", functools.partial(signature.leaf_paths, function, prepared.call)
+    ref_types.check_distinct(prepared.leaves, paths, traced)
+    ref_types.check_not_captured(prepared.leaves, trace.closed.consts, paths, traced)
 
 
 def run(state: Any, trace: Trace, prepared: Any) -> Any:

@@ -21,13 +21,13 @@ from weft.control import bodies, grid_loop
 from weft.core import avals as avals_module
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
-from weft.core.ref_types import BLOCK, AbstractRef, is_ref
+from weft.core.ref_types import BLOCK, AbstractRef, check_distinct, is_ref
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.dispatch.calls import jit as jit_module
 from weft.effects import callbacks
-from weft.effects.discharge import check_distinct, discharged, store, value_of
+from weft.effects.discharge import discharged, store, value_of
 from weft.experimental.pallas import cells, checked, pipeline, spaces, specs
 from weft.experimental.pallas.blocks import BlockSpec, GridSpec, NoBlockSpec, no_block_spec
 from weft.experimental.pallas.interpret import InterpretParams
@@ -413,8 +413,7 @@ def _check_aliases(aliases: dict[Any, Any], in_avals: Sequence[Any], outs: Seque
 
 def _run(asked: Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
     """The results of a call. What is written to an input that is a reference is written to that reference."""
-    places = [place for place, x in enumerate(values) if is_ref(x)]
-    check_distinct([values[place] for place in places], lambda which: f"operand {places[which]}")
+    check_distinct(values, lambda: [f"operand {place}" for place in range(len(values))])
     operands = _agreeing([_plain(x) for x in values])
     first = len(operands) - len(traced.inputs)
     if isinstance(asked.interpret, InterpretParams):
