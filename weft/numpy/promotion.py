@@ -106,7 +106,9 @@ def dtype_of(x: Any) -> Any:
 
 def is_weak(x: Any) -> bool:
     """Whether ``x`` is weakly typed: a Python scalar or an array made from one."""
-    return type(x) in PYTHON_SCALARS or bool(getattr(x, "weak_type", False))
+    if isinstance(x, PYTHON_SCALARS):  # an IntEnum is an int, and np.float64 a float, which is not weak
+        return not isinstance(x, np.generic)
+    return bool(getattr(x, "weak_type", False))
 
 
 def constant_like(value: float, x: Any, any_rank: bool = False) -> Any:
@@ -150,8 +152,7 @@ def as_array(x: Any) -> Array:
         return x
     if holds_array(x):
         return as_array(x.__jax_array__())
-    is_number = isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)  # an IntEnum is an int
-    weak = (is_number or is_weak(x)) and not isinstance(x, bool)
+    weak = is_weak(x) and not isinstance(x, bool)
     if not core.is_tracing():
         return constant(np.asarray(x), weak)
     return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=weak, sharding=None)
