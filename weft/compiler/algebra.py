@@ -45,8 +45,7 @@ class _Algebra:
             return None if eqn.effects else ()
         primitive, invars = eqn.primitive, eqn.invars
         kind = primitive.kind
-        may_be_cheaper = type(kind) is kinds.Elementwise and (kind.cheaper is not None or kind.chooses)
-        if may_be_cheaper and (found := rewritten(eqn, splicer.makers)) is not None:
+        if type(kind) is kinds.Elementwise and (found := rewritten(eqn, splicer.makers)) is not None:
             function, operands = found
             program = expansions.expansion(function, function, tuple([v.aval for v in operands]))
             return splicer.splice(program, operands, eqn.source)

@@ -54,9 +54,10 @@ def _sorted(equation: JaxprEqn, splicer: Splicer, known: Index, in_rows: bool) -
     sort, results = _without_counts(equation, known, splicer.makers), equation.outvars
     axis, last = sort.params["dimension"], results[0].aval.ndim - 1
     if not in_rows or axis == last:
-        if sort is not equation:
-            splicer.emit(sort)
-        return None if sort is equation else results
+        if sort is equation:
+            return None
+        splicer.emit(sort)
+        return results
     order = [last if dim == axis else axis if dim == last else dim for dim in range(last + 1)]
     rows = [views.transpose(splicer.bind, x, order) for x in sort.invars]
     shape = rows[0].aval.shape

@@ -50,12 +50,10 @@ def _with_readers(closed: ClosedJaxpr, whole: Whole, folds: bool) -> ClosedJaxpr
     done = set[Var]()  # results of readers
 
     def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
-        if not isinstance(eqn.primitive.kind, PRODUCTS):
-            return eqn.invars if eqn.outvars[0] in done else None
-        folded = (
-            _folded(eqn, splicer, known.uses) if folds and isinstance(eqn.primitive.kind, kinds.Contraction) else eqn
-        )
-        out = eqn.outvars[0]
+        kind, out = eqn.primitive.kind, eqn.outvars[0]
+        if not isinstance(kind, PRODUCTS):
+            return eqn.invars if out in done else None
+        folded = _folded(eqn, splicer, known.uses) if folds and isinstance(kind, kinds.Contraction) else eqn
         reader = readers.get(out) if known.uses[out] == 1 else None
         made = None if reader is None else whole(folded, reader)
         if reader is None or made is None:

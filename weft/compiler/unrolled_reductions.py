@@ -216,8 +216,8 @@ def _stacks(closed: ClosedJaxpr) -> dict[Var, _Stack]:
             if dim is not None:
                 _add(of, _Stack(dim, len(eqn.invars)), eqn.outvars)
         elif isinstance(kind, kinds.Elementwise) and _takes_apart(eqn, read[0].dim, of):
-            stack = max(read, key=lambda stack: len(stack.members))
-            for other in {id(stack): stack for stack in read}.values():
+            stack = max(read, key=lambda one: len(one.members))
+            for other in {id(one): one for one in read}.values():
                 if other is not stack:
                     stack.equations += other.equations
                     stack.is_reduced |= other.is_reduced

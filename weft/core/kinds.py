@@ -32,10 +32,10 @@ class Elementwise(Record):
     chooses: bool = False  # selects between two operands by its first operand, a boolean
     wraps: Any = None  # an Elementwise on the same operands: whether the exact integer does not fit in the result
     waits: bool = False  # occupies one execution unit for long (roots): some vectors are computed without that unit
-    # (dtype) -> the number that changes no operand beside it, but that -0.0 may become 0.0; None, also for one dtype:
-    # there is none
+    # (dtype) -> the number that changes no operand beside it, but that -0.0 may become 0.0; None for a dtype that has
+    # none
     identity: Callable[[np.dtype], Any] | None = None
-    # (dtype of the first operand) -> the second operand that leaves every bit of the first; None, also for one dtype
+    # (dtype of the first operand) -> the second operand that leaves every bit of the first; None if there is none
     right_identity: Callable[[np.dtype], Any] | None = None
     leaves: Callable[[np.dtype, Params], bool] | None = None  # whether it gives an operand of this dtype as it is
     # (operands, whether all numbers of one are whole) -> cheaper operations with the same bits, as a function and its

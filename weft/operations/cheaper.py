@@ -20,19 +20,15 @@ Test = Callable[[Any], bool]  # whether all finite elements of an operand are wh
 def quotient(operands: Sequence[Any], _: Test) -> Cheaper:
     """Of natural numbers and a power of two."""
     x, y = operands
-    value = divisor(y)
-    if y.aval.dtype.kind != "u" or value & (value - 1) or not value:
-        return None
-    return ops.shift_right_logical, [x, like(y, value.bit_length() - 1)]
+    value = _power_of_two(y)
+    return (ops.shift_right_logical, [x, like(y, value.bit_length() - 1)]) if value else None
 
 
 def rest(operands: Sequence[Any], _: Test) -> Cheaper:
     """Of natural numbers divided by a power of two."""
     x, y = operands
-    value = divisor(y)
-    if y.aval.dtype.kind != "u" or value & (value - 1) or not value:
-        return None
-    return ops.bitwise_and, [x, like(y, value - 1)]
+    value = _power_of_two(y)
+    return (ops.bitwise_and, [x, like(y, value - 1)]) if value else None
 
 
 def power(operands: Sequence[Any], is_whole: Test) -> Cheaper:
@@ -51,6 +47,12 @@ def power(operands: Sequence[Any], is_whole: Test) -> Cheaper:
 def divisor(atom: Any) -> int:
     """The value of an integer literal; 0 for anything else."""
     return int(atom.val) if isinstance(atom, Literal) and atom.aval.dtype.kind in "iu" else 0
+
+
+def _power_of_two(atom: Any) -> int:
+    """The value of a literal of an unsigned integer that is a power of two; 0 for anything else."""
+    value = divisor(atom) if atom.aval.dtype.kind == "u" else 0
+    return 0 if value & (value - 1) else value
 
 
 def like(literal: Any, value: int) -> Literal:

@@ -268,9 +268,7 @@ def canonical_precision(precision: settings.PrecisionLike) -> Any:
         return None
     if isinstance(precision, settings.Precision):
         return (precision, precision)
-    if isinstance(precision, ops.DotAlgorithmPreset):
-        return precision
-    if isinstance(precision, settings.DotAlgorithm):
+    if isinstance(precision, (settings.DotAlgorithm, ops.DotAlgorithmPreset)):
         return precision
     if isinstance(precision, str):
         preset = ops.DotAlgorithmPreset.__members__.get(precision)

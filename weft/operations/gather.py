@@ -140,34 +140,33 @@ def _check_gather(array: Any, indices: Any, numbers: GatherDimensionNumbers, siz
 
 
 def _check_slice_sizes(array: Any, numbers: GatherDimensionNumbers, sizes: tuple[int, ...]) -> None:
-    name = "gather"
     offset_dims, collapsed, _, batching, _ = numbers
     if len(sizes) != array.ndim:
         raise TypeError(
-            f"[{name}] Gather op must have one slice size for every input dimension; got: "
+            f"[gather] Gather op must have one slice size for every input dimension; got: "
             f"len(slice_sizes)={len(sizes)}, input_shape.rank={array.ndim}, slice_sizes={sizes} for {array.str_short()}"
         )
     if len(offset_dims) != array.ndim - len(collapsed) - len(batching):
         raise TypeError(
-            f"[{name}] All components of the offset index in a gather op must either be a offset dimension or "
+            f"[gather] All components of the offset index in a gather op must either be a offset dimension or "
             f"explicitly collapsed/batching; got len(slice_sizes)={len(sizes)}, output_slice_sizes={offset_dims}, "
             f"collapsed_slice_dims={collapsed}, operand_batching_dims={batching}"
         )
     for dim, (size, extent) in enumerate(zip(sizes, array.shape, strict=True)):
         if not 0 <= size <= extent:
             raise TypeError(
-                f"[{name}] Slice size at index {dim} in gather op is out of range, must be within "
+                f"[gather] Slice size at index {dim} in gather op is out of range, must be within "
                 f"[0, {extent} + 1), got {size}"
             )
     for dim, size in enumerate(sizes):
         if dim in collapsed and size != 1:
             raise TypeError(
-                f"[{name}] Gather op can only collapse slice dims with bound 1, but bound is {size} for index "
+                f"[gather] Gather op can only collapse slice dims with bound 1, but bound is {size} for index "
                 f"{dim} at position {collapsed.index(dim)}. These are collapsed_slice_dims {collapsed}"
             )
         if dim in batching and size > 1:
             raise TypeError(
-                f"[{name}] Gather op can only have operand batching dims with bound 0/1, but bound is {size} for "
+                f"[gather] Gather op can only have operand batching dims with bound 0/1, but bound is {size} for "
                 f"index {dim} at position {batching.index(dim)}. These are operand_batching_dims {batching}"
             )
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import core, runtime
 from weft._base import lazy
-from weft.core import avals as avals_module
 from weft.core import kinds
 from weft.core import tangents as tangent_types
-from weft.operations import convert, mapped
+from weft.operations import convert, half_words, mapped
 from weft.operations.elementwise import FLOAT, check_dtype, check_same_dtype
 from weft.operations.later import ops
 from weft.operations.linalg import matrices, small
@@ -24,7 +23,6 @@ from weft.operations.shape import shape_of
 from weft.runtime import Array
 
 ArrayLike = Any
-_HALF = frozenset(map(np.dtype, (np.float16, dtypes.bfloat16)))  # solved in float32
 
 
 # ---- triangular_solve
@@ -155,8 +153,8 @@ def triangular_solve(
     >>> lax.linalg.triangular_solve(a, b, left_side=True, lower=True).tolist()
     [1.0, 2.0]
     """
-    dtype = avals_module.get_aval(a).dtype
-    if dtype in _HALF and avals_module.get_aval(b).dtype == dtype:
+    dtype = core.get_aval(a).dtype
+    if dtype in half_words.HALVES and core.get_aval(b).dtype == dtype:
         wide = [convert.convert(x, np.dtype(np.float32), False) for x in (a, b)]
         solved = triangular_solve(
             *wide, left_side=left_side, lower=lower, transpose_a=transpose_a, unit_diagonal=unit_diagonal
