@@ -169,6 +169,7 @@ jax.config.update('jax_numpy_rank_promotion','no') | new enum value must be in [
 lax.cond(None,lambda: 1,lambda: 2) | cond predicate is None
 jax.pmap(lambda a,b: a,static_broadcasted_argnums=(1,))(m[:1],b=1) | but was called with only 1 positional argument. All
 jax.vmap(lambda t: 'a')(x) | Output from batched function 'a' with type <class 'str'> is not a valid JAX type
+jax.vmap(lambda t: {1},out_axes=None)(x) | Output from batched function {1} with type <class 'set'> is not a valid JAX
 jit(lambda t: t.committed)(x) | The 'committed' attribute is not available on traced array
 jit(lambda t: t.sharding)(x) | The 'sharding' attribute is not available on traced array
 jit(lambda t: t.addressable_shards)(x) | The 'addressable_shards' attribute is not available on traced

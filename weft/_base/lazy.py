@@ -31,6 +31,7 @@ MODULES = {
     "donations": "weft.dispatch.calls.donations",
     "misses": "weft.dispatch.calls.cache_diagnostics",
     "explicit": "weft.core.explicit",
+    "leaks": "weft.core.leaks",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
     "llvmlite_utils": "llvmlite.utils",

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft import config
 from weft._base import lazy
-from weft.core import avals, axis_names, kinds, leaks, provenance
+from weft.core import avals, axis_names, kinds, provenance
 from weft.core import trace as tracing
 from weft.core.axis_names import Axis
 from weft.core.eval import eval_jaxpr
@@ -215,7 +215,7 @@ def map_flat(
     finally:
         trace.valid = False
     if config.read("check_tracer_leaks"):
-        leaks.watch(trace)
+        lazy.leaks.watch(trace)
     return result
 
 

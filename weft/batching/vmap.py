@@ -15,7 +15,7 @@ from weft import config, errors, runtime, tree_util
 from weft._base import lazy
 from weft.batching import batched_programs
 from weft.batching.batch_trace import map_flat
-from weft.core import avals, leaks, tracebacks
+from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
 from weft.core.ref_types import is_ref
 from weft.dispatch.calls import flat_functions, signature
@@ -79,7 +79,7 @@ def vmap(
         else:
             outs, out_dims = map_flat(function, axis, leaves, dims)
         if config.read("check_tracer_leaks"):
-            leaks.check()
+            lazy.leaks.check()
         rows = enumerate(zip(outs, out_dims, _out_dims(out_axes, function.out_tree), strict=True))
         moved = [
             _result(size, *row, sum_match, lambda index=index: signature.tree_paths(function.out_tree)[index])
@@ -198,18 +198,20 @@ def _out_dims(out_axes: Any, out_tree: Any) -> list[Dim]:
 
 def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool, path: Callable[[], str]) -> Any:
     """A result, at ``path`` in the tree of results, with its mapped dimension moved to ``wanted``."""
-    if isinstance(value, str | bytes):
-        raise TypeError(f"Output from batched function {value!r} with type {type(value)} is not a valid JAX type")
+    try:
+        aval = avals.get_aval(value)
+    except TypeError as error:
+        text = f"Output from batched function {value!r} with type {type(value)} is not a valid JAX type"
+        raise TypeError(text) from error
     if wanted is None:
         if dim is None:
-            flat_functions.check_leaf(value, refs=True)
             return value
         if not sum_match:
             raise ValueError(f"at vmap out_axes{path()}, got axis spec None but output was batched on axis {dim}")
-        if avals.get_aval(value).dtype == np.bool_:
+        if aval.dtype == np.bool_:
             value = convert.convert(value, np.dtype(np.int32), False)
         return reductions.reduce_sum(value, (dim,))
-    rank = avals.get_aval(value).ndim + (dim is None)
+    rank = aval.ndim + (dim is None)
     if not -rank <= wanted < rank:
         raise errors.AxisError(f"axis {wanted} is out of bounds for array of dimension {rank}: vmap out_axes{path()}")
     target = wanted % rank

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from weft import config, dtypes, errors, runtime
+from weft._base import lazy
 from weft.core import avals as avals_module
-from weft.core import check, leaks, open_sizes, provenance, source_info
+from weft.core import check, open_sizes, provenance, source_info
 from weft.core.avals import get_aval
 from weft.core.jaxpr import Atom, ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.tracer import Tracer
@@ -389,10 +390,10 @@ def trace_to_jaxpr(
     if config.read("enable_checks") or config.read("check"):
         check.check_jaxpr(closed)
     if config.read("check_tracer_leaks"):
-        leaks.watch(trace, debug_info)
+        lazy.leaks.watch(trace, debug_info)
         del trace, in_tracers, outs
         if not (of_program or debug_info is None):
-            leaks.check()
+            lazy.leaks.check()
     return closed, out_avals
 
 
