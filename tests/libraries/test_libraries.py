@@ -2,12 +2,13 @@
 
 Each program of ``programs`` is run as it is by ``weft run``, and its results are compared with those that the real JAX
 had, which are kept in ``results_on_jax.json`` (``--update-golden`` writes them anew). Where they differ, where none are
-kept, and where every case of the tests runs, JAX itself runs the program. It is skipped where its library is not
-installed: ``pip install weft[test]`` has those of Python alone, ``weft[libraries]`` all.
+kept of the JAX that is installed, and where every case of the tests runs, JAX itself runs the program. It is skipped
+where its library is not installed: ``pip install weft[test]`` has those of Python alone, ``weft[libraries]`` all.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -76,11 +77,18 @@ def read(lists: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.asarray(value, float) for name, value in lists.items()}
 
 
+def all_kept() -> dict[str, Any]:
+    """The results of each program that are kept; none if another JAX than the one installed had them."""
+    kept = json.loads(KEPT.read_text())
+    return kept["results"] if kept["jax"] == importlib.metadata.version("jax") else {}
+
+
 def keep(program: str, found: dict[str, np.ndarray]) -> None:
     """Write what JAX computes to the file, a line for each program."""
-    kept = {**json.loads(KEPT.read_text()), program: {name: value.tolist() for name, value in found.items()}}
-    lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
-    KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    kept = {**all_kept(), program: {name: value.tolist() for name, value in found.items()}}
+    lines = ",\n".join([f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)])
+    version = json.dumps(importlib.metadata.version("jax"))
+    KEPT.write_text(f'{{\n"jax": {version},\n"results": {{\n{lines}\n}}\n}}\n')
 
 
 def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> str | None:
@@ -103,7 +111,7 @@ def test_a_library_computes_on_weft_what_it_computes_on_jax(program: str, reques
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed: pip install weft[libraries]")
     script = str(PROGRAMS / f"{program}.py")
-    found, kept = results("-m", "weft", "run", script), json.loads(KEPT.read_text()).get(program)
+    found, kept = results("-m", "weft", "run", script), all_kept().get(program)
     update = bool(request.config.getoption("--update-golden"))
     if kept is None or update or os.environ.get("WEFT_TESTS") == "all" or difference(found, read(kept)):
         on_jax = results(script)
