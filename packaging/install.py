@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -54,9 +55,9 @@ class Progress:
             return
         for pattern, said in SAYINGS:
             if found := re.search(pattern, line):
-                names = found.groups()
-                many = said.startswith("installing {") and names[0].count(",")
-                self.stage = f"installing {many + 1} packages" if many else said.format(*names)
+                # of a list, such as that of the packages to install, only the length is said
+                parts = [f"{part.count(',') + 1} packages" if "," in part else part for part in found.groups()]
+                self.stage = said.format(*parts)
                 return
 
 
@@ -77,7 +78,7 @@ class Shown:
         while not self.ended.wait(REFRESH_S):
             stage, now = self.progress.stage, time.monotonic()
             if self.is_terminal:
-                width = os.get_terminal_size().columns
+                width = shutil.get_terminal_size().columns  # 80 where the terminal does not say
                 print(f"\r{self._line(stage)[: width - 1]}\x1b[K", end="", flush=True)
             elif now - written >= (NEWS_S if stage != last else QUIET_S) or not last:
                 print(self._line(stage), flush=True)
@@ -92,8 +93,9 @@ class Shown:
 def main() -> int:
     target = f".[{sys.argv[1]}]" if sys.argv[1:] else "."
     print(
-        f"installing weft with what {target} names; the C++ compiler builds the native module, which later runs reuse"
+        f"pip install -e '{target}': pip downloads, then the C++ compiler builds weft's native module, which takes some"
     )
+    print("minutes. Later runs need neither.", flush=True)
     LOG.parent.mkdir(exist_ok=True)
     # the whole list is to be compiled unless a build was there before
     is_first = not any(LOG.parent.glob("*/CMakeCache.txt"))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import pty
 import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -26,6 +30,7 @@ SAID = {
         "compiled 75 % of the files, waiting for d.cpp",
     "  [4/4] Linking CXX shared module _native.so": "linking the native module",
     "Installing collected packages: numpy, rich, weft": "installing 3 packages",
+    "Installing collected packages: weft": "installing weft",
 }  # fmt: skip
 
 
@@ -46,19 +51,39 @@ def test_lines_of_pip_and_ninja_become_stages(install: ModuleType) -> None:
         assert progress.stage == stage
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_the_end_is_told_where_no_terminal_is(tmp_path: Path, code: int) -> None:
-    """With a pip that says two lines and ends."""
+def checkout(tmp_path: Path, code: int) -> dict[str, Any]:
+    """How the program is started in a checkout with a pip that says two lines and ends."""
     (tmp_path / "packaging").mkdir()
     (tmp_path / "packaging" / "install.py").write_text(INSTALL.read_text())
     (tmp_path / "weft" / "runtime" / "src").mkdir(parents=True)
     pip = f"import sys, time\nprint('Collecting rich')\nprint(sys.argv[-1])\ntime.sleep(1)\nsys.exit({code})\n"
     (tmp_path / "pip.py").write_text(pip)
     command = [sys.executable, tmp_path / "packaging" / "install.py", "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    return {"args": command, "cwd": tmp_path, "env": {"PYTHONPATH": str(tmp_path)}}
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_end_is_told_where_no_terminal_is(tmp_path: Path, code: int) -> None:
+    done = subprocess.run(**checkout(tmp_path, code), capture_output=True, text=True)
     assert done.returncode == code, done.stderr
     assert re.search(r"^\[ +\d+ s\] (starting pip|looking for rich)$", done.stdout, re.M), done.stdout
     assert (tmp_path / "build" / "install.log").read_text().splitlines() == ["Collecting rich", ".[demo]"]
     last = re.findall(r"\[ +\d+ s\] (.*)\n", done.stdout)[-1]
     assert last.startswith("the installation failed while looking for rich" if code else "installed")
     assert done.stdout.endswith("Collecting rich\n.[demo]\n") == bool(code)
+
+
+def test_on_a_terminal_one_line_is_written_again_and_again(tmp_path: Path) -> None:
+    """It is cut at the terminal's width, and what the one before it had left is erased."""
+    ours, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 20))
+    done = subprocess.run(**checkout(tmp_path, 0), stdout=terminal, stderr=subprocess.PIPE, text=True)
+    os.close(terminal)
+    assert done.returncode == 0, done.stderr
+    said = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    head, *lines = re.sub(r"\r\n", "\n", said).split("\r")
+    assert head.endswith("\n") and len(lines) > 1
+    assert all(re.fullmatch(r"\[ +\d+ s\] [a-z ]+\x1b\[K\n?", line) for line in lines), lines
+    assert re.fullmatch(r"\[ +\d+ s\] looking fo\x1b\[K", lines[-2])  # of "looking for rich", in 19 columns
+    assert lines[-1].endswith("installed\x1b[K\n") and "\n" not in "".join(lines[:-1])
