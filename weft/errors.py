@@ -212,7 +212,7 @@ class ConcretizationTypeError(JAXTypeError):
 class TracerAttributeError(ConcretizationTypeError, AttributeError):
     """A traced value was asked for an attribute of the array that it stands for, such as its shards.
 
-    Wrong, since ``x`` lies nowhere while ``f`` is traced::
+    Wrong, since ``x`` lies nowhere while the function is traced::
 
         weft.jit(lambda x: x * len(x.addressable_shards))
 

@@ -9,7 +9,6 @@ import pytest
 from tests.structure import prose
 
 ROOT = Path(__file__).resolve().parents[2]
-# Rooms that are being rewritten; their sentences follow.
 PLACES = ("weft", "benchmarks", "docs", "examples", "packaging")
 
 

@@ -388,9 +388,9 @@ def _name_of(fun: Callable[..., Any]) -> str:
 
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], word: str) -> tuple[Any, ...]:
-    """All arguments by position, defaults filled in; ``word`` is that of the decorator."""
+    """All arguments by position, defaults filled in but for a partial; ``word`` is that of the decorator."""
     if not kwargs and (isinstance(fun, functools.partial) or _takes(getattr(fun, "__wrapped__", fun), len(args))):
-        return args
+        return args  # JAX does not look into a partial: what it leaves to a default is no argument of the rules
     failed = (
         f"The input arguments to the {word}-decorated function {_name_of(fun)} could not be resolved to "
         "positional-only arguments. Binding failed with the error:\n"

@@ -120,8 +120,8 @@ class Device:
 
     def addressable_memories(self) -> list[Memory]:
         """The memories that arrays on this device can be said to lie in."""
-        kinds = MEMORY_KINDS if self.platform == "cpu" else MEMORY_KINDS[:1]
-        return [Memory(self, kind, number) for number, kind in enumerate(kinds)]
+        names = MEMORY_KINDS if self.platform == "cpu" else MEMORY_KINDS[:1]
+        return [Memory(self, kind, number) for number, kind in enumerate(names)]
 
     def default_memory(self) -> Memory:
         """The memory in which arrays lie that name none."""

@@ -1,6 +1,6 @@
 """Updates that must not copy: ``x.at[i].set(v, inplace="require")`` marks its equations by a name scope.
 
-The compiler looks at programs with such updates alone (``compiler.requirements``): it raises if a marked update would
+The compiler checks the programs that have such updates (``compiler.requirements``), and raises if a marked one would
 copy its array.
 """
 
