@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+import ml_dtypes
 import numpy as np
 import pytest
 
-from weft.codegen.cpu.products import columns, rows, tiles
-from weft.codegen.cpu.products.lanes import Lanes, Machine
-from weft.codegen.cpu.products.tables import ATTRIBUTES
-from weft.codegen.cpu.products.writer import Function, Module, offsets
+import weft
+from weft.codegen.cpu.products import columns, packing, rows, tiles
+from weft.codegen.cpu.products.lanes import NARROW, Lanes, Machine
+from weft.codegen.cpu.products.tables import ATTRIBUTES, KERNELS, VECTOR_KERNELS
+from weft.codegen.cpu.products.writer import Function, Module, offsets, size_of
 from weft.operations.product_sums import product
 
-# what each instruction set's kernels look like, in instructions of any processor
+# The machines of ``MACHINES``, in instructions of any processor: none permutes lanes by numbers in a register.
 WIDTHS = {
-    "16 bytes": Machine("narrow", 16, 8, False, False, "", ""),
-    "32 bytes": Machine("middle", 32, 6, True, False, "", ""),
-    "64 bytes, masks": Machine("wide", 64, 14, False, True, "", ""),
+    "16 bytes": Machine("narrow", 16, height=8, free=16, masks=False, permutes=False),
+    "32 bytes": Machine("middle", 32, height=6, free=8, masks=False, permutes=False),
+    "64 bytes, masks": Machine("wide", 64, height=14, free=16, masks=True, permutes=False),
 }
 DTYPES = {"f": np.float32, "d": np.float64, "F": np.complex64, "D": np.complex128, "i": np.int32, "l": np.int64}
-KINDS = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64, "i32": ctypes.c_int32, "i8": ctypes.c_int8}
+KINDS = {
+    "ptr": ctypes.c_void_p, "i64": ctypes.c_int64, "i32": ctypes.c_int32, "i8": ctypes.c_int8,
+    "double": ctypes.c_double,
+}  # fmt: skip
 
 
-def compiled(write: Callable[[Module], Function]) -> tuple[Any, Any]:
-    """A kernel as a function, and what keeps its code alive."""
+def compiled(write: Callable[[Module], Function]) -> Callable[..., None]:
+    """A kernel as a function."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = Module()
@@ -40,7 +47,9 @@ def compiled(write: Callable[[Module], Function]) -> tuple[Any, Any]:
     engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     types = [KINDS[argument.type] for argument in function.arguments]
-    return ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(function.name)), engine
+    call: Any = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(function.name))
+    call.code = engine  # its code lives as long as the function
+    return call
 
 
 def record(layout: list[tuple[str, str]], **values: int) -> ctypes.Structure:
@@ -64,17 +73,54 @@ def numbers(letter: str, *shape: int) -> np.ndarray:
 
 @pytest.fixture(params=WIDTHS)
 def width(request: pytest.FixtureRequest) -> Machine:
-    """A width, without the instructions that only some processors have."""
-    machine = WIDTHS[request.param]
-    machine.permutes = False
-    return machine
+    """A width of vectors."""
+    return WIDTHS[request.param]
 
 
-def test_records_are_laid_out_as_c_does() -> None:
-    for layout in (tiles.TILE, tiles.CARRY, tiles.PANEL, rows.VECTOR, columns.CHAIN, columns.STREAMS):
-        made = record(layout)
-        for name, (offset, _) in offsets(layout).items():
-            assert getattr(type(made), f"{name}_").offset == offset
+def fields_in_header(struct: str) -> list[tuple[str, str]]:
+    """The fields of a record of runtime/src/gemm_kernels.h, as the package lists them."""
+    header = (Path(weft.__file__).parent / "runtime/src/gemm_kernels.h").read_text()
+    found = re.search(rf"^struct {struct} {{\n(.*?)^}};", header, re.S | re.M)
+    assert found is not None
+    body = re.sub(r"//.*", "", found[1])
+    body = re.sub(r"^ *\w+ line\(.*", "", body, flags=re.M)  # a method
+    body = re.sub(r"void \(\*(\w+)\)\([^)]*\)", r"Function \1", body)
+    kinds, fields = {"int": "i32", "int64_t": "i64", "double": "double", "bool": "i8", "char": "i8"}, []
+    for statement in filter(None, map(str.strip, body.split(";"))):
+        first, *others = statement.removeprefix("const ").split(",")
+        kind, _, first = first.replace("* const*", "*").replace("*", " *").strip().partition(" ")
+        for name in (first, *others):
+            bare, of, count = name.strip(" *").partition("[")
+            type_ = "ptr" if "*" in name or kind.endswith("Function") else kinds[kind]
+            for i in range(int(count.strip("]")) if of else 1):
+                fields.append((f"{bare}[{i}]" if of else bare, type_))
+    return fields
+
+
+RECORDS = {
+    "GemmTile": tiles.TILE, "GemmCarry": tiles.CARRY, "GemmRun": tiles.RUN, "GemmPanel": tiles.PANEL,
+    "GemmVector": rows.VECTOR, "GemmChain": columns.CHAIN, "GemmStreams": columns.STREAMS,
+    "GemmVectorKernels": VECTOR_KERNELS, "GemmKernels": KERNELS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("struct", RECORDS)
+def test_records_are_those_of_the_header(struct: str) -> None:
+    layout, stated = RECORDS[struct], fields_in_header(struct)
+    if struct == "GemmVectorKernels":  # its first eight fields are two arrays
+        assert [name for name, _ in stated[:8]] == [f"{of}[{i}]" for of in ("rows", "wide_rows") for i in range(4)]
+        stated[:8] = layout[:8]
+    if struct == "GemmCarry":  # kernels read its first fields alone
+        stated = stated[: len(layout)]
+    assert stated == layout
+
+
+@pytest.mark.parametrize("struct", RECORDS)
+def test_records_are_laid_out_as_c_does(struct: str) -> None:
+    layout = RECORDS[struct]
+    made = type(record(layout))
+    assert [getattr(made, f"{name}_").offset for name, _ in layout] == [at for at, _ in offsets(layout).values()]
+    assert ctypes.sizeof(made) == size_of(layout)
 
 
 @pytest.mark.parametrize("letter", DTYPES)
@@ -83,14 +129,13 @@ def test_tiles(width: Machine, letter: str, columns_: int) -> None:
     e = Lanes(width, letter)
     n, k, height = 2 * e.width - columns_ % e.width, 37, 3
     a, b, c = numbers(letter, height, k), numbers(letter, k, n), numbers(letter, height, n)
-    call, engine = compiled(lambda module: tiles.Tile(module, e, "tile", height, [e.vector] * 2, "strided").write())
+    call = compiled(lambda module: tiles.Tile(module, e, "tile", height, [e.vector] * 2, "strided").write())
     expected = c + product(a, b, in_chains=False)
     place = record(
         tiles.TILE, a=a.ctypes.data, a_row=k, a_k=1, b=b.ctypes.data, b_k=n, c=c.ctypes.data, c_row=n, k=k,
         rows=height, columns=n, add=1,
     )  # fmt: skip
     call(ctypes.byref(place))
-    assert engine is not None
     np.testing.assert_array_equal(c, expected)
 
 
@@ -98,12 +143,11 @@ def test_tiles(width: Machine, letter: str, columns_: int) -> None:
 def test_rows_by_a_vector(width: Machine, letter: str) -> None:
     e, count, k = Lanes(width, letter), 11, 45
     a, x, y = numbers(letter, count, k), numbers(letter, k), np.zeros(count, DTYPES[letter])
-    call, engine = compiled(lambda module: rows.RowsKernel(module, e, "rows", letter, 2, False).f)
+    call = compiled(lambda module: rows.RowsKernel(module, e, "rows", letter, 2, False).f)
     place = record(
         rows.VECTOR, a=a.ctypes.data, a_row=k, a_k=1, x=x.ctypes.data, x_k=1, y=y.ctypes.data, y_row=1, rows=count, k=k
     )
     call(ctypes.byref(place))
-    assert engine is not None
     np.testing.assert_array_equal(y, product(a, x[:, None])[:, 0])
 
 
@@ -114,36 +158,48 @@ def test_strips_of_columns(width: Machine, letter: str, by_lane: bool) -> None:
     last = max(1, e.width - 1)
     count = e.width + last
     a, x, y = numbers(letter, k, count), numbers(letter, k), np.zeros(count, DTYPES[letter])
-    call, engine = compiled(lambda module: columns.Strip(module, e, "strip", letter, 2, last < e.width, by_lane).f)
+    call = compiled(lambda module: columns.Strip(module, e, "strip", letter, 2, last < e.width, by_lane).f)
     place = record(
-        rows.VECTOR,
-        a=a.ctypes.data,
-        a_row=1,
-        a_k=count,
-        x=x.ctypes.data,
-        x_k=1,
-        y=y.ctypes.data,
-        y_row=1,
-        rows=count,
+        rows.VECTOR, a=a.ctypes.data, a_row=1, a_k=count, x=x.ctypes.data, x_k=1, y=y.ctypes.data, y_row=1, rows=count,
         k=k,
-    )
+    )  # fmt: skip
     call(ctypes.byref(place), 0, last)
-    assert engine is not None
     np.testing.assert_array_equal(y, product(x[None], a)[0])
 
 
+@pytest.mark.parametrize("letter", [*"fdFD", *NARROW])
+def test_packing(width: Machine, letter: str) -> None:
+    narrow = {"e": np.float16, "E": ml_dtypes.bfloat16, "h": np.int16, "H": np.uint16, "b": np.int8, "B": np.uint8}
+    sums = letter if letter in DTYPES else "f" if letter in "eE" else "i"
+    e, k = Lanes(width, sums), 35
+    columns_, padded = e.width + 1, 2 * e.width
+    call = compiled(lambda module: packing.pack(module, e, "pack", letter))
+    dtype = np.dtype({**DTYPES, **narrow}[letter])
+    source = np.random.default_rng(5).integers(0, 100, (k, columns_)).astype(dtype)
+    expected = np.zeros((k, padded), DTYPES[sums])
+    expected[:, :columns_] = source.astype(DTYPES[sums])
+    apart = np.zeros((k, 2 * columns_), dtype)
+    apart[:, ::2] = source
+    for lies in (source, np.asfortranarray(source), apart[:, ::2]):  # columns side by side, terms side by side, neither
+        to = np.ones((k, padded), DTYPES[sums])
+        steps = [stride // dtype.itemsize for stride in lies.strides]
+        place = record(
+            tiles.PANEL, source=lies.ctypes.data, k_stride=steps[0], x_stride=steps[1], k=k, width=columns_,
+            padded=padded, pitch=padded, to=to.ctypes.data,
+        )  # fmt: skip
+        call(ctypes.byref(place))
+        np.testing.assert_array_equal(to, expected)
+
+
 def test_short_rows_that_are_permuted() -> None:
-    machine = Machine("wide", 64, 14, False, True, "", "")
-    machine.permutes = False
     for letter in DTYPES:
-        e, count, k = Lanes(machine, letter), 13, 3
+        e, count, k = Lanes(WIDTHS["64 bytes, masks"], letter), 13, 3
         k = min(k, e.width // 2)
         a, x, y = numbers(letter, count, k), numbers(letter, k), np.zeros(count, DTYPES[letter])
-        call, engine = compiled(lambda module, e=e: rows.short_rows(module, e, "short"))
+        call = compiled(lambda module, e=e: rows.short_rows(module, e, "short"))
         place = record(
             rows.VECTOR, a=a.ctypes.data, a_row=k, a_k=1, x=x.ctypes.data, x_k=1, y=y.ctypes.data, y_row=1, rows=count,
             k=k,
         )  # fmt: skip
         call(ctypes.byref(place))
-        assert engine is not None
         np.testing.assert_array_equal(y, product(a, x[:, None])[:, 0])

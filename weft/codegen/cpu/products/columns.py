@@ -12,13 +12,12 @@ from .lanes import Lanes, Some
 from .packing import source_bytes
 from .rows import VECTOR, halved, put_each
 from .tiles import Rows
-from .writer import Fields, Function, Module, Value
+from .writer import Fields, Function, Module, Value, size_of
 
 CHAIN = [
     ("sums", "ptr"), ("apart", "i64"), ("before", "i64"), ("a", "ptr"), ("a_step", "i64"), ("x", "ptr"),
     ("x_step", "i64"), ("rows", "i64"), ("first", "i8"),
 ]  # fmt: skip
-CHAIN_BYTES = 72
 STREAMS = [
     ("a", "ptr"), ("x", "ptr"), ("a_lane", "i64"), ("a_term", "i64"), ("x_lane", "i64"), ("x_term", "i64"),
     ("to", "ptr"), ("waiting", "ptr"), ("apart", "i64"), ("chain", "ptr"), ("rows", "i64"), ("levels", "i32"),
@@ -26,11 +25,12 @@ STREAMS = [
 ]  # fmt: skip
 
 LINE = 64  # bytes of a line of the caches
-STEPS_AHEAD = 4  # steps by which the rows of a strip are fetched
-LANE_AHEAD = 8  # vectors of complex columns, 4 % of what the third cache holds: its prefetching ends with a page
-STREAM_AHEAD = 8  # vectors of a column that are fetched: prefetching begins anew with each page
-STRIP = 8  # vectors at most: of fewer much of what is fetched for the next strip is fetched again
-LEVELS = 5  # sums that wait for others in the tree: of 1, 2, 4, 8, and all 16
+# Distances were measured on a Zen 4 (benchmarks/NOTES.md): what it fetches ahead itself ends with each page of memory.
+STEPS_AHEAD = 4  # columns of a lane that a strip is fetched ahead: a tenth less time, since columns lie far apart
+LANE_AHEAD = 8  # vectors that complex columns are fetched ahead: those from the third cache take 4 % less time
+STREAM_AHEAD = 8  # vectors that columns side by side are fetched ahead
+STRIP = 8  # vectors of a strip at most: of fewer much of what is fetched for the next strip is fetched again
+LEVELS = 5  # sums that wait for others in the tree, those of 1, 2, 4, 8 and all 16 lanes: kTreeLevels
 
 
 class Strip:
@@ -121,7 +121,7 @@ class Strip:
 
         def straight() -> None:
             for v, total in enumerate(totals):
-                some, place, made = self.some if v == self.vectors - 1 else None, y + v * e.machine.bytes, None
+                some, place = self.some if v == self.vectors - 1 else None, y + v * e.machine.bytes
                 made = f.variable(e.vector, total)
                 with f.when(add):
                     made.set(e.load(f, place, some) + total)
@@ -147,8 +147,23 @@ def strips(module: Module, e: Lanes, name: str, source: str, by_lane: bool = Fal
 
 
 def strip_vectors(e: Lanes) -> int:
-    """Vectors of a strip, whose sums are in registers."""
+    """Vectors of a strip. Sums of complex ones take 12 of 16 registers if there are no more."""
     return 6 if e.machine.free < STRIP * e.parts else STRIP
+
+
+def chain_columns(e: Lanes) -> int:
+    """Columns of a chain that are added at a time: their factors are in registers, sums are read and written once."""
+    return (16 if e.parts == 1 else 14) if e.machine.free > 8 else 8 // e.parts
+
+
+def narrow_rows(e: Lanes) -> int:
+    """Rows of a matrix whose columns are read as whole vectors: the sums of all its chains are in 8 registers."""
+    return 8 // (e.parts * e.folds)
+
+
+def grouped_vectors(e: Lanes) -> int:
+    """Vectors of a group of columns that are read at a time: 16 or 20 registers hold their sums, of 32."""
+    return (16 if e.parts == 1 else 10) if e.machine.masks else 0
 
 
 def each_vector(f: Function, e: Lanes, rows: Value, before: Value, do: Callable[[Value, Some | None], None]) -> None:
@@ -197,7 +212,7 @@ def add_chains(module: Module, e: Lanes, name: str) -> Function:
     """y (+)= the tree of the sums of all chains."""
     f = module.function(f"{name}_chains", ["ptr", "ptr", "i64", "i64", "i64"])
     chains, y_place, y_row, rows, add = f.arguments
-    places = [Fields(f, chains + lane * CHAIN_BYTES, CHAIN)["sums"] for lane in range(e.chains)]
+    places = [Fields(f, chains + lane * size_of(CHAIN), CHAIN)["sums"] for lane in range(e.chains)]
     apart = Fields(f, chains, CHAIN)["apart"] * e.item
     buffer, y, at = f.place(e.vector), f.variable("ptr", y_place), f.variable("i64", 0)
     with f.loop(lambda: at.value < rows):
@@ -221,16 +236,9 @@ class Streams:
     """
 
     def __init__(
-        self,
-        module: Module,
-        e: Lanes,
-        name: str,
-        shape: tuple[int, int, int],
-        ahead: int = STREAM_AHEAD,
-        part: bool = False,
+        self, module: Module, e: Lanes, name: str, shape: tuple[int, int, int], ahead: int, part: bool
     ) -> None:
         self.e, (self.together, self.terms, self.full), self.ahead, self.part = e, shape, ahead, part
-        name = f"{name}_streams_{'part_' * part}{'_'.join(map(str, shape))}_{ahead}"
         self.f = f = module.function(name, ["ptr"])
         self.group = group = Fields(f, f.arguments[0], STREAMS)
         self.a, self.apart = group["a"], group["apart"] * e.item

@@ -7,6 +7,7 @@ are the same. Factors and sums are lists, of one vector or of two.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from .writer import BYTES, FLOATS, Function, Value, Variable, lanes_of
@@ -14,28 +15,34 @@ from .writer import BYTES, FLOATS, Function, Value, Variable, lanes_of
 CHAIN_BYTES = 64  # bytes of the sums that a row times a vector is added up in: see docs/NUMERICS.md
 
 
+@dataclasses.dataclass(frozen=True)
 class Machine:
     """An instruction set."""
 
-    def __init__(
-        self, name: str, vector_bytes: int, height: int, few: bool, masks: bool, cpu: str, features: str
-    ) -> None:
-        self.name, self.bytes, self.height = name, vector_bytes, height  # rows of a whole tile of real elements
-        self.free = 8 if few else 16  # registers that are free for sums or columns
-        self.masks = masks  # whether vectors are loaded, stored and selected by masks of any element
-        self.cpu, self.features = cpu, features  # LLVM's names
-        self.permutes = masks  # whether lanes are permuted by numbers in a register, and pairs of bfloat16 added
+    name: str
+    bytes: int  # of a vector
+    height: int  # rows of a whole tile of real elements
+    free: int  # registers that other kernels than tiles may fill with sums, or with columns
+    masks: bool  # whether vectors are loaded, stored and selected by masks of any element
+    permutes: bool  # whether an instruction permutes lanes by numbers in a register
+    cpu: str = ""  # LLVM's names
+    features: str = ""
 
 
 MACHINES = {
     # 28 of 32 registers accumulate: tiles from 8 x 32 on reach the peak. Without -prefer-256-bit LLVM splits vectors.
-    "v4": Machine("v4", 64, 14, False, True, "x86-64-v4", "-prefer-256-bit"),
-    "v3": Machine("v3", 32, 6, True, False, "x86-64-v3", ""),  # 12 of 16
-    "neon": Machine("neon", 16, 8, False, False, "generic", "+neon"),  # 16 of 32
+    "v4": Machine("v4", 64, height=14, free=16, masks=True, permutes=True, cpu="x86-64-v4", features="-prefer-256-bit"),
+    # 12 of 16 registers accumulate
+    "v3": Machine("v3", 32, height=6, free=8, masks=False, permutes=False, cpu="x86-64-v3"),
+    # 16 of 32
+    "neon": Machine("neon", 16, height=8, free=16, masks=False, permutes=False, cpu="generic", features="+neon"),
 }
+PAIRS = dataclasses.replace(
+    MACHINES["v4"], features="-prefer-256-bit,+avx512bf16"
+)  # adds products of bfloat16 in pairs
 
 SUMS = {"f": ("float", 1), "d": ("double", 1), "F": ("float", 2), "D": ("double", 2), "i": ("i32", 1), "l": ("i64", 1)}
-# elements that are narrower than their sums: their bytes, and how a vector of them is widened
+# elements that are narrower than their sums: their type in memory, and how they are widened
 NARROW: dict[str, tuple[str, str]] = {
     "e": ("half", "fpext"), "E": ("i16", "bfloat16"), "h": ("i16", "sext"), "H": ("i16", "zext"),
     "b": ("i8", "sext"), "B": ("i8", "zext"),
@@ -184,10 +191,6 @@ class Lanes:
         for sum_, x in zip(sums, factor, strict=True):
             old = sum_.value
             sum_.set(f.select(some.mask, self.fma(f, x, v, old), old))
-
-    def add(self, f: Function, a: Value, b: Value) -> Value:
-        """a + b."""
-        return a + b
 
     def factor(self, f: Function, x: Value) -> list[Value]:
         """Elements as factors, each of the element of its own lane."""

@@ -26,12 +26,7 @@ def one_element(f: Function, e: Lanes, source: str, place: Value) -> Value:
 
 def pack(module: Module, e: Lanes, name: str, source: str) -> Function:
     """to[step * pitch + x] = source[step, x] for x < width, zero up to ``padded``: see GemmPanel."""
-    f = module.function(f"{name}_pack_{source}", ["ptr"])
-    panel = Packing(f, e, source)
-    side_by_side = panel.fields["x_stride"].equals(1) & panel.fields["lines"].equals("null")
-    along = panel.fields["k_stride"].equals(1)
-    f.either(side_by_side, panel.copy, lambda: f.either(along, panel.turn, panel.one_by_one))
-    return f
+    return Packing(module.function(f"{name}_pack_{source}", ["ptr"]), e, source).write()
 
 
 class Packing:
@@ -42,6 +37,13 @@ class Packing:
         self.fields = panel = Fields(f, f.arguments[0], PANEL)
         self.k, self.width, self.padded = panel["k"], panel["width"], panel["padded"]
         self.pitch, self.step = panel["pitch"] * e.item, panel["k_stride"] * self.bytes
+
+    def write(self) -> Function:
+        """The whole kernel: it takes the way in which the elements lie."""
+        side_by_side = self.fields["x_stride"].equals(1) & self.fields["lines"].equals("null")
+        along = self.fields["k_stride"].equals(1)
+        self.f.either(side_by_side, self.copy, lambda: self.f.either(along, self.turn, self.one_by_one))
+        return self.f
 
     def copy(self) -> None:
         """Row by row."""
@@ -150,12 +152,7 @@ class Packing:
 
 def pack_pairs(module: Module, e: Lanes, name: str) -> Function:
     """The same where a packed element is the pair of bfloat16 of an even step and the next one, or of 0."""
-    f = module.function(f"{name}_pack_pairs", ["ptr"])
-    panel = PairsPacking(f, e)
-    side_by_side = panel.fields["x_stride"].equals(1) & panel.fields["lines"].equals("null")
-    along = panel.fields["k_stride"].equals(1)
-    f.either(side_by_side, panel.copy, lambda: f.either(along, panel.turn, panel.one_by_one))
-    return f
+    return PairsPacking(module.function(f"{name}_pack_pairs", ["ptr"]), e).write()
 
 
 class PairsPacking(Packing):

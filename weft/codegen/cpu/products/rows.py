@@ -18,7 +18,9 @@ VECTOR = [
     ("rows", "i64"), ("k", "i64"), ("scratch", "ptr"), ("waiting", "i64"), ("tile", "i64"), ("in_strips", "i8"),
     ("in_parts", "i8"), ("far", "i8"), ("by_chain", "i8"), ("backwards", "i8"), ("add", "i8"),
 ]  # fmt: skip
-VECTORS_AHEAD = 4  # vectors fetched ahead, in rows that cross cache lines or come from the third cache
+# Vectors that rows are fetched ahead if they cross cache lines or come from the third cache; others get slower by it.
+# Measured on a Zen 4 (benchmarks/NOTES.md).
+VECTORS_AHEAD = 4
 
 
 def put(module: Module, e: Lanes, name: str) -> Function:
@@ -60,12 +62,8 @@ class RowsKernel:
         self.f, self.e, self.source, self.far = module.function(name, ["ptr"]), e, source, far
         f, self.bytes = self.f, source_bytes(e, source)
         work = Fields(f, f.arguments[0], VECTOR)
-        self.x, self.k, self.a_row, self.y_row = (
-            work["x"],
-            work["k"],
-            work["a_row"] * self.bytes,
-            work["y_row"] * e.item,
-        )
+        self.x, self.k = work["x"], work["k"]
+        self.a_row, self.y_row = work["a_row"] * self.bytes, work["y_row"] * e.item
         self.add = work["add"]
         self.straight = f.select(self.add, Value(f, "i1", "false"), work["y_row"].equals(1))
         self.a, self.y = f.variable("ptr", work["a"]), f.variable("ptr", work["y"])

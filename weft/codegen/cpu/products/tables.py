@@ -5,32 +5,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import columns, packing, rows, tiles
-from .lanes import MACHINES, NARROW, Lanes, Machine, Pairs
+from .lanes import MACHINES, NARROW, PAIRS, Lanes, Machine, Pairs
 from .writer import Function, Module
 
+Values = dict[str, str | int | float]  # of a record's fields
+
+# The records of runtime/src/gemm_kernels.h that tell it of kernels: GemmKernels and GemmVectorKernels.
+KERNELS = [
+    ("height", "i32"), ("vectors", "i32"), ("lanes", "i32"), ("source_bytes", "i32"), ("packed_bytes", "i32"),
+    ("result_bytes", "i32"), ("sum_bytes", "i32"), ("depth", "i32"), ("packed", "ptr"), ("strided", "ptr"),
+    ("broad", "ptr"), ("half", "ptr"), ("broad_height", "i32"), ("carrying", "ptr"), ("storing", "ptr"),
+    ("pack", "ptr"), ("by_vector", "ptr"), ("flops_per_ns", "double"), ("unit", "ptr"), ("in_runs", "ptr"),
+    ("thin", "ptr"), ("thin_terms", "i32"),
+]  # fmt: skip
+ROWS = ["rows", "long_rows", "far_rows", "far_long_rows"]
+VECTOR_KERNELS = [
+    *((kind, "ptr") for kind in ROWS), *((f"wide_{kind}", "ptr") for kind in ROWS), ("short_rows", "ptr"),
+    ("strips", "ptr"), ("lane_strips", "ptr"), ("chain", "ptr"), ("add_chains", "ptr"), ("single", "ptr"),
+    ("several", "ptr"), ("aliased", "ptr"), ("unfetched", "ptr"), ("parts", "ptr"), ("narrow", "ptr"),
+    ("grouped", "ptr"), ("add_groups", "ptr"), ("put", "ptr"), ("chain_columns", "i32"), ("streams", "i32"),
+    ("narrow_rows", "i32"), ("grouped_vectors", "i32"), ("strip_vectors", "i32"),
+]  # fmt: skip
+
 WIDER = {"f": "eE", "i": "hHbB"}  # dtypes of sums, and of narrower elements that they are made of
-FOLDED_ROWS = 8  # rows at a time of more than so many terms: many long rows are too many streams
-ALIASED_STREAMS = 8  # columns side by side, if their lines share sets of the first cache
-PEAKS = {"v4": 115.0, "v3": 58.0, "neon": 29.0}  # flops of float32 in a nanosecond, of one thread
+FOLDED_ROWS = 8  # rows read at a time if they have more terms than kGemmFoldedDepth: more are too many streams
+ALIASED_STREAMS = 8  # columns read side by side if their lines share sets of the first cache: kGemmAliasedStreams
+# What one thread can multiply and add, in flops of float32 in a nanosecond: 117 were measured on a Zen 4 with AVX-512
+# (benchmarks/NOTES.md); the others follow from the bytes of a vector. The model of targets is not there in a build.
+PEAKS = {"v4": 115.0, "v3": 58.0, "neon": 29.0}
+# The time of a term, in that of a term of float32.
 SLOWER = {"f": 1.0, "d": 2.0, "F": 4.0, "D": 8.0, "i": 1.3, "l": 8.0}
+# LLVM may use vectors of 64 bytes, which it would split in two; where there are none this changes nothing.
 ATTRIBUTES = '"prefer-vector-width"="512" "min-legal-vector-width"="512"'
 
 
-def _ints(*numbers: int) -> list[str]:
-    return [f"i32 {number}" for number in numbers]
-
-
-def _pointers(*names: str) -> list[str]:
-    return [f"ptr {name}" for name in names]
-
-
-def _record(module: Module, name: str, fields: Sequence[str]) -> str:
-    module.constants.append(f"@{name} = internal constant {_struct(fields)}")
+def _record(
+    module: Module, name: str, layout: Sequence[tuple[str, str]], values: Values, linkage: str = "internal"
+) -> str:
+    """A constant record, in which what has no value is null or 0: its name."""
+    assert values.keys() <= {field for field, _ in layout}, f"{name} has other fields than its record"
+    nothing = {"ptr": "null", "i32": 0, "double": 0.0}
+    fields = ", ".join(f"{type_} {values.get(field, nothing[type_])}" for field, type_ in layout)
+    types = ", ".join(type_ for _, type_ in layout)
+    module.constants.append(f"@{name} = {linkage} constant {{ {types} }} {{ {fields} }}")
     return f"@{name}"
-
-
-def _struct(fields: Sequence[str]) -> str:
-    return f"{{ {', '.join(field.split(' ')[0] for field in fields)} }} {{ {', '.join(fields)} }}"
 
 
 class Kernels:
@@ -63,14 +81,14 @@ class Kernels:
             made += [f"@{name}", f"@{long}"]
         return made
 
-    def _streams(self) -> list[str]:
+    def _streams(self) -> Values:
         """Columns side by side: of single terms, of several, aliased ones, whole lanes of many, parts of lanes."""
         e, module, name = self.e, self.module, self.name
         many, few = 16 if self.machine.masks else 8, ALIASED_STREAMS
 
         def function(shape: tuple[int, int, int], ahead: int = columns.STREAM_AHEAD, part: bool = False) -> Function:
             text = f"{name}_streams_{'part_' * part}{'_'.join(map(str, shape))}_{ahead}"
-            return module.functions.get(text) or columns.Streams(module, e, name, shape, ahead, part).f
+            return module.functions.get(text) or columns.Streams(module, e, text, shape, ahead, part).f
 
         def several(kind: str, terms: range, streams: int, ahead: int = columns.STREAM_AHEAD) -> str:
             """Tables of each number of terms: by the lanes that have them all."""
@@ -81,61 +99,72 @@ class Kernels:
                 made.append(module.table(f"{name}_{kind}_{count}", functions))
             return module.tables(f"{name}_{kind}", made) if made else "null"
 
-        return [
-            module.table(f"{name}_single", [function((count, 1, count)) for count in range(1, e.chains + 1)]),
-            several("several", range(2, many + 1), many),
-            several("aliased", range(2, (few if many > few else 0) + 1), few),
-            several("unfetched", range(few + 1, many + 1), few, 0),
-            module.table(f"{name}_parts", [function((1, terms, 1), part=True) for terms in range(few // 2, few + 1)]),
-        ]
+        values: Values = {
+            "single": module.table(f"{name}_single", [function((count, 1, count)) for count in range(1, e.chains + 1)]),
+            "several": several("several", range(2, many + 1), many),
+            "aliased": several("aliased", range(2, (few if many > few else 0) + 1), few),
+            "unfetched": several("unfetched", range(few + 1, many + 1), few, 0),
+            "streams": many,
+        }
+        parts = [function((1, terms, 1), part=True) for terms in range(few // 2, few + 1)]
+        return {**values, "parts": module.table(f"{name}_parts", parts)}
 
     def _by_vector(self, source: str) -> str:
         """The record of the kernels of a matrix and a vector."""
         e, module, name = self.e, self.module, self.name
         by_rows = self._rows(source) if source in NARROW else self.wide_rows
-        strips = columns.strips(module, e, name, source)
-        fields = _pointers(*by_rows, *self.wide_rows, self.short_rows, strips)
-        strip = columns.strip_vectors(e)
-        if source in NARROW:
-            return _record(
-                module, f"{name}_by_vector_{source}", [*fields, *_pointers(*["null"] * 12), *_ints(0, 0, 0, 0, strip)]
-            )
-        masks = self.machine.masks
-        most = (16 if e.parts == 1 else 14) if self.machine.free > 8 else 8 // e.parts
-        narrow_rows, groups = 8 // (e.parts * e.folds), (16 if e.parts == 1 else 10) if masks else 0
-        numbers = most, 16 if masks else 8, narrow_rows, groups, strip
+        values: Values = {}
+        for kind, near, wide in zip(ROWS, by_rows, self.wide_rows, strict=True):
+            values |= {kind: near, f"wide_{kind}": wide}
+        values |= {"short_rows": self.short_rows, "strips": columns.strips(module, e, name, source)}
+        values["strip_vectors"] = columns.strip_vectors(e)
+        if source not in NARROW:
+            values |= self._by_columns(source)
+        return _record(module, f"{name}_by_vector_{source}", VECTOR_KERNELS, values)
+
+    def _by_columns(self, source: str) -> Values:
+        """What there is for contiguous columns of elements as wide as their sums."""
+        e, module, name = self.e, self.module, self.name
+        most, narrow_rows, groups = columns.chain_columns(e), columns.narrow_rows(e), columns.grouped_vectors(e)
         chain = [columns.add_to_chain(module, e, name, deep) for deep in range(most + 1)]
         narrow = [columns.narrow(module, e, name, count + 1) for count in range(narrow_rows)]
         grouped = [columns.grouped(module, e, name, count + 1) for count in range(groups)]
-        fields += _pointers(
-            columns.strips(module, e, name, source, by_lane=True) if masks else "null",
-            module.table(f"{name}_chain", chain),
-            f"@{columns.add_chains(module, e, name).name}",
-            *self._streams(),
-            module.table(f"{name}_narrow", narrow) if narrow else "null",
-            module.table(f"{name}_grouped", grouped) if grouped else "null",
-            f"@{columns.add_groups(module, e, name).name}",
-            f"@{rows.put(module, e, name).name}",
-        )
-        return _record(module, f"{name}_by_vector_{source}", [*fields, *_ints(*numbers)])
+        return {
+            "lane_strips": columns.strips(module, e, name, source, by_lane=True) if self.machine.masks else "null",
+            "chain": module.table(f"{name}_chain", chain),
+            "add_chains": f"@{columns.add_chains(module, e, name).name}",
+            **self._streams(),
+            "narrow": module.table(f"{name}_narrow", narrow) if narrow else "null",
+            "grouped": module.table(f"{name}_grouped", grouped) if grouped else "null",
+            "add_groups": f"@{columns.add_groups(module, e, name).name}",
+            "put": f"@{rows.put(module, e, name).name}",
+            "chain_columns": most,
+            "narrow_rows": narrow_rows,
+            "grouped_vectors": groups,
+        }
 
     def record(self, source: str) -> str:
         """The record of all kernels for elements of a dtype."""
         e, module, same = self.e, self.module, source not in NARROW
-        modes = self.modes if same else dict.fromkeys(self.modes, "null")
-        broad = self.broad if same else ["null", "null"]
-        widths = [packing.source_bytes(e, source), e.item, e.item, e.item * e.parts, 1]
-        fields = [
-            *_ints(e.height, tiles.VECTORS, e.width, *widths),
-            *_pointers(self.packed, modes["strided"], *broad),
-            *_ints(tiles.broad_height(e)),
-            *_pointers(modes["carrying"], modes["storing"], f"@{packing.pack(module, e, self.name, source).name}"),
-            *_pointers(self._by_vector(source)),
-            f"double {PEAKS[self.machine.name] / SLOWER[e.sums]!r}",
-            *_pointers("null", modes["in_runs"], self.thin),
-            *_ints(self.thin_terms),
-        ]
-        return _record(module, f"{self.name}_{source}", fields)
+        values: Values = {**self.modes, "broad": self.broad[0], "half": self.broad[1]} if same else {}
+        values |= {
+            "height": e.height,
+            "vectors": tiles.VECTORS,
+            "lanes": e.width,
+            "source_bytes": packing.source_bytes(e, source),
+            "packed_bytes": e.item,
+            "result_bytes": e.item,
+            "sum_bytes": e.item * e.parts,
+            "depth": 1,
+            "packed": self.packed,
+            "broad_height": tiles.broad_height(e),
+            "pack": f"@{packing.pack(module, e, self.name, source).name}",
+            "by_vector": self._by_vector(source),
+            "flops_per_ns": PEAKS[self.machine.name] / SLOWER[e.sums],
+            "thin": self.thin,
+            "thin_terms": self.thin_terms,
+        }
+        return _record(module, f"{self.name}_{source}", KERNELS, values)
 
 
 def table(machine: Machine) -> str:
@@ -156,21 +185,21 @@ def table(machine: Machine) -> str:
 def pairs_table(machine: Machine) -> str:
     """A module with the kernels that add products of bfloat16 in pairs: packed tiles alone."""
     module, e = Module(), Pairs(machine)
-    packed = tiles.tiles(module, e, "pairs", "packed")
-    fields = [
-        *_ints(e.height, tiles.VECTORS, e.width, 2, 4, 4, 4, 2),
-        *_pointers(packed, "null", "null", "null"),
-        *_ints(0),
-        *_pointers("null", "null", f"@{packing.pack_pairs(module, e, 'pairs').name}", "null"),
-        f"double {2 * PEAKS[machine.name]!r}",
-        *_pointers("null", "null", "null"),
-        *_ints(0),
-    ]
-    module.constants.append(f"@weft_gemm_pairs = hidden constant {_struct(fields)}")
+    values: Values = {
+        "height": e.height,
+        "vectors": tiles.VECTORS,
+        "lanes": e.width,
+        "source_bytes": 2,
+        "packed_bytes": 4,
+        "result_bytes": 4,
+        "sum_bytes": 4,
+        "depth": 2,
+        "packed": tiles.tiles(module, e, "pairs", "packed"),
+        "pack": f"@{packing.pack_pairs(module, e, 'pairs').name}",
+        "flops_per_ns": 2 * PEAKS[machine.name],
+    }
+    _record(module, "weft_gemm_pairs", KERNELS, values, "hidden")
     return module.text(ATTRIBUTES)
-
-
-PAIRS = Machine("v4", 64, 14, False, True, "x86-64-v4", "-prefer-256-bit,+avx512bf16")
 
 
 def module_of(name: str) -> tuple[str, Machine]:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from .lanes import Lanes, Some
-from .writer import Fields, Function, Module, Value, Variable, lanes_of
+from .writer import Fields, Function, Module, Value, Variable, lanes_of, size_of
 
 TILE = [
     ("a", "ptr"), ("a_row", "i64"), ("a_k", "i64"), ("b", "ptr"), ("b_k", "i64"), ("c", "ptr"), ("c_row", "i64"),
@@ -24,14 +24,15 @@ PANEL = [
     ("padded", "i64"), ("pitch", "i64"), ("to", "ptr"),
 ]  # fmt: skip
 
+# Distances were measured on a Zen 4 (benchmarks/NOTES.md).
 VECTORS = 2  # vectors in a row of a whole tile
-AHEAD = 16  # steps of k by which packed columns are prefetched: 3 to 8 % of large products
+AHEAD = 16  # steps of k that packed columns are fetched ahead: large products take 3 to 8 % less time
 ROW_VECTORS = 8  # vectors of a row that are fetched together
-ROWS_AHEAD = 24  # rows fetched ahead of those that are packed: rows lie in different pages
-ROWS_CARRIED = 16  # rows: those copied during tiles are fetched so far ahead
-ROWS_OF_POINTER = (
-    4  # with a pointer for every row, more than there are registers, tiles of 13 and 14 rows took 12 % longer
-)
+ROWS_AHEAD = 24  # rows that an operand is fetched ahead as it is packed: each row lies in another page
+ROWS_CARRIED = 16  # rows that an operand is fetched ahead as it is packed during tiles (``Carry``)
+# Rows that one pointer serves. With a pointer for every row, more than there are registers, tiles of 13 and 14 rows
+# took 12 % longer.
+ROWS_OF_POINTER = 4
 
 
 class Rows:
@@ -96,7 +97,7 @@ class Tile:
             def one(r: int, v: int, place: Value) -> None:
                 edge = last if v == len(self.widths) - 1 else None
                 total, vector = totals[r][v], self.widths[v]
-                e.store(f, place, e.add(f, e.load(f, place, edge, vector), total) if add else total, edge)
+                e.store(f, place, e.load(f, place, edge, vector) + total if add else total, edge)
 
             self._each_place(one)
 
@@ -187,7 +188,7 @@ class Tile:
                 for start in self.starts:
                     f.prefetch(now + ahead + start)
                 self._step(rows, columns)
-            run.add(16)
+            run.add(size_of(RUN))
             left.add(-1)
 
 

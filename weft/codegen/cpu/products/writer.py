@@ -1,7 +1,8 @@
 """A small writer of LLVM IR for the kernels of products: typed values, variables, loops, records in memory.
 
-A build has nothing of weft yet when it makes these kernels. So the files of this package import nothing of weft, and
-variables are places on the stack: the build's own run of LLVM moves them to registers.
+A build has nothing of weft yet when it makes these kernels. So the files of this package import nothing of weft:
+operators of values, for example, are like those of codegen/lanes.py, and cannot be those. Variables are places on the
+stack, since the build runs LLVM's own passes, which move them to registers.
 """
 
 from __future__ import annotations
@@ -133,6 +134,12 @@ def offsets(layout: Sequence[tuple[str, str]]) -> dict[str, tuple[int, str]]:
         found[name] = end, type_
         end += BYTES[type_]
     return found
+
+
+def size_of(layout: Sequence[tuple[str, str]]) -> int:
+    """The bytes of a record, one after the other in an array."""
+    end, aligned = max(at + BYTES[type_] for at, type_ in offsets(layout).values()), max(BYTES[t] for _, t in layout)
+    return -(-end // aligned) * aligned
 
 
 class Function:
