@@ -11,6 +11,7 @@ that failed or took too long (``rows_apart``); one line a row, and those without
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.util
 import math
@@ -112,6 +113,10 @@ def _training(lib: Library) -> Callable[..., Any]:
     return step
 
 
+def _matmul(a: Any, b: Any) -> Any:
+    return a @ b
+
+
 def _product(precision: Any, gelu: bool = False) -> Callable[[Library], Callable[..., Any]]:
     def of(lib: Library) -> Callable[..., Any]:
         if lib.name in ("torch", "cupy"):
@@ -119,10 +124,10 @@ def _product(precision: Any, gelu: bool = False) -> Callable[[Library], Callable
                 lib.own.backends.cuda.matmul.allow_tf32 = precision == "tf32"
             elif precision == "tf32":
                 raise NotImplementedError
-            product: Callable[..., Any] = lambda a, b: a @ b  # noqa: E731
+            product: Callable[..., Any] = _matmul
         else:  # TF32 is JAX's default on GPUs
             asked = {"tf32": "tensorfloat32" if lib.name == "weft" else None}.get(precision, precision)
-            product = lambda a, b: lib.np.matmul(a, b, precision=asked)  # noqa: E731
+            product = functools.partial(lib.np.matmul, precision=asked)
         if not gelu:
             return product
         more = {"approximate": "tanh"} if lib.name == "torch" else {}

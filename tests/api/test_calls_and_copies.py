@@ -66,6 +66,7 @@ def test_annotations_are_those_of_the_function() -> None:
     jitted.__annotations__ = {"x": str}  # as ``functools.wraps`` does
     assert jitted.__annotations__ == {"x": str} and f.__annotations__["x"] == "int"
     del jitted.__annotations__
+    del jitted.__annotations__  # nothing is left to go, as of a function
     assert jitted.__annotations__ == f.__annotations__
     annotate: Any = lambda _format: {"x": bytes}
     f.__annotate__ = annotate  # what Python has from 3.14 on, and ``functools.wraps`` copies there

@@ -48,10 +48,11 @@ def _matrices(gemm: Gemm) -> LibraryProduct | None:
     exact = gemm.precision == "float32"
     if gemm.result not in _RESULTS.get(gemm.source, "") or (exact and gemm.source in "eE"):
         return None
-    joined = [_joined(dims, n) for dims, n in ((gemm.rows, 3), (gemm.columns, 2), (gemm.summed, 3), (gemm.batch, 4))]
-    if any(dim is None for dim in joined):
+    widths = ((gemm.rows, 3), (gemm.columns, 2), (gemm.summed, 3), (gemm.batch, 4))
+    joined = [one for dims, width in widths if (one := _joined(dims, width)) is not None]
+    if len(joined) < len(widths):
         return None
-    (m, a_row, c_row), (n, b_column), (k, a_term, b_term), (batch, *apart) = joined  # type: ignore[misc] - none is None
+    (m, a_row, c_row), (n, b_column), (k, a_term, b_term), (batch, *apart) = joined
     if m == 1 or n == 1:
         return None
     if k == 1:  # then a step from term to term is none

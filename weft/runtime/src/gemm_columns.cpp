@@ -1,6 +1,7 @@
 // A matrix by a vector, as a kernel of matrix products: which of the kernels of a table reads which part of the matrix.
 //
-// The sums of chains, or of rows of them, that wait for the tree are in the scratch memory of the work.
+// A lane is here one of the chains of kGemmBlock terms that the tree adds up. Their sums that wait for the tree, or those of
+// rows of them, are in the scratch memory of the work.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +11,7 @@ namespace weft {
 
 namespace {
 
-constexpr int kTreeLevels = 5;           // sums of chains that wait for others: of 1, 2, 4, 8, and all 16
+constexpr int kTreeLevels = 5;           // sums of lanes that wait for others: of 1, 2, 4, 8, and all 16
 constexpr int64_t kAliasingPitch = 4096; // bytes from lane to lane: then lines share a set of the first cache
 constexpr int kMostTerms = 16;           // terms of a lane: more are not few columns
 constexpr int64_t kStreamedBytes = 384;  // bytes of a column for each term of a lane; strips are faster for fewer
@@ -23,7 +24,7 @@ constexpr int kStripLines = 4;              // whole cache lines of a column, be
 constexpr int64_t kShallowStrip = 128;      // columns: up to so many, strips are faster wherever columns begin
 constexpr int64_t kCrossingStripBytes = 256 << 10;  // bytes of a deeper matrix whose columns begin within cache lines
 constexpr int kShortRow = 64;  // elements of narrower rows, up to which their last vectors are a large part
-constexpr int kMostLanes = 16; // chains
+constexpr int kMostLanes = 16;  // those of elements of four bytes
 static_assert(kTreeLevels + 2 <= kGemmWaiting, "the sums of a tree and of a complex chain");
 
 // The lanes in the order in which the tree of their sums needs the fewest waiting: their bits are mirrored.
@@ -198,7 +199,7 @@ struct ByVector {
       }
     });
   }
-  // The lanes of so many terms each that are at most so many columns.
+  // The lanes of so many terms each that are at most so many columns: kernels were made for as many (lanes_of_streams).
   int64_t lanes_of(int64_t terms, int64_t streams) const {
     int64_t count = lanes;
     while (count > 1 && count * terms > streams) count /= 2;

@@ -190,7 +190,8 @@ using GemmStreamsFunction = void (*)(const GemmStreams& streams);
 using GemmGroupFunction = void (*)(const GemmVector& work, const char* orders, const char* terms, const char* factors,
                                    int64_t begin, char* each);
 
-// The kernels of a matrix and a vector: codegen/cpu/products/vectors.py writes them, gemm_columns.cpp chooses among them.
+// The kernels of a matrix and a vector: rows.py and columns.py of codegen/cpu/products write them, gemm_columns.cpp chooses
+// among them.
 struct GemmVectorKernels {
   GemmVectorFunction rows[4];       // [far, k > kGemmFoldedDepth]: rows of contiguous terms
   GemmVectorFunction wide_rows[4];  // those of elements as wide as their sums

@@ -435,8 +435,10 @@ PyObject* jit_annotation(PyObject* self, void* name) {
 int set_jit_annotation(PyObject* self, PyObject* value, void* name) {
   Ref own = steal(PyObject_GenericGetDict(self, nullptr));
   if (!own) return -1;
-  return value != nullptr ? PyDict_SetItemString(own.get(), static_cast<char*>(name), value)
-                          : PyDict_DelItemString(own.get(), static_cast<char*>(name));
+  const char* key = static_cast<char*>(name);
+  if (value != nullptr) return PyDict_SetItemString(own.get(), key, value);
+  if (PyDict_GetItemString(own.get(), key) == nullptr) return 0;  // nothing is no error, as for a function
+  return PyDict_DelItemString(own.get(), key);
 }
 
 PyGetSetDef kGetSet[] = {

@@ -1,6 +1,7 @@
 """The kernels of products of a vector and a matrix whose columns are contiguous: read in strips, or side by side.
 
-Which of them a product takes is said in runtime/src/gemm_columns.cpp. Every sum is the same tree as in ``rows``.
+Which of them a product takes is said in runtime/src/gemm_columns.cpp. Every sum is the same tree as in ``rows``. Its
+chains, ``Lanes.chains`` of them, are called lanes here, as they are there.
 """
 
 from __future__ import annotations
