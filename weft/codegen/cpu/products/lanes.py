@@ -7,7 +7,6 @@ are the same. Factors and sums are lists, of one vector or of two.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from .writer import BYTES, FLOATS, Function, Value, Variable, lanes_of
@@ -15,31 +14,43 @@ from .writer import BYTES, FLOATS, Function, Value, Variable, lanes_of
 CHAIN_BYTES = 64  # bytes of the sums that a row times a vector is added up in: see docs/NUMERICS.md
 
 
-@dataclasses.dataclass(frozen=True)
 class Machine:
     """An instruction set."""
 
-    name: str
-    bytes: int  # of a vector
-    height: int  # rows of a whole tile of real elements
-    free: int  # registers that other kernels than tiles may fill with sums, or with columns
-    masks: bool  # whether vectors are loaded, stored and selected by masks of any element
-    permutes: bool  # whether an instruction permutes lanes by numbers in a register
-    cpu: str = ""  # LLVM's names
-    features: str = ""
+    def __init__(
+        self,
+        name: str,
+        vector_bytes: int,
+        *,
+        height: int,
+        free: int,
+        masks: bool,
+        permutes: bool,
+        cpu: str = "",
+        features: str = "",
+    ) -> None:
+        self.name, self.bytes = name, vector_bytes
+        self.height = height  # rows of a whole tile of real elements
+        self.free = free  # registers that other kernels than tiles may fill with sums, or with columns
+        self.masks = masks  # whether vectors are loaded, stored and selected by masks of any element
+        self.permutes = permutes  # whether an instruction permutes lanes by numbers in a register
+        self.cpu, self.features = cpu, features  # LLVM's names
+
+
+def _v4(more: str = "") -> Machine:
+    # 28 of 32 registers accumulate: tiles from 8 x 32 on reach the peak. Without -prefer-256-bit LLVM splits vectors.
+    features = f"-prefer-256-bit{more}"
+    return Machine("v4", 64, height=14, free=16, masks=True, permutes=True, cpu="x86-64-v4", features=features)
 
 
 MACHINES = {
-    # 28 of 32 registers accumulate: tiles from 8 x 32 on reach the peak. Without -prefer-256-bit LLVM splits vectors.
-    "v4": Machine("v4", 64, height=14, free=16, masks=True, permutes=True, cpu="x86-64-v4", features="-prefer-256-bit"),
+    "v4": _v4(),
     # 12 of 16 registers accumulate
     "v3": Machine("v3", 32, height=6, free=8, masks=False, permutes=False, cpu="x86-64-v3"),
     # 16 of 32
     "neon": Machine("neon", 16, height=8, free=16, masks=False, permutes=False, cpu="generic", features="+neon"),
 }
-PAIRS = dataclasses.replace(
-    MACHINES["v4"], features="-prefer-256-bit,+avx512bf16"
-)  # adds products of bfloat16 in pairs
+PAIRS = _v4(",+avx512bf16")  # adds products of bfloat16 in pairs
 
 SUMS = {"f": ("float", 1), "d": ("double", 1), "F": ("float", 2), "D": ("double", 2), "i": ("i32", 1), "l": ("i64", 1)}
 # elements that are narrower than their sums: their type in memory, and how they are widened
