@@ -24,6 +24,7 @@ from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops.thresholds import LONG
 from weft.operations.contract import contraction_dtype
 from weft.operations.elementwise import BOOL, INTEGER, category
+from weft.operations.settings import DotAlgorithm
 
 FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product
 FEW_IN_BATCH = 16  # terms up to which matrices of a batch, each by a vector, are a reduction
@@ -122,10 +123,17 @@ def permutation(equation: JaxprEqn) -> list[int] | None:
 
 
 def precision_of(asked: Any) -> str:
-    """The precision of a product's parameter: float32 or tf32; empty where it does not say."""
-    if type(asked) is tuple:  # of two Precisions; a DotAlgorithm has no name, and says nothing here
+    """The precision of a product's parameter: float32 if it asks for more than TF32, or tf32; empty: for neither."""
+    if isinstance(asked, DotAlgorithm):
+        in_parts = max(asked.lhs_component_count, asked.rhs_component_count, asked.num_primitive_operations) > 1
+        sides = asked.lhs_precision_type, asked.rhs_precision_type
+        return "float32" if in_parts or np.dtype(np.float32) in sides else ""
+    if isinstance(asked, tuple):  # of two Precisions
         return {1: "tf32", 2: "float32"}.get(max([side.value for side in asked]), "")
-    return {"TF32_TF32_F32": "tf32", "F32_F32_F32": "float32"}.get(getattr(asked, "name", ""), "")
+    name = getattr(asked, "name", "")
+    if name == "F32_F32_F32" or name.endswith(("_X3", "_X6", "_X9")):
+        return "float32"
+    return "tf32" if name == "TF32_TF32_F32" else ""
 
 
 def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
