@@ -87,7 +87,8 @@ def _updated(inverse: Any, moved: Any, change: Any) -> Any:
     useful = curvature > 0
     rho = wnp.where(useful, 1 / wnp.where(useful, curvature, 1), 0)
     left = wnp.eye(promotion.shape_of(moved)[0], dtype=promotion.dtype_of(moved)) - rho * wnp.outer(moved, change)
-    return wnp.where(useful, left @ inverse @ left.T + rho * wnp.outer(moved, moved), inverse)
+    around = wnp.matmul(wnp.matmul(left, inverse, precision="highest"), left.T, precision="highest")
+    return wnp.where(useful, around + rho * wnp.outer(moved, moved), inverse)
 
 
 def _bfgs(

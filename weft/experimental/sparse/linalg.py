@@ -6,6 +6,7 @@ lobpcg_standard(A, X)               blocks [X, residuals, directions], orthonorm
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from weft.experimental.sparse.matrix import JAXSparse
 from weft.experimental.sparse.rows_and_columns import CSR, csr_matvec
 
 __getattr__ = unbuilt.fallback(__name__)
+
+_times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 def _superlu(data: Any, indices: Any, indptr: Any, b: Any, transposed: bool) -> Any:
@@ -93,7 +96,7 @@ def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: float | None = None) -> t
         matrix = A if isinstance(A, JAXSparse) else jnp.asarray(A)
 
         def multiply(v: Any) -> Any:
-            return matrix @ v
+            return matrix @ v if isinstance(matrix, JAXSparse) else _times(matrix, v)
     else:
         multiply = A
     n, k = x.shape
@@ -102,14 +105,14 @@ def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: float | None = None) -> t
     def ritz(basis: Any) -> tuple[Any, Any]:
         """The k largest Ritz values of a basis and their vectors."""
         image = multiply(basis)
-        values, vectors = jnp.linalg.eigh(basis.T @ image)
-        return values[::-1][:k], basis @ vectors[:, ::-1][:, :k]
+        values, vectors = jnp.linalg.eigh(_times(basis.T, image))
+        return values[::-1][:k], _times(basis, vectors[:, ::-1][:, :k])
 
     def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
         count, theta, x, p, residual, _ = state
         basis = _orthonormal(jnp.concatenate([x, residual, p], axis=1))
         theta, new = ritz(basis)
-        p = new - x @ (x.T @ new)
+        p = new - _times(x, _times(x.T, new))
         image = multiply(new)
         residual = image - new * theta
         size = jnp.sqrt(jnp.sum(residual**2, axis=0))
