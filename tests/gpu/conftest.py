@@ -1,4 +1,4 @@
-"""The GPU of the tests of this folder: that of the test driver, or of this machine (``make test-gpu``)."""
+"""The GPU of the tests of this folder: that of the test driver, or of this machine (``WEFT_TEST_GPU=real``)."""
 
 from __future__ import annotations
 

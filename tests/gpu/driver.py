@@ -63,7 +63,7 @@ _devices: list[Any] = []  # of this process, once they were asked for
 
 @contextlib.contextmanager
 def gpus() -> Iterator[list[Any]]:
-    """The GPUs of the library in this process, or of this machine (``make test-gpu``); other tests find none."""
+    """The GPUs of the library in this process, or of this machine (``WEFT_TEST_GPU=real``); other tests find none."""
     with pytest.MonkeyPatch.context() as patch:
         if os.environ.get("WEFT_TEST_GPU") != "real":
             patch.setenv("WEFT_CUDA_LIBRARY", str(path()))

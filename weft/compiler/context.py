@@ -48,7 +48,7 @@ class Context(NamedTuple):
     @property
     def key(self) -> tuple[object, ...]:
         """The key that tells programs of this process apart."""
-        return self.token, self.target.key, self.device, self.process, self.processes, self.devices
+        return self.token, self.target.key, self.library, self.device, self.process, self.processes, self.devices
 
     @property
     def text(self) -> str | None:

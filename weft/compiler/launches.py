@@ -41,10 +41,10 @@ def _apart(entry: Any, together: bool, library: Any) -> list[Any]:
     if not isinstance(entry, FusedEpilogue) or not entry.run.lowered.gpu:
         return [entry]
     gemm, run = entry.product, entry.run
-    by_library = library_products.product(entry, library)
-    if by_library is not None:
-        return [by_library]
-    together = together and library_products.product(gemm, library) is None
+    if (whole := library_products.product(entry, library)) is not None:
+        return [whole]
+    if (alone := library_products.product(gemm, library)) is not None:
+        return [alone, run]
     kernel = _product_of(gemm) if together else None
     if kernel is None:
         return [gemm, run]

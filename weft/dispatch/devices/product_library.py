@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from weft import errors, runtime
+from weft import config, errors, runtime
 from weft._base import forks, lazy
 from weft._base.record import NamedTuple
 
 VARIABLE = "WEFT_CUBLASLT_LIBRARY"
 _CURE = "pip install weft[cuda13] for drivers of CUDA 13, weft[cuda12] for those of CUDA 12"
 _lock = forks.held("product library")
-_paths: dict[tuple[str, bool], str] = {}  # by the variable and the driver where it lies; "" if nowhere
-_versions: dict[str, int] = {}  # of what was opened; 0: it cannot be used
+_paths: dict[tuple[str, int], str] = {}  # by the variable and the driver where it lies; "" if nowhere
+_refused = set[str]()  # paths of what failed, as was said: only the option "on" asks them again
 
 
 class ProductLibrary(NamedTuple):
@@ -34,8 +34,12 @@ class ProductLibrary(NamedTuple):
         """Whether it multiplies so (``instructions.LibraryProduct``). The first question takes about 0.1 s."""
         if not self.path:
             raise RuntimeError(f"[product_library] the option is 'on', and there is no cuBLASLt here: {_CURE}")
+        if self.path in _refused and not self.everything:
+            return False
         try:
-            return _version(self.path) > 0 and runtime.product_library_has(self.device, product)
+            with _lock:
+                runtime.open_product_library(self.path)
+            return runtime.product_library_has(self.device, product)
         except errors.JaxRuntimeError as error:
             if self.everything:
                 raise
@@ -43,19 +47,12 @@ class ProductLibrary(NamedTuple):
             return False
 
 
-def _version(path: str) -> int:
-    with _lock:
-        found = _versions.get(path)
-        if found is None:
-            found = _versions[path] = runtime.open_product_library(path)
-    return found
-
-
 def _refuse(path: str, error: Exception) -> None:
     """Do without the library from now on, and say so once."""
     with _lock:
-        known, _versions[path] = _versions.get(path), 0
-    if known != 0:
+        is_new = path not in _refused
+        _refused.add(path)
+    if is_new:
         lazy.logging.getLogger("weft").warning("large matrix products are weft's own on GPUs: %s", error)
 
 
@@ -70,12 +67,12 @@ def of_device(number: int, driver: int, asked: str) -> ProductLibrary | None:
 def find(driver: int) -> str:
     """Where the library for a driver lies: the newest that it can run, of the packages on Python's path; or ""."""
     named = os.environ.get(VARIABLE, "")
-    key = named, driver >= 13000
+    key = named, driver
     if key not in _paths:
-        majors = (13, 12) if driver >= 13000 else (12,)
         places = (
             str(path)
-            for major in majors
+            for major in (13, 12)
+            if driver >= 1000 * major
             for folder in sys.path
             for path in Path(folder or ".").glob(f"nvidia/*/lib/libcublasLt.so.{major}")
         )
@@ -85,6 +82,8 @@ def find(driver: int) -> str:
 
 def report(driver: int) -> str:
     """A line for the command line."""
+    if config.read("product_library") == "off":
+        return "     large matrix products are weft's own: the option product_library is 'off'"
     path = find(driver)
     if not path:
         return f"     large matrix products are weft's own: there is no cuBLASLt here ({_CURE})"
