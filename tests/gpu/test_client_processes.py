@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu import driver, native_build
+from tests.gpu import driver, native_build, product_library
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
@@ -407,3 +407,33 @@ def test_what_two_devices_hold_and_run() -> None:
     assert run(program, devices=2).splitlines() == [
         "[0, 1048576]", "cuda:0 cuda:1 True", "cuda:1 cuda:1 cuda:1 False", "cuda:0", "True", "cuda:0 True True",
     ]  # fmt: skip
+
+
+def test_threads_and_devices_multiply_by_one_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each device has a handle of its own, and threads that share one keep their biases apart; a child has neither."""
+    program = """
+        rng = np.random.default_rng(0)
+        a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((9, 20), (20, 6)))
+        f, wrong = weft.jit(lambda a, b, c: a @ b + c), []
+        def work(device, number):
+            c = np.full(6, number, np.float32)
+            there = [weft.device_put(x, device) for x in (a, b, c)]
+            for _ in range(20):
+                y = f(*there)
+                if y.device != device or not np.array_equal(np.asarray(y), a @ b + c): wrong.append((device, number))
+        threads = [threading.Thread(target=work, args=(weft.devices()[k % 2], k)) for k in range(6)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        lines = product_library.calls()
+        print(wrong, sum("epilogue 4" in line for line in lines if line.startswith("multiply")))
+        x = [weft.device_put(y) for y in (a, b, b[0])]
+        if os.fork() == 0:
+            try: f(*x)
+            except Exception as error: os._exit("fork" in str(error))
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+    """
+    monkeypatch.setenv("WEFT_CUBLASLT_LIBRARY", str(product_library.path()))
+    monkeypatch.setenv("WEFT_PRODUCT_LIBRARY", "on")
+    head = HEAD + "from tests.gpu import product_library\n"
+    assert run(program, head, devices=2).splitlines() == ["[] 120", "1"]

@@ -116,6 +116,11 @@ void multiply(const Description& own, const Layout& a, const Layout& b, const La
       }
 }
 
+// Whether a handle is one of the device of this thread's context.
+bool is_here(void* handle) {
+  return handle != nullptr && current != nullptr && *static_cast<Device**>(handle) == current->device;
+}
+
 template <class T>
 int make(void** out, T object) {
   *out = new T(object);
@@ -130,7 +135,7 @@ extern "C" __attribute__((visibility("default"))) size_t cublasLtGetVersion() { 
 extern "C" __attribute__((visibility("default"))) const char* cublasLtGetStatusString(int status) {
   return status == kFailed ? "CUBLAS_STATUS_EXECUTION_FAILED" : status == kUnsupported ? "CUBLAS_STATUS_NOT_SUPPORTED" : "a status";
 }
-WEFT_LIBRARY cublasLtCreate(void** handle) { return current == nullptr ? kInvalid : make(handle, 1); }
+WEFT_LIBRARY cublasLtCreate(void** handle) { return current == nullptr ? kInvalid : make(handle, current->device); }
 WEFT_LIBRARY cublasLtMatmulDescCreate(void** out, int compute, int scale) { return make(out, Description{compute, scale}); }
 WEFT_LIBRARY cublasLtMatmulDescSetAttribute(void* object, int attribute, const void* value, size_t bytes) {
   auto* own = static_cast<Description*>(object);
@@ -161,7 +166,7 @@ WEFT_LIBRARY cublasLtMatmulPreferenceSetAttribute(void* object, int attribute, c
 }
 WEFT_LIBRARY cublasLtMatmulAlgoGetHeuristic(void* handle, void* description, void* a, void* b, void* c, void* d, void* preference,
                                             int asked, void* results, int* count) {
-  if (handle == nullptr || asked < 1 || current == nullptr) return kInvalid;
+  if (!is_here(handle) || asked < 1) return kInvalid;
   const auto& own = *static_cast<Description*>(description);
   const auto& wish = *static_cast<Preference*>(preference);
   note("ask " + std::to_string(wish.aligned[0]) + " " + std::to_string(wish.aligned[1]) + " " + std::to_string(wish.aligned[2]));
@@ -181,7 +186,7 @@ WEFT_LIBRARY cublasLtMatmul(void* handle, void* description, const void* alpha, 
                             const void* beta, const void* c, void* c_layout, void* d, void* d_layout, const void* algorithm,
                             void* workspace, size_t bytes, void* handle_of_stream) {
   Stream* stream = stream_of(handle_of_stream);
-  if (handle == nullptr || current == nullptr || stream == nullptr || stream->device != current->device || c != d) return kInvalid;
+  if (!is_here(handle) || stream == nullptr || stream->device != current->device || c != d) return kInvalid;
   if (const int failed = setting("FAIL", 0)) return failed;
   const Description own = *static_cast<Description*>(description);
   const Layout la = *static_cast<Layout*>(a_layout), lb = *static_cast<Layout*>(b_layout), ld = *static_cast<Layout*>(d_layout);

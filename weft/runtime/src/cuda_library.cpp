@@ -30,7 +30,6 @@ enum Description { kTurnLeft = 3, kTurnRight = 4, kEpilogue = 7, kBias = 8 };
 enum Layout { kBatch = 5, kApart = 6 };
 enum Preference { kMostWorkspace = 1, kAlignments = 5 };  // of left, right, result before and after, in that order
 constexpr int kTurned = 1;
-constexpr int64_t kDouble = 1;  // the number of float64, of elements and of factors
 
 // What the library's guide advises for large GPUs; it takes it from the pool, and gives it back at once.
 constexpr uint64_t kWorkspaceBytes = 32 << 20;
@@ -99,10 +98,6 @@ std::vector<int64_t> words(const LibraryProblem& problem) {
   std::vector<int64_t> found(sizeof problem / sizeof(int64_t));
   std::memcpy(found.data(), &problem, sizeof problem);
   return found;
-}
-
-int64_t bytes_of(int64_t type) {  // of an element, by the library's number of its type
-  return type == kDouble ? 8 : type == 0 ? 4 : 2;
 }
 
 }  // namespace
@@ -253,7 +248,7 @@ Status LibraryProducts::enqueue(Descriptors& known, const LibraryOperands& opera
   const float one = 1, zero = 0;
   const double double_one = 1, double_zero = 0;
   const void* factors[] = {&one, &zero};
-  if (known.scale == kDouble) factors[0] = &double_one, factors[1] = &double_zero;
+  if (known.scale == kFloat64) factors[0] = &double_one, factors[1] = &double_zero;
   const int result = library().cublasLtMatmul(handle_, known.product, factors[0], operands.left, known.left, operands.right,
                                               known.right, factors[1], operands.result, known.result, operands.result,
                                               known.result, answered.algorithm, workspace, answered.workspace,

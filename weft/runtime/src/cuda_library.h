@@ -16,6 +16,10 @@
 
 namespace weft::cuda {
 
+// Types of elements, by the library's numbers.
+enum LibraryType : int64_t { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBfloat16 = 14 };
+inline int64_t bytes_of(int64_t type) { return type == kFloat64 ? 8 : type == kFloat32 ? 4 : 2; }
+
 // A matrix as the library sees it.
 struct LibraryMatrix {
   int64_t turned;  // whether its transpose is multiplied
@@ -26,8 +30,8 @@ struct LibraryMatrix {
 
 // All that tells one product from another but for addresses: plain words, so that it is a key.
 struct LibraryProblem {
-  int64_t type, result_type;  // of elements, by the library's numbers
-  int64_t compute, scale;     // how sums are made, and the type of factors
+  int64_t type, result_type;  // LibraryType
+  int64_t compute, scale;     // how sums are made, and the LibraryType of factors
   int64_t epilogue;
   int64_t batch;
   LibraryMatrix left, right, result;

@@ -12,11 +12,12 @@
 namespace weft {
 namespace {
 
+using cuda::bytes_of;
 using cuda::LibraryMatrix;
 using cuda::LibraryProblem;
+using enum cuda::LibraryType;
 
-constexpr int kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBfloat16 = 14;         // elements, by the library's numbers
-constexpr int kSumsFloat32 = 68, kSumsFloat64 = 70, kTf32 = 77;                  // how it computes
+constexpr int kSumsFloat32 = 68, kSumsFloat64 = 70, kTf32 = 77;  // how it computes, by the library's numbers
 const char* const kEpilogues[] = {"", "bias", "gelu", "gelu_bias"};
 constexpr int kEpilogueNumbers[] = {1, 4, 32, 36};
 
@@ -45,7 +46,9 @@ bool read_type(Fields& fields, const char* name, int64_t* out) {
     case 'd': *out = kFloat64; return true;
     case 'e': *out = kFloat16; return true;
     case 'E': *out = kBfloat16; return true;
-    default: return fields.ok() ? (PyErr_SetString(PyExc_ValueError, "[executable] the library multiplies no such type"), false) : false;
+    default:
+      if (fields.ok()) PyErr_SetString(PyExc_ValueError, "[executable] the library multiplies no such type");
+      return false;
   }
 }
 
@@ -147,15 +150,14 @@ std::unique_ptr<Step> make_library_product_step(PyObject* record, const PlaceRea
   Ref a = fields.tuple("a"), b = fields.tuple("b"), c = fields.tuple("c"), bias = fields.object("bias"),
       where = fields.object("where");
   if (!fields.ok()) return nullptr;
-  const auto item = [](int64_t type) -> int64_t { return type == kFloat64 ? 8 : type == kFloat32 ? 4 : 2; };
   const auto read = [&](PyObject* place, const LibraryMatrix& matrix, int64_t type, Place* out) {
-    return places.place(place, extent_of(matrix, problem.batch) * item(type), out);
+    return places.place(place, extent_of(matrix, problem.batch) * bytes_of(type), out);
   };
   if (!read(a.get(), problem.right, problem.type, &step->a) || !read(b.get(), problem.left, problem.type, &step->b) ||
       !read(c.get(), problem.result, problem.result_type, &step->c))
     return nullptr;
   step->has_bias = bias.get() != Py_None;
-  if (step->has_bias && !places.place(bias.get(), problem.result.rows * item(problem.result_type), &step->bias)) return nullptr;
+  if (step->has_bias && !places.place(bias.get(), problem.result.rows * bytes_of(problem.result_type), &step->bias)) return nullptr;
   const char* text = PyUnicode_AsUTF8(where.get());
   if (text == nullptr) return nullptr;
   step->lines = text;
