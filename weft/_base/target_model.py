@@ -124,7 +124,7 @@ GPU_TILES = 96  # large tiles of a product that keep a GPU busy: an estimate, tw
 GPU_EPILOGUE = 8 * FUNCTION  # instructions for each element of a tile, in place of its store: an estimate
 # Where the library of a GPU's maker is installed (option product_library), it has the products of matrices of at least
 # so many operations, two for each term, of the types and layouts that it knows; all others are kernels of our own. An
-# H100 takes 42 us for them in float32, and 4 us in bfloat16; the library's first answer takes 77 to 120 ms (h100.log).
+# H100 takes 42 us for them in float32, and 4 us in bfloat16; the library's first answer in a process, 77 to 120 ms.
 GPU_LIBRARY_OPERATIONS = 1 << 31
 GPU_REGISTERS = 1 << 16  # registers of 4 bytes, of all threads of a block
 # Elements of a row that a thread keeps in registers: a softmax of rows of 4096 is predicted 195 us after 216.

@@ -38,6 +38,7 @@ class Precision(enum.Enum):
     """How accurately matrix products are computed; on a CPU all choices compute in full precision.
 
     On a GPU ``HIGH`` multiplies ``float32`` by tensor cores in TF32, and ``HIGHEST`` half precisions without them.
+    ``DEFAULT`` is TF32 for large matrices of ``float32`` where cuBLASLt is installed (option ``product_library``).
     """
 
     DEFAULT = 0
