@@ -181,6 +181,15 @@ def test_a_function_in_the_loop_brings_a_constant_that_differs_between_lanes() -
         np.testing.assert_array_equal(found, 8 - 7 * np.broadcast_to(constant, (2, 2)))
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "argmin"])
+def test_what_is_reduced_of_a_slice_differs_between_lanes(name: str) -> None:
+    """Its shape is that of the lanes, but it is computed of an array that all of them share."""
+    x, reduce = jnp.asarray(values(np.float32, 8, 4)), getattr(jnp, name)
+    found = lax.fori_loop(0, 8, lambda i, c: c + reduce(lax.dynamic_slice(x, (i, 0), (2, 4)), axis=0), jnp.zeros(4))
+    wanted = sum(getattr(np, name)(np.asarray(x)[start : start + 2], axis=0) for start in (*range(6), 6, 6))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 def test_a_scan_without_a_state_is_no_loop() -> None:
     run = weft.jit(lambda x: lax.map(lambda r: (weft.nn.softmax(r), r.argmax(), jnp.arange(3)), x))
     for n, m in ((24, 36), (5, 7), (64, 128), (0, 4)):

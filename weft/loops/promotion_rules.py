@@ -149,6 +149,8 @@ def _reduction(low: Values, equation: JaxprEqn, kind: kinds.Reduction, args: lis
     over_lanes = at is not None and any(at <= axis < at + len(low.shared) for axis in along)
     if kind.operands is not None or not along or over_lanes or 0 in whole or any(other != at for other in others):
         raise TooLarge("a reduction over lanes, with initial values, or of no elements")
+    if at is None and any(low.own(out.aval) for out in equation.outvars):
+        raise TooLarge("lanes would take different elements of a reduction that is common to all of them")
     if guards.sum_wraps(equation) and check_scopes.wants_integers(equation):
         raise TooLarge("a sum of integers that is to be checked")
     for out in equation.outvars:
