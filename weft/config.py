@@ -90,7 +90,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("compilation_cache_max_size", -1, int, "bytes kept on disk, 0 for no cache; -1 for cache_disk_bytes"),
     # weft's own
     _option("checks", "", str, "guards in compiled programs: index, nan, overflow by commas, or all", in_key=True),
-    _option("fast", False, bool, "allow rewrites that change the last bits", in_key=True),
+    _option("fast", False, bool, "allow what changes the last bits: updates of floats in any order", in_key=True),
     _option("show", "", str, "stages to print, a comma-separated list of words"),
     _option("dump", "", str, "folder into which every form of every program is written"),
     _option("skip", "", str, "stages to leave out, a comma-separated list of words", in_key=True),
@@ -151,7 +151,6 @@ ABSENT = frozenset(_ABSENT_NAMES.split())
 # Options with values that are not built: those that are, and the reason. Any other value raises.
 _ONE_DTYPE = "contractions are computed in the precision of their operands, half precisions in float32"
 _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
-    "fast": ((False,), "there are no rewrites that change the last bits"),
     "default_prng_impl": (("threefry2x32", "rbg", "unsafe_rbg"), "the other generators"),
     "threefry_partitionable": ((True,), "random bits by halves"),
     "default_matmul_precision": ((*_DOT_PRECISIONS[:7], "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",

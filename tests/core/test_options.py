@@ -236,7 +236,7 @@ def test_functions_are_traced_anew_under_another_value_of_a_user_s_context() -> 
 
 
 NOT_BUILT: list[tuple[str, Any]] = [
-    ("fast", True), ("default_prng_impl", "philox2x32"), ("threefry_partitionable", False),
+    ("default_prng_impl", "philox2x32"), ("threefry_partitionable", False),
     ("default_matmul_precision", "F64_F64_F64"), ("default_matmul_precision", "TF32_TF32_F32_X3"),
     ("legacy_prng_key", "error"),
     ("check_static_indices", True), ("thread_guard", True), ("array_garbage_collection_guard", "fatal"),

@@ -55,16 +55,16 @@ def single_windows(closed: ClosedJaxpr) -> ClosedJaxpr:
     return expansions.expand(closed, (kinds.Scatter,), lambda equation, makers: _Scatter(equation, makers).updated())
 
 
-def _normal(equation: JaxprEqn, makers: Makers) -> Form | None:
+def _normal(equation: JaxprEqn, makers: Makers, threads: bool = False) -> Form | None:
     if isinstance(equation.primitive.kind, kinds.Gather):
         return _sliced(equation, makers)
     scatter = _Scatter(equation, makers)
-    return scatter.region() or scatter.in_parts() or scatter.batched() or scatter.selected()
+    return scatter.region() or scatter.in_parts(threads) or scatter.batched() or scatter.selected()
 
 
 def _for_threads(equation: JaxprEqn, makers: Makers) -> Form | None:
     """This form; scatters that stay are made by many threads, each the updates of some places in order."""
-    found = _normal(equation, makers)
+    found = _normal(equation, makers, True)
     if found is not None or isinstance(equation.primitive.kind, kinds.Gather):
         return found
     function = ordered_scatters.in_order(equation)
@@ -141,15 +141,18 @@ class _Scatter:
             return None
         return ("region", found), functools.partial(_assembled, found, self.kind.update(self.params))
 
-    # integers in parts
+    # in parts, where the order is free
 
-    def in_parts(self) -> Form | None:
+    def in_parts(self, threads: bool) -> Form | None:
         """Many updates of a small array of integers: parts of them go to arrays of their own, which are combined.
 
-        Updates of one element that follow each other, which wait for each other, go to several arrays.
+        Updates of one element that follow each other, which wait for each other, go to several arrays. With ``threads``
+        the same is done for floats that may be added in any order.
         """
+        dtype = self.array.dtype
+        free = (threads or dtype.kind in "iu") and self.kind.free(dtype, self.params) not in (None, "once")
         count, windows = self.indices.shape[0] if self.indices.ndim else 0, tuple(range(1, self.updates.ndim))
-        if self.kind.neutral is None or self.array.dtype.kind not in "iu" or self.kind.unique(self.params):
+        if self.kind.neutral is None or not free:
             return None
         if self.indices.ndim != 2 or self.numbers.operand_batching_dims or self.numbers.update_window_dims != windows:
             return None

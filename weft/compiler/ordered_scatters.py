@@ -31,8 +31,7 @@ def in_order(equation: JaxprEqn) -> Callable[..., Any] | None:
     kind, params, numbers = equation.primitive.kind, equation.params, equation.params["dimension_numbers"]
     assert isinstance(kind, kinds.Scatter)
     array, indices, updates = [atom.aval for atom in equation.invars[:3]]
-    any_order = kind.combiner is not None and array.dtype.kind in "iu"
-    if any_order or kind.unique(params) or kind.ordered(params) or len(equation.invars) != 3:
+    if kind.free(array.dtype, params) or kind.ordered(params) or len(equation.invars) != 3:
         return None
     rows = math.prod([array.shape[dim] for dim in numbers.operand_batching_dims])
     if rows >= GPU_SERIAL_ROWS or in_place.is_marked(equation):

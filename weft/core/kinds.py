@@ -136,6 +136,8 @@ class Scatter(Record):
     that of all ("sum", where one part begins with the array and the others with zeros, "max", "min"), or None.
     ``neutral(dtype)`` is an element that changes nothing, with which a part may begin; ``merged(array, parts)`` is the
     array with the parts, which lie along the first axis of ``parts``: only where there is a ``combiner``.
+    ``free(dtype, params)``: in which sense updates may come in any order: "once" if ``unique``, the combiner if the
+    result is the same or the program allows another one, or None.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -147,6 +149,7 @@ class Scatter(Record):
     combiner: str | None = None
     neutral: Callable[[np.dtype], Any] | None = None
     merged: Callable[[Any, Any], Any] | None = None
+    free: Callable[[np.dtype, Params], str | None] = lambda dtype, params: None
 
 
 class Reduction(Record):

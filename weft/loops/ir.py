@@ -108,7 +108,7 @@ class Update(Record):
     along parallel dimensions never write the same element. ``steps`` compute the value ``new`` and may use ``old``.
     Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds. ``guard``: a
     test of ``new`` where it is written. ``free``: the order has no say in the result, since no element is updated twice
-    ("once"), or since updates are a "sum", "max" or "min" of integers.
+    ("once"), or since updates are a "sum", "max" or "min" of integers, or a "sum" of floats that may be rounded anyhow.
     """
 
     operand: int

@@ -283,8 +283,7 @@ class _Lowering:
         offset = self.indexed.offset(bucket, found, values, dtypes, clips)
         old = self._number()
         steps, result = self.indexed.combination(kind.update(equation.params), old, new)
-        of_integers = kind.combiner if array.aval.dtype.kind in "iu" else None
-        free = "once" if kind.unique(equation.params) else of_integers
+        free = kind.free(np.dtype(array.aval.dtype), equation.params)
         bucket.append(ir.Update(operand, offset, inside, old, steps, result, None, free))
         if self.guards is not None:
             self.guards.updated(bucket, array.aval.dtype, self._words() | self.guards.guarded.wanted(equation))

@@ -20,6 +20,7 @@ from weft.operations import arithmetic, assemble, logic, shape
 from weft.operations import linear as linear_operations
 from weft.operations.gather import gather, gather_p
 from weft.operations.scatter import (
+    any_order,
     combination,
     scatter_add,
     scatter_add_p,
@@ -75,8 +76,9 @@ def _gather_transpose(ct: Any, array: Any, indices: Any, **params: Any) -> list[
     options = _options(params, "indices_are_sorted", "unique_indices")
     jaxpr = combination(arithmetic.add_p, runtime.ShapedArray((), array.aval.dtype), backward=True)
     zeros = _filled(array.aval, 0)
+    more = any_order(array.aval.dtype, True, params["indices_are_sorted"])
     back = scatter_add_p.bind(
-        zeros, indices, ct, dimension_numbers=scattered, update_jaxpr=jaxpr, update_consts=(), **options
+        zeros, indices, ct, dimension_numbers=scattered, update_jaxpr=jaxpr, update_consts=(), **options, **more
     )
     return [back, None]
 

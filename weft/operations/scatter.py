@@ -1,8 +1,9 @@
 """scatter: windows of updates written, or combined, into an array at starts that are read from an index array.
 
 Updates are applied in row-major order of the index vectors: the last of several updates of one element wins, and sums
-are rounded in that order. Windows that are not inside are skipped, or moved inside under CLIP. Typing and the dimension
-numbers are XLA's (openxla.org/xla/operation_semantics#scatter).
+are rounded in that order, unless the option ``fast`` allows any (``any_order``, a parameter of such equations alone).
+Windows that are not inside are skipped, or moved inside under CLIP. Typing and the dimension numbers are XLA's
+(openxla.org/xla/operation_semantics#scatter).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import config, core, dtypes, runtime
 from weft.core import check_scopes, kinds
 from weft.core.weak_table import WeakTable
 from weft.operations import arithmetic, key_words, mapped, shape
@@ -170,6 +171,22 @@ _MERGED: dict[str | None, Callable[[Any, Any], Any]] = {
 }
 
 
+# what threads may add to in any order: processors have an atomic addition of these
+_ADDED = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+
+
+def any_order(dtype: np.dtype, is_sum: bool, is_sorted: bool) -> Params:
+    """The parameter of a sum that the option ``fast`` allows in any order; sorted updates are as fast in theirs."""
+    allowed = is_sum and not is_sorted and dtype.name in _ADDED and config.read("fast")
+    return {"any_order": True} if allowed else {}
+
+
+def _free(combiner: str | None, dtype: np.dtype, params: Params) -> str | None:
+    if params["unique_indices"]:
+        return "once"
+    return combiner if dtype.kind in "iu" or params.get("any_order") else None
+
+
 def _scatter_primitive(name: str, combiner: str | None = None) -> core.Primitive:
     primitive = core.Primitive(
         name,
@@ -183,6 +200,7 @@ def _scatter_primitive(name: str, combiner: str | None = None) -> core.Primitive
             combiner=combiner,
             neutral=_NEUTRAL.get(combiner),
             merged=_MERGED.get(combiner),
+            free=functools.partial(_free, combiner),
         ),
     )
     primitive.def_abstract_eval(_scatter_typing)
@@ -263,6 +281,8 @@ def _bound(
     unique_indices: bool,
     mode: str | GatherScatterMode | None,
 ) -> Array:
+    is_sum = primitive in (scatter_add_p, scatter_sub_p)
+    more = any_order(core.get_aval(operand).dtype, is_sum, indices_are_sorted)
     with check_scopes.as_given(mode if isinstance(mode, str) else None):
         return primitive.bind(
             operand,
@@ -274,6 +294,7 @@ def _bound(
             mode=GatherScatterMode.from_any(mode),
             update_jaxpr=jaxpr,
             update_consts=(),
+            **more,
         )
 
 

@@ -1,9 +1,15 @@
-"""Writes updates that threads may make in any order: each is one atomic addition, maximum or minimum of an integer.
+"""Writes updates that threads may make in any order: each is one atomic addition, maximum or minimum.
 
 update out at v9: old -> old + v7      ->      atomicrmw add ptr %p, i32 %v7
+
+Floats are added where the program allows any order; a complex number is two additions.
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
 
 from weft import dtypes
 from weft.codegen import indexed, instances
@@ -14,6 +20,8 @@ from weft.codegen.memory_words import whole
 from weft.loops import elements, ir
 
 _OPERATIONS = {"sum": "add", "max": "max", "min": "min"}
+_FLOATS = "fhc"  # kinds of elements
+_HALVES = {elements.FLOAT16: "half", elements.BFLOAT16: "bfloat"}
 
 
 def update(parent: Frame, s: ir.Update, copy: Instance, place: Position) -> None:
@@ -30,11 +38,25 @@ def _updated(parent: Frame, s: ir.Update, copy: Instance, place: Position) -> No
     writer, dtype = parent.writer, parent.nest.operands[s.operand].dtype
     offset = indexed.uniform_offset(parent, s.offset, copy)
     assert offset is not None and s.free is not None
-    limits = dtypes.iinfo(dtype)
-    copy.values[s.old] = copy.emit.const({"sum": 0, "max": limits.min, "min": limits.max}[s.free], dtype)
+    element = elements.of(dtype)
+    copy.values[s.old] = copy.emit.const(_neutral(s.free, dtype), dtype)
     for step in s.steps:
         copy.values[step.out] = instances.apply(step, copy)
-    element, text = elements.of(dtype), copy.values[s.new].part.text
-    operation = ("u" if s.free != "sum" and not element.signed else "") + _OPERATIONS[s.free]
+    new = copy.emit.settle(copy.values[s.new])
     pointer = writer.element(whole(dtype), place.pointers[s.operand], offset)
-    writer.op(f'atomicrmw {operation} ptr {pointer}, {element.register} {text} syncscope("device") monotonic')
+    type_, operation = element.register, ("u" if s.free != "sum" and not element.signed else "") + _OPERATIONS[s.free]
+    if element.kind in _FLOATS:
+        type_, operation = _HALVES.get(dtype, type_), "fadd"
+    for k, part in enumerate(new.parts):
+        text = part.text
+        if element.kind == "h":
+            text = writer.op(f"bitcast {element.memory} {copy.memory.leave(dtype, part).text} to {type_}")
+        at = writer.element(element.memory, pointer, str(k))
+        writer.op(f'atomicrmw {operation} ptr {at}, {type_} {text} syncscope("device") monotonic')
+
+
+def _neutral(free: str, dtype: np.dtype) -> Any:
+    if elements.of(dtype).kind in _FLOATS:
+        return complex(-0.0, -0.0) if elements.of(dtype).kind == "c" else -0.0  # 0.0 + -0.0 would be 0.0
+    limits = dtypes.iinfo(dtype)
+    return {"sum": 0, "max": limits.min, "min": limits.max}[free]
