@@ -275,6 +275,31 @@ def test_functions_of_unknown_sizes_are_those_of_jax(name: str) -> None:
                 assert np.asarray(found).dtype == expected.dtype
 
 
+LARGE: list[tuple[str, Callable[..., Any]]] = [
+    ("floordiv(b, 200)", lambda n, x: n.zeros(x.shape[0] // 200)),
+    ("b", lambda n, x: x * (x.shape[0] // 4000)),
+    ("floordiv(b + 128, 129)", lambda n, x: x[::129]),
+    ("floordiv(b + 8, 65)", lambda n, x: n.concatenate([x, n.zeros(8)])[64::65]),
+    ("mod(- b, 200) + b", lambda n, x: n.pad(x, (0, -x.shape[0] % 200))),
+    ("floordiv(b, 128)", lambda n, x: x[: x.shape[0] // 128 * 128].reshape(-1, 128).sum(1)),
+]
+
+
+@pytest.mark.parametrize(("shape", "function"), LARGE)
+def test_what_large_sizes_alone_show(shape: str, function: Callable[..., Any]) -> None:
+    """Quotients by numbers that are larger than many sizes."""
+    exported = export.export(weft.jit(lambda x: function(jnp, x)))(*specs_of(weft, ("b",), ("b >= 64",)))
+    assert str(exported.out_avals[0].shape) == f"({shape},)"
+    for size in (100, 777, 778, 8001):
+        x = np.arange(size, dtype=np.float32)
+        np.testing.assert_array_equal(exported.call(x), function(np, x))
+
+
+def test_sizes_that_no_array_tells_apart_are_refused() -> None:
+    with pytest.raises(InconclusiveDimensionOperation, match="differ, but not at sizes below"):
+        export.export(weft.jit(lambda x: x * (x.shape[0] // 2**30)))(*specs_of(weft, ("b",)))
+
+
 @pytest.mark.parametrize("name", ["stack", "tile2", "reshape-1", "slice_to3", "slice_step3", "kron", "a2b", "block"])
 def test_types_of_results_are_written_as_by_jax(name: str) -> None:
     function, shapes, constraints = CASES[name]

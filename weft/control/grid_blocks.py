@@ -80,18 +80,18 @@ def unset(dtype: Any) -> Any:
     return np.zeros((), dtype)[()]
 
 
-def pad(x: Any, block: Block) -> Any:
-    """The array with what is missing for whole blocks."""
+def pad(x: Any, block: Block, always: bool = False) -> Any:
+    """The array with what is missing for whole blocks. ``always``: by an operation, also where nothing is missing."""
     padding = block.padding(x.shape)
-    if not any(map(any, padding)):
+    if not always and not any(map(any, padding)):
         return x
     return lax.pad(x, unset(x.dtype), [(low, high, 0) for low, high in padding])
 
 
-def cut(x: Any, block: Block, shape: Sequence[int]) -> Any:
+def cut(x: Any, block: Block, shape: Sequence[int], always: bool = False) -> Any:
     """The array of this shape without what was missing."""
     padding = block.padding(shape)
-    if not any(map(any, padding)):
+    if not always and not any(map(any, padding)):
         return x
     return lax.slice(x, [low for low, _ in padding], [low + n for n, (low, _) in zip(shape, padding, strict=True)])
 
@@ -115,19 +115,21 @@ def starts(block: Block, indices: Sequence[Any]) -> list[Any]:
     return [i if step == 1 else lax.mul(i, np.int32(step)) for i, step in zip(indices, block.steps(), strict=True)]
 
 
-def read(x: Any, block: Block, first: Sequence[Any], inside: bool = False) -> Any:
+def read(x: Any, block: Block, first: Sequence[Any], inside: bool = False, always: bool = False) -> Any:
     """The block of a padded array that begins at ``first``.
 
     Negative numbers are counted from the end, as ``lax.dynamic_slice`` does; a block that is not inside is moved to the
     nearest place that is. ``inside``: it is known to be inside.
     """
     dims = [d for d, squeezed in enumerate(block.squeezed) if squeezed]
-    if tuple(x.shape) != block.shape:
+    if always or tuple(x.shape) != block.shape:
         x = lax.dynamic_slice(x, list(first), block.shape, allow_negative_indices=not inside)
     return lax.squeeze(x, dims) if dims else x
 
 
-def write(x: Any, value: Any, block: Block, first: Sequence[Any]) -> Any:
+def write(x: Any, value: Any, block: Block, first: Sequence[Any], always: bool = False) -> Any:
     """The padded array with a block replaced."""
     value = lax.reshape(value, block.shape) if any(block.squeezed) else value
-    return value if tuple(x.shape) == block.shape else lax.dynamic_update_slice(x, value, list(first))
+    if not always and tuple(x.shape) == block.shape:
+        return value
+    return lax.dynamic_update_slice(x, value, list(first))

@@ -18,6 +18,7 @@ from weft._base.record import Record
 from weft.control import grid_apart, grid_blocks, grid_order, grid_points
 from weft.control.grid_blocks import Block
 from weft.control.while_loop import fori_loop
+from weft.core import open_sizes
 from weft.core.eval import jaxpr_as_fun
 from weft.core.jaxpr import ClosedJaxpr
 
@@ -99,35 +100,43 @@ def expanded(*operands: Any, **params: Any) -> list[Any]:
 
 
 def in_order(*operands: Any, **params: Any) -> list[Any]:
-    """All cells one after the other, in row-major order."""
-    parts = Parts.of(operands, params)
+    """All cells one after the other, in row-major order.
+
+    While a function is traced for unknown sizes the operations are the same for all extents, but for integers.
+    """
+    parts, always = Parts.of(operands, params), open_sizes.thread.session is not None
     n_in, n_out = len(parts.inputs), len(parts.outputs)
     shapes = [tuple(x.shape) for x in parts.outputs]
-    whole = [grid_blocks.pad(x, block) for x, block in zip(parts.arrays, parts.blocks, strict=True)]
+    whole = [grid_blocks.pad(x, block, always) for x, block in zip(parts.arrays, parts.blocks, strict=True)]
     inputs, outputs = whole[:n_in], whole[n_in:]
     scratch = [lax.full(aval.shape, grid_blocks.unset(aval.dtype), aval.dtype) for aval in parts.scratch]
 
     def cell(index: Any, state: Any) -> Any:
         outputs, scratch = state
-        numbers = numbers_of(index, parts.grid)
+        numbers = numbers_of(index, parts.grid, always)
         arrays = [*inputs, *outputs]
         firsts = [parts.start_of(which, numbers) for which in range(len(arrays))]
-        blocks = [grid_blocks.read(x, b, first) for x, b, first in zip(arrays, parts.blocks, firsts, strict=True)]
+        blocks = [
+            grid_blocks.read(x, b, first, always=always)
+            for x, b, first in zip(arrays, parts.blocks, firsts, strict=True)
+        ]
         made, scratch = parts.run(numbers, blocks, scratch)
         places = zip(outputs, made, parts.blocks[n_in:], firsts[n_in:], strict=True)
-        return [grid_blocks.write(*place) for place in places], scratch
+        return [grid_blocks.write(*place, always) for place in places], scratch
 
     outputs, _ = fori_loop(0, math.prod(parts.grid), cell, (outputs, scratch))
     assert len(outputs) == n_out
-    return [grid_blocks.cut(x, b, shape) for x, b, shape in zip(outputs, parts.blocks[n_in:], shapes, strict=True)]
+    return [
+        grid_blocks.cut(x, b, shape, always) for x, b, shape in zip(outputs, parts.blocks[n_in:], shapes, strict=True)
+    ]
 
 
-def numbers_of(index: Any, grid: Sequence[int]) -> list[Any]:
+def numbers_of(index: Any, grid: Sequence[int], always: bool = False) -> list[Any]:
     """The numbers along the axes of the cell that is ``index`` in row-major order."""
     index = lax.convert_element_type(index, np.int32)
-    found, stride = [], math.prod(grid)
+    found = []
     for axis, extent in enumerate(grid):
-        stride //= max(extent, 1)
-        number = index if stride == 1 else lax.div(index, np.int32(stride))
+        stride, is_last = math.prod(grid[axis + 1 :]), axis == len(grid) - 1
+        number = index if is_last or (stride == 1 and not always) else lax.div(index, np.int32(stride))
         found.append(number if axis == 0 else lax.rem(number, np.int32(extent)))
     return found

@@ -18,6 +18,7 @@ import numpy as np
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
+from weft.core import open_sizes
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     creation,
@@ -107,7 +108,7 @@ def _pairs(value: Any, rank: int, name: str) -> Widths:
     for width in runtime.tree_leaves(value):
         if isinstance(width, core.Tracer):
             raise errors.ConcretizationTypeError(width, f"{name} argument of jnp.pad")
-    given = np.asarray(value)
+    given = np.asarray(runtime.tree_map(open_sizes.plain, value))
     if given.dtype.kind not in "iu":
         raise TypeError("`pad_width` must be of integral type.")
     if given.shape not in ((rank, 2), (1, 2), (2,), (1,), (), (rank, 1)):

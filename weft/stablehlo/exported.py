@@ -273,14 +273,16 @@ def open_export(
         args, kwargs = runtime.tree_unflatten(tree, list(specs))
         return fun_jit.trace(*args, **kwargs)
 
+    def written(closed: ClosedJaxpr, traced: Any, interface: Any) -> Exported:
+        return exported(closed, traced, interface, platforms, checks, plan)
+
     try:
-        closed, interface, traced, small = open_extents.traced(leaves, trace)
+        found, small = open_extents.traced(leaves, trace, written)
     except IndivisibleError as error:
         raise InconclusiveDimensionOperation(
             f"[export] an unknown size need not be a multiple of the number of devices along which it is cut: export "
             f"for a multiple of it, such as 8*b ({error})"
         ) from None
-    found = exported(closed, traced, interface, platforms, checks, plan)
     _check_small(found, small)
 
     def at(shapes: tuple[tuple[int, ...], ...]) -> ClosedJaxpr:

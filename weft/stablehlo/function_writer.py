@@ -17,6 +17,7 @@ from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import open_equations, shardy, size_checks, types
+from weft.stablehlo.size_fits import MorePoints
 from weft.stablehlo.text import Tensor, Text
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ class FunctionWriter:
             return writer(self, eqn, operands)
         try:
             return writer(self, eqn, operands)
+        except MorePoints:
+            raise
         except InconclusiveDimensionOperation as error:
             why = f"it is not written for extents without a value, {_open_types(eqn)} ({error})"
             raise not_written(eqn, why) from None

@@ -31,6 +31,7 @@ from weft.stablehlo import (
     lapack,
     movement,
     open_equations,
+    open_grids,
     portable,
     products,
     reductions,
@@ -162,6 +163,8 @@ def resolve(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Se
     """A compound operation: the program that it expands into."""
     if eqn.primitive.name == "select_and_scatter_add" and not any(types.is_empty(x.shape) for x in operands):
         return reductions.select_and_scatter_add(writer, eqn, operands)
+    if eqn.primitive.name == "grid_loop" and isinstance(eqn, open_equations.OpenEqn):
+        return writer.program(open_grids.cells(eqn), operands)
 
     def expanded(eqn: JaxprEqn) -> ClosedJaxpr:
         kind = eqn.primitive.kind

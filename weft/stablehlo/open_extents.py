@@ -10,7 +10,7 @@ StableHLO reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.errors import InconclusiveDimensionOperation
 from weft.runtime import ShapedArray
 from weft.stablehlo import module, open_equations, open_traces, symbolic_dims
+from weft.stablehlo.size_fits import MorePoints
 
 
 class Fit:
@@ -89,7 +90,7 @@ class Fit:
             if any(v.shape != first.shape or not np.array_equal(v, first) for v in values):
                 raise self.refuse("constant arrays differ")
             return first
-        if any(v != first for v in values):
+        if any(v != first and (v == v or first == first) for v in values):  # NaN is NaN
             raise self.refuse(f"{first!r} and {values[1]!r}")
         return first
 
@@ -163,15 +164,18 @@ class Fit:
 
 # -- traces of a function ---------------------------------------------------------------------------------------------
 
+Written = TypeVar("Written")
 Interface = tuple[tuple[Any, ...], tuple[Any, ...]]
 Small = tuple[Mapping[str, int], tuple[Any, ...], tuple[Any, ...]]
 
 
 def traced(
-    leaves: Sequence[Any], trace: Callable[[Sequence[Any]], Any]
-) -> tuple[ClosedJaxpr, Interface, Any, list[Small]]:
-    """The program of ``trace(specs)`` with open extents, the types of its arguments and results, one trace of it, and
-    the shapes that arguments and results have at small sizes.
+    leaves: Sequence[Any],
+    trace: Callable[[Sequence[Any]], Any],
+    written: Callable[[ClosedJaxpr, Any, Interface], Written],
+) -> tuple[Written, list[Small]]:
+    """What ``written`` makes of the program of ``trace(specs)`` with open extents, of one trace, and of the types of
+    arguments and results; and the shapes that these have at small sizes.
     """
     session = open_traces.Session(leaves)
 
@@ -179,14 +183,14 @@ def traced(
         return trace([open_traces.placed(leaf, sizes) for leaf in leaves])
 
     while True:
-        traces = session.traces(at)
-        if any(other.out_tree != traces[0].out_tree for other in traces):
-            raise InconclusiveDimensionOperation("[export] the structure of the result depends on an unknown size")
         try:
+            traces = session.traces(at)
+            if any(other.out_tree != traces[0].out_tree for other in traces):
+                raise InconclusiveDimensionOperation("[export] the structure of the result depends on an unknown size")
             closed, interface, small = _fitted(session, at, traces)
-            return closed, interface, traces[0], small
-        except open_traces.MorePoints:
-            session.extend()
+            return written(closed, traces[0], interface), small
+        except MorePoints as more:
+            session.extend(more.point)
 
 
 def _fitted(
@@ -220,7 +224,7 @@ def _of_all(session: open_traces.Session, traces: Sequence[Any], pairs: Sequence
     programs = [module.on_words(t.jaxpr) for t in (*traces, *[found for _, found in pairs])]
     try:
         return Fit(session, [sizes for sizes, _ in pairs]).program(programs)
-    except open_traces.MorePoints:
+    except MorePoints:
         raise
     except InconclusiveDimensionOperation:
         return None

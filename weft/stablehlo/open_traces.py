@@ -22,25 +22,20 @@ from weft.core import open_sizes
 from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import size_fits
+from weft.stablehlo.size_fits import MorePoints
 from weft.stablehlo.symbolic_dims import SymbolicDim, variable
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
-_RANGES = (
-    (83, 160),
-    (64, 700),
-    (8, 260),
-    (2, 64),
-    (1, 16),
-    (1, 4),
-)  # where sizes are looked for; small ones are special
-_TRIES, _ROUNDS = 4000, 32
+# Where sizes are looked for: all but one are of the first range (small ones are special), and one is large, so that
+# quotients by some hundred are seen. Where constraints forbid these, the others follow.
+_RANGES = ((83, 160), (64, 700), (8, 260), (2, 64), (1, 16), (1, 4))
+_LARGE = (1000, 2500)
+_FAR = ((160, 5000), (2000, 40000), (1 << 15, 1 << 20))  # where two sizes may differ that were alike; traced if they do
+_BEYOND = (1 << 20, 1 << 40)  # of no array that is traced
+_TRIES, _ROUNDS, _SAMPLES = 4000, 32, 400
 MOST_POINTS = 18
 _IN_SHAPE = re.compile(r"(?<=[\[(, ])\d+(?=[\]),])")
-
-
-class MorePoints(InconclusiveDimensionOperation):
-    """The traces do not decide among several forms of a size: more are needed."""
 
 
 def scope_of(leaves: Sequence[Any]) -> Any:
@@ -79,19 +74,23 @@ def points_of(names: Sequence[str], scope: Any, extents: Sequence[SymbolicDim], 
     """``count`` sizes to trace at, which the constraints allow; fewer where there are no more."""
     rng = random.Random(len(names))
     points: list[dict[str, int]] = []
-    for low, high in _RANGES:
+    for most, (low, high) in ((count - 1, _RANGES[0]), (count, _LARGE), *[(count, pair) for pair in _RANGES]):
         for _ in range(_TRIES):
+            if len(points) >= most:
+                break
             sizes = {name: rng.randint(low, high) for name in names}
             distinct = len(set(sizes.values())) == len(names) and not any(
                 sizes[name] == other[name] for other in points for name in names if low > 16
             )
-            if distinct and sizes not in points and allowed(scope, sizes) and all(n.at(sizes) >= 0 for n in extents):
+            if distinct and sizes not in points and _is_one(scope, extents, sizes):
                 points.append(sizes)
-                if len(points) == count:
-                    return points
     if not points:
         raise ValueError(f"[symbolic_shape] no sizes were found that hold all constraints of the scope {scope}")
     return points
+
+
+def _is_one(scope: Any, extents: Sequence[SymbolicDim], sizes: Mapping[str, int]) -> bool:
+    return allowed(scope, sizes) and all(n.at(sizes) >= 0 for n in extents)
 
 
 def small_points(names: Sequence[str], scope: Any, extents: Sequence[SymbolicDim]) -> list[dict[str, int]]:
@@ -126,14 +125,17 @@ class Session:
             [*[variable(name, self.scope) for name in self.names], *self.extents]
         )
         self.table: list[tuple[Any, ...]] = []
-        self.memo: dict[tuple[int, ...], Any] = {}
+        self.memo: dict[tuple[int | str, ...], Any] = {}
         self.sizes: Mapping[str, int] = {}
         self._place = 0
         self._new: list[tuple[int, ...]] = []
 
-    def extend(self) -> None:
-        """Trace at more points from now on."""
-        self.points = points_of(self.names, self.scope, self.extents, MOST_POINTS)
+    def extend(self, point: Mapping[str, int] | None = None) -> None:
+        """Trace at more points from now on: at this one too, or at many."""
+        if len(self.points) > 3 * MOST_POINTS:
+            raise self.refused(f"{len(self.points)} traces do not tell which")
+        many = points_of(self.names, self.scope, self.extents, MOST_POINTS) if point is None else [*self.points, point]
+        self.points = many
         self.table, self.memo = [], {}
 
     # -- what the user's lines ask ------------------------------------------------------------------------------------
@@ -182,6 +184,7 @@ class Session:
         for _ in range(_ROUNDS):
             reads, found, errors = self._round(trace)
             if not any(reads):
+                self._check_told_apart()
                 return found
             known = len(self.table)
             self._learn(reads)
@@ -212,6 +215,47 @@ class Session:
         if final is not None:
             raise self.refused(f"it raises for some sizes only, {type(final).__name__}: {final}") from final
         return reads, found, errors
+
+    def computes_with(self, dim: Any) -> None:
+        """The program has a size in it that no line of the user's asked for."""
+        if isinstance(dim, SymbolicDim) and dim not in self.hints:
+            self.hints[dim] = None
+            self._check_told_apart()
+
+    def _check_told_apart(self) -> None:
+        """Raise MorePoints unless the points tell sizes that are computed with from each other, and from numbers.
+
+        b and min(b, 4096) may be alike at all of them, or floordiv(b, 512) and 0.
+        """
+        alike: dict[tuple[int, ...], list[Any]] = {}
+        for dim in self.hints:
+            if isinstance(dim, SymbolicDim):
+                values = tuple([dim.at(sizes) for sizes in self.points])
+                alike.setdefault(values, [values[0]] if len(set(values)) == 1 else []).append(dim)
+        for first, *others in alike.values():
+            for other in others:
+                point = self.telling_point([first, other])
+                if point is not None:
+                    raise MorePoints(f"it may be {first} or {other}", point)
+
+    def telling_point(self, forms: Sequence[Any], some: Sequence[Mapping[str, int]] = ()) -> dict[str, int] | None:
+        """Large sizes where most of some forms (numbers and sizes) differ; None if they are the same for all sizes.
+
+        ``some`` are sizes of single names at which it is worth to look.
+        """
+        rng, most, found = random.Random(7), 1, None
+        for low, high in (*_FAR, _BEYOND):
+            for place in range(_SAMPLES):
+                sizes = {name: rng.randint(low, high) for name in self.names}
+                sizes |= some[place % len(some)] if some and high == _FAR[0][1] else {}
+                count = len({size_fits.value_at(form, sizes) for form in forms})
+                if count > most and _is_one(self.scope, self.extents, sizes):
+                    most, found = count, sizes
+            if found is not None and high >= _FAR[1][1]:
+                if high == _BEYOND[1]:
+                    raise self.refused(f"{forms[0]} and {forms[-1]} differ, but not at sizes below {low}")
+                return found
+        return None
 
     def _in_words(self, error: Exception) -> None:
         """Name sizes in the text of an error that shows the integers of the trace."""
@@ -248,10 +292,12 @@ class Session:
 
     def fitted(self, values: Sequence[int], more: Sequence[Mapping[str, int]] = ()) -> Any:
         """The size that has these values at the points (and at some more)."""
-        key = tuple(values)
+        key = (*values, *map(str, more))
         if key not in self.memo:
             try:
                 self.memo[key] = size_fits.fitted(self, [*self.points, *more][: len(values)], values)
+            except MorePoints:
+                raise
             except InconclusiveDimensionOperation as error:
                 if len(self.points) < MOST_POINTS and len(values) >= len(self.points) and not more:
                     raise MorePoints(str(error)) from None
@@ -277,6 +323,14 @@ def eval_shape(structs: Callable[..., Any], leaves: Sequence[Any], treedef: Any)
         args, kwargs = runtime.tree_unflatten(treedef, [placed(leaf, sizes) for leaf in leaves])
         return runtime.tree_flatten(structs(*args, **kwargs))
 
+    while True:
+        try:
+            return _structs(session, trace)
+        except MorePoints as more:
+            session.extend(more.point)
+
+
+def _structs(session: Session, trace: Callable[[Mapping[str, int]], tuple[list[Any], Any]]) -> Any:
     found = session.traces(trace)
     if any(tree != found[0][1] for _, tree in found):
         raise InconclusiveDimensionOperation("[eval_shape] the structure of the result depends on an unknown size")

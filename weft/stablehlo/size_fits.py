@@ -9,6 +9,7 @@ numbers, and one of these that is cut off by a constant or a size. Every point m
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -17,7 +18,16 @@ from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo.symbolic_dims import SymbolicDim, combined, extremum, operation, product, variable
 
 _DIVISORS = range(2, 65)
+_SMALL = 160  # sizes up to this may be special
 Points = Sequence[Mapping[str, int]]
+
+
+class MorePoints(InconclusiveDimensionOperation):
+    """The traces do not decide among several forms of a size: more are needed, at ``point`` if it is known."""
+
+    def __init__(self, text: str, point: Mapping[str, int] | None = None) -> None:
+        super().__init__(text)
+        self.point = point
 
 
 def fitted(session: Any, points: Points, values: Sequence[int]) -> Any:
@@ -113,21 +123,44 @@ def solved(terms: Sequence[Any], points: Points, values: Sequence[int]) -> list[
 
 
 def _quotients(session: Any, variables: Sequence[Any], points: Points, values: Sequence[int]) -> Iterator[Any]:
-    """``floordiv`` of a sum with one unknown, for each one and each small divisor."""
-    for x in variables:
-        at = [value_at(x, sizes) for sizes in points]
-        first, last = min(range(len(at)), key=at.__getitem__), max(range(len(at)), key=at.__getitem__)
-        span = at[last] - at[first]
-        if not span:
+    """``floordiv`` of a sum with one unknown by a number. Points are asked for that tell rivals apart."""
+    found = [(x, *parts) for x in variables for parts in _quotients_of(x, points, values)]
+    rivals = [
+        operation("floordiv", slope * x + offset, divisor, session.scope)
+        for x, slope, divisor, low, high in found
+        for offset in (low, high)
+    ]
+    between: list[dict[str, int]] = []
+    if len(found) == 1 and found[0][1] == 1:  # sizes, not small, where the middle offset just makes a whole quotient
+        x, _, divisor, low, high = found[0]
+        middle = (low + high + 1) // 2
+        first = (_SMALL + middle) // divisor + 1
+        between = [{str(x): k * divisor - middle} for k in range(first, first + 4)]
+    point = session.telling_point(rivals, between) if len(set(rivals)) > 1 else None
+    if point is not None:
+        raise MorePoints(f"it may be {rivals[0]} or {rivals[-1]}", point)
+    yield from rivals[:1]
+
+
+def _quotients_of(x: Any, points: Points, values: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """(slope, divisor, least offset, largest offset) of quotients with one unknown that have these values."""
+    at = [value_at(x, sizes) for sizes in points]
+    first, last = min(range(len(at)), key=at.__getitem__), max(range(len(at)), key=at.__getitem__)
+    span, steps = at[last] - at[first], abs(values[last] - values[first])
+    if not span:
+        return
+    wide = (
+        range(max(_DIVISORS.stop, span // (steps + 1)), span // (steps - 1) + 2) if steps > 1 else ()
+    )  # with a factor of 1
+    for divisor in (*_DIVISORS, *wide):
+        slope = round(divisor * (values[last] - values[first]) / span)
+        if math.gcd(slope, divisor) > 1 or (divisor in wide and abs(slope) != 1):
             continue
-        for divisor in _DIVISORS:
-            slope = round(divisor * (values[last] - values[first]) / span)
-            # divisor * value <= slope * size + offset < divisor * value + divisor, at each point
-            low = max(divisor * value - slope * size for value, size in zip(values, at, strict=True))
-            high = min(divisor * value + divisor - 1 - slope * size for value, size in zip(values, at, strict=True))
-            if slope and low <= high:
-                offset = min(range(low, high + 1), key=lambda n: (n % divisor not in (0, divisor - 1), abs(n)))
-                yield operation("floordiv", slope * x + offset, divisor, session.scope)
+        # divisor * value <= slope * size + offset < divisor * value + divisor, at each point
+        low = max(divisor * value - slope * size for value, size in zip(values, at, strict=True))
+        high = min(divisor * value + divisor - 1 - slope * size for value, size in zip(values, at, strict=True))
+        if slope and low <= high:
+            yield slope, divisor, low, high
 
 
 def _cut_off(session: Any, points: Points, values: Sequence[int], large: int) -> Any:
