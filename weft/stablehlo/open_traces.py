@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 _RANGES = ((83, 160), (64, 700), (8, 260), (2, 64), (1, 16), (1, 4))
 _LARGE = (1000, 2500)
 _FAR = ((160, 5000), (2000, 40000), (1 << 15, 1 << 20))  # where two sizes may differ that were alike; traced if they do
-_BEYOND = (1 << 20, 1 << 40)  # of no array that is traced
+_BEYOND = (1 << 20, 1 << 40)  # elements along a dimension; no array of so many is traced
 _TRIES, _ROUNDS, _SAMPLES = 4000, 32, 400
 MOST_POINTS = 18
 _IN_SHAPE = re.compile(r"(?<=[\[(, ])\d+(?=[\]),])")
