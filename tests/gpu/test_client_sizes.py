@@ -92,3 +92,11 @@ def test_they_are_what_the_compiler_makes(device: Any) -> None:
             for shape in SIZES[:5]:
                 here, there = at(device, shape)
                 assert np.asarray(jitted(there)).tobytes() == np.asarray(jitted(here)).tobytes()
+
+
+def test_a_size_that_takes_more_memory_of_its_blocks_runs_again_after_one_that_takes_less(device: Any) -> None:
+    """All sizes launch one entry, and what the driver allows it is what it was told last."""
+    f = weft.jit(lambda x: weft.nn.softmax(x, -1) * 2)
+    for n in (16_000, 13_000, 16_000):  # of 65 and of 53 KB
+        here, there = at(device, (2, n))
+        assert np.asarray(f(there)).tobytes() == np.asarray(f(here)).tobytes()

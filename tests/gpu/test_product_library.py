@@ -13,7 +13,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.gpu import native_build, product_library
+from tests.gpu import driver, native_build, product_library
 from weft import config, lax
 from weft.compiler import library_products, pipeline
 from weft.dispatch.devices import product_library as finder
@@ -195,6 +195,62 @@ def test_addresses_decide_what_is_asked(used: Any) -> None:
         assert np.allclose(got, tf32(a.reshape(-1)[start : start + 36].reshape(6, 6)) @ tf32(b[:6, :6]), atol=1e-5)
     asked = {line for line in product_library.calls() if line.startswith("ask")}
     assert "ask 4 4 4" in asked and len(asked) > 1
+
+
+def layers(p: Any, x: Any) -> Any:
+    for k in range(3):
+        x = jnp.tanh(jnp.cumsum(x @ p[0] + p[1], 1)) * k
+    return [p[0] + 0.1 * x.T @ x, p[1] - x.sum(0)]
+
+
+def test_products_are_nodes_of_graphs(used: Any) -> None:
+    f, alone = weft.jit(layers), weft.jit(lambda p, x: (layers(p, x), x + 1))
+    start, x = weft.device_put([values(8, 8), values(8)]), weft.device_put(values(8, 8))
+    found, expected = start, start
+    for number in range(24):
+        product_library.calls()
+        driver.calls()
+        found = f(found, x)
+        asked, products = driver.calls(), multiplied()
+        if number > 20:  # for both sets of addresses there is a graph, with what was captured in it
+            assert asked["cuGraphLaunch"] == 1 and "cuLaunchKernel" not in asked
+            assert products == [] and "cuStreamBeginCapture_v2" not in asked
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_LAUNCH_BLOCKING", "1")  # then there are no graphs
+        for _ in range(24):
+            expected, _ = alone(expected, x)
+    assert "cuGraphLaunch" not in driver.calls()
+    for mine, other in zip(found, expected, strict=True):
+        assert np.asarray(mine).tobytes() == np.asarray(other).tobytes()
+
+
+def test_graphs_with_products_serve_the_addresses_that_they_have(used: Any) -> None:
+    f = weft.jit(lambda p, x: [*layers(p, x), 2 * x])  # a program of its own, whose graphs no other test has made
+    kept = []
+    driver.calls()
+    for _ in range(24):  # memory is not used again
+        given = weft.device_put([values(8, 8), values(8)]), weft.device_put(values(8, 8))
+        kept.append((given, f(*given)))
+    graphs = driver.calls()
+    assert 1 < graphs["cuGraphInstantiateWithFlags"] == graphs["cuGraphLaunch"] < 4 and graphs["cuLaunchKernel"] > 100
+    with config.context("product_library", "off"), config.context("default_matmul_precision", "highest"):
+        for given, found in kept:
+            for mine, other in zip(found[:2], layers(*given), strict=True):
+                assert np.allclose(np.asarray(mine), np.asarray(other), rtol=0.02, atol=0.02)
+
+
+def test_what_cannot_be_captured_is_launched(used: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = weft.jit(lambda p, x: [*layers(p, x), 3 * x])
+    p, x = weft.device_put([values(8, 8), values(8)]), weft.device_put(values(8, 8))
+    found = expected = f(p, x)
+    monkeypatch.setenv("WEFT_TEST_PRODUCTS_CAPTURE", "0")
+    driver.calls()
+    for _ in range(8):
+        found = f(p, x)
+    asked = driver.calls()
+    assert asked["cuStreamEndCapture"] == 1 and "cuGraphLaunch" not in asked and asked["cuLaunchKernel"] > 8
+    for mine, other in zip(found, expected, strict=True):
+        assert np.asarray(mine).tobytes() == np.asarray(other).tobytes()
 
 
 def test_answers_are_kept(used: Any) -> None:

@@ -21,6 +21,14 @@ Result kernel_of_node(const KernelNode* given, Kernel* out) {
   return kernel_of(given->function, given->grid, given->block, given->shared, given->params, given->extra, out);
 }
 
+Result run(const std::vector<Node>& nodes) {
+  for (const Node& node : nodes) {
+    const Result r = node.type == Node::kernel ? run_kernel(node.launch) : node.run ? node.run() : kSuccess;
+    if (r) return r;
+  }
+  return kSuccess;
+}
+
 void end_capture(Graph* graph) {
   for (Stream* stream : graph->streams) stream->capture = nullptr;
   graph->streams.clear();
@@ -100,6 +108,22 @@ WEFT_EXPORT cuGraphAddKernelNode_v2(Handle* out, Handle handle, const Handle*, s
   *out = give(node.get());
   return kSuccess;
 }
+WEFT_EXPORT cuGraphAddChildGraphNode(Handle* out, Handle handle, const Handle* after, size_t count, Handle inner) {
+  if (const Result r = in_context()) return r;
+  Graph *graph = alive<Graph>(handle), *child = alive<Graph>(inner);
+  if (graph == nullptr || child == nullptr || graph == child) return kInvalidValue;
+  for (size_t k = 0; k < count; ++k)
+    if (alive<Node>(after[k]) == nullptr) return kInvalidValue;
+  std::vector<Node> nodes;  // the caller may destroy its graph
+  for (const auto& node : child->nodes) nodes.push_back(*node);
+  auto node = std::make_shared<Node>();
+  node->run = [nodes] { return run(nodes); };
+  node->kind = 4;
+  node->index = graph->nodes.size();
+  graph->nodes.push_back(node);
+  *out = give(node.get());
+  return kSuccess;
+}
 WEFT_EXPORT cuGraphGetNodes(Handle handle, Handle* nodes, size_t* count) {
   if (const Result r = in_context()) return r;
   Graph* graph = alive<Graph>(handle);
@@ -153,13 +177,7 @@ WEFT_EXPORT cuGraphLaunch(Handle handle, Handle on) {
   Executable* made = alive<Executable>(handle);
   Stream* stream = stream_of(on);
   if (made == nullptr || stream == nullptr) return kInvalidHandle;
-  return ask(stream, [nodes = made->nodes]() -> Result {
-    for (const Node& node : nodes) {
-      const Result r = node.type == Node::kernel ? run_kernel(node.launch) : node.run ? node.run() : kSuccess;
-      if (r) return r;
-    }
-    return kSuccess;
-  }, 4);
+  return ask(stream, [nodes = made->nodes] { return run(nodes); }, 4);
 }
 WEFT_EXPORT cuGraphExecKernelNodeSetParams_v2(Handle handle, Handle of, const KernelNode* given) {
   if (const Result r = in_context()) return r;

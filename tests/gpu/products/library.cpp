@@ -3,7 +3,7 @@
 // Matrices lie by columns in the memory of the driver for tests; sums are made in float64 and rounded once. What a caller
 // may get wrong is checked: sizes, steps, addresses, alignments that were promised, the algorithm, the workspace.
 // WEFT_TEST_PRODUCTS_VERSION is its version, _REFUSE a status that every question gets, _FAIL one that products get,
-// _ALIGNED the least alignment for which there is an algorithm.
+// _ALIGNED the least alignment for which there is an algorithm, _CAPTURE 0: products break a capture.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -129,6 +129,8 @@ int make(void** out, T object) {
 
 }  // namespace
 
+WEFT_EXPORT cuStreamSynchronize(Handle stream);
+
 #define WEFT_LIBRARY extern "C" __attribute__((visibility("default"))) int
 
 extern "C" __attribute__((visibility("default"))) size_t cublasLtGetVersion() { return size_t(setting("VERSION", 120901)); }
@@ -188,6 +190,7 @@ WEFT_LIBRARY cublasLtMatmul(void* handle, void* description, const void* alpha, 
   Stream* stream = stream_of(handle_of_stream);
   if (!is_here(handle) || stream == nullptr || stream->device != current->device || c != d) return kInvalid;
   if (const int failed = setting("FAIL", 0)) return failed;
+  if (stream->capture != nullptr && !setting("CAPTURE", 1)) return cuStreamSynchronize(handle_of_stream), kFailed;
   const Description own = *static_cast<Description*>(description);
   const Layout la = *static_cast<Layout*>(a_layout), lb = *static_cast<Layout*>(b_layout), ld = *static_cast<Layout*>(d_layout);
   if (const int wrong = check(own, la, lb, *static_cast<Layout*>(c_layout), ld)) return wrong;

@@ -34,8 +34,8 @@ thread_local std::string t_reason;  // why what this thread asked for last has f
 // Whether a context that had this error does nothing more.
 bool is_sticky(Result result) {
   switch (result) {
-    case 4: case 214: case 700: case 702: case 709: case 710: case 714: case 715: case 716: case 717: case 718: case 719:
-    case 999: return true;
+    case 4: case 214: case 226: case 700: case 702: case 709: case 710: case 714: case 715: case 716: case 717: case 718:
+    case 719: case 721: case 810: case 911: case 999: return true;
     default: return false;
   }
 }
@@ -58,6 +58,7 @@ class OthersMayRun {
 bool signals_let_wait() {
   if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == nullptr) return true;
   const SetAside aside;
+  const NoRecording none;
   PyGILState_STATE state = in_python<PyGILState_Ensure>();
   const bool fine = in_python<PyErr_CheckSignals>() == 0;
   PyGILState_Release(state);
@@ -462,6 +463,25 @@ Status CudaDevice::launch_kernel(const CudaLaunch& own) {
   return check(the_driver().cuLaunchKernel(own.function, own.blocks[0], own.blocks[1], 1, own.threads, 1, 1,
                                            own.shared_bytes, stream_, own.params, nullptr),
                "cuLaunchKernel", own.where);
+}
+
+Status CudaDevice::launch_library(const LibraryCall& call, const int64_t* words, uint32_t n_words, const char* where) {
+  if (CudaRecording* recording = CudaRecording::current) return recording->add(call, words, n_words, where), Status::ok;
+  return call.ask(words, stream_, where);
+}
+
+Handle CudaDevice::captured(const LibraryCall& call, const int64_t* words) {
+  const cuda::Driver& driver = the_driver();
+  if (driver.cuStreamBeginCapture_v2 == nullptr || driver.cuStreamEndCapture == nullptr) return nullptr;
+  std::lock_guard<std::mutex> lock(capture_mutex_);
+  if (captures_ == nullptr && driver.cuStreamCreate(&captures_, cuda::kNonBlocking) != cuda::kSuccess) return nullptr;
+  if (driver.cuStreamBeginCapture_v2(captures_, cuda::kRelaxed) != cuda::kSuccess) return nullptr;
+  const Status status = call.ask(words, captures_, "");
+  Handle graph = nullptr;
+  if (driver.cuStreamEndCapture(captures_, &graph) == cuda::kSuccess && status == Status::ok) return graph;
+  if (graph != nullptr) driver.cuGraphDestroy(graph);
+  t_reason.clear();
+  return nullptr;
 }
 
 Status CudaDevice::launch_graph(Handle graph) {

@@ -25,6 +25,16 @@ struct CudaLaunch {
   const char* where = "";  // in the user's program
 };
 
+// What a library of the GPU's maker launches, as it likes: the same for the same words, which are addresses. It lives as
+// long as the process.
+class LibraryCall {
+ public:
+  virtual Status ask(const int64_t* words, cuda::Handle stream, const char* where) const = 0;
+
+ protected:
+  ~LibraryCall() = default;
+};
+
 class CudaDevice final : public Device {
  public:
   // The device, which exists until the process ends, or nullptr with the reason.
@@ -55,7 +65,10 @@ class CudaDevice final : public Device {
   bool copy_rows(char* to, const char* from, int64_t nbytes, int64_t count, int64_t stride, Status* status);
   // At once, or written down for a graph (cuda_graphs.h); then working memory is kept until that is launched.
   Status launch_kernel(const CudaLaunch& launch);
+  Status launch_library(const LibraryCall& call, const int64_t* words, uint32_t n_words, const char* where);
   Status launch_graph(cuda::Handle graph);
+  // The graph of a library's launches, which the caller destroys; nullptr: they cannot be captured.
+  cuda::Handle captured(const LibraryCall& call, const int64_t* words);
   void end_scratch(Buffer* scratch);  // steals
   void made(Plan* plan) override;
   // Notes a plan that is launched now; ok if the device works.
@@ -126,6 +139,8 @@ class CudaDevice final : public Device {
   cuda::Handle context_ = nullptr, stream_ = nullptr, copies_ = nullptr;  // copies_: the stream of fetch_later
   std::mutex own_mutex_;  // guards the next two: kernels of the client itself
   cuda::Handle own_module_ = nullptr, own_[8] = {};
+  std::mutex capture_mutex_;  // guards the next: where libraries are captured
+  cuda::Handle captures_ = nullptr;
   int64_t bytes_limit_ = 0;
   cuda::Pool pool_;
   cuda::Pinned pinned_;

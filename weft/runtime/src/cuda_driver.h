@@ -45,6 +45,7 @@ struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2
 // Numbers of the driver's enumerations.
 enum Attribute { kMultiprocessors = 16, kMajor = 75, kMinor = 76 };
 enum PointerAttribute { kMemoryType = 2, kPointerOrdinal = 9 };
+enum CaptureMode { kRelaxed = 2 };  // which forbids nobody to allocate memory meanwhile
 enum JitOption { kInfoLog = 3, kInfoLogBytes = 4, kErrorLog = 5, kErrorLogBytes = 6 };
 constexpr int kMaxDynamicShared = 8;  // an attribute of functions: bytes of shared memory
 constexpr int kLinkPtx = 1;           // what cuLinkAddData is given
@@ -74,6 +75,8 @@ constexpr unsigned kNoTiming = 2;     // an event
   X(cuMemcpy2DAsync_v2, const Copy2D*, Handle) X(cuMemcpyPeerAsync, Address, Handle, Address, Handle, size_t, Handle) \
   X(cuPointerGetAttribute, void*, int, Address) X(cuGraphCreate, Handle*, unsigned) X(cuGraphDestroy, Handle) \
   X(cuGraphAddKernelNode_v2, Handle*, Handle, const Handle*, size_t, const KernelNode*) \
+  X(cuGraphAddChildGraphNode, Handle*, Handle, const Handle*, size_t, Handle) \
+  X(cuStreamBeginCapture_v2, Handle, int) X(cuStreamEndCapture, Handle, Handle*) \
   X(cuGraphInstantiateWithFlags, Handle*, Handle, unsigned long long) X(cuGraphExecDestroy, Handle) \
   X(cuGraphExecKernelNodeSetParams_v2, Handle, Handle, const KernelNode*) X(cuGraphLaunch, Handle, Handle)
 // clang-format on

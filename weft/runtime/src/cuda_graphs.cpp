@@ -1,4 +1,8 @@
 // Graphs of kernels, made of what a plan launches and launched again with other parameters. See cuda_graphs.h.
+//
+// What a library launches is captured into a graph of its own, a node of the plan's. It keeps its addresses: to capture it
+// again, and to change the node, would take longer than to ask the library. So a graph serves the runs whose calls of
+// libraries have the addresses of its own.
 #include "cuda_graphs.h"
 
 #include <algorithm>
@@ -41,23 +45,46 @@ struct Graph {
     if (graph != nullptr) the_driver().cuGraphDestroy(graph);
   }
 
-  bool make(const CudaRecording& wanted) {
+  bool make(CudaDevice& device, const CudaRecording& wanted) {
     if (the_driver().cuGraphCreate(&graph, 0) != cuda::kSuccess) return false;
     std::vector<void*> pointers;
     for (size_t i = 0; i < wanted.size(); ++i) {
-      const cuda::KernelNode node = node_of(wanted.launch(i, &pointers));
-      Handle made = nullptr;
-      const Handle* before = nodes.empty() ? nullptr : &nodes.back();
-      if (the_driver().cuGraphAddKernelNode_v2(&made, graph, before, nodes.empty() ? 0 : 1, &node) != cuda::kSuccess)
+      if (wanted.call(i) != nullptr ? !add_library(wanted.captured(i, device))
+                                    : !add_kernel(node_of(wanted.launch(i, &pointers))))
         return false;
-      nodes.push_back(made);
     }
     return the_driver().cuGraphInstantiateWithFlags(&ready, graph, 0) == cuda::kSuccess;
   }
 
+  bool add_kernel(const cuda::KernelNode& node) {
+    Handle made = nullptr;
+    const size_t count = nodes.empty() ? 0 : 1;
+    if (the_driver().cuGraphAddKernelNode_v2(&made, graph, last(), count, &node) != cuda::kSuccess) return false;
+    nodes.push_back(made);
+    return true;
+  }
+
+  bool add_library(Handle captured) {  // stolen; nullptr: there is none
+    const auto add = the_driver().cuGraphAddChildGraphNode;
+    Handle made = nullptr;
+    const size_t count = nodes.empty() ? 0 : 1;
+    const bool added = captured != nullptr && add != nullptr && add(&made, graph, last(), count, captured) == cuda::kSuccess;
+    if (captured != nullptr) the_driver().cuGraphDestroy(captured);  // the node has a copy
+    if (added) nodes.push_back(made);
+    return added;
+  }
+
+  const Handle* last() const { return nodes.empty() ? nullptr : &nodes.back(); }
+
+  // How many of its nodes have to be changed; kNever: one cannot be.
+  static constexpr size_t kNever = SIZE_MAX;
   size_t differences(const CudaRecording& wanted) const {
     size_t count = 0;
-    for (size_t i = 0; i < nodes.size(); ++i) count += !known.same(wanted, i);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (known.same(wanted, i)) continue;
+      if (wanted.call(i) != nullptr) return kNever;
+      ++count;
+    }
     return count;
   }
 
@@ -150,43 +177,60 @@ class CudaReplay final : public Replay {
       graph->used = uint64_t(runs_);
       return device_.launch_graph(graph->ready);
     }
-    worth_.store(false);
-    graphs_.clear();
     std::vector<void*> pointers;
     Status status = Status::ok;
-    for (size_t i = 0; i < wanted_.size() && status == Status::ok; ++i)
-      status = device_.launch_kernel(wanted_.launch(i, &pointers));
+    for (size_t i = 0; i < wanted_.size() && status == Status::ok; ++i) status = wanted_.make(i, device_, &pointers);
     return status;
   }
 
-  // The graph that launches what is wanted; nullptr: the driver makes none.
+  // The graph that launches what is wanted; nullptr: there is none.
   Graph* ready() {
     Graph* best = nullptr;
     size_t least = 0;
     for (auto& graph : graphs_) {
       const size_t count = graph->differences(wanted_);
+      if (count == Graph::kNever) continue;
       if (best != nullptr && (count > least || (count == least && graph->used > best->used))) continue;
       best = graph.get();
       least = count;
     }
     if (best != nullptr && least == 0) return best;
-    if (best == nullptr || (graphs_.size() < kMostGraphs && ++misses_ >= kMissesBefore)) {
-      auto made = std::make_unique<Graph>();
-      if (!made->make(wanted_)) return nullptr;
-      graphs_.push_back(std::move(made));
-      best = graphs_.back().get();
-    } else if (!best->change(wanted_)) {
+    const bool another = best == nullptr || graphs_.size() < kMostGraphs;
+    if (graphs_.empty() || (another && ++misses_ >= patience_)) {
+      best = made();
+      if (best == nullptr) return give_up();
+    } else if (best == nullptr) {
       return nullptr;
+    } else if (!best->change(wanted_)) {
+      return give_up();
     }
     best->known.swap(wanted_);
     return best;
+  }
+
+  // A new graph, in the place of the one that was used least lately if there are enough; nullptr: the driver makes none.
+  Graph* made() {
+    auto found = std::make_unique<Graph>();
+    if (!found->make(device_, wanted_)) return nullptr;
+    if (!graphs_.empty()) patience_ *= 2;  // addresses that never come again are worth no graphs
+    misses_ = 0;
+    if (graphs_.size() == kMostGraphs)
+      graphs_.erase(std::ranges::min_element(graphs_, {}, [](const auto& graph) { return graph->used; }));
+    graphs_.push_back(std::move(found));
+    return graphs_.back().get();
+  }
+
+  Graph* give_up() {
+    worth_.store(false);
+    graphs_.clear();
+    return nullptr;
   }
 
   CudaDevice& device_;
   std::atomic<bool> worth_;
   std::mutex mutex_;  // of the thread that runs it as a graph; guards
   int64_t runs_ = 0;
-  int misses_ = 0;
+  int64_t misses_ = 0, patience_ = kMissesBefore;
   CudaRecording wanted_;
   std::vector<std::unique_ptr<Graph>> graphs_;
 };
@@ -196,9 +240,14 @@ class CudaReplay final : public Replay {
 thread_local CudaRecording* CudaRecording::current = nullptr;
 
 void CudaRecording::add(const CudaLaunch& launch) {
-  launches_.push_back({launch.function, {launch.blocks[0], launch.blocks[1]}, launch.threads, launch.shared_bytes,
-                       uint32_t(words_.size()), launch.n_params});
+  launches_.push_back({nullptr, launch.function, {launch.blocks[0], launch.blocks[1]}, launch.threads, launch.shared_bytes,
+                       uint32_t(words_.size()), launch.n_params, launch.where});
   for (uint32_t i = 0; i < launch.n_params; ++i) words_.push_back(*static_cast<const int64_t*>(launch.params[i]));
+}
+
+void CudaRecording::add(const LibraryCall& call, const int64_t* words, uint32_t n_words, const char* where) {
+  launches_.push_back({&call, nullptr, {}, 0, 0, uint32_t(words_.size()), n_words, where});
+  words_.insert(words_.end(), words, words + n_words);
 }
 
 void CudaRecording::keep(Buffer* scratch) {
@@ -219,7 +268,7 @@ void CudaRecording::clear() {
 
 bool CudaRecording::same(const CudaRecording& other, size_t i) const {
   const Launch &one = launches_[i], &two = other.launches_[i];  // their blocks are the plan's
-  return one.function == two.function &&
+  return one.call == two.call && one.function == two.function &&
          std::equal(&words_[one.begin], &words_[one.begin] + one.count, &other.words_[two.begin]);
 }
 
@@ -227,7 +276,17 @@ CudaLaunch CudaRecording::launch(size_t i, std::vector<void*>* pointers) const {
   const Launch& own = launches_[i];
   pointers->clear();
   for (uint32_t k = 0; k < own.count; ++k) pointers->push_back(const_cast<int64_t*>(&words_[own.begin + k]));
-  return {own.function, {own.blocks[0], own.blocks[1]}, own.threads, own.shared_bytes, pointers->data(), own.count, ""};
+  return {own.function, {own.blocks[0], own.blocks[1]}, own.threads, own.shared_bytes, pointers->data(), own.count, own.where};
+}
+
+Handle CudaRecording::captured(size_t i, CudaDevice& device) const {
+  return device.captured(*launches_[i].call, &words_[launches_[i].begin]);
+}
+
+Status CudaRecording::make(size_t i, CudaDevice& device, std::vector<void*>* pointers) const {
+  const Launch& own = launches_[i];
+  if (own.call == nullptr) return device.launch_kernel(launch(i, pointers));
+  return device.launch_library(*own.call, &words_[own.begin], own.count, own.where);
 }
 
 void CudaRecording::swap(CudaRecording& other) {

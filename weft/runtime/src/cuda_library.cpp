@@ -168,10 +168,12 @@ Status LibraryProducts::described(const LibraryProblem& problem, Descriptors** o
   return Status::ok;
 }
 
-Status LibraryProducts::answer(Descriptors& known, const int64_t* aligned, const LibraryAnswer** out) {
+Status LibraryProducts::answer(Descriptors& known, const int64_t* aligned, const Answer** out) {
   auto [entry, is_new] = known.answers.try_emplace({aligned[0], aligned[1], aligned[2]});
   *out = &entry->second;
   if (!is_new) return Status::ok;
+  entry->second.all = this;
+  entry->second.of = &known;
   const Library& own = library();
   void* preference = nullptr;
   Status status = check(own.cublasLtMatmulPreferenceCreate(&preference), "a question");
@@ -205,14 +207,14 @@ Status LibraryProducts::ask(const LibraryProblem& problem, bool* found) {
   Descriptors* known = nullptr;
   if (Status status = described(problem, &known); status != Status::ok) return status;
   const int64_t item = bytes_of(problem.type), aligned[] = {item, item, bytes_of(problem.result_type)};
-  const LibraryAnswer* answered = nullptr;
+  const Answer* answered = nullptr;
   Status status = answer(*known, aligned, &answered);
   *found = status == Status::ok && answered->found;
   return status;
 }
 
 Status LibraryProducts::answer_for(Descriptors& known, const LibraryProblem& problem, const LibraryOperands& operands,
-                                   const LibraryAnswer** out) {
+                                   const Answer** out) {
   const int64_t item = bytes_of(problem.type), least[] = {item, item, bytes_of(problem.result_type)};
   const int64_t aligned[] = {alignment(operands.left), alignment(operands.right), alignment(operands.result)};
   Status status = answer(known, aligned, out);
@@ -222,7 +224,7 @@ Status LibraryProducts::answer_for(Descriptors& known, const LibraryProblem& pro
 Status LibraryProducts::multiply(const LibraryProblem& problem, const LibraryOperands& operands, const char* where) {
   CudaDevice::InContext here(device_);
   Descriptors* known = nullptr;
-  const LibraryAnswer* answered = nullptr;  // which stays where it is
+  const Answer* answered = nullptr;  // which stays where it is
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (Status status = described(problem, &known); status != Status::ok) return status;
@@ -232,28 +234,33 @@ Status LibraryProducts::multiply(const LibraryProblem& problem, const LibraryOpe
   // without the lock: a wait for memory lets other threads run
   Buffer* workspace = answered->workspace == 0 ? nullptr : device_.allocate(int64_t(answered->workspace));
   if (answered->workspace != 0 && workspace == nullptr) return Status::no_memory;
-  const Status status = enqueue(*known, operands, *answered, workspace == nullptr ? nullptr : workspace->data, where);
+  const char* addresses[] = {operands.left, operands.right, operands.result, operands.bias,
+                             workspace == nullptr ? nullptr : workspace->data};
+  int64_t words[std::size(addresses)];
+  std::ranges::transform(addresses, words, [](const char* each) { return reinterpret_cast<int64_t>(each); });
+  const Status status = device_.launch_library(*answered, words, uint32_t(std::size(words)), where);
   if (workspace != nullptr) device_.end_scratch(workspace);
   return status;
 }
 
-Status LibraryProducts::enqueue(Descriptors& known, const LibraryOperands& operands, const LibraryAnswer& answered,
-                                char* workspace, const char* where) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (operands.bias != nullptr) {  // the call reads it, not what it asks for
+Status LibraryProducts::Answer::ask(const int64_t* words, Handle stream, const char* where) const {
+  std::lock_guard<std::mutex> lock(all->mutex_);
+  const Library& own = library();
+  void* addresses[5];
+  for (int i = 0; i < 5; ++i) addresses[i] = reinterpret_cast<void*>(words[i]);
+  const auto& [left, right, result, bias, room] = addresses;
+  if (bias != nullptr) {  // the call reads it, not what it asks for
     const Status status =
-        check(library().cublasLtMatmulDescSetAttribute(known.product, kBias, &operands.bias, sizeof operands.bias), "a bias");
+        all->check(own.cublasLtMatmulDescSetAttribute(of->product, kBias, &bias, sizeof bias), "a bias");
     if (status != Status::ok) return status;
   }
   const float one = 1, zero = 0;
   const double double_one = 1, double_zero = 0;
   const void* factors[] = {&one, &zero};
-  if (known.scale == kFloat64) factors[0] = &double_one, factors[1] = &double_zero;
-  const int result = library().cublasLtMatmul(handle_, known.product, factors[0], operands.left, known.left, operands.right,
-                                              known.right, factors[1], operands.result, known.result, operands.result,
-                                              known.result, answered.algorithm, workspace, answered.workspace,
-                                              device_.stream());
-  return check(result, "a product", where);
+  if (of->scale == kFloat64) factors[0] = &double_one, factors[1] = &double_zero;
+  return all->check(own.cublasLtMatmul(all->handle_, of->product, factors[0], left, of->left, right, of->right, factors[1],
+                                       result, of->result, result, of->result, algorithm, room, workspace, stream),
+                    "a product", where);
 }
 
 }  // namespace weft::cuda

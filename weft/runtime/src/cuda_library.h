@@ -37,12 +37,6 @@ struct LibraryProblem {
   LibraryMatrix left, right, result;
 };
 
-// The algorithm that the library's heuristic names first.
-struct LibraryAnswer {
-  bool found = false;
-  uint64_t algorithm[8] = {};
-  size_t workspace = 0;
-};
 
 struct LibraryOperands {
   char *left, *right, *result, *bias;  // bias: nullptr if there is none
@@ -58,20 +52,32 @@ class LibraryProducts {
   Status multiply(const LibraryProblem& problem, const LibraryOperands& operands, const char* where);
 
  private:
+  struct Descriptors;
+
+  // The algorithm that the library's heuristic names first. The words of a call: addresses of left, right, result, bias
+  // and workspace.
+  struct Answer final : LibraryCall {
+    LibraryProducts* all = nullptr;
+    const Descriptors* of = nullptr;
+    bool found = false;
+    uint64_t algorithm[8] = {};
+    size_t workspace = 0;
+
+    Status ask(const int64_t* words, Handle stream, const char* where) const override;
+  };
+
   struct Descriptors {  // of a problem
     void *product = nullptr, *left = nullptr, *right = nullptr, *result = nullptr;  // objects of the library
     int64_t scale = 0;
-    std::map<std::array<int64_t, 3>, LibraryAnswer> answers;  // by how left, right and result are aligned
+    std::map<std::array<int64_t, 3>, Answer> answers;  // by how left, right and result are aligned
   };
 
   explicit LibraryProducts(CudaDevice& device) : device_(device) {}
   Status start();                                                      // with the lock
   Status described(const LibraryProblem& problem, Descriptors** out);  // with the lock
-  Status answer(Descriptors& known, const int64_t* aligned, const LibraryAnswer** out);  // with the lock
+  Status answer(Descriptors& known, const int64_t* aligned, const Answer** out);  // with the lock
   Status answer_for(Descriptors& known, const LibraryProblem& problem, const LibraryOperands& operands,
-                    const LibraryAnswer** out);  // with the lock
-  Status enqueue(Descriptors& known, const LibraryOperands& operands, const LibraryAnswer& answered, char* workspace,
-                 const char* where);
+                    const Answer** out);  // with the lock
   Status check(int status, const char* what, const char* where = "");
 
   CudaDevice& device_;

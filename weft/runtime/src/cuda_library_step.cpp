@@ -25,6 +25,7 @@ class LibraryProductStep final : public Step {
  public:
   Status run(Frame&) const override { return Status::device_error; }  // it has no form for the host
   bool is_enqueued() const override { return true; }
+  size_t n_launches() const override { return 1; }
   const char* where() const override { return lines.c_str(); }
   bool enqueue(CudaDevice& device, Frame& frame, Status* status) const override {
     // the library's left operand is b, since it has matrices by columns

@@ -2,6 +2,7 @@
 #include "cuda_module.h"
 
 #include <algorithm>
+#include <map>
 
 #include "module.h"
 #include "pjrt.h"
@@ -12,26 +13,35 @@ PyTypeObject* DeviceModuleType = nullptr;
 
 // A module's image, and what it became in the contexts of devices.
 struct Images {
+  struct Loaded {
+    cuda::Handle module;
+    std::map<std::string, int64_t> shared_bytes;  // that entries were allowed: the most that was asked for
+  };
+
   std::string image;
   std::vector<std::string> entries;
   std::mutex mutex;  // guards
-  std::vector<std::pair<CudaDevice*, cuda::Handle>> loaded;
+  std::map<CudaDevice*, Loaded> loaded;
 
   ~Images() {
-    for (const auto& [device, module] : loaded) device->unload(module);
+    for (const auto& [device, own] : loaded) device->unload(own.module);
   }
 };
 
 cuda::Handle module_function(DeviceModule* module, CudaDevice& device, const std::string& entry, int64_t shared_bytes) {
   Images& images = *module->images;
-  cuda::Handle found = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(images.mutex);
-    for (const auto& [known, handle] : images.loaded)
-      if (known == &device) found = handle;
-    if (found == nullptr && (found = device.load(images.image)) != nullptr) images.loaded.emplace_back(&device, found);
+  std::lock_guard<std::mutex> lock(images.mutex);
+  auto known = images.loaded.find(&device);
+  if (known == images.loaded.end()) {
+    const cuda::Handle module = device.load(images.image);
+    if (module == nullptr) return nullptr;
+    known = images.loaded.emplace(&device, Images::Loaded{module, {}}).first;
   }
-  return found == nullptr ? nullptr : device.function(found, entry, shared_bytes);
+  // other sizes launch the same entry, and what it is allowed last holds for all of them
+  int64_t& allowed = known->second.shared_bytes[entry];
+  const cuda::Handle found = device.function(known->second.module, entry, std::max(allowed, shared_bytes));
+  if (found != nullptr) allowed = std::max(allowed, shared_bytes);
+  return found;
 }
 
 bool module_has(const DeviceModule* module, const std::string& entry) {

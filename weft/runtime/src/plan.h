@@ -68,7 +68,7 @@ class Step {
   // Asks a GPU for its work, to be done later, if the step has a form for that; false: it runs on the host.
   virtual bool is_enqueued() const { return false; }  // whether it always has one
   virtual const char* where() const { return ""; }  // in the user's program, if it is known
-  virtual size_t n_launches() const { return 0; }  // of kernels of a GPU, if it is nothing else
+  virtual size_t n_launches() const { return 0; }  // on a GPU, of kernels and by libraries, if it is nothing else
   virtual bool enqueue(CudaDevice& device, Frame& frame, Status* status) const { return false; }
   virtual bool is_guardable() const { return false; }  // whether all it asks for obeys a guard (guard.h)
   virtual bool may_stall() const { return false; }  // whether there is a loop in it that ends by a condition (ahead.h)
