@@ -10,7 +10,7 @@ NATIVE := pyproject.toml CMakeLists.txt packaging/product_kernels.py $(wildcard 
 # What depends on the width of vectors; the libraries that tests compare with choose their kernels by it too.
 NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcard tests/compiler/test_*product*.py tests/compiler/test_sizes.py \
 	tests/compiler/test_*few*.py tests/compiler/test_*shape*.py tests/compiler/test_short_rows.py \
-	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py)
+	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py tests/compiler/test_unrolled_reductions.py)
 AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
 
 .PHONY: demo test test-all check unit unit-v3 bench sanitize test-aarch64 test-gpu test-gpu-emulated array-api tpu docs wheel check-wheel clean help

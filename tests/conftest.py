@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import importlib
 import os
 import signal
 import zlib
 from collections import Counter
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +40,21 @@ def pytest_configure(config: pytest.Config) -> None:
         compileall.compile_dir(ROOT / "weft", quiet=2)
     if platform := os.environ.get("WEFT_TEST_PLATFORM"):
         importlib.import_module("weft").config.update("platforms", platform)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The garbage collector rests, and leaves what is collected alone afterwards.
+
+    It would walk a million objects again and again, which took 8 s of each process that collects all tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -68,6 +86,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, text in report.user_properties:
                 if name == "summary":
                     terminalreporter.write_line(text)
+
+
+@pytest.fixture(scope="session")
+def chosen(request: pytest.FixtureRequest) -> Callable[[Callable[..., None]], list[Mapping[str, Any]]]:
+    """``chosen(test)``: the parameters of the cases of a test that run in this session.
+
+    What computes the expected values of a large table computes those of these cases alone.
+    """
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    return lambda test: [item.callspec.params for item in items if item.function is test]
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ Each is a function of ``x`` (and ``y``), with the points at which derivatives ar
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -131,25 +130,26 @@ CASES = [
 PLAIN = {"xla_backend_optimization_level": 0, "xla_disable_hlo_passes": "algsimp,fusion,cpu-instruction-fusion"}
 
 
-@functools.cache
-def expected() -> dict[str, list[np.ndarray]]:
+@pytest.fixture(scope="module")
+def expected(chosen: Any) -> dict[str, list[np.ndarray]]:
     """JAX's slopes at all points, by one compiled program; the points of one function are its first dimension."""
+    cases = [params["case"] for params in chosen(test_gradients_are_jax_s)]
 
     def run(points: Any) -> Any:
-        functions = {text: function(jax, text, names) for text, names, _ in CASES}
+        functions = {text: function(jax, text, names) for text, names, _ in cases}
         return {
             text: jax.lax.map(lambda x, f=f: slopes(jax, f, list(x)), points[text]) for text, f in functions.items()
         }
 
-    points = {text: tuple(np.stack(column) for column in zip(*points, strict=True)) for text, _, points in CASES}
+    points = {text: tuple(np.stack(column) for column in zip(*points, strict=True)) for text, _, points in cases}
     return jax.tree.map(np.asarray, jax.jit(run).lower(points).compile(PLAIN)(points))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_gradients_are_jax_s(case: Any) -> None:
+def test_gradients_are_jax_s(case: Any, expected: dict[str, list[np.ndarray]]) -> None:
     text, names, points = case
     f = function(weft, text, names)
     for index, args in enumerate(points):
         found = slopes(weft, f, [jnp.asarray(x) for x in args])
-        for a, b in zip(found, expected()[text], strict=True):
+        for a, b in zip(found, expected[text], strict=True):
             np.testing.assert_allclose(np.asarray(a), b[index], rtol=2e-5, atol=1e-6, err_msg=f"{text} at {args}")

@@ -11,7 +11,6 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.codegen import on_avx2
 
 DTYPES = ["bool", "uint8", "int16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -64,7 +63,3 @@ def test_a_result_in_the_memory_of_an_operand() -> None:
     given = jnp.asarray(x) + 0
     got = weft.jit(lambda x: x * 3 + x[:, :1], donate_argnums=0)(given)
     np.testing.assert_array_equal(np.asarray(got), x * 3 + x[:, :1])
-
-
-def test_on_avx2() -> None:
-    on_avx2.run_again(__file__)

@@ -8,13 +8,8 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.codegen import on_avx2
 
 DTYPES = ["bool", "int8", "uint8", "int16", "float16", "bfloat16"]
-
-
-def test_on_avx2() -> None:
-    on_avx2.run_again(__file__)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -16,7 +16,6 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from tests.codegen import on_avx2
 from tests.compiler import ladder
 from weft import lax, test_util
 from weft.compiler import unrolled_reductions
@@ -92,10 +91,6 @@ def test_no_loop_is_left() -> None:
     assert "reduced" in loops(lambda x: x.reshape(8, 2, 8, 2, 3).mean((1, 3)), 16, 16, 3)  # of few elements
     assert "reduced" in loops(lambda x: x.reshape(64, 2, 64, 2, 64).mean((1, 3)), 128, 128, 64)  # rows that fill lanes
     assert "reduced" in loops(lambda x: x.reshape(-1, 3).sum(1), 3000, 30)  # short rows
-
-
-def test_on_avx2() -> None:
-    on_avx2.run_again(__file__)
 
 
 def _rewritten(f: Callable[..., Any], *shapes: tuple[int, ...]) -> list[str]:

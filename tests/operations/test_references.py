@@ -6,7 +6,6 @@ must agree on every special value; complex ones are compared where operands and 
 
 from __future__ import annotations
 
-import functools
 import warnings
 from typing import Any
 
@@ -46,20 +45,23 @@ def operands(operation: samples.Operation, dtype: np.dtype) -> tuple[np.ndarray,
     return tuple(samples.values(operation, dtype, i) for i in range(operation.operands))
 
 
-@functools.cache
-def elementwise_of_jax() -> together.Together:
+@pytest.fixture(scope="module")
+def elementwise_of_jax(chosen: Any) -> together.Together:
+    cases = [(params["operation"], params["dtype"]) for params in chosen(test_reference_agrees_with_jax)]
     return together.Together(
-        {(op.name, dtype): (getattr(jax.lax, op.name), operands(op, dtype)) for op, dtype in CASES}
+        {(op.name, dtype): (getattr(jax.lax, op.name), operands(op, dtype)) for op, dtype in cases}
     )
 
 
 @pytest.mark.parametrize(("operation", "dtype"), CASES, ids=[f"{op.name}-{dtype}" for op, dtype in CASES])
-def test_reference_agrees_with_jax(operation: samples.Operation, dtype: np.dtype) -> None:
+def test_reference_agrees_with_jax(
+    operation: samples.Operation, dtype: np.dtype, elementwise_of_jax: together.Together
+) -> None:
     args = operands(operation, dtype)
     with config.context("enable_x64", True), jax.enable_x64(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = reference(operation, *args)
-        values = elementwise_of_jax()[operation.name, dtype]
+        values = elementwise_of_jax[operation.name, dtype]
         if isinstance(values, (NotImplementedError, jax.errors.JaxRuntimeError)):
             pytest.skip(f"the oracle does not compile it: {values}")
         assert not isinstance(values, Exception), values
@@ -97,22 +99,25 @@ PROGRAMS = [(name, i, *sample) for name, listed in samples.PROGRAMS.items() for 
 PROGRAMS = [program for program in PROGRAMS if program[0] != "empty"]  # its elements may be anything
 
 
-@functools.cache
-def programs_of_jax() -> together.Together:
+@pytest.fixture(scope="module")
+def programs_of_jax(chosen: Any) -> together.Together:
     def bound(program: samples.Program) -> Any:
         return lambda *xs: program(jax.lax, *xs)
 
-    return together.Together({(name, index): (bound(program), args) for name, index, program, args in PROGRAMS})
+    cases = chosen(test_programs_agree_with_jax)
+    return together.Together({(case["name"], case["index"]): (bound(case["program"]), case["args"]) for case in cases})
 
 
 @pytest.mark.parametrize(("name", "index", "program", "args"), PROGRAMS, ids=[f"{p[0]}-{p[1]}" for p in PROGRAMS])
-def test_programs_agree_with_jax(name: str, index: int, program: samples.Program, args: Any) -> None:
+def test_programs_agree_with_jax(
+    name: str, index: int, program: samples.Program, args: Any, programs_of_jax: together.Together
+) -> None:
     found = oracle.reference_values(program, args)
     if name == "argmax" and any(np.iscomplexobj(arg) for arg in args):
         with pytest.raises(TypeError, match="complex64"):  # the oracle refuses what weft answers: nothing to compare
             oracle.jax_values(program, args)
         return
-    values = programs_of_jax()[name, index]
+    values = programs_of_jax[name, index]
     assert not isinstance(values, Exception), values
     expected = [np.asarray(x) for x in values]
     assert len(found) == len(expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -418,26 +417,26 @@ def _rows(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
-@functools.cache
-def _of_jax() -> together.Together:
+@pytest.fixture(scope="module")
+def of_jax(chosen: Any) -> together.Together:
     J = differential.namespace("jax")
     given = tuple(_arguments(J).values())
-    rows = [*_rows(VALUES), *_rows(SORTING), *_rows(_WITHOUT_SIZE)]
+    rows = [case["expression"] for test in (test_values, test_values_that_need_values) for case in chosen(test)]
     return together.Together({row: (_function(J, row), given) for row in rows})
 
 
 @pytest.mark.parametrize("expression", _rows(VALUES) + _rows(SORTING))
-def test_values(expression: str) -> None:
+def test_values(expression: str, of_jax: together.Together) -> None:
     """Eagerly, and jitted unless it is an error."""
-    expected = _of_jax()[expression]
+    expected = of_jax[expression]
     _compare(expected, _evaluated(expression, False))
     if not isinstance(expected, Exception):
         _compare(expected, _evaluated(expression, True))
 
 
 @pytest.mark.parametrize("expression", _rows(_WITHOUT_SIZE))
-def test_values_that_need_values(expression: str) -> None:
-    _compare(_of_jax()[expression], _evaluated(expression, False))
+def test_values_that_need_values(expression: str, of_jax: together.Together) -> None:
+    _compare(of_jax[expression], _evaluated(expression, False))
 
 
 def _compare(expected: Any, found: Any) -> None:

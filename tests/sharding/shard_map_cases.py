@@ -603,12 +603,12 @@ def types_seen(m: SimpleNamespace) -> list[str]:
     return seen
 
 
-def run(name: str) -> dict[str, Any]:
+def run(name: str, words: list[str]) -> dict[str, Any]:
     m = modules(name)
     found: dict[str, Any] = {"types": types_seen(m)}
-    for word, make in CASES.items():
+    for word in words:
         try:
-            made = make(m)
+            made = CASES[word](m)
             f, *args = made if isinstance(made, tuple) else (made,)
             run = [_jitted(m, word, f)] if name == "jax" else [f, _jitted(m, word, f)]
             values = [m.jax.tree_util.tree_leaves(g(*args)) for g in run]
@@ -635,4 +635,4 @@ def _jitted(m: SimpleNamespace, word: str, f: Any) -> Any:
 
 if __name__ == "__main__":
     with open(sys.argv[2], "wb") as file:
-        pickle.dump(run(sys.argv[1]), file)
+        pickle.dump(run(sys.argv[1], sys.argv[3:]), file)

@@ -1,7 +1,7 @@
-"""Expressions about meshes and shardings on 8 devices, for weft and for JAX: ``python sharding_cases.py weft FILE``.
+"""Expressions about meshes and shardings on 8 devices, for weft and for JAX.
 
-What is written to FILE, as JSON, for each expression of a group: ["value", its text] or ["error", class, text]. A group
-has names of its own, which ``setup`` gives.
+``python sharding_cases.py weft FILE meshes-0 ...`` writes to FILE, as JSON, for each expression named by its group and
+number: ["value", its text] or ["error", class, text]. A group has names of its own, which ``setup`` gives.
 """
 
 from __future__ import annotations
@@ -325,9 +325,12 @@ def evaluated(expression: str, names: dict[str, Any]) -> list[str]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    library, path, *wanted = sys.argv[1:]
     found = {}
-    for name in GROUPS:
-        given = setup(sys.argv[1], name)
-        found[name] = [evaluated(expression, given) for expression in cases(name)]
-    with open(sys.argv[2], "w") as file:
+    for group in GROUPS:
+        given = setup(library, group)
+        for number, expression in enumerate(cases(group)):
+            if f"{group}-{number}" in wanted:
+                found[f"{group}-{number}"] = evaluated(expression, given)
+    with open(path, "w") as file:
         json.dump(found, file)

@@ -23,14 +23,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(weft's, JAX's) results of all cases, each from one process."""
+def results(tmp_path_factory: pytest.TempPathFactory, chosen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(weft's, JAX's) results of the cases that run, each from one process."""
+    names = {params["name"] for test in (test_as_in_jax, test_text_as_in_jax) for params in chosen(test)}
     folder = tmp_path_factory.mktemp("shard_map")
     program = ROOT / "tests" / "sharding" / "shard_map_cases.py"
     devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
     environment = {**os.environ, **devices, "PYTHONPATH": str(ROOT)}
     running = [
-        subprocess.Popen([sys.executable, str(program), name, str(folder / name)], env=environment)
+        subprocess.Popen([sys.executable, str(program), name, str(folder / name), *sorted(names)], env=environment)
         for name in ("weft", "jax")
     ]
     try:

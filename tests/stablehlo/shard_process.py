@@ -1,6 +1,6 @@
-"""A process on 8 virtual devices: ``python -m tests.stablehlo.shard_process weft|jax FOLDER``.
+"""A process on 8 virtual devices: ``python -m tests.stablehlo.shard_process weft|jax FOLDER PROGRAM ...``.
 
-It runs the programs, writes their files into a folder, and runs all files that it finds there.
+It runs the programs named, writes their files into a folder, and runs all files that it finds there.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from tests.stablehlo import shard_programs
 ALONE = ("typed", "one axis", "two meshes")
 
 
-def main(library: str, folder: Path) -> None:
+def main(library: str, folder: Path, names: list[str]) -> None:
     J, export = importlib.import_module(library), importlib.import_module(f"{library}.export")
     L = shard_programs.Library(J)
-    arguments = {name: shard_programs.placed(L, name) for name in shard_programs.PROGRAMS}
+    programs = {name: shard_programs.PROGRAMS[name] for name in names}
+    arguments = {name: shard_programs.placed(L, name) for name in programs}
     own, facts = {}, {}
-    for name, build in shard_programs.PROGRAMS.items():
+    for name, build in programs.items():
         with context(L, name):
             exported = export.export(build(L))(*arguments[name])
         (folder / f"{library} {name}").write_bytes(exported.serialize())
         facts[name] = shard_programs.described(exported)
-    found = {"own": run(L, {name: build(L) for name, build in shard_programs.PROGRAMS.items()}, arguments)}
+    found = {"own": run(L, {name: build(L) for name, build in programs.items()}, arguments)}
     for other in ("weft", "jax"):
-        files = {name: folder / f"{other} {name}" for name in shard_programs.PROGRAMS}
+        files = {name: folder / f"{other} {name}" for name in programs}
         read = {name: export.deserialize(bytearray(file.read_bytes())) for name, file in files.items() if file.exists()}
         found[other] = run(L, {name: one.call for name, one in read.items()}, arguments)
         own[other] = {name: shard_programs.described(one) for name, one in read.items()}
@@ -81,4 +82,4 @@ def refused(L: Any, export: Any, folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

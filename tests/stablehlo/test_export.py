@@ -23,6 +23,7 @@ jax_export = pytest.importorskip("jax.export")
 pytest.importorskip("flatbuffers", reason="JAX reads its files by it")
 
 X = programs.X
+QUICK = {"xla_backend_optimization_level": 0}  # half of the time of XLA
 
 
 def leaves(tree: Any) -> list[np.ndarray]:
@@ -41,14 +42,15 @@ def near(found: Any, expected: Any) -> None:
 def by_jax() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return jax.jit(programs.together(jax))(*programs.OPERANDS)
+        return jax.jit(programs.together(jax), compiler_options=QUICK)(*programs.OPERANDS)
 
 
 def test_jax_runs_what_weft_exports(by_jax: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exported = export.export(weft.jit(programs.together(weft)))(*programs.OPERANDS)
-        found = jax_export.deserialize(exported.serialize()).call(*programs.OPERANDS)
+        read = jax_export.deserialize(exported.serialize())
+        found = jax.jit(read.call, compiler_options=QUICK)(*programs.OPERANDS)
     near(found, by_jax)
 
 

@@ -25,13 +25,19 @@ Found = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, Found]:
-    """What weft and JAX found."""
+def processes(tmp_path_factory: pytest.TempPathFactory, chosen: Any) -> tuple[Found, Found]:
+    """What weft and JAX found for the programs of the cases that run, and the first, on which errors are tried."""
+    tests = (
+        test_each_runs_the_others_files,
+        test_what_is_written_and_read_gives_the_same_bits,
+        test_both_say_the_same_of_devices,
+    )
+    cases = {params["name"] for test in tests for params in chosen(test)} | {"data parallel"}
     folder = tmp_path_factory.mktemp("shards")
     devices = {"JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
     environment = {**os.environ, **devices, "PYTHONPATH": str(ROOT)}
     for library in ("weft", "jax", "weft"):
-        command = [sys.executable, "-m", "tests.stablehlo.shard_process", library, str(folder)]
+        command = [sys.executable, "-m", "tests.stablehlo.shard_process", library, str(folder), *sorted(cases)]
         done = subprocess.run(command, env=environment, cwd=ROOT, timeout=240, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-4000:]
     names = ("results", "written", "read", "errors")

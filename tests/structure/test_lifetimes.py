@@ -100,6 +100,8 @@ def cycles(tree: ast.AST) -> Iterator[str]:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         defined = _defined(function)
+        if not defined:
+            continue
         knows = {name: _read(node) & set(defined) for name, node in defined.items()}
         for node in ast.walk(function):  # f.defjvp(rule) and @f.defjvp: f knows the rule
             if isinstance(node, ast.FunctionDef):

@@ -115,9 +115,23 @@ def package_of(module: str) -> str:
     return best
 
 
-def imported_modules(path: Path, tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+@functools.lru_cache(maxsize=1)  # all checks of a file follow each other
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(), str(path))))
+
+
+def parse(path: Path) -> ast.Module:
+    module = nodes(path)[0]
+    assert isinstance(module, ast.Module)
+    return module
+
+
+MODULES = {module_name(path) for path in SOURCES}
+
+
+def imported_modules(path: Path) -> Iterator[tuple[str, ast.stmt]]:
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node
@@ -128,15 +142,7 @@ def imported_modules(path: Path, tree: ast.AST) -> Iterator[tuple[str, ast.stmt]
                 prefix = ".".join([*parents, *([prefix] if prefix else [])])
             for alias in node.names:
                 full = f"{prefix}.{alias.name}"
-                is_module = (ROOT / Path(*full.split("."))).with_suffix(".py").exists() or (
-                    ROOT / Path(*full.split(".")) / "__init__.py"
-                ).exists()
-                yield full if is_module else prefix, node
-
-
-@functools.lru_cache(maxsize=1)  # all checks of a file follow each other
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+                yield full if full in MODULES else prefix, node
 
 
 Check = Callable[[Path], None]
@@ -171,10 +177,10 @@ def is_type_checking(test: ast.expr) -> bool:
     )
 
 
-def typing_only_lines(tree: ast.Module) -> set[int]:
+def typing_only_lines(path: Path) -> set[int]:
     """Lines of imports for the type checker alone, which load nothing."""
     lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.If) and is_type_checking(node.test):
             lines.update(child.lineno for child in ast.walk(node) if isinstance(child, ast.stmt))
     return lines
@@ -182,9 +188,9 @@ def typing_only_lines(tree: ast.Module) -> set[int]:
 
 @over(SOURCES)
 def imports_follow_the_ladders(path: Path) -> None:
-    module, tree = module_name(path), parse(path)
+    module = module_name(path)
     owner = package_of(module)
-    for target, node in imported_modules(path, tree):
+    for target, node in imported_modules(path):
         if not (target == "weft" or target.startswith("weft.")):
             continue
         other = package_of(target)
@@ -207,16 +213,16 @@ def imports_stand_at_the_top(path: Path) -> None:
         alone = isinstance(node, ast.With) and all(isinstance(child, ast.ImportFrom) for child in node.body)
         if alone or (isinstance(node, ast.If) and is_type_checking(node.test)):
             top.update(id(child) for child in node.body)
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import | ast.ImportFrom):
             assert id(node) in top, f"{path.relative_to(ROOT)}:{node.lineno}: an import hidden in a block"
 
 
 @over(SOURCES)
 def slow_libraries_are_reached_through_lazy(path: Path) -> None:
-    module, tree = module_name(path), parse(path)
-    typing_only = typing_only_lines(tree)
-    for target, node in imported_modules(path, tree):
+    module = module_name(path)
+    typing_only = typing_only_lines(path)
+    for target, node in imported_modules(path):
         root = target.split(".")[0]
         if root in ONLY_THROUGH_LAZY and node.lineno not in typing_only:
             assert module == "weft._base.lazy", f"{path.relative_to(ROOT)}:{node.lineno} imports {target}"
@@ -289,7 +295,7 @@ def file_size(path: Path) -> None:
 
 @over(SOURCES)
 def function_size(path: Path) -> None:
-    for node in ast.walk(parse(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
             assert lines <= MAX_FUNCTION_LINES, f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {lines} lines"
@@ -301,9 +307,8 @@ OTHER_RECORDS = re.compile(r"^\s*(?:import dataclasses|from dataclasses import|.
 
 @over(SOURCES)
 def small_records_are_made_in_one_way(path: Path) -> None:
-    text, tree = path.read_text(), parse(path)
-    assert not OTHER_RECORDS.search(text), f"{path.relative_to(ROOT)}: use weft._base.record"
-    for node in ast.walk(tree):
+    assert not OTHER_RECORDS.search(path.read_text()), f"{path.relative_to(ROOT)}: use weft._base.record"
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module == "typing" and module_name(path) != "weft._base.record":
             assert "NamedTuple" not in {alias.name for alias in node.names}, f"{path.relative_to(ROOT)}:{node.lineno}"
 
@@ -390,7 +395,7 @@ def _asks_for_a_primitive(node: ast.AST) -> bool:
 
 @over(COMPILING)
 def the_compiler_asks_for_no_primitive(path: Path) -> None:
-    for node in ast.walk(parse(path)):
+    for node in nodes(path):
         found = _asks_for_a_primitive(node) and module_name(path) not in RELATIONS
         line = getattr(node, "lineno", 0)
         assert not found, f"{path.relative_to(ROOT)}:{line} asks which primitive it is: ask its kind, or algebra"
@@ -427,10 +432,10 @@ def _dispatches_on_a_name(node: ast.AST) -> bool:
 def the_compiler_names_no_primitive(path: Path) -> None:
     if module_name(path) == SPEAKS_OPERATIONS:
         return
-    tree, where = parse(path), path.relative_to(ROOT)
+    where = path.relative_to(ROOT)
     # codegen's strings are LLVM's instructions, many of which are called as primitives are
     names = set(registry) - NO_PRIMITIVES if path.parent.name in ("compiler", "loops") else set()
-    for node in ast.walk(tree):
+    for node in nodes(path):
         line = getattr(node, "lineno", 0)
         assert not _dispatches_on_a_name(node), f"{where}:{line} decides by the name of a primitive: use its kind"
         named = isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
