@@ -249,3 +249,24 @@ extern "C" void text_pointers(void* out, const void** in, const char* text, size
   *static_cast<int32_t*>(results[0]) = int32_t(length) + *static_cast<const int32_t*>(in[0]);
   *static_cast<int32_t*>(results[1]) = text[0];
 }
+
+// Tokens: how many calls there have been, and the dtypes and ranks of operands.
+static ffi::Error Step(ffi::Token, ffi::RemainingArgs, ffi::Result<ffi::Token>, ffi::ResultBuffer<ffi::S32> count) {
+  static std::atomic<int32_t> calls{0};
+  count->typed_data()[0] = ++calls;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(token_step, Step,
+                              ffi::Ffi::Bind().Arg<ffi::Token>().RemainingArgs().Ret<ffi::Token>().Ret<
+                                  ffi::Buffer<ffi::S32>>());
+static ffi::Error Kinds(ffi::RemainingArgs args, ffi::ResultBuffer<ffi::S32> found) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    auto x = args.get<ffi::AnyBuffer>(i);
+    if (x.has_error()) return x.error();
+    found->typed_data()[2 * i] = int32_t(x->element_type());
+    found->typed_data()[2 * i + 1] = int32_t(x->dimensions().size());
+  }
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(kinds_of, Kinds,
+                              ffi::Ffi::Bind().RemainingArgs().Ret<ffi::Buffer<ffi::S32>>());

@@ -30,6 +30,8 @@ TYPED = [
     "needs_stream",
     "later",
     "slow",
+    "token_step",
+    "kinds_of",
 ]  # functions of one stage
 
 

@@ -136,7 +136,11 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "bounded slice": (
         lambda: pl.pallas_call(copy, OUT, in_specs=[spec((pl.BoundedSlice(8),), lambda: pl.ds(0, 8))])(A),
-        NotImplementedError, r"a block of args\[0\] has a dimension BoundedSlice\(8\)",
+        ValueError, r"Unsupported block dimension of args\[0\]: BoundedSlice\(8\) is for emit_pipeline",
+    ),
+    "indirect block": (
+        lambda: pl.pallas_call(copy, OUT, out_specs=spec((pl.Indirect(8),), lambda: 0))(A),
+        ValueError, r"Unsupported block dimension of outputs: Indirect\(8\)",
     ),
     "map before shape": (lambda: spec(lambda i: i, (4,)), TypeError, "block_shape comes before index_map"),
     "block of text": (lambda: spec(("4",), lambda i: i), TypeError, "an entry of block_shape is an int, None"),

@@ -23,6 +23,7 @@ from weft.core.tracer import Tracer
 from weft.effects import callbacks
 from weft.operations import shape
 from weft.operations.mapped import Dim, at, placed
+from weft.operations.tokens import TOKEN
 
 # The numbers of dtypes in the C interface.
 DTYPES = {
@@ -33,6 +34,7 @@ DTYPES = {
     "float8_e8m0fnu": 33,
 }  # fmt: skip
 ARRAY, DICTIONARY, SCALAR, STRING = 1, 2, 3, 4
+TOKEN_NUMBER = 17  # the number of the dtype of tokens in the C interface, where they are of rank 0
 effect = effects.NamedEffect("FFI")
 
 
@@ -139,17 +141,26 @@ def _number(dtype: Any) -> int:
     return DTYPES[dtype.name]
 
 
+def token_places(params: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which operands, and which results, are tokens."""
+    return params.get("tokens", ((), ()))
+
+
 def _handler(in_avals: Sequence[Any], params: Mapping[str, Any]) -> kinds.Handler:
     out_avals = params["result_avals"]
+    ins, outs = token_places(params)
+    tokens = {*ins, *[len(in_avals) + place for place in outs]}
     legacy = params["legacy_backend_config"]
     shapes = [_logical(a.shape, order) for a, order in zip(in_avals, params["input_layouts"], strict=True)]
+    shapes += [tuple(aval.shape) for aval in out_avals]
+    numbers = [_number(aval.dtype) for aval in (*in_avals, *out_avals)]
     return kinds.Handler(
         target=params["target_name"],
         version=params["custom_call_api_version"],
         attributes=plain(params["attributes"]),
         opaque=b"" if legacy is None else legacy.encode(),
-        dtypes=tuple([_number(aval.dtype) for aval in (*in_avals, *out_avals)]),
-        shapes=(*shapes, *[tuple(aval.shape) for aval in out_avals]),
+        dtypes=tuple([TOKEN_NUMBER if place in tokens else n for place, n in enumerate(numbers)]),
+        shapes=tuple([() if place in tokens else n for place, n in enumerate(shapes)]),
         aliases=params["input_output_aliases"],
     )
 
@@ -186,8 +197,13 @@ def _batched_order(order: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _batch(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
-    method = params["vmap_method"]
+    method, (token_ins, token_outs) = params["vmap_method"], token_places(params)
     if method in ("sequential", "sequential_unrolled"):
+        if token_outs:
+            raise NotImplementedError(
+                f"[ffi_call] vmap of {params['target_name']!r}, one call for each element: a result is a token, and "
+                "there are no arrays of tokens. Return no token from what is mapped"
+            )
         unroll = method == "sequential_unrolled"
         return callbacks.one_by_one(ffi_call_p, size, values, dims, params, unroll=unroll)
     if method is None:
@@ -200,19 +216,25 @@ def _batch(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
     shared = {i for i, _ in params["input_output_aliases"]}  # these have the shape of a result
     for i, (value, dim, order) in enumerate(zip(values, dims, params["input_layouts"], strict=True)):
         how = "broadcast_all" if i in shared else method
+        if i in token_ins:  # of the one call
+            whole.append(value)
+            layouts.append(order)
+            continue
         if dim is not None:
             value = at(value, dim, 0)
         elif how != "legacy_vectorized":
             value = placed(size if how == "broadcast_all" else 1, value, 0)
         whole.append(value)
         layouts.append(order if dim is None and how == "legacy_vectorized" else _batched_order(order))
+    types = params["result_avals"]
+    stacked = callbacks.with_axis(types, size)
     changed = {
-        "result_avals": callbacks.with_axis(params["result_avals"], size),
+        "result_avals": tuple([types[o] if o in token_outs else aval for o, aval in enumerate(stacked)]),
         "input_layouts": tuple(layouts),
         "output_layouts": tuple([_batched_order(order) for order in params["output_layouts"]]),
     }
     outs = ffi_call_p.bind(*whole, **{**params, **changed})
-    return outs, [0] * len(outs)
+    return outs, [None if o in token_outs else 0 for o in range(len(outs))]
 
 
 def _on_words(operations: Any, primitive: Primitive, operands: Any, params: Any, words: Any) -> Any:
@@ -273,10 +295,8 @@ def _result_avals(results: Sequence[Any]) -> tuple[Any, ...]:
     found = []
     for position, result in enumerate(results):
         if type(result).__name__ == "AbstractToken":
-            raise NotImplementedError(
-                "[ffi_call] results that are tokens are not built: weft keeps the order of calls with "
-                "has_side_effect=True without them"
-            )
+            found.append(runtime.ShapedArray((), TOKEN))
+            continue
         if not hasattr(result, "shape") or not hasattr(result, "dtype"):
             raise ValueError(
                 f"All elements of result_shape_dtypes must have 'shape' and 'dtype' attributes. Got {result} at "
@@ -341,7 +361,9 @@ def ffi_call(
     The function takes arrays, which are the operands, and keyword arguments, which are attributes: numbers, NumPy
     arrays of numbers, strings, and dictionaries of these. A Python int is passed as int64, a float as float64: write
     ``np.float32(x)`` for another type. It gives an array of the shape and dtype of ``result_shape_dtypes``, or for a
-    sequence of them as many arrays.
+    sequence of them as many arrays. Operands and results may be tokens (``lax.create_token``, ``core.abstract_token``
+    among the results): a function sees them as ``ffi::Token``, and one that takes a token is called after the one that
+    gave it.
 
     ``has_side_effect``: the call happens even if nothing uses its results. ``vmap_method``: what ``vmap`` makes of it,
     as for ``pure_callback``; None raises. ``input_layouts`` and ``output_layouts``: for each array None (row-major) or
@@ -391,6 +413,11 @@ def _called(
             f"api_version={params['custom_call_api_version']}."
         )
     in_avals = [avals.get_aval(x) for x in operands]
+    tokens = [
+        tuple([i for i, a in enumerate(types) if a.dtype is TOKEN]) for types in (in_avals, params["result_avals"])
+    ]
+    if any(tokens):
+        params["tokens"] = tuple(tokens)
     params["attributes"] = as_attributes(attributes)
     params["input_layouts"] = _orders(ins, in_avals, "input")
     params["output_layouts"] = _orders(outs, params["result_avals"], "output")

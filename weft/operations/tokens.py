@@ -5,12 +5,14 @@ To compiled code a token is an array of one bool.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
+from weft.operations import logic
 from weft.runtime import Array
 
 __all__ = ["after_all", "after_all_p", "create_token", "create_token_p"]
@@ -28,11 +30,12 @@ class TokenDType(dtypes.ExtendedDType):
         return "TOKEN"
 
 
-TOKEN = TokenDType()
+TOKEN: Any = TokenDType()
 
 
 def _words(*tokens: Any) -> Any:
-    return np.zeros((1,), np.bool_)
+    """The words of a new token, or of one that is made from others (their values mean nothing)."""
+    return functools.reduce(logic.bitwise_or, tokens) if tokens else np.zeros((1,), np.bool_)
 
 
 def _made(*operands: Any) -> Any:
@@ -50,7 +53,7 @@ def _primitive(name: str, typing: Any) -> core.Primitive:
     primitive = core.Primitive(name, kind=kinds.Resolve(_words), memoize=False)
     primitive.def_abstract_eval(typing)
     primitive.jvp = primitive.transpose = None
-    primitive.batch = lambda size, values, dims, **params: (primitive.bind(), None)
+    primitive.batch = lambda size, values, dims, **params: (primitive.bind(*values), None)  # they have no elements
     return primitive
 
 

@@ -18,7 +18,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import explicit
 from weft.dispatch.calls import struct
-from weft.stablehlo import envelope_shardings, flat_tables, symbolic_scopes
+from weft.stablehlo import envelope_shardings, flat_tables, foreign_calls, symbolic_scopes
 from weft.stablehlo.exported import DisabledSafetyCheck, Exported
 from weft.stablehlo.flat_tables import Numbers, Scalar, Table, View
 
@@ -117,7 +117,7 @@ def _exported_table(exported: Exported, vjp_order: int) -> Table:
         5: [_aval(_key(aval)) for aval in outs],
         9: list(exported.platforms),
         10: [],
-        11: [],
+        11: [Table({0: _FFI}) for _ in exported.unordered_effects],
         12: [_check(check) for check in exported.disabled_safety_checks],
         13: exported.mlir_module_serialized,
         14: Scalar(exported.calling_convention_version, "H"),
@@ -197,6 +197,7 @@ def deserialized(data: bytes | bytearray) -> Exported:
     return _checked(View.root(bytes(data)))
 
 
+_FFI = "<class 'jax._src.ffi.FfiEffect'>"  # of calls of foreign functions with effects, as files name it
 DAMAGED = "[deserialize] the bytes are damaged, or no exported function"
 
 
@@ -223,7 +224,8 @@ def _read_exported(view: View) -> Exported:
     effects = [table.string(0) for slot in (10, 11) for table in view.tables(slot)]
     if not all(effects):
         raise ValueError(DAMAGED)
-    if effects:
+    of_calls = [foreign_calls.effect for name in effects if name == _FFI]
+    if len(of_calls) < len(effects):
         raise NotImplementedError(f"[deserialize] programs with effects are not read: {', '.join(effects)}")
     in_tree, out_tree = view.table(2), view.table(4)
     if in_tree is None or out_tree is None or not view.has(13):
@@ -244,6 +246,7 @@ def _read_exported(view: View) -> Exported:
         calling_convention_version=view.number(14, "H"),
         module_kept_var_idx=view.numbers(15, "H"),
         uses_global_constants=bool(view.number(16, "B")),
+        unordered_effects=tuple(of_calls),
         get_vjp=None if vjp is None else lambda _: _checked(vjp),
         in_shardings=in_shardings,
         out_shardings=out_shardings,

@@ -82,11 +82,11 @@ class Exported:
 
     Arguments and results are flat in ``in_avals`` and ``out_avals``; ``in_tree`` is the structure of ``(args, kwargs)``
     and ``out_tree`` that of the result. ``mlir_module()`` is the text, ``mlir_module_serialized`` the portable artifact
-    (written by jaxlib, when it is first read). The other fields have JAX's names and meanings; there are no effects.
+    (written by jaxlib, when it is first read). The other fields have JAX's names and meanings; the one effect is that
+    of foreign functions.
     """
 
     ordered_effects: tuple[Any, ...] = ()
-    unordered_effects: tuple[Any, ...] = ()
     _has_named_shardings = True
 
     def __init__(
@@ -109,8 +109,10 @@ class Exported:
         get_vjp: Callable[[Exported], Exported] | None = None,
         in_shardings: Sequence[NamedSharding | None] | None = None,
         out_shardings: Sequence[NamedSharding | None] | None = None,
+        unordered_effects: Sequence[Any] = (),
     ) -> None:
         self.fun_name = fun_name
+        self.unordered_effects = tuple(unordered_effects)
         self.in_tree, self.in_avals = in_tree, in_avals
         self.out_tree, self.out_avals = out_tree, out_avals
         self.platforms = platforms
@@ -350,6 +352,7 @@ def exported(
         text=text,
         program=closed,
         get_vjp=exported_vjp,
+        unordered_effects=[effect for effect in closed.effects if effect is foreign_calls.effect],
         in_shardings=_without_devices(lies.ins),
         out_shardings=_without_devices(lies.outs),
     )

@@ -14,9 +14,12 @@ from weft import dtypes, runtime
 from weft.core.jaxpr import Jaxpr, JaxprEqn, subjaxprs
 from weft.effects import foreign_calls
 from weft.effects.foreign_calls import ARRAY, DICTIONARY, STRING, Attribute
+from weft.operations.tokens import TOKEN
 from weft.stablehlo import composites, parser, types
 from weft.stablehlo.function_writer import FunctionWriter, not_written
-from weft.stablehlo.text import Tensor
+from weft.stablehlo.text import Tensor, Text
+
+effect = foreign_calls.effect  # of calls that may not be left out
 
 
 def is_known(target: str) -> bool:
@@ -43,6 +46,9 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
         for x, order in zip(operands, ins, strict=True)
     ]
     results = [(tuple(aval.shape), types.stored(aval.dtype)) for aval in params["result_avals"]]
+    token_ins, token_outs = foreign_calls.token_places(params)
+    given = [_token(text, eqn, x) if i in token_ins else x for i, x in enumerate(given)]
+    results = [((), TOKEN) if o in token_outs else kind for o, kind in enumerate(results)]
     listed = [
         f"call_target_name = {composites.string(params['target_name'])}",
         f"operand_layouts = {_layouts(ins, [x.ndim for x in given])}",
@@ -59,7 +65,24 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
     else:
         more = f"mhlo.backend_config = {_dictionary(params['attributes'])}"
     made = text.ops("custom_call", given, results, ", ".join(listed), discardable=more)
+    made = [_words(text, y) if o in token_outs else y for o, y in enumerate(made)]
     return [y if order is None else text.transpose(y, order) for y, order in zip(made, outs, strict=True)]
+
+
+def _token(text: Text, eqn: JaxprEqn, words: Tensor) -> Tensor:
+    """The token that a value stands for: one that a call gave, or a new one for a constant."""
+    if words.name in text.tokens:
+        return text.tokens[words.name]
+    if not text.is_constant(words):
+        raise not_written(eqn, "its token is of a loop, a branch or after_all; pass one of create_token or of a call")
+    return text.op("create_token", (), (), TOKEN)
+
+
+def _words(text: Text, token: Tensor) -> Tensor:
+    """A value that stands for a token in what follows."""
+    words = text.op("optimization_barrier", [text.constant(False, (1,), types.BOOL)], (1,), types.BOOL)
+    text.tokens[words.name] = token
+    return words
 
 
 def _layouts(orders: Sequence[Any], ranks: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import dtypes
 from weft._base.record import NamedTuple
+from weft.operations.tokens import TOKEN
 from weft.stablehlo import types
 
 Type = tuple[tuple[Any, ...], np.dtype]  # extents (None where they are not known) and dtype
@@ -317,7 +318,9 @@ def reached(block: ParsedRegion, name: str) -> set[str]:
 
 
 def tensor_type(text: str) -> Type:
-    """The extents and dtype of ``tensor<2x3xf32>``."""
+    """The extents and dtype of ``tensor<2x3xf32>``, or of a token."""
+    if text == "!stablehlo.token":
+        return (), TOKEN
     found = re.fullmatch(r"tensor<((?:[\d?]+x)*)(.+?)(?:,.*)?>", text, re.DOTALL)
     if found is None or found[2] not in types.DTYPES:
         raise NotImplementedError(f"[stablehlo] values of type {text} are not read")

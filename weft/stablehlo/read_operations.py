@@ -126,6 +126,16 @@ def barrier(site: Any, *operands: Any) -> Any:
     return lax.optimization_barrier(operands)
 
 
+@reads("create_token")
+def create_token(site: Any) -> Any:
+    return lax.create_token()
+
+
+@reads("after_all")
+def after_all(site: Any, *tokens: Any) -> Any:
+    return lax.after_all(*tokens)
+
+
 # -- movement ---------------------------------------------------------------------------------------------------------
 
 

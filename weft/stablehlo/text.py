@@ -45,6 +45,7 @@ class Text:
         self.where = ""
         self.sizes: dict[str, Tensor] = {}  # the values of unknown sizes, where extents are open
         self.extents: dict[Any, Tensor] = {}  # the values of sizes that are computed from them
+        self.tokens: dict[str, Tensor] = {}  # tokens, by the names of values that stand for their words
         self._constants: dict[Any, Tensor] = {}
 
     def fresh(self, shape: types.Shape, dtype: np.dtype) -> Tensor:
@@ -104,6 +105,9 @@ class Text:
         if found is None:
             found = self._constants[dense] = self.op("constant", (), shape, dtype, f"value = {dense}")
         return found
+
+    def is_constant(self, x: Tensor) -> bool:
+        return any(x is constant for constant in self._constants.values())
 
     # -- open extents -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from weft import dtypes
+from weft.operations.tokens import TOKEN
 
 Shape = tuple[Any, ...]  # extents; one without a value (``symbolic_dims``) is written as ``?``
 
@@ -61,8 +62,10 @@ def stored(dtype: Any) -> np.dtype:
 
 
 @functools.cache
-def tensor(shape: Shape, dtype: np.dtype) -> str:
-    """The type of an array: f32[2,3] is ``tensor<2x3xf32>``."""
+def tensor(shape: Shape, dtype: Any) -> str:
+    """The type of an array: f32[2,3] is ``tensor<2x3xf32>``; that of a token."""
+    if dtype is TOKEN:
+        return "!stablehlo.token"
     extents = ["?" if is_open(n) else str(int(n)) for n in shape]
     return f"tensor<{'x'.join([*extents, element(dtype)])}>"
 

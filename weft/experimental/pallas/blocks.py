@@ -4,7 +4,8 @@
 
 A dimension of a block is ``Blocked(n)`` (or ``n``): ``index_map`` gives the number of the block; ``Element(n)``: it
 gives the first element; ``Squeezed()`` (or None): it gives the one element, and the kernel's reference has no such
-dimension; ``BoundedSlice(n)``: it gives a slice of at most n elements.
+dimension. In ``emit_pipeline`` alone, ``BoundedSlice(n)``: it gives a slice of at most n elements; ``Indirect(n)``: it
+gives an array of n indices.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Squeezed(Record):
 
 
 class BoundedSlice(Record):
-    """A dimension in which a cell sees at most ``block_size`` elements: the index is ``ds(start, size)``."""
+    """A dimension of ``emit_pipeline``: a cell sees at most ``block_size`` elements, by ``ds(start, size)``."""
 
     block_size: int
 
@@ -58,7 +59,7 @@ class BoundedSlice(Record):
 
 
 class Indirect(Record):
-    """A dimension whose ``block_size`` elements an array of indices selects."""
+    """A dimension of ``emit_pipeline`` whose ``block_size`` elements an array of indices selects."""
 
     block_size: int
 

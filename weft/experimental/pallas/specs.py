@@ -133,10 +133,10 @@ def _block(sizes: Sequence[Any], path: str) -> grid_blocks.Block:
     shape, squeezed, elements = [], [], []
     for size in sizes:
         if isinstance(size, (blocks.Indirect, blocks.BoundedSlice)):
-            raise NotImplementedError(
-                f"a block of {path} has a dimension {size!r}: pallas_call has Blocked, Element and Squeezed; index "
-                "the reference of the whole array in the kernel (memory_space=pallas.ANY), as in ref[pallas.ds(start, "
-                f"{size.block_size})]"
+            raise ValueError(
+                f"Unsupported block dimension of {path}: {size!r} is for emit_pipeline; pallas_call has Blocked, "
+                "Element and Squeezed, as in JAX. Give the kernel the whole array (BlockSpec(memory_space=pallas.ANY)) "
+                "and run pallas.tpu.emit_pipeline with this block in it"
             )
         is_squeezed = size is None or isinstance(size, blocks.Squeezed)
         shape.append(1 if is_squeezed else getattr(size, "block_size", size))
