@@ -623,3 +623,15 @@ def reshaped_block(m: Any, call: Any) -> Any:
         seen[1:] = x.reshape(3, 8)[1:]
 
     return call(body, m.out((4, 6)))
+
+
+def rows_rolled(x: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    return np.stack([np.roll(row, shift + 3 * i, 1) for i, row in enumerate(x)])
+
+
+@kernel(ints(4, 2, 7), np.int32(2), expect=rows_rolled)
+def rows_rolled_by_a_stride(m: Any, call: Any) -> Any:
+    def body(x, shift, o):
+        o[...] = m.tpu.roll(x[...], shift[...], 2, stride=3, stride_axis=0)
+
+    return call(body, m.out((4, 2, 7), "int32"))

@@ -62,9 +62,11 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: (lambda ref: pl.pallas_call(lambda x, y, o: None, OUT)(ref, ref))(weft.new_ref(jnp.asarray(A))),
         ValueError, r"only one reference to a mutable array.*appeared at both operand 0 and operand 1",
     ),
-    "names of traced extents": (
-        lambda: weft.jit(lambda n: pl.pallas_call(lambda o: None, OUT, grid=(("i", n),))())(3),
-        NotImplementedError, r"a grid with traced extents whose axes have names \('i',\)",
+    "roll by less than nothing": (lambda: tpu.roll(A, -1, 0), ValueError, "shift must be non-negative, got -1"),
+    "roll along no axis": (lambda: tpu.roll(A, 1, 1), ValueError, "axis is out of range: 1"),
+    "a stride without an axis": (lambda: tpu.roll(A, 1, 0, stride=1), ValueError, "give stride and stride_axis"),
+    "a stride along the axis": (
+        lambda: tpu.roll(A, 1, 0, stride=1, stride_axis=0), ValueError, "the stride is along another axis than 0",
     ),
     "a result of keys": (
         lambda: (lambda key: pl.pallas_call(copy, weft.ShapeDtypeStruct((), key.dtype))(key))(weft.random.key(0)),

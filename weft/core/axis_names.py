@@ -41,12 +41,15 @@ class ManualExtent(int):
 
 
 class CellExtent(int):
-    """The extent of a named axis of a grid, whose kernel is being traced, and the number of the cell along it."""
+    """The extent of a named axis of a grid, whose kernel is being traced, and the number of the cell along it.
+
+    A traced extent, which has no value, counts as -1; ``size`` refuses it.
+    """
 
     number: Any
 
-    def __new__(cls, extent: int, number: Any) -> CellExtent:
-        made = super().__new__(cls, extent)
+    def __new__(cls, extent: Any, number: Any) -> CellExtent:
+        made = super().__new__(cls, extent if isinstance(extent, int) else -1)
         made.number = number
         return made
 
@@ -110,6 +113,10 @@ def size(names: Iterable[Hashable]) -> int:
         extent = _find(name)
         if extent is None:
             raise NameError(f"unbound axis name: {name}")
+        if extent < 0:
+            raise NotImplementedError(
+                f"the axis {name} of a grid has a traced extent, which is no int: ask for pallas.num_programs(axis)"
+            )
         extents.append(int(extent))
     return math.prod(extents)
 

@@ -209,11 +209,6 @@ def _closing_over(asked: Asked, found: _ClosesOver, count: int) -> Callable[...,
 
 def _on_traced_grid(asked: Asked, args: tuple[Any, ...]) -> Any:
     """A call on a grid with traced extents: they are operands of a kernel on whole arrays."""
-    if asked.grid_spec.grid_names:
-        raise NotImplementedError(
-            f"[{asked.name}] a grid with traced extents whose axes have names {asked.grid_spec.grid_names}: give the "
-            "extents alone, and ask for program_id(axis) in place of lax.axis_index"
-        )
     whole, extents = pipeline.on_traced_grid(asked.kernel, asked.grid_spec, len(args), asked.out_tree)
     scratch = asked.grid_spec.scratch_shapes
     moved = {source + len(extents): target for source, target in asked.aliases.items()}

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft._base.record import Record
-from weft.experimental.pallas import call
+from weft.dispatch.calls import function_names
+from weft.experimental.pallas import call, cells, pipeline
 from weft.experimental.pallas.blocks import GridSpec
 
 
@@ -53,6 +54,10 @@ def kernel(
     None. A reference among the arguments (``weft.new_ref``) is written to by what the body writes. Without ``body`` it
     is a decorator.
 
+    Several bodies, each with a mesh of its own (two sequences), share all references. They run one after the other, so
+    that what a body waits for is to be done by one before it. ValueError for sequences of different lengths, or one
+    sequence alone, and for meshes that do not agree about the extent of an axis.
+
     >>> mesh = pallas.tpu.create_tensorcore_mesh("core", num_cores=2)
     >>> @pallas.kernel(out_type=weft.ShapeDtypeStruct((2,), "int32"), mesh=mesh)
     ... def numbers(out_ref):
@@ -65,15 +70,52 @@ def kernel(
         "scratch_types": scratch_types, "compiler_params": compiler_params, "interpret": interpret,
         "cost_estimate": cost_estimate, "debug": debug, "name": name, "metadata": metadata,
     }  # fmt: skip
+    if isinstance(mesh, Sequence) and not isinstance(body, Sequence):
+        raise ValueError("[kernel] mesh is a sequence, but there is one body: give a sequence of bodies, one for each")
     if body is None:
         return lambda function: kernel(function, out_type, mesh=mesh, **options)
-    if isinstance(body, Sequence) or isinstance(mesh, Sequence):
-        raise NotImplementedError("pallas.kernel of several bodies, each with a mesh of its own: call one for each")
+    grid = ()
+    if isinstance(body, Sequence):
+        body, name = _in_turn(body, mesh), name or "_".join([function_names.function_name(each) for each in body])
+    else:
+        grid = _grid("kernel", mesh)
     run = call.pallas_call(
-        body, out_type, grid=_grid("kernel", mesh), scratch_shapes=scratch_types, compiler_params=compiler_params,
+        body, out_type, grid=grid, scratch_shapes=scratch_types, compiler_params=compiler_params,
         interpret=interpret, cost_estimate=cost_estimate, debug=debug, name=name, metadata=metadata,
     )  # fmt: skip
     return functools.wraps(run)(lambda *args: list(run(*args))) if isinstance(out_type, list) else run
+
+
+def _in_turn(bodies: Sequence[Callable[..., None]], meshes: Any) -> Callable[..., None]:
+    """A kernel on one cell that runs each body on every core of its mesh."""
+    if not isinstance(meshes, Sequence) or len(meshes) != len(bodies) or not bodies:
+        raise ValueError(
+            f"[kernel] several bodies take a sequence of as many meshes: there are {len(bodies)} bodies, and mesh is "
+            f"{meshes!r}"
+        )
+    grids = [_grid("kernel", mesh) for mesh in meshes]
+    extents: dict[Any, int] = {}
+    for axis, extent in [pair for grid in grids for pair in grid]:
+        if extents.setdefault(axis, extent) != extent:
+            raise ValueError(f"[kernel] the axis {axis!r} has extent {extents[axis]} in one mesh, {extent} in another")
+
+    def whole(*given: Any, **named: Any) -> None:
+        for body, grid in zip(bodies, grids, strict=True):
+            pipeline.each_cell([extent for _, extent in grid], functools.partial(_on_core, body, grid, given, named))
+
+    return whole
+
+
+def _on_core(
+    body: Callable[..., None], grid: Sequence[tuple[Any, int]], given: Any, named: dict[str, Any], numbers: Any
+) -> None:
+    names, extents = zip(*grid, strict=True) if grid else ((), ())
+    with cells.on(cells.Grid(extents, numbers, names)):
+        out = body(*given, **named)
+    if out is not None:
+        raise ValueError(
+            f"The kernel function {function_names.source_of(body)} should return None. It returned {out!r}"
+        )
 
 
 def core_map(

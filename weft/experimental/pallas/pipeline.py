@@ -17,7 +17,7 @@ from weft import runtime
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
 from weft.effects import ref_indexing, refs
-from weft.experimental.pallas import blocks, cells, inside, masked, specs
+from weft.experimental.pallas import blocks, cells, cores, inside, masked, specs
 from weft.operations.convert import convert
 
 
@@ -40,7 +40,9 @@ def emit_pipeline(
     It is called in a kernel, whose references may be whole arrays (``BlockSpec(memory_space=pallas.ANY)``). Extents of
     the grid may be traced. An output's buffer begins as what the output holds. A dimension ``BoundedSlice(n)`` takes
     ``ds(start, size)`` with a traced size, ``Indirect(n)`` an array of n indices. ``scratches=...`` of a call are
-    passed on to the body. The other options are hints, which change no result; ``core_axis`` raises.
+    passed on to the body. With ``core_axis``, the number of an axis of the kernel's grid (or ``core_axis_name``), each
+    cell of the kernel along it runs a part of this grid, along an axis that ``dimension_semantics`` says is parallel.
+    The other options are hints, which change no result.
 
     >>> def double(x_ref, out_ref):
     ...     out_ref[...] = 2 * x_ref[...]
@@ -49,8 +51,6 @@ def emit_pipeline(
     >>> pallas.pallas_call(run, weft.ShapeDtypeStruct((6,), "float32"))(jnp.arange(6.0))
     Array([ 0.,  2.,  4.,  6.,  8., 10.], dtype=float32)
     """
-    if core_axis is not None or core_axis_name is not None:
-        raise NotImplementedError("emit_pipeline(core_axis=...): kernels of weft run on one core; leave it out")
     spec = blocks.GridSpec(grid, tuple(in_specs) if isinstance(in_specs, Sequence) else (in_specs,))
     sources = spec.in_specs
     targets = tuple(out_specs) if isinstance(out_specs, Sequence) else (out_specs,)
@@ -69,7 +69,9 @@ def emit_pipeline(
             leaves, tree = runtime.tree_flatten(args)
             found = specs.leaves((own,), runtime.tree_flatten((args,))[1], "specs", "references")
             pairs.append((place >= len(sources), tree, list(zip(found, leaves, strict=True))))
-        _loop(body, _OnGrid(spec.grid, spec.grid_names), pairs, scratches, _explicit_indices)
+        core = core_axis_name if core_axis is None else core_axis
+        extents, firsts = cores.part(spec.grid, core, dimension_semantics)
+        _loop(body, _OnGrid(extents, spec.grid_names, (), firsts), pairs, scratches, _explicit_indices)
 
     return run
 
@@ -104,9 +106,12 @@ def on_traced_grid(kernel: Callable[..., None], spec: blocks.GridSpec, n_args: i
 
 
 class _OnGrid(NamedTuple):
+    """A grid with the names of its axes, what is fetched before, and the numbers at which cells begin (None: at 0)."""
+
     grid: tuple[Any, ...]
     grid_names: Any
     ahead: tuple[Any, ...] = ()
+    firsts: tuple[Any, ...] | None = None
 
 
 def _width(tree: Any) -> int:
@@ -116,10 +121,9 @@ def _width(tree: Any) -> int:
 
 
 def _loop(body: Callable[..., None], spec: _OnGrid, pairs: list[Any], scratches: Any, explicit: bool) -> None:
-    extents = spec.grid
-
-    def cell(k: Any) -> None:
-        numbers = _numbers(k, extents)
+    def cell(numbers: list[Any]) -> None:
+        if spec.firsts is not None:
+            numbers = [lax.add(n, first) for n, first in zip(numbers, spec.firsts, strict=True)]
         args, back = [], []
         for is_output, tree, entries in pairs:
             buffers = []
@@ -130,12 +134,17 @@ def _loop(body: Callable[..., None], spec: _OnGrid, pairs: list[Any], scratches:
                 if is_output:
                     back.append((part, buffer))
             args.append(runtime.tree_unflatten(tree, buffers))
-        with cells.on(cells.Grid(extents, numbers, spec.grid_names)):
+        with cells.on(cells.Grid(spec.grid, numbers, spec.grid_names)):
             body(*([tuple(numbers)] if explicit else []), *args, *scratches)
         for part, buffer in back:
             _put(part, refs.get(buffer))
 
-    inside.loop(0, math.prod(extents))(cell)
+    each_cell(spec.grid, cell)
+
+
+def each_cell(extents: Sequence[Any], run: Callable[[list[Any]], None]) -> None:
+    """Run a function on the numbers of every cell of a grid, in row-major order, as a loop."""
+    inside.loop(0, math.prod(extents))(lambda k: run(_numbers(k, extents)))
 
 
 def _numbers(k: Any, extents: Sequence[Any]) -> list[Any]:

@@ -35,9 +35,9 @@ def semaphore_signal(
     sem_or_view: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: DeviceIdType = DeviceIdType.MESH,
     core_index: Any = None,
 ) -> None:  # fmt: skip
-    """Add ``inc`` to the count."""
+    """Add ``inc`` to the count. There is one core, of index 0."""
     del device_id_type
-    if device_id is not None or core_index is not None:
+    if device_id is not None or not (core_index is None or (isinstance(core_index, int) and core_index == 0)):
         raise NotImplementedError("pallas.semaphore_signal to another device or core: kernels of weft run on one")
     refs.addupdate(_checked(sem_or_view), ..., _count(inc))
 

@@ -183,10 +183,32 @@ def bitcast(x: Any, ty: Any) -> Any:
 
 
 def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
-    """The elements along ``axis`` moved by ``shift`` places, those beyond the end to the front."""
-    if stride is not None or stride_axis is not None:
-        raise NotImplementedError("pallas.tpu.roll with `stride`: roll each row by its own shift instead")
-    return jnp.roll(x, shift, axis)
+    """The elements along ``axis`` moved by ``shift`` places, those beyond the end to the front.
+
+    With ``stride`` those at place i along ``stride_axis`` are moved by ``shift + i * stride``. ValueError for numbers
+    below zero (``shift`` may be traced), axes that are none, and a stride along the same axis.
+
+    >>> pallas.tpu.roll(jnp.arange(6).reshape(2, 3), 1, 1, stride=1, stride_axis=0)
+    Array([[2, 0, 1],
+           [4, 5, 3]], dtype=int32)
+    """
+    x = jnp.asarray(x)
+    for name, place in (("axis", axis), ("stride_axis", 0 if stride_axis is None else stride_axis)):
+        if not 0 <= place < x.ndim:
+            raise ValueError(f"[roll] {name} is out of range: {place}, of an array of {x.ndim} dimensions")
+    for name, count in (("shift", shift), ("stride", 0 if stride is None else stride)):
+        if isinstance(count, int) and count < 0:
+            raise ValueError(f"[roll] {name} must be non-negative, got {count}")
+    if (stride is None) != (stride_axis is None):
+        raise ValueError(f"[roll] give stride and stride_axis, or none of them; got {stride} and {stride_axis}")
+    if stride is None or stride_axis is None:
+        return jnp.roll(x, shift, axis)
+    if axis == stride_axis:
+        raise ValueError(f"[roll] the stride is along another axis than {axis}, along which elements move")
+    rows = (1,) * stride_axis, (1,) * (x.ndim - 1 - stride_axis)
+    moved = shift + stride * jnp.arange(x.shape[stride_axis], dtype=np.int32).reshape(*rows[0], -1, *rows[1])
+    place = jnp.arange(x.shape[axis], dtype=np.int32).reshape(*[-1 if d == axis else 1 for d in range(x.ndim)])
+    return jnp.take_along_axis(x, jnp.broadcast_to((place - moved) % x.shape[axis], x.shape), axis)
 
 
 __getattr__ = unbuilt.fallback(__name__)
