@@ -35,6 +35,12 @@ class Context(NamedTuple):
     skip: str
     check: bool  # verify every stage
     log: bool  # tell of every compilation
+    in_blocks: bool = True  # cells of a GPU's grids may be blocks of one launch (``resident_cells``)
+
+    @property
+    def threads(self) -> int:
+        """0 for a processor, 1 for a GPU, 2 for a GPU where cells of grids may be blocks of one launch."""
+        return 0 if self.grid is None else 1 + self.in_blocks
 
     @property
     def watched(self) -> bool:
@@ -48,7 +54,8 @@ class Context(NamedTuple):
     @property
     def key(self) -> tuple[object, ...]:
         """The key that tells programs of this process apart."""
-        return self.token, self.target.key, self.library, self.device, self.process, self.processes, self.devices
+        number = self.device, self.process, self.processes, self.devices
+        return self.token, self.target.key, self.library, *number, self.in_blocks
 
     @property
     def text(self) -> str | None:

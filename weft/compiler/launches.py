@@ -8,20 +8,23 @@ from __future__ import annotations
 from typing import Any
 
 from weft._base.target_model import GPU_WORDS
-from weft.compiler import device_starts, instructions, library_products, resident_loops
+from weft.compiler import device_starts, instructions, library_products, resident_cells, resident_loops
 from weft.compiler.contraction import dtype_of
 from weft.compiler.steps import Control, FusedEpilogue, Launched, Native, Plan, Run
 from weft.loops import grid, grid_products, grid_sorts
 from weft.loops.nests import Lowered
 
 
-def launched(planned: Plan, inner: resident_loops.Inner | None = None, library: Any = None) -> Plan:
+def launched(
+    planned: Plan, inner: resident_loops.Inner | None = None, library: Any = None, together: bool | None = None
+) -> Plan:
     """The plan with launches in place of what threads of a GPU can do; ``inner`` gives plans of programs in it.
 
     Without ``inner`` a loop may be one kernel, whose threads find run-time offsets themselves. ``library``: who may
-    have large products (``context.Context.library``).
+    have large products (``context.Context.library``). ``together``: products and their epilogues are one launch.
     """
-    entries = [one for entry in planned.instructions for one in _apart(entry, inner is not None, library)]
+    together = inner is not None if together is None else together
+    entries = [one for entry in planned.instructions for one in _apart(entry, together, library)]
     found = planned.replace(instructions=[_launched(entry, inner, library) for entry in entries], on_gpu=True)
     return found if inner is None else device_starts.device_starts(found)
 
@@ -68,6 +71,8 @@ def _product_of(gemm: instructions.Gemm) -> grid_products.Product | None:
 
 def _launched(entry: Any, inner: resident_loops.Inner | None, library: Any) -> Any:
     if isinstance(entry, Control) and inner is not None:
+        if resident_cells.is_of_cells(entry):
+            return resident_cells.resident_cells(entry, inner)
         return resident_loops.resident_loop(entry, inner) or entry
     if isinstance(entry, Run) and entry.lowered.gpu:
         return Launched(entry, entry.lowered.nest, entry.operands, *_of(entry.lowered))

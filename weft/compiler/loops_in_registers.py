@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from weft._base import lazy
 from weft.batching import batched_programs
 from weft.compiler import finished_lanes, indexing
 from weft.control import while_loop
@@ -53,6 +54,8 @@ def _routine(
 ) -> JaxprEqn:
     """The loop as a routine if possible; ``known`` are variables with a literal as value, ``read`` those of any use."""
     parts = equation.primitive.kind.parts(equation.params)
+    if threads and parts.independent:  # each step is a block's
+        return equation
     atoms = [known.get(atom, atom) if not isinstance(atom, Literal) and not atom.aval.shape else atom
              for atom in equation.invars]  # fmt: skip
     if parts.cond is None or batched_programs.ends_by_element(parts.cond):
@@ -69,6 +72,8 @@ def _routine(
     try:
         lowered = lowered or register_promotion.lower_loop(parts, atoms, flat, equation.primitive.name)
     except TooLarge:
+        return equation
+    if threads and not lazy.submodule("weft.loops.grid").runs(lowered.routine):  # a block may run its kernels
         return equation
     literals = [np.asarray(atom.val).astype(atom.aval.dtype) if isinstance(atom, Literal) else None for atom in atoms]
     params = {

@@ -43,11 +43,11 @@ class Pass(NamedTuple):
     required: bool  # later passes rely on it: it cannot be skipped
     expands: bool  # its result is inlined and simplified before the next pass
     looks_inside: bool  # at the bodies of loops after all passes
-    asks: bool  # whether the program is for the threads of a GPU
+    asks: bool  # what the program is for: nothing of a GPU's, its threads, or its threads with cells in blocks
 
     def run(self, closed: ClosedJaxpr, within: Context, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
         more = (functools.partial(simplified, within=within),) if self.looks_inside else ()
-        made = self.function(closed, *more, *((within.grid is not None,) if self.asks else ()))
+        made = self.function(closed, *more, *((within.threads,) if self.asks else ()))
         if not self.expands or made is closed:
             return made
         made = inline(made)

@@ -283,12 +283,12 @@ def _compile_later(
         return compile_new(closed, name, donated, copied, within)
 
 
-def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
-    """All forms from the jaxpr to the input of ``plan``."""
+def make_forms(closed: ClosedJaxpr, stages: Stages, of_block: bool = False) -> Forms:
+    """All forms from the jaxpr to the input of ``plan``; ``of_block``: of what a block of a GPU does."""
     simplified = stages.passes(closed)  # passes.PASSES, in order
     kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr, stages.target)
     simplified.jaxpr.forget("index")  # the program is cached, without facts that only its compilation needs
-    moving = stages.context.grid is None and not check_scopes.asked(simplified)
+    moving = (of_block or stages.context.grid is None) and not check_scopes.asked(simplified)
     kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels, moving)
     if check_scopes.asked(simplified):
         guards.warn_of_unseen(simplified.jaxpr, stages.name)
@@ -307,7 +307,17 @@ def compile_new(
     copied: frozenset[int] = frozenset(),
     within: context.Context | None = None,
 ) -> Program:
-    """Run the pipeline."""
+    """Run the pipeline; again, if cells of a grid that might have been blocks of one launch cannot be."""
+    try:
+        return _compiled(closed, name, donated, copied, within)
+    except steps.UnfitCellsError:
+        within = (within or context.current())._replace(in_blocks=False)
+        return _compiled(closed, name, donated, copied, within)
+
+
+def _compiled(
+    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], copied: frozenset[int], within: context.Context | None
+) -> Program:
     start = time.perf_counter()
     stages = Stages(name, within)
     program = Program(name, closed, stages)
@@ -324,7 +334,7 @@ def compile_new(
     if not on_gpu:
         planned = stages.run("chain", chain.chain, planned)
     else:
-        inner = functools.cache(functools.partial(_plan_of, name, stages.context))
+        inner = functools.cache(functools.partial(_plan_of, name, stages.context._replace(in_blocks=False)))
         planned = stages.run(
             "launches", lazy.submodule("weft.compiler.launches").launched, planned, inner, stages.context.library
         )
@@ -346,18 +356,20 @@ def compile_new(
     return program
 
 
-def _plan_of(name: str, within: context.Context, closed: ClosedJaxpr, donated: tuple[bool, ...]) -> steps.Plan | None:
-    """The plan of a program that control flow runs, if it has no constants."""
+def _plan_of(
+    name: str, within: context.Context, closed: ClosedJaxpr, donated: tuple[bool, ...], of_block: bool
+) -> steps.Plan | None:
+    """The plan of a program that control flow runs, if it has no constants; ``of_block``: for a cell of a grid."""
     if context.is_too_narrow(closed.jaxpr):
         return None
     stages = Stages(name, within)
-    simplified, kernels, lowered = make_forms(explicit.erased(closed), stages)
+    simplified, kernels, lowered = make_forms(explicit.erased(closed), stages, of_block)
     if simplified.consts or any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
         return None
     out_avals = tuple([v.aval for v in closed.jaxpr.outvars])
     copied = copied_results.copied_results(closed.jaxpr, False)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, out_avals, copied, True)
-    return stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned)
+    return stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned, None, None, of_block)
 
 
 def check_sizes(closed: ClosedJaxpr) -> None:

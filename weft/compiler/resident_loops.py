@@ -8,32 +8,41 @@ of these; otherwise the plan keeps the loop, and the host launches the kernels o
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from weft._base.record import NamedTuple
-from weft._base.target_model import GPU_RESIDENT_ROUNDS, GPU_RESIDENT_TERMS, GPU_SHARED, GPU_THREADS, GPU_WORDS, WARP
+from weft._base.target_model import (
+    GPU_RESIDENT_ROUNDS,
+    GPU_RESIDENT_TERMS,
+    GPU_SHARED,
+    GPU_THREADS,
+    GPU_WORDS,
+    WARP,
+)
 from weft.compiler import instructions
+from weft.compiler.cell_memory import ALIGNED
 from weft.compiler.instructions import Gemm, Place
-from weft.compiler.steps import Control, Launched, Plan, Run
+from weft.compiler.steps import Control, FusedEpilogue, Launched, Plan, Run
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr
-from weft.loops import grid, resident
+from weft.loops import grid, grid_products, resident
 
 MANY, SOME = 1024, 512  # threads of a block; a thread of the larger one has 64 registers
 SIDE_BY_SIDE = (resident.POINT, "vector", "warps", "short", "loop", "parts", "column_parts", "column_whole")
 ALONE_ROUNDS = 2  # blocks one after the other of a kernel that needs barriers of its own: an estimate
-ALIGNED = 64
 MOST_BYTES = 4 * GPU_RESIDENT_ROUNDS * MANY  # bytes of a copy or a fill
 KEPT = 64 << 10  # bytes of the block's memory up to which what a loop only reads is copied there: an estimate
 # Terms of a product that a thread may hold, and its registers for all of them, by the number of threads: half of its
 # registers, and at least 40 stay for the kernels of a step. An estimate.
 HELD_TERMS, HELD_REGISTERS = (4, 8, 16, 32), ((GPU_THREADS, 128), (SOME, 64), (MANY, 24))
 
-Inner = Callable[[ClosedJaxpr, tuple[bool, ...]], Plan | None]
+Inner = Callable[[ClosedJaxpr, tuple[bool, ...], bool], Plan | None]  # the last: whether it is for a cell of a grid
 
 
 class UnfitError(Exception):
@@ -53,12 +62,12 @@ def resident_loop(entry: Control, inner: Inner) -> Launched | None:
     if isinstance(entry.equation.primitive.kind, kinds.Branch):
         return None
     try:
-        first = _Maker(inner, MANY, True)
+        first = Maker(inner, MANY, True)
         first.control(entry, first.operand, True)
         few = first.widest <= SOME and (first.alone or first.most <= SOME)
         threads = GPU_THREADS if first.most <= GPU_THREADS else SOME if few else MANY
         for near in (True, False):
-            maker = _Maker(inner, threads, near)
+            maker = Maker(inner, threads, near)
             made = maker.control(entry, maker.operand, True)
             if not near or maker.launched_bytes() <= GPU_SHARED:
                 return maker.launched(entry, made)
@@ -67,8 +76,10 @@ def resident_loop(entry: Control, inner: Inner) -> Launched | None:
     return None
 
 
-class _Maker:
+class Maker:
     """Makes the record and its words."""
+
+    in_cells = False
 
     def __init__(self, inner: Inner, threads: int, near: bool) -> None:
         self.inner, self.threads, self.near = inner, threads, near
@@ -89,12 +100,15 @@ class _Maker:
     def launched(self, entry: Control, made: Any) -> Launched:
         steps, nbytes = (*self._copies(), made), self.launched_bytes()
         self.words[0] = -(-self.shared_bytes // ALIGNED) * ALIGNED
-        scratch = 0 if self.near else self.arena_bytes
-        name = entry.equation.primitive.name
+        name, (blocks, scratch) = entry.equation.primitive.name, self.blocks()
         program = resident.Resident(len(self.operands), len(self.words), self.threads, self.near, steps, name)
         params = struct.pack(f"<{len(self.words)}q", *self.words)
-        grids = (("loop", "", 1, 1, self.threads, nbytes),)
+        grids = (("loop", "", blocks, 1, self.threads, nbytes),)
         return Launched(entry, program, tuple(self.operands), params, grids, (), scratch)
+
+    def blocks(self) -> tuple[int, int]:
+        """How many blocks do the same, and bytes of the GPU's memory that they take together."""
+        return 1, 0 if self.near else self.arena_bytes
 
     # addresses
 
@@ -137,10 +151,14 @@ class _Maker:
 
     # control
 
+    def during(self) -> AbstractContextManager[None]:
+        """A block after which memory that was taken in it may be taken again."""
+        return contextlib.nullcontext()
+
     def control(self, entry: Control, resolve: Callable[[Place], At], outermost: bool = False) -> Any:
         plans = []
         for program, donated in entry.programs():
-            planned = self.inner(program, donated)
+            planned = self.inner(program, donated, self.in_cells)
             if planned is None:
                 raise UnfitError
             plans.append(planned)
@@ -155,7 +173,8 @@ class _Maker:
         branches = []
         for planned in plans:
             slots = self._frame(planned, operands, [at for at, _ in results])
-            steps = self.steps(planned, slots)
+            with self.during():
+                steps = self.steps(planned, slots)
             for number, (at, nbytes) in enumerate(results):
                 found = slots[planned.n_inputs + number]
                 if found != at and nbytes:
@@ -178,24 +197,26 @@ class _Maker:
         made = [(At(self.base()), resolve(place), stride) for place, stride in places["outputs"]]
         slots = self._frame(body, [*captured, *now, *[at for at, *_ in rows]], [*later, *[at for at, *_ in made]])
         results = slots[body.n_inputs :]
+        stay = [results[k] == now[k] or nbytes == 0 for k, (_, nbytes) in enumerate(homes)]
+        spares = [None if stays else self.arena(nbytes) for stays, (_, nbytes) in zip(stay, homes, strict=True)]
         steps = self.steps(body, slots)
         left = [
             resident.Copy(self.place(at), self.place(result), self.word(stride))
             for result, (at, _, stride) in zip(results[len(homes) : len(homes) + len(made)], made, strict=True)
             if result != at and stride
         ]
-        if any(stride > MOST_BYTES for (_, _, stride) in made) and left:
+        if left and any(self.is_too_much(stride, MOST_BYTES) for (_, _, stride) in made):
             raise UnfitError
         carry = []
         for k, (home, nbytes) in enumerate(homes):
-            stays = results[k] == now[k] or nbytes == 0
-            copied = None if stays or results[k] == later[k] else self.place(results[k])
+            spare = spares[k]
+            copied = None if spare is None or results[k] == later[k] else self.place(results[k])
             start = self.place(self.arena(nbytes)) if outermost and self.near and nbytes else None
-            if copied is not None and nbytes > MOST_BYTES:
+            if copied is not None and self.is_too_much(nbytes, MOST_BYTES):
                 raise UnfitError
-            spare = None if stays else self.place(self.arena(nbytes))
+            place = None if spare is None else self.place(spare)
             size = self.word(nbytes)
-            carry.append(resident.Carry(self.place(home), start, spare, copied, size, now[k].base, later[k].base))
+            carry.append(resident.Carry(self.place(home), start, place, copied, size, now[k].base, later[k].base))
         avals = parts.body.in_avals[parts.n_consts + parts.n_carry :]
         moving = [
             resident.Row(
@@ -213,6 +234,10 @@ class _Maker:
         asked, found = self.steps(cond[0], slots), self.place(slots[cond[0].n_inputs])
         return whole.replace(cond=tuple(asked), answer=found)
 
+    def is_too_much(self, work: float, most: int) -> bool:
+        """Whether one block should not do so much of a step."""
+        return work > most
+
     def _ahead(self, stride: int, aval: Any) -> tuple[resident.Place, resident.Place] | None:
         """Where rows are brought ahead: those of a word for each thread."""
         if not self.near or aval.dtype.itemsize % 4 or not 0 < stride <= 4 * self.threads:
@@ -228,45 +253,53 @@ class _Maker:
             elif not isinstance(spec, instructions.NewOutput):
                 at = slots[spec.source]
             slots.append(at)
+        return [*slots, *self.temporaries(planned)]
+
+    def temporaries(self, planned: Plan) -> list[At]:
         arena = self.arena(planned.arena_bytes)
-        return [*slots, *[At(arena.base, arena.offset + offset) for offset, _ in planned.temps]]
+        return [At(arena.base, arena.offset + offset) for offset, _ in planned.temps]
 
     # steps
 
-    def steps(self, planned: Plan, slots: Sequence[At]) -> list[Any]:
-        found: list[Any] = []
+    def steps(self, planned: Plan, slots: list[At]) -> list[Any]:
         offsets: dict[int, int] = {}  # of this program
+        return [step for entry in planned.instructions for step in self.step(entry, slots, offsets)]
+
+    def resolved(self, place: Place, slots: Sequence[At], offsets: dict[int, int]) -> At:
+        slot, offset, number = place
+        at = slots[slot]
+        moved = (*at.moved, offsets[number]) if number >= 0 else at.moved
+        return At(at.base, at.offset + offset, moved)
+
+    def step(self, entry: Any, slots: Sequence[At], offsets: dict[int, int]) -> list[Any]:
+        """What an instruction is; ``offsets``: the numbers of this kernel's for those of the program."""
 
         def resolve(place: Place) -> At:
-            slot, offset, number = place
-            at = slots[slot]
-            moved = (*at.moved, offsets[number]) if number >= 0 else at.moved
-            return At(at.base, at.offset + offset, moved)
+            return self.resolved(place, slots, offsets)
 
-        for entry in planned.instructions:
-            if isinstance(entry, Launched):
-                found += self._calls(entry, resolve)
-            elif isinstance(entry, Control):
-                found.append(self.control(entry, resolve))
-            elif isinstance(entry, instructions.Copy | instructions.Fill) and entry.nbytes > MOST_BYTES:
-                raise UnfitError
-            elif isinstance(entry, instructions.Copy):
-                to, source = self.place(resolve(entry.to)), self.place(resolve(entry.source))
-                found.append(resident.Copy(to, source, self.word(entry.nbytes)))
-            elif isinstance(entry, instructions.Fill):
-                found.append(resident.Fill(self.place(resolve(entry.to)), entry.byte, self.word(entry.nbytes)))
-            elif isinstance(entry, instructions.Offset):
-                self._offsets += 1
-                offsets[entry.number] = self._offsets
-                terms = [
-                    (self.place(resolve((slot, offset, -1))), np.dtype(char), self.word(most), self.word(stride))
-                    for slot, offset, char, most, stride in entry.terms
-                ]
-                flag = None if entry.word is None else self.place(resolve(entry.word))
-                found.append(resident.Offset(self._offsets, tuple(terms), flag))
-            else:
-                raise UnfitError
-        return found
+        if isinstance(entry, Launched):
+            return list(self._calls(entry, resolve))
+        if isinstance(entry, Control):
+            return [self.control(entry, resolve)]
+        if isinstance(entry, instructions.CopyRows) and not entry.steps:  # of one row
+            entry = instructions.Copy(entry.to, entry.source, entry.nbytes)
+        if isinstance(entry, instructions.Copy | instructions.Fill) and self.is_too_much(entry.nbytes, MOST_BYTES):
+            raise UnfitError
+        if isinstance(entry, instructions.Copy):
+            to, source = self.place(resolve(entry.to)), self.place(resolve(entry.source))
+            return [resident.Copy(to, source, self.word(entry.nbytes))]
+        if isinstance(entry, instructions.Fill):
+            return [resident.Fill(self.place(resolve(entry.to)), entry.byte, self.word(entry.nbytes))]
+        if not isinstance(entry, instructions.Offset):
+            raise UnfitError
+        self._offsets += 1
+        offsets[entry.number] = self._offsets
+        terms = [
+            (self.place(resolve((slot, offset, -1))), np.dtype(char), self.word(most), self.word(stride))
+            for slot, offset, char, most, stride in entry.terms
+        ]
+        flag = None if entry.word is None else self.place(resolve(entry.word))
+        return [resident.Offset(self._offsets, tuple(terms), flag)]
 
     def _calls(self, entry: Launched, resolve: Callable[[Place], At]) -> list[resident.Call]:
         """A call for each launch; neighbours of a nest's points need not be one thread's."""
@@ -274,10 +307,13 @@ class _Maker:
         if isinstance(entry.source, Run) and grids[0][0] in ("points", "tiles"):
             low = entry.source.lowered
             grids = ((resident.POINT, "", -(-grid.points_of(low.nest, low.extents) // GPU_THREADS), 1, GPU_THREADS, 0),)
-        if isinstance(entry.source, Gemm):
-            extents = (*entry.source.rows, *entry.source.columns, *entry.source.summed, *entry.source.batch)
-            if int(np.prod([float(extent) for extent, *_ in extents])) > GPU_RESIDENT_TERMS:
+        gemm = entry.source.product if isinstance(entry.source, FusedEpilogue) else entry.source
+        if isinstance(gemm, Gemm):
+            extents = (*gemm.rows, *gemm.columns, *gemm.summed, *gemm.batch)
+            if self.is_too_much(float(np.prod([float(extent) for extent, *_ in extents])), GPU_RESIDENT_TERMS):
                 raise UnfitError
+            if self.in_cells:
+                grids = grid_products.launches(entry.nest, gemm, True)[1]
         if isinstance(entry.source, instructions.Sort) and len(grids) > 1:  # of long rows
             raise UnfitError
         held = self._held(entry, [resolve(place) for place in entry.operands])
@@ -295,7 +331,7 @@ class _Maker:
                 x, n = -(-x * n // grid.GPU_LANE_THREADS), grid.GPU_LANE_THREADS
             free = name in SIDE_BY_SIDE
             side_by_side = self.threads // n if free and n % WARP == 0 else 1
-            if y != 1 or (x * n > GPU_RESIDENT_ROUNDS * MANY if free else x > ALONE_ROUNDS):
+            if y != 1 or self.is_too_much(x * n if free else x, GPU_RESIDENT_ROUNDS * MANY if free else ALONE_ROUNDS):
                 raise UnfitError
             self.shared_bytes = max(self.shared_bytes, nbytes)
             once = x <= side_by_side

@@ -136,6 +136,10 @@ class Control(Record):
         return f"{self.equation.primitive.name} {places}{' independent=True' if apart else ''}"
 
 
+class UnfitCellsError(Exception):
+    """Cells of a grid that are no blocks of one launch."""
+
+
 class Native(Record):
     """A loop in registers: one native function. ``places``: (place, bytes) of every operand."""
 

@@ -4,6 +4,8 @@
     scan[unroll=16] over f32[5], the state f32[1000000]   ->   five times slice, mul, add
     cells over f32[n] rows: softmax of a block   ->   softmax of n blocks, each read where it begins, on a GPU
 
+Cells with a loop of their own stay there, if they may be blocks of one launch.
+
 ``unroll`` only has an effect for short loops on arrays too large for registers: a loop with a small state is one native
 function anyway, and a long sequence of steps would cost more to compile than it saves. A processor's threads take
 independent iterations, each with blocks in its cache; those of a GPU would be launches, one after the other.
@@ -29,14 +31,16 @@ _ELEMENTWISE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble, k
 Simplified = Callable[[ClosedJaxpr], ClosedJaxpr]  # the body of a loop after all passes
 
 
-def straight_code(closed: ClosedJaxpr, simplified: Simplified, threads: bool = False) -> ClosedJaxpr:
-    """The program without such control flow; ``threads``: those of a GPU run it."""
+def straight_code(closed: ClosedJaxpr, simplified: Simplified, threads: int = 0) -> ClosedJaxpr:
+    """The program without such control flow; ``threads``: ``Context.threads``."""
 
     def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         kind = eqn.primitive.kind
         if isinstance(kind, kinds.Branch):
             return _chosen(eqn, splicer)
         parts = kind.parts(eqn.params)
+        if threads > 1 and parts.independent and _has_loop(parts.body):
+            return None
         function = (_cells(parts, len(eqn.invars)) if threads else None) or _steps(parts, simplified)
         if function is None:
             return None
@@ -61,6 +65,10 @@ def _cells(parts: kinds.LoopParts, n_operands: int) -> Callable[..., Any] | None
         return None
     axes = (*[None] * parts.n_consts, *[0] * (n_operands - parts.n_consts))
     return vmap(jaxpr_as_fun(parts.body), axes, axis_size=parts.trips)
+
+
+def _has_loop(program: ClosedJaxpr) -> bool:
+    return any(isinstance(eqn.primitive.kind, kinds.Loop) for eqn in program.jaxpr.eqns)
 
 
 def _steps(parts: kinds.LoopParts, simplified: Simplified) -> Callable[..., Any] | None:

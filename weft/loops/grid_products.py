@@ -125,8 +125,8 @@ def _may_be_large(kernel: Product) -> bool:
     return kernel.result.itemsize == 4
 
 
-def launches(kernel: Product, gemm: Any) -> tuple[bytes, tuple[grid.Grid, ...]]:
-    """The words behind a kernel's operands, and its launch."""
+def launches(kernel: Product, gemm: Any, of_block: bool = False) -> tuple[bytes, tuple[grid.Grid, ...]]:
+    """The words behind a kernel's operands, and its launch; ``of_block``: one block makes all of it."""
     m, n, k, batch = _sizes(gemm)
     tiles = (-(-m // SMALL.rows), -(-n // SMALL.columns)) if kernel.form != "vector" else (m, n)
     words = [m, n, k, batch, *grid.quotient(tiles[1]), *grid.quotient(tiles[0] * tiles[1]), *tiles]
@@ -142,15 +142,19 @@ def launches(kernel: Product, gemm: Any) -> tuple[bytes, tuple[grid.Grid, ...]]:
         per_block = GPU_THREADS // WARP * (WARP // chains(kernel))
         return packed, (("vector", "", -(-count // per_block), 1, GPU_THREADS, 0),)
     large = -(-m // PLAIN_LARGE.rows) * -(-n // PLAIN_LARGE.columns) * batch
-    is_large = _may_be_large(kernel) and _are_filled(PLAIN_LARGE, large, count)
+    is_large = _may_be_large(kernel) and _are_filled(PLAIN_LARGE, large, count, of_block)
     entry, tile, blocks = ("tiles_large", PLAIN_LARGE, large) if is_large else ("tiles", PLAIN_SMALL, count)
     numbers = 2 * stage_words(tile) + (tile.rows * tile.columns if k > CHAIN else 0)
     return packed, ((entry, "", blocks, 1, GPU_THREADS, numbers * kernel.result.itemsize),)
 
 
-def _are_filled(tile: Tile, large: int, count: int) -> bool:
-    """Whether large tiles keep a GPU busy, and ``count`` small ones are 3/4 of their elements: an estimate."""
-    return large >= GPU_TILES and 4 * count * SMALL.rows * SMALL.columns >= 3 * large * tile.rows * tile.columns
+def _are_filled(tile: Tile, large: int, count: int, of_block: bool = False) -> bool:
+    """Whether large tiles keep a GPU busy, and ``count`` small ones are 3/4 of their elements: an estimate.
+
+    ``of_block``: others keep it busy.
+    """
+    busy = of_block or large >= GPU_TILES
+    return busy and 4 * count * SMALL.rows * SMALL.columns >= 3 * large * tile.rows * tile.columns
 
 
 def stage_words(tile: Tile) -> int:

@@ -123,6 +123,18 @@ class Repeat(Record):
     answer: Place | None = None
 
 
+class Cell(Record):
+    """A cell of a grid, which a block runs: bases that are rows of its own, and what it does.
+
+    The base ``far`` is its part of the GPU's memory, of as many bytes as the word ``far_bytes`` says.
+    """
+
+    rows: tuple[Row, ...]
+    steps: tuple[Any, ...]
+    far: int
+    far_bytes: int
+
+
 class Choose(Record):
     """One of several lists of steps, by a clamped int32."""
 
@@ -131,7 +143,10 @@ class Choose(Record):
 
 
 class Resident(Record, labels=("name",)):
-    """A kernel of one block. ``near``: the arena is in the block's memory, from the byte on that word 0 says."""
+    """A kernel of one block, or of one for each cell of a grid.
+
+    ``near``: the arena is in the block's memory, from the byte on that word 0 says.
+    """
 
     n_operands: int
     n_words: int
@@ -154,6 +169,6 @@ def calls(steps: tuple[Any, ...]) -> list[Call]:
     found: list[Call] = []
     for step in steps:
         inner = (step.cond, step.body) if isinstance(step, Repeat) else ()
-        inner = step.branches if isinstance(step, Choose) else inner
+        inner = step.branches if isinstance(step, Choose) else (step.steps,) if isinstance(step, Cell) else inner
         found += [step] if isinstance(step, Call) else [call for some in inner for call in calls(some)]
     return found

@@ -17,7 +17,7 @@ from weft.codegen import module_text
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.block_memory import BlockMemory
 from weft.codegen.writer import Writer
-from weft.loops.resident import Call, Carry, Choose, Copy, Fill, Offset, Repeat, Resident, Row
+from weft.loops.resident import Call, Carry, Cell, Choose, Copy, Fill, Offset, Repeat, Resident, Row
 
 BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 SOME = "llvm.nvvm.barrier.cta.sync.aligned.count"
@@ -52,6 +52,16 @@ class ResidentWriter(BlockMemory):
         self.run(program.steps)
         return writer
 
+    def cell(self, cell: Cell) -> None:
+        """The steps of this block."""
+        writer, number = self.writer, threads.number(self.writer, "ctaid.x")
+        scratch = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
+        self.bases[cell.far] = writer.element("i8", scratch, writer.index("mul", number, f"%w{cell.far_bytes}"))
+        for row in cell.rows:
+            offset = writer.index("mul", number, f"%w{row.stride}")
+            self.bases[row.base] = writer.element("i8", self.address(row.first), offset)
+        self.run(cell.steps, False)
+
     def run(self, steps: Sequence[Any], last: bool = True) -> None:
         """Some steps, each with a barrier behind it where it has written; behind the last one if ``last``."""
         for number, step in enumerate(steps):
@@ -65,6 +75,8 @@ class ResidentWriter(BlockMemory):
                 self.offset(step)
             elif isinstance(step, Choose):
                 self.choose(step)
+            elif isinstance(step, Cell):
+                self.cell(step)
             else:
                 self.repeat(step)
             wrote = isinstance(step, Call | Copy | Fill) or (isinstance(step, Offset) and step.flag is not None)
