@@ -172,6 +172,18 @@ def test_limits_are_exact(dtype, on):
         assert (run(name, far, on=on)[[0, 1, 2, 3, 8, 9]] == [np.inf, 0, np.inf, 0, 1, 1]).all(), name
 
 
+@pytest.mark.parametrize("on", [HOST, AVX2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_normal_values_to_the_ends_and_beyond_them(dtype, on):
+    """Each rare number stands alone among ordinary ones, in every lane."""
+    one = dtype(1)
+    rare = np.array([1, 2, 1.005, np.inf, np.nan, np.nextafter(one, dtype(0)), 0.9999, 0.9967, 0.9965, 1e-40], dtype)
+    x = np.random.default_rng(0).uniform(-0.99, 0.99, (16, 2 * rare.size, 17)).astype(dtype)
+    x[:, :, 0] = np.concatenate([rare, -rare])
+    found, wanted = run("erf_inv_drawn", x.reshape(-1), on=on), scipy.special.erfinv(x.astype(np.float64)).reshape(-1)
+    assert np.allclose(found, wanted, rtol=3e-5 if dtype == np.float32 else 1e-11, atol=1e-45, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_float32(name):

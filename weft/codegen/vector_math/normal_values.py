@@ -13,6 +13,7 @@ from weft.codegen import cold
 from weft.codegen.features import Sharing
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import library_log
+from weft.codegen.vector_math.exponential import SQRT_HALF_BITS, split
 
 # Cephes' log1p: x - x**2 / 2 + x**3 P(x) / Q(x), for 1 + x in [sqrt 1/2, sqrt 2]
 LOG1P_P = (4.5270000862e-5, 0.49854102823, 6.5787325942, 29.911919328, 60.949667981, 57.112963591, 20.039553499)
@@ -70,11 +71,8 @@ TAIL_F64 = (
 def _log(x: V) -> V:
     """log x for positive x, subnormal ones taken for the least normal."""
     lanes = x.lanes
-    bits = lanes.select(x > 2.0**-126, x, 2.0**-126).bits()
-    m = ((bits & 0x007FFFFF) | 0x3F000000).as_float()
-    low = m < math.sqrt(0.5)
-    e = (bits.lshr(23) - 126).to_float("float") - lanes.select(low, x.like(1.0), 0.0)
-    t = (m - 1.0) + lanes.select(low, m, 0.0)
+    m, e = split(lanes.select(x > 2.0**-126, x, 2.0**-126), SQRT_HALF_BITS["float"])
+    t = m - 1.0
     square = t * t
     cube = square * t
     first, second, third = (t.polynomial(part) for part in LOG_PARTS)
@@ -108,21 +106,31 @@ def _is_beyond(x: V) -> V:
 
 def erf_inv_drawn(emit: Sharing, x: V) -> V:
     """The inverse of erf at a float32 in -1..1, infinite at the ends and NaN outside."""
-    lanes, a = x.lanes, x.abs()
     log = _log1p(x * -x)
-    centre = log > -5.0
-    s = lanes.select(centre, -2.5 - log, (-log).sqrt() - 3.0)
-    p = s.polynomial([lanes.select(centre, x.like(c), t) for c, t in zip(CENTRE, TAIL, strict=True)])
-    edge = lanes.select(a.eq(1.0), x.like(math.inf), math.nan)
-    return x * lanes.select(a < 1.0, p, edge)
+    near = x * (-2.5 - log).polynomial(CENTRE)
+    usual = log > -5.0  # but for one of 300 in -1..1: outside the logarithm is that of 2**-126
+    return x.lanes.cold(~usual, lambda: [_drawn_far(x, log)], near, rare=False)[0]
+
+
+def _drawn_far(x: V, log: V) -> V:
+    return x * _inside(x, ((-log).sqrt() - 3.0).polynomial(TAIL))
 
 
 def erf_inv_drawn_f64(emit: Sharing, x: V) -> V:
     """The inverse of erf at a float64 in -1..1, infinite at the ends and NaN outside."""
-    lanes, a = x.lanes, x.abs()
     w = -_log1p_f64(emit, x * -x)
-    root = w.sqrt()
-    outer = lanes.select(w < 16.0, (root - 3.25).polynomial(MIDDLE_F64), (root - 5.0).polynomial(TAIL_F64))
-    p = lanes.select(w < 6.25, (w - 3.125).polynomial(CENTRE_F64), outer)
-    edge = lanes.select(a.eq(1.0), x.like(math.inf), math.nan)
-    return x * lanes.select(a < 1.0, p, edge)
+    near = x * (w - 3.125).polynomial(CENTRE_F64)
+    usual = (w < 6.25) & (x.abs() < 1.0)  # but for one of 1000 in -1..1
+    return x.lanes.cold(~usual, lambda: [_drawn_far_f64(x, w)], near, rare=False)[0]
+
+
+def _drawn_far_f64(x: V, w: V) -> V:
+    lanes, root = x.lanes, w.sqrt()
+    p = lanes.select(w < 16.0, (root - 3.25).polynomial(MIDDLE_F64), (root - 5.0).polynomial(TAIL_F64))
+    return x * _inside(x, p)
+
+
+def _inside(x: V, p: V) -> V:
+    """p, or what makes the product with x infinite at -1 and 1, and NaN beyond them."""
+    lanes, a = x.lanes, x.abs()
+    return lanes.select(a < 1.0, p, lanes.select(a.eq(1.0), x.like(math.inf), math.nan))
