@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from weft.codegen.features import Native
 from weft.codegen.lanes import V, literals
 
-ENTRIES = 8  # of a table
-
 
 class Gpu(Native[V]):
     """The answers of NVIDIA's GPUs."""
 
     count_bits = 32  # LLVM takes these of longer ones, and leaves out a test of all
     full_nans = True
-    table_bytes = 4 * ENTRIES  # one sector of a cache, whichever elements the threads ask for
+    table_bytes = 32  # one sector of a cache, whichever elements the threads ask for
 
     def lookup(self, table: Sequence[float], index: V) -> V:
         """table[index & 7] of 8 floats for an index of i32."""
@@ -27,18 +25,19 @@ class Gpu(Native[V]):
 
     def lookups(self, tables: Sequence[Sequence[float]], index: V) -> list[V]:
         """The tables lie one after the other, so that one address does for all of them."""
-        lanes, given = index.lanes, literals([value for table in tables for value in table], "float")[1:-1]
+        lanes, count = index.lanes, self.table_bytes // 4
+        given = literals([value for table in tables for value in table], "float")[1:-1]
         writer, name = lanes.writer, f"table_{zlib.crc32(given.encode()):08x}"
         writer.declarations[name] = (
-            f"@{name} = private addrspace(1) constant [{len(tables) * ENTRIES} x float] [{given}], align 32"
+            f"@{name} = private addrspace(1) constant [{len(tables) * count} x float] [{given}], align 32"
         )
         texts = ["poison"] * len(tables)
         for lane in range(lanes.width):
             number = index.text if lanes.width == 1 else lanes.extract(index, lane)
-            place = writer.op(f"zext i32 {writer.op(f'and i32 {number}, {ENTRIES - 1}')} to i64")
+            place = writer.op(f"zext i32 {writer.op(f'and i32 {number}, {count - 1}')} to i64")
             first = writer.op(f"getelementptr float, ptr addrspace(1) @{name}, i64 {place}")
             for k, text in enumerate(texts):
-                p = writer.op(f"getelementptr float, ptr addrspace(1) {first}, i64 {k * ENTRIES}")
+                p = writer.op(f"getelementptr float, ptr addrspace(1) {first}, i64 {k * count}")
                 found = writer.op(f"load float, ptr addrspace(1) {p}, align 4, !invariant.load !{{}}")
                 into = f"insertelement {lanes.type('float')} {text}, float {found}, i64 {lane}"
                 texts[k] = found if lanes.width == 1 else writer.op(into)
