@@ -74,6 +74,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("high_dynamic_range_gumbel", False, bool, "gumbel draws twice the bits by default", in_key=True),
     _option("debug_key_reuse", False, bool, "raise where a random key is used twice", in_key=True),
     _option("pallas_enable_debug_checks", False, bool, "debug_check of kernels checks", in_key=True),
+    _option("pallas_tpu_interpret_mode", None, object, "InterpretParams that kernels are run with", in_key=True),
     _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
     _option("no_execution", False, bool, "raise where a program would be run", in_key=True),
     _option("allow_f16_reductions", True, bool, "sums of half precisions are accepted", in_key=True),

@@ -635,3 +635,20 @@ def rows_rolled_by_a_stride(m: Any, call: Any) -> Any:
         o[...] = m.tpu.roll(x[...], shift[...], 2, stride=3, stride_axis=0)
 
     return call(body, m.out((4, 2, 7), "int32"))
+
+
+@kernel(floats(4, 6), expect=lambda x: x.reshape(2, 2, 3, 2).transpose(3, 1, 0, 2).reshape(4, 2, 3))
+def split_and_merged_dimensions(m: Any, call: Any) -> Any:
+    def body(x, o):
+        o[...] = m.tpu.einshape("(ab) (cd) -> (db) a c", x[...], a=2, d=2)
+
+    return call(body, m.out((4, 2, 3)))
+
+
+@kernel(floats(6), expect=lambda x: x[::-1] + 6)
+def numbers_of_cells_in_index_maps(m: Any, call: Any) -> Any:
+    def body(x, o):
+        o[...] = x[...] + m.pl.num_programs(0)
+
+    back = m.block((1,), lambda i: (m.pl.num_programs(0) - 1 - m.pl.program_id(0),))
+    return call(body, m.out((6,)), grid=6, in_specs=[back], out_specs=m.block((1,), lambda i: i))

@@ -140,6 +140,55 @@ def test_what_cores_cannot_share() -> None:
         shared_pipeline((4, 2), (tpu.PARALLEL,), 2, False, core_axis=0)(n, x)
 
 
+def test_the_first_core_alone() -> None:
+    ref = weft.new_ref(jnp.zeros(2))
+
+    @pl.core_map(PAIR)
+    def _() -> None:
+        @tpu.run_on_first_core("core")
+        def _() -> None:
+            ref[lax.axis_index("core")] += 1.0
+
+    np.testing.assert_array_equal(ref[...], [1.0, 0.0])
+
+
+def test_a_barrier_is_a_semaphore_that_cells_share() -> None:
+    def kernel(o: Any) -> None:
+        pl.semaphore_signal(tpu.get_barrier_semaphore(), core_index=0)
+        o[pl.program_id(0)] = pl.semaphore_read(tpu.get_barrier_semaphore())
+
+    run = pl.pallas_call(kernel, weft.ShapeDtypeStruct((2,), "int32"), grid=2)
+    np.testing.assert_array_equal(run(), [0, 0])  # each call gives another
+
+
+# -- modes ------------------------------------------------------------------------------------------------------------
+
+
+def reads_outside(o: Any) -> None:
+    o[...] = jnp.zeros(8)
+    o[pl.ds(pl.program_id(0) + 7, 2)] = jnp.ones(2)
+
+
+def test_modes_for_all_kernels() -> None:
+    make = lambda: pl.pallas_call(reads_outside, OUT, grid=1)()
+    traced = weft.jit(lambda: make())
+    np.testing.assert_array_equal(traced(), make())
+    with tpu.force_tpu_interpret_mode(), pytest.raises(IndexError, match="writes outside of the reference outputs"):
+        make()
+    with tpu.force_tpu_interpret_mode(), pytest.raises(Exception, match="writes outside of the reference outputs"):
+        traced()
+    tpu.set_tpu_interpret_mode()
+    try:
+        with pytest.raises(IndexError, match="writes outside"):
+            make()
+    finally:
+        tpu.set_tpu_interpret_mode(None)
+    tpu.reset_tpu_interpret_mode_state()
+    make()
+    x = jnp.asarray(X)
+    assert tpu.with_memory_space_constraint(x, tpu.HBM) is x and not tpu.is_tpu_device()
+
+
 # -- names and traced extents -----------------------------------------------------------------------------------------
 
 

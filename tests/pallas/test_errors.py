@@ -62,6 +62,15 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: (lambda ref: pl.pallas_call(lambda x, y, o: None, OUT)(ref, ref))(weft.new_ref(jnp.asarray(A))),
         ValueError, r"only one reference to a mutable array.*appeared at both operand 0 and operand 1",
     ),
+    "einshape of a group of unknown sizes": (
+        lambda: tpu.einshape("(ab)->ab", A), ValueError, r"splits a dimension of 8 into \['a', 'b'\]: give the siz",
+    ),
+    "einshape of sizes that do not divide": (lambda: tpu.einshape("(ab)->ab", A, a=3), ValueError, "by the sizes"),
+    "einshape of another rank": (lambda: tpu.einshape("ab->ba", A), ValueError, "has 2 dimensions, the array has 1"),
+    "einshape without an arrow": (lambda: tpu.einshape("a", A), ValueError, "an equation has one '->'"),
+    "einshape of an unknown name": (lambda: tpu.einshape("a->ab", A), ValueError, "has 'b' on the right alone"),
+    "einshape of parentheses": (lambda: tpu.einshape("(a->a", A), ValueError, r"the parentheses of '\(a' do not match"),
+    "einshape that sums": (lambda: tpu.einshape("a->", A), NotImplementedError, "each dimension once on either side"),
     "roll by less than nothing": (lambda: tpu.roll(A, -1, 0), ValueError, "shift must be non-negative, got -1"),
     "roll along no axis": (lambda: tpu.roll(A, 1, 1), ValueError, "axis is out of range: 1"),
     "a stride without an axis": (lambda: tpu.roll(A, 1, 0, stride=1), ValueError, "give stride and stride_axis"),
@@ -181,9 +190,14 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
         NotImplementedError, r"pallas\.triton\.elementwise_inline_asm",
     ),
     "another core": (
+        lambda: pl.pallas_call(lambda o, s: pl.semaphore_signal(s, core_index=1), OUT,
+                               scratch_shapes=[tpu.SemaphoreType.REGULAR])(),
+        NotImplementedError, "semaphore_signal to another core",
+    ),
+    "another device": (
         lambda: pl.pallas_call(lambda o, s: pl.semaphore_signal(s, device_id=1), OUT,
                                scratch_shapes=[tpu.SemaphoreType.REGULAR])(),
-        NotImplementedError, "semaphore_signal to another device or core",
+        ValueError, r"\[device_id\] 1: outside of shard_map there is one device, of number 0",
     ),
     "a name of Mosaic": (
         lambda: pl.tpu.prng_seed(0), NotImplementedError, r"weft\.experimental\.pallas\.tpu\.prng_seed is not built",

@@ -28,13 +28,11 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": """
         make_splash_mha make_splash_mha_single_device make_splash_mqa""",
     "weft.experimental.pallas.tpu": """
-        BufferType BufferedRef BufferedRefBase ChipVersion CoreType LoweringException SideEffectType Tiling
-        TpuInfo async_remote_copy core_barrier dma_semaphore einshape emit_pipeline_with_allocations
-        force_tpu_interpret_mode get_barrier_semaphore get_tpu_info get_tpu_info_for_chip is_tpu_device
-        make_async_remote_copy matmul_acc_lhs matmul_pop matmul_push_rhs pack_elementwise prng_random_bits
-        prng_seed reset_tpu_interpret_mode_state run_on_first_core sample_block set_tpu_interpret_mode
+        BufferType BufferedRef BufferedRefBase ChipVersion CoreType LoweringException Tiling TpuInfo
+        core_barrier dma_semaphore emit_pipeline_with_allocations get_tpu_info get_tpu_info_for_chip
+        matmul_acc_lhs matmul_pop matmul_push_rhs pack_elementwise prng_random_bits prng_seed sample_block
         stateful_bernoulli stateful_bits stateful_normal stateful_uniform stochastic_round to_pallas_key touch
-        trace_value unpack_elementwise with_memory_space_constraint""",
+        trace_value unpack_elementwise""",
     "weft.experimental.random": """
         stateful_rng""",
     "weft.experimental.xla_metadata": """

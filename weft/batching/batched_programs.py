@@ -19,6 +19,7 @@ from weft.batching.batch_trace import batch_jaxpr, map_flat, with_dim, without_d
 from weft.control import bodies, scan, while_loop
 from weft.control import branches as branches_module
 from weft.core import avals as avals_module
+from weft.core import axis_names
 from weft.core import trace as tracing
 from weft.core.axis_names import Axis
 from weft.core.effects import keeps
@@ -290,6 +291,7 @@ def _while(
     if differs is not None:
         if callbacks.is_io(cond_jaxpr.effects | body_jaxpr.effects):
             raise NotImplementedError("Unordered IO effects not supported in while_loop with batched predicate")
+        _check_exchanges([cond_jaxpr.effects, body_jaxpr.effects], axis, "a loop that some end before others")
         if not again:
             body = _keeping_done(test, body, cond_nconsts, body_nconsts)
             whole[cond_nconsts:cond_nconsts] = whole[:cond_nconsts]
@@ -365,6 +367,7 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
         return outs, list(_flags(wanted))
     if any(callbacks.is_io(branch.effects) for branch in branches):
         raise NotImplementedError("IO effect not supported in vmap-of-cond.")
+    _check_exchanges([branch.effects for branch in branches], axis, "a branch that some take, and others do not")
     size = axis.size
     index = in_front(size, index, dims[0])
     if any(keeps(branch.effects) for branch in branches):  # every branch would run its effects, for every element
@@ -394,6 +397,15 @@ def _bind_branches(index: Any, operands: list[Any], programs: Sequence[ClosedJax
     made = [bodies.Body(*_hoisted(program), None) for program in programs]
     common, captured = bodies.with_common_captures(made)
     return branches_module.cond_p.bind(index, *captured, *operands, branches=tuple(common), **params)
+
+
+def _check_exchanges(found: Sequence[Any], axis: Axis, where: str) -> None:
+    """NotImplementedError for what has to be run by all elements of an axis."""
+    if any(axis_names.EXCHANGE in effects for effects in found):
+        raise NotImplementedError(
+            f"a remote copy or signal in {where}, along the axis {axis.name!r}: every device has to start it. Start it "
+            "outside, and let those that have nothing to send, send to themselves"
+        )
 
 
 def _hoisted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:

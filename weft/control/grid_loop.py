@@ -15,10 +15,11 @@ from typing import Any
 
 from weft import operations as lax
 from weft import runtime
+from weft.batching import batch_trace
 from weft.control import bodies, grid_cells
 from weft.control.grid_blocks import Block
 from weft.control.grid_order import ARBITRARY, PARALLEL
-from weft.core import avals, kinds
+from weft.core import avals, axis_names, kinds
 from weft.core.effects import join
 from weft.core.eval import jaxpr_as_fun
 from weft.core.jaxpr import ClosedJaxpr
@@ -168,4 +169,11 @@ def _batch(size: int, values: list[Any], dims: list[int | None], **params: Any) 
     return outs, [0] * len(outs)
 
 
-grid_loop_p.batch = _batch
+def _batch_axis(axis: Any, values: list[Any], dims: list[int | None], **params: Any) -> Any:
+    """Cells that combine values along the mapped axis run in step; otherwise the axis is one of the grid."""
+    if axis.name is not None and axis_names.concerned(grid_loop_p, params, axis.name):
+        return batch_trace.map_flat(lambda *args: grid_cells.in_order(*args, **params), axis, values, dims)
+    return _batch(axis.size, values, dims, **params)
+
+
+grid_loop_p.batch, grid_loop_p.batch_axis = None, _batch_axis

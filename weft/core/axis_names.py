@@ -78,6 +78,18 @@ class NamedAxis(Effect):
         return f"NamedAxisEffect({self.name})"
 
 
+class Exchange(Effect):
+    """An equation sends values from one element of a named axis to another, so that all have to run it."""
+
+    removable = True
+
+    def __repr__(self) -> str:
+        return "Exchange"
+
+
+EXCHANGE = Exchange()
+
+
 def bound(axes: Iterable[tuple[Hashable, int]]) -> Any:
     """A context manager inside which these names are bound; they hide outer bindings of the same names."""
     return config.axes_bound(tuple(axes))

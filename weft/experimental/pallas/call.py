@@ -19,10 +19,11 @@ from weft import numpy as jnp
 from weft._base.record import NamedTuple
 from weft.control import bodies, grid_loop
 from weft.core import avals as avals_module
+from weft.core.axis_names import NamedAxis
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
 from weft.core.ref_types import BLOCK, AbstractRef, check_distinct, is_ref
-from weft.core.trace import trace_to_jaxpr
+from weft.core.trace import is_tracing, trace_to_jaxpr
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.dispatch.calls import jit as jit_module
@@ -142,6 +143,7 @@ def asked_for(
 ) -> Asked:  # fmt: skip
     """The options of a call, checked."""
     outs, out_tree = _outputs(out_shape)
+    interpret = config.read("pallas_tpu_interpret_mode") or interpret
     if isinstance(interpret, InterpretParams):
         interpret.check()
     named = name or function_names.function_name(kernel)
@@ -267,7 +269,7 @@ def _trace(asked: Asked, call: _Call) -> Kernel:
     _check_aliases(asked.aliases, call.in_avals, outs, first)
     ahead = [AbstractRef(aval, spaces.MemorySpace.INDEX, BLOCK) for aval in call.in_avals[:first]]
     given = runtime.tree_unflatten(call.in_tree, list(range(call.in_tree.num_leaves)))
-    scope = Scope(len(grid_spec.grid), runtime.tree_flatten(given[:n_ahead])[1], ahead)
+    scope = Scope(grid_spec.grid, runtime.tree_flatten(given[:n_ahead])[1], ahead)
     rest_tree = runtime.tree_flatten(given[n_ahead:])[1]
     in_specs = specs.leaves(grid_spec.in_specs, rest_tree, "in_specs", "`inputs`")
     inputs = [specs.way(*entry, scope) for entry in zip(in_specs, call.in_avals[first:], paths[first:], strict=True)]
@@ -411,7 +413,8 @@ def _run(asked: Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
     check_distinct(values, lambda: [f"operand {place}" for place in range(len(values))])
     operands = _agreeing([_plain(x) for x in values])
     first = len(operands) - len(traced.inputs)
-    if isinstance(asked.interpret, InterpretParams):
+    combines = any(isinstance(effect, NamedAxis) for effect in traced.jaxpr.effects)  # with other devices
+    if isinstance(asked.interpret, InterpretParams) and not combines:
         results = _run_checked(asked, traced, operands)
     else:
         results = _run_grid(asked, traced, operands[:first], operands[first:])
@@ -453,7 +456,7 @@ def _run_checked(asked: Asked, traced: Kernel, operands: list[Any]) -> list[Any]
 
     written = [source for source in traced.aliased[traced.kept :] if source is not None]
     types = [way.aval for way in (*traced.outputs[: traced.kept], *[traced.inputs[k] for k in written])]
-    if not any(isinstance(x, Tracer) for x in operands):
+    if not is_tracing() and not any(isinstance(x, Tracer) for x in operands):
         return [jnp.asarray(x) for x in run(*operands)]
     return callbacks.pure_callback(run, types, *operands, vmap_method="sequential")
 

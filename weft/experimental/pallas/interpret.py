@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
+from weft import config
 from weft._base.record import Record
 
 _WORDS = {
@@ -55,3 +57,25 @@ class InterpretParams(Record):
 def enable_poison_buffers(new_val: bool = True) -> None:
     """For JAX's programs, without effect: memory that nobody has written is always filled with NaN."""
     del new_val
+
+
+_PLAIN = InterpretParams()
+
+
+def force_tpu_interpret_mode(params: InterpretParams = _PLAIN) -> AbstractContextManager[None]:
+    """Within, on this thread, kernels that are made are run cell by cell with checks, whatever they ask for.
+
+    >>> with pallas.tpu.force_tpu_interpret_mode():
+    ...     pallas.pallas_call(lambda o: None, weft.ShapeDtypeStruct((2,), "float32"))()
+    Array([nan, nan], dtype=float32)
+    """
+    return config.context("pallas_tpu_interpret_mode", params)
+
+
+def set_tpu_interpret_mode(params: InterpretParams | None = _PLAIN) -> None:
+    """``force_tpu_interpret_mode`` from now on; None ends it."""
+    config.update("pallas_tpu_interpret_mode", params)
+
+
+def reset_tpu_interpret_mode_state() -> None:
+    """For JAX's programs, without effect: a kernel that was stopped by an error leaves no state behind."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.effects import refs
+from weft.experimental.pallas import cells, remote, spaces
 from weft.operations.convert import convert
 
 
@@ -35,10 +36,13 @@ def semaphore_signal(
     sem_or_view: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: DeviceIdType = DeviceIdType.MESH,
     core_index: Any = None,
 ) -> None:  # fmt: skip
-    """Add ``inc`` to the count. There is one core, of index 0."""
-    del device_id_type
-    if device_id is not None or not (core_index is None or (isinstance(core_index, int) and core_index == 0)):
-        raise NotImplementedError("pallas.semaphore_signal to another device or core: kernels of weft run on one")
+    """Add ``inc`` to the count; with ``device_id``, as in ``make_async_remote_copy``, to that of another device, inside
+    of ``shard_map``. There is one core, of index 0.
+    """
+    if not (core_index is None or (isinstance(core_index, int) and core_index == 0)):
+        raise NotImplementedError("pallas.semaphore_signal to another core: kernels of weft run on one")
+    if device_id is not None:
+        inc = remote.counts(inc, remote.number_of(device_id, device_id_type is DeviceIdType.MESH))
     refs.addupdate(_checked(sem_or_view), ..., _count(inc))
 
 
@@ -49,6 +53,11 @@ def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) 
     """
     if decrement:
         refs.addupdate(_checked(sem_or_view), ..., _count(-value))
+
+
+def get_barrier_semaphore() -> Any:
+    """A semaphore that all cells of a kernel share, zero when the first one begins."""
+    return cells.get_global(spaces.SemaphoreType.REGULAR)
 
 
 def _checked(sem: Any) -> Any:

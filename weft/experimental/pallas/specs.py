@@ -40,9 +40,9 @@ class Way(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """What index maps take: the number of axes of the grid, and the references to scalars fetched before."""
+    """What index maps take: the numbers along the axes of a grid, and the references to scalars fetched before."""
 
-    n_axes: int
+    extents: tuple[Any, ...]
     prefetched_tree: Any
     prefetched: Sequence[Any]
 
@@ -146,7 +146,7 @@ def _block(sizes: Sequence[Any], path: str) -> grid_blocks.Block:
 
 
 def _map_types(scope: Scope) -> list[Any]:
-    return [NUMBER] * scope.n_axes + [ref.inner_aval for ref in scope.prefetched]
+    return [NUMBER] * len(scope.extents) + [ref.inner_aval for ref in scope.prefetched]
 
 
 def _zeros(scope: Scope, count: int) -> ClosedJaxpr:
@@ -158,9 +158,9 @@ def _traced(index_map: Any, sizes: Sequence[Any], aval: Any, path: str, scope: S
     named = f"Index map function {function_names.source_of(index_map)} for {path}"
 
     def flat(*args: Any) -> list[Any]:
-        scalars = runtime.tree_unflatten(scope.prefetched_tree, list(args[scope.n_axes :]))
-        with cells.on(None):
-            found = index_map(*args[: scope.n_axes], *scalars)
+        numbers, ahead = args[: len(scope.extents)], args[len(scope.extents) :]
+        with cells.on(cells.Grid(scope.extents, numbers)):
+            found = index_map(*numbers, *runtime.tree_unflatten(scope.prefetched_tree, list(ahead)))
         outs = list(found) if isinstance(found, (tuple, list)) else [found]
         if len(outs) != len(sizes):
             raise ValueError(
@@ -170,7 +170,7 @@ def _traced(index_map: Any, sizes: Sequence[Any], aval: Any, path: str, scope: S
         return [_index(out, place, named) for place, out in enumerate(outs)]
 
     info = DebugInfo("pallas_call index_map", function_names.source_of(index_map))
-    closed, _ = trace_to_jaxpr(flat, [NUMBER] * scope.n_axes + list(scope.prefetched), info)
+    closed, _ = trace_to_jaxpr(flat, [NUMBER] * len(scope.extents) + list(scope.prefetched), info)
     check_constants(
         closed.consts, f"{named} must not capture constants:", "pass them as operands that are fetched before"
     )

@@ -7,23 +7,32 @@ this module in JAX raise NotImplementedError naming themselves.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
 from weft import numpy as jnp
+from weft import operations as lax
 from weft._base import unbuilt
 from weft._base.record import Record
 from weft.effects import ref_views, refs
-from weft.experimental.pallas import semaphores, spaces
+from weft.experimental.pallas import inside, remote, semaphores, spaces
 from weft.experimental.pallas.blocks import GridSpec, no_block_spec
-from weft.experimental.pallas.interpret import InterpretParams
+from weft.experimental.pallas.einshape import einshape
+from weft.experimental.pallas.interpret import (
+    InterpretParams,
+    force_tpu_interpret_mode,
+    reset_tpu_interpret_mode_state,
+    set_tpu_interpret_mode,
+)
 from weft.experimental.pallas.meshes import TensorCoreMesh, create_tensorcore_mesh
 from weft.experimental.pallas.pipeline import emit_pipeline
+from weft.experimental.pallas.semaphores import get_barrier_semaphore
 from weft.experimental.pallas.spaces import SemaphoreType
 from weft.experimental.pallas.triton import load, store
+from weft.operations import collectives
 
 __all__ = [
     "ARBITRARY",
@@ -42,16 +51,27 @@ __all__ = [
     "MemorySpace",
     "PrefetchScalarGridSpec",
     "SemaphoreType",
+    "SideEffectType",
     "TensorCoreMesh",
     "async_copy",
+    "async_remote_copy",
     "bitcast",
     "create_tensorcore_mesh",
+    "einshape",
     "emit_pipeline",
+    "force_tpu_interpret_mode",
+    "get_barrier_semaphore",
+    "is_tpu_device",
     "load",
     "make_async_copy",
+    "make_async_remote_copy",
+    "reset_tpu_interpret_mode_state",
     "roll",
+    "run_on_first_core",
+    "set_tpu_interpret_mode",
     "store",
     "sync_copy",
+    "with_memory_space_constraint",
 ]  # fmt: skip
 
 
@@ -81,6 +101,14 @@ class GridDimensionSemantics(enum.Enum):
 
 PARALLEL, ARBITRARY = GridDimensionSemantics.PARALLEL, GridDimensionSemantics.ARBITRARY
 CORE_PARALLEL, SUBCORE_PARALLEL = GridDimensionSemantics.CORE_PARALLEL, GridDimensionSemantics.SUBCORE_PARALLEL
+
+
+class SideEffectType(enum.Enum):
+    """What ``has_side_effects`` of CompilerParams may say; kernels of weft tell it by their references."""
+
+    PURE = "pure"
+    DATAFLOW_SIDE_EFFECTING = "dataflow_side_effecting"
+    SIDE_EFFECTING = "side_effecting"
 
 
 class CompilerParams(Record):
@@ -155,6 +183,53 @@ class _Copy:
             semaphores.semaphore_wait(self._semaphore, int(np.prod(self._target.shape)))
 
 
+class _RemoteCopy(_Copy):
+    """A copy to another device, done when it is started; every device starts one."""
+
+    def __init__(self, source: Any, target: Any, sent: Any, received: Any, device: Any) -> None:
+        super().__init__(source, target, received)
+        self._sent, self._device = sent, device
+
+    def start(self, priority: int = 0, *, add: bool = False) -> None:
+        arrived = remote.copy(self._source, self._target, self._device, add)
+        size = np.int32(np.prod(self._target.shape))
+        semaphores.semaphore_signal(self._sent, int(size))
+        semaphores.semaphore_signal(self._semaphore, lax.mul(arrived, size))
+
+    def wait_send(self) -> None:
+        semaphores.semaphore_wait(self._sent, int(np.prod(self._source.shape)))
+
+    def wait_recv(self) -> None:
+        super().wait()
+
+    def wait(self) -> None:
+        self.wait_send()
+        self.wait_recv()
+
+
+def make_async_remote_copy(
+    src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
+    device_id_type: semaphores.DeviceIdType = semaphores.DeviceIdType.MESH,
+) -> _RemoteCopy:  # fmt: skip
+    """A copy from a reference (or part) of this device to one of another, inside of ``shard_map``.
+
+    ``device_id``: a coordinate for each axis of the mesh, a dictionary of some, or with ``DeviceIdType.LOGICAL`` the
+    number of the device. Every device starts the copy, each to a device of its own; it is done at the start.
+    """
+    device = remote.number_of(device_id, device_id_type is semaphores.DeviceIdType.MESH)
+    return _RemoteCopy(src_ref, dst_ref, send_sem, recv_sem, device)
+
+
+def async_remote_copy(
+    src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
+    device_id_type: semaphores.DeviceIdType = semaphores.DeviceIdType.MESH,
+) -> _RemoteCopy:  # fmt: skip
+    """``make_async_remote_copy``, started."""
+    copy = make_async_remote_copy(src_ref, dst_ref, send_sem, recv_sem, device_id, device_id_type)
+    copy.start()
+    return copy
+
+
 def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> _Copy:
     """A copy from a reference (or part) to another, with ``start()`` and ``wait()``; it is done at the start."""
     return _Copy(src_ref, dst_ref, sem)
@@ -209,6 +284,23 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
     moved = shift + stride * jnp.arange(x.shape[stride_axis], dtype=np.int32).reshape(*rows[0], -1, *rows[1])
     place = jnp.arange(x.shape[axis], dtype=np.int32).reshape(*[-1 if d == axis else 1 for d in range(x.ndim)])
     return jnp.take_along_axis(x, jnp.broadcast_to((place - moved) % x.shape[axis], x.shape), axis)
+
+
+def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
+    """``x``. Where an array lies is the affair of its device."""
+    del memory_space
+    return x
+
+
+def is_tpu_device() -> bool:
+    """False: no device of weft's is a TPU."""
+    return False
+
+
+def run_on_first_core(core_axis_name: Any) -> Callable[[Callable[[], None]], None]:
+    """A decorator: the function runs at once, on the first core along an axis."""
+    count = collectives.axis_size(core_axis_name)
+    return inside.when(count == 1 or collectives.axis_index(core_axis_name) == 0)
 
 
 __getattr__ = unbuilt.fallback(__name__)
