@@ -200,7 +200,7 @@ CALLS: dict[str, tuple[Any, type[Exception], str]] = {
         ValueError, r"\[device_id\] 1: outside of shard_map there is one device, of number 0",
     ),
     "a name of Mosaic": (
-        lambda: pl.tpu.prng_seed(0), NotImplementedError, r"weft\.experimental\.pallas\.tpu\.prng_seed is not built",
+        lambda: pl.tpu.matmul_pop(0), NotImplementedError, r"weft\.experimental\.pallas\.tpu\.matmul_pop is not built",
     ),
     "a name of Mosaic GPU": (
         lambda: __import__("weft.experimental.pallas.mosaic_gpu", fromlist=["wgmma"]).wgmma(),

@@ -30,9 +30,8 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.pallas.tpu": """
         BufferType BufferedRef BufferedRefBase ChipVersion CoreType LoweringException Tiling TpuInfo
         core_barrier dma_semaphore emit_pipeline_with_allocations get_tpu_info get_tpu_info_for_chip
-        matmul_acc_lhs matmul_pop matmul_push_rhs pack_elementwise prng_random_bits prng_seed sample_block
-        stateful_bernoulli stateful_bits stateful_normal stateful_uniform stochastic_round to_pallas_key touch
-        trace_value unpack_elementwise""",
+        matmul_acc_lhs matmul_pop matmul_push_rhs pack_elementwise sample_block stochastic_round to_pallas_key
+        touch trace_value unpack_elementwise""",
     "weft.experimental.random": """
         stateful_rng""",
     "weft.experimental.xla_metadata": """

@@ -88,6 +88,7 @@ class _Shared(threading.local):
     def __init__(self) -> None:
         self.given: list[Any] | None = None
         self.asked: list[Any] = []
+        self.named: dict[str, int] = {}  # the places of those with a name
 
 
 _shared = _Shared()
@@ -96,12 +97,12 @@ _shared = _Shared()
 @contextlib.contextmanager
 def sharing(given: Sequence[Any]) -> Iterator[list[Any]]:
     """Within, ``get_global`` gives these references in turn; yields the list of what is asked for."""
-    before = (_shared.given, _shared.asked)
-    _shared.given, _shared.asked = list(given), []
+    before = (_shared.given, _shared.asked, _shared.named)
+    _shared.given, _shared.asked, _shared.named = list(given), [], {}
     try:
         yield _shared.asked
     finally:
-        _shared.given, _shared.asked = before
+        _shared.given, _shared.asked, _shared.named = before
 
 
 def get_global(what: Any) -> Any:
@@ -115,6 +116,22 @@ def get_global(what: Any) -> Any:
         )
     kind = spaces.ref_type(what, "get_global")
     _shared.asked.append(kind)
-    if len(_shared.asked) <= len(_shared.given):
-        return _shared.given[len(_shared.asked) - 1]
-    return refs.new_ref(spaces.first_value(kind))  # the kernel is traced again, with this one among its operands
+    return _given(len(_shared.asked) - 1)
+
+
+def _given(place: int) -> Any:
+    assert _shared.given is not None
+    if place < len(_shared.given):
+        return _shared.given[place]
+    # the kernel is traced again, with this one among its operands
+    return refs.new_ref(spaces.first_value(_shared.asked[place]))
+
+
+def shared(name: str, what: Any) -> Any:
+    """The reference of this name, one for a kernel, that all of its cells share."""
+    place = _shared.named.get(name)
+    if place is not None:
+        return _given(place)
+    found = get_global(what)
+    _shared.named[name] = len(_shared.asked) - 1
+    return found

@@ -28,6 +28,14 @@ from weft.experimental.pallas.interpret import (
     set_tpu_interpret_mode,
 )
 from weft.experimental.pallas.meshes import TensorCoreMesh, create_tensorcore_mesh
+from weft.experimental.pallas.numbers import (
+    prng_random_bits,
+    prng_seed,
+    stateful_bernoulli,
+    stateful_bits,
+    stateful_normal,
+    stateful_uniform,
+)
 from weft.experimental.pallas.pipeline import emit_pipeline
 from weft.experimental.pallas.semaphores import get_barrier_semaphore
 from weft.experimental.pallas.spaces import SemaphoreType
@@ -65,10 +73,16 @@ __all__ = [
     "load",
     "make_async_copy",
     "make_async_remote_copy",
+    "prng_random_bits",
+    "prng_seed",
     "reset_tpu_interpret_mode_state",
     "roll",
     "run_on_first_core",
     "set_tpu_interpret_mode",
+    "stateful_bernoulli",
+    "stateful_bits",
+    "stateful_normal",
+    "stateful_uniform",
     "store",
     "sync_copy",
     "with_memory_space_constraint",
