@@ -51,7 +51,7 @@ def test_virtual_devices_are_not_those_of_a_plugin(device: Any) -> None:
         with pytest.raises(ValueError, match="Received incompatible devices for jitted computation"):
             weft.jit(function, device=device)(X)
     mixed = Mesh(np.array([device, weft.devices("cpu")[0]], object), ("x",))
-    with pytest.raises(NotImplementedError, match="over several devices of the CPU only so far"):
+    with pytest.raises(NotImplementedError, match="over several devices of the CPU, or GPUs"):
         weft.device_put(X, NamedSharding(mixed, P("x")))
     mapped = summed(AbstractMesh((4,), ("x",)))
     exported = weft.export.export(weft.jit(mapped))(X)

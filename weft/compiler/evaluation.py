@@ -53,10 +53,11 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
         found = _across_processes(primitive, args, avals, params)
         if found is not None:
             return found if primitive.multiple_results else found[0]
-    backend = devices.backend_at(place)
+    spread = _spread(place, args)
+    backend = devices.backend_at(place if place >= 0 else spread)
     program = _program(primitive, avals, params, place, backend)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
-    if not backend.shards or (0 <= place <= 1 and primitive.result_shardings is None):
+    if not (backend.shards or spread) or (0 <= place <= 1 and primitive.result_shardings is None):
         results = program.run(arrays)
     else:
         out, _ = primitive.typed(avals, params) if explicit.is_used() else (None, None)
@@ -71,6 +72,12 @@ def evaluate_compiled(primitive: Any, args: Sequence[Any], params: dict[str, Any
     if use is not None:
         use.done(results)
     return results if primitive.multiple_results else results[0]
+
+
+def _spread(place: int, args: Sequence[Any]) -> int:
+    """The place of an operation on what lies over several GPUs, or of an operand of it; 0: nothing does."""
+    places = (place,) if place >= 0 else [x.place for x in args if type(x) is runtime.Array]
+    return next(filter(devices.is_spread, places), 0)
 
 
 def _across_processes(primitive: Any, args: Sequence[Any], avals: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -152,7 +152,7 @@ class JitState:
         """
         options = self.options
         place = options.place or devices.place_of_call(prepared.leaves)
-        if place < 0 or place > devices.HOST or options.shardings is not None:
+        if place < 0 or place >> 1 >= devices.SPREAD or options.shardings is not None:
             return place if options.place else lazy.sharded_calls.of_call(self, prepared)
         return place
 

@@ -5,8 +5,9 @@ The option ``num_cpu_devices`` makes several virtual devices of the CPU: names f
 buffer whatever their sharding.
 
 Every sharding has a number: 0 for all of an array on the first device of the CPU, small numbers for devices of plugins,
-and those from ``HOST`` on, given here, for shardings over virtual devices. A ``place`` is twice that number, plus 1 for
-what is committed: Arrays have one, and so have the programs that run on a device.
+and those from ``HOST`` on, given here, for shardings over virtual devices. A sharding over several GPUs has the number
+of the first of them, which has all of the array, and above it one of its own (``SPREAD``). A ``place`` is twice that
+number, plus 1 for what is committed: Arrays have one, and so have the programs that run on a device.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from weft import config, runtime
+from weft import config, errors, runtime
 from weft._base import forks, lazy
 from weft._base import target as targets
 from weft._base.record import Record
@@ -27,6 +28,7 @@ from weft.distributed import processes
 
 __all__ = ["UNCONSTRAINED", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
 
+SPREAD = 1 << 12  # the first number of a sharding over several GPUs: the runtime's kDeviceNumbers
 HOST = 1 << 29  # the number of the first sharding over virtual devices: the runtime's kHostPlaces, halved
 _MOST_DEVICES = 65_536
 
@@ -189,6 +191,7 @@ def _cpu_device(index: int) -> Device:
 _lock = forks.held("devices")
 _numbers: dict[Sharding, int] = {}
 _by_number: list[Sharding] = []  # from HOST on
+_spread: list[Sharding] = []  # over GPUs, from SPREAD on
 
 
 def _new_number(sharding: Sharding) -> int:
@@ -198,6 +201,23 @@ def _new_number(sharding: Sharding) -> int:
             found = _numbers[sharding] = HOST + len(_by_number)
             _by_number.append(sharding)
         return found
+
+
+def _new_spread(sharding: Sharding) -> int:
+    with _lock:
+        found = _numbers.get(sharding)
+        if found is None:
+            _spread.append(sharding)
+            found = _numbers[sharding] = len(_spread) * SPREAD + sharding.device_list[0].number
+            assert found < HOST
+        told = len(_spread) > 1
+    if not told:
+        errors.warn(
+            f"programs over several GPUs ({', '.join(map(str, sharding.device_list))}) run on the first of them, which "
+            "has the whole arrays: results are right, and neither time nor memory is shared (this is said once)",
+            UserWarning,
+        )
+    return found
 
 
 def number_of(sharding: Sharding, described: bool = False) -> int:
@@ -216,8 +236,12 @@ def number_of(sharding: Sharding, described: bool = False) -> int:
             return _new_number(sharding)
         if len(devices) == 1 or is_described(sharding):
             return devices[0].number
+        if sharding.memory_kind in (None, "device") and all(
+            device.grid is not None and device.is_local for device in devices
+        ):
+            return _new_spread(sharding)
         raise NotImplementedError(
-            f"[sharding] arrays lie over several devices of the CPU only so far; {sharding} names "
+            f"[sharding] arrays lie over several devices of the CPU, or GPUs, only so far; {sharding} names "
             f"{', '.join(map(str, devices))}: put whole arrays on one of them (weft.device_put(x, "
             "weft.devices()[0])) and run a program on each; or make the mesh of weft.devices('cpu'), whose number is "
             "the option num_cpu_devices"
@@ -241,7 +265,7 @@ def check_here(places: Sequence[int]) -> None:
 
 def mesh_like(mesh: Any) -> Any:
     """The latest mesh of devices with the axes of an abstract one, on which an array lies; None if there is none."""
-    for sharding in reversed(_by_number):
+    for sharding in (*reversed(_spread), *reversed(_by_number)):
         own = getattr(sharding, "mesh", None)
         if own is not None and own.abstract_mesh == mesh:
             return own
@@ -251,23 +275,31 @@ def mesh_like(mesh: Any) -> Any:
 def sharding_at(place: int) -> Sharding:
     """The sharding that a place stands for."""
     number = place >> 1
+    if HOST > number >= SPREAD:
+        return _spread[number // SPREAD - 1]
     return _by_number[number - HOST] if number >= HOST else sharding_of(BY_NUMBER[number])
 
 
 def device_at(place: int) -> Device:
     """The (first) device of a place."""
     number = place >> 1
-    return _by_number[number - HOST].device_list[0] if number >= HOST else BY_NUMBER[number]
+    return _by_number[number - HOST].device_list[0] if number >= HOST else BY_NUMBER[number % SPREAD]
 
 
 def backend_at(place: Any) -> Backend:
-    """The backend of a place; that of the CPU for the places of several results."""
-    return BY_NUMBER[place >> 1].backend if type(place) is int and 1 < place < HOST << 1 else OWN
+    """The backend of a place; of the places of several results that of their GPUs, or that of the CPU."""
+    place = next(filter(is_spread, place), 0) if type(place) is tuple else place
+    return BY_NUMBER[(place >> 1) % SPREAD].backend if 1 < place < HOST << 1 else OWN
 
 
 def compiles_own(place: int) -> bool:
     """Whether a place is one device whose programs are weft's own; -1 is none."""
-    return 0 <= place <= 1 or (1 < place < HOST << 1 and bool(BY_NUMBER[place >> 1].backend.step_kinds))
+    return 0 <= place <= 1 or (1 < place < SPREAD << 1 and bool(BY_NUMBER[place >> 1].backend.step_kinds))
+
+
+def is_spread(place: int) -> bool:
+    """Whether a place is a sharding over several GPUs."""
+    return SPREAD << 1 <= place < HOST << 1
 
 
 def check_local(device: Device) -> None:

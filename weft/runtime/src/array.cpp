@@ -488,7 +488,7 @@ PyObject* set_deleted_error(const Array* array) {
     return PyErr_Format(PyExc_RuntimeError, "%R, which lies across processes, was given to a program of one", array->aval);
   if (array->remote != nullptr) {
     PyErr_Format(PyExc_RuntimeError, "%R, on %s, was given to a program of the CPU", array->aval,
-                 plugin_devices()[array->place >> 1]->name.c_str());
+                 plugin_devices()[array->remote->number]->name.c_str());
     return nullptr;
   }
   Ref text = steal(aval_text(array->aval, false));

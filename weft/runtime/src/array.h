@@ -16,7 +16,8 @@ struct Array {
   PyObject* weakrefs;
   struct Remote* remote;  // owned: its memory if that is on another device (pjrt.h); then buffer is nullptr
   uint32_t place;         // twice the device's number (0: the CPU), plus 1 if the Array is committed to the device
-                          // (from kHostPlaces on: twice the number of a sharding over devices of the host)
+                          // (from kHostPlaces on: twice the number of a sharding over devices of the host;
+                          // `device_number` has more)
   uint32_t index;         // in the list of all Array objects, which includes unused ones kept for reuse
 };
 
@@ -26,6 +27,12 @@ extern PyTypeObject* ArrayType;
 // the whole array.
 constexpr uint32_t kHostPlaces = 1u << 30;
 inline bool is_host_place(uint32_t place) { return place <= 1 || place >= kHostPlaces; }
+
+// Of a place of another memory the low bits are its device's number; above them is the number of a sharding over several
+// such devices, 0 for none: the device has the whole array.
+constexpr uint32_t kDeviceNumbers = 1u << 12;
+inline uint32_t device_number(uint32_t place) { return (place >> 1) % kDeviceNumbers; }
+inline bool is_spread(uint32_t place) { return place >> 1 >= kDeviceNumbers; }  // over devices, of the host or others
 
 constexpr int kFreeArrays = 512;
 extern Array* free_arrays[kFreeArrays];  // unused objects, each still owning its reference to the type

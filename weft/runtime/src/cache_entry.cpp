@@ -67,7 +67,7 @@ bool read_place(PyObject* place, CacheEntry* entry) {
   if (places.empty()) places.push_back(0);
   const uint32_t number = entry->executable->plan->number;
   for (uint32_t each : places)
-    if (number != 0 ? number != each >> 1 : !is_host_place(each)) {
+    if (number != 0 ? number != device_number(each) || is_host_place(each) : !is_host_place(each)) {
       PyErr_Format(PyExc_ValueError, "[CacheEntry] place %u is not on the program's device", each);
       return false;
     }

@@ -457,7 +457,7 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   std::vector<uint32_t> places;
   if (asked != nullptr && !read_places(asked, plan.outputs.size(), &places)) return nullptr;
   if (plan.number != 0)
-    return run_on_device(executable, inputs.get(), flags.get(), places.empty() ? -1 : int(places[0]));
+    return run_on_device(executable, inputs.get(), flags.get(), places);
   if (places.empty()) places.push_back(0);
   Small<Operand, kStackSlots> operands(plan.n_inputs);
   Fetched fetched;

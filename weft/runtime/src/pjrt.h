@@ -148,8 +148,9 @@ int device_run(Executable* executable, Remote* const* inputs, const bool* donate
 // A call of a jitted function by a program on a device: as call_cached of jit.cpp.
 PyObject* call_on_device(struct Entry* entry, class Signature& signature, bool* handled);
 
-// Executable.run of such a program. `place`: of the results; negative: they are committed if an operand is.
-PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* donated, int place);
+// Executable.run of such a program. `places`: of all results, or of each; none: they are committed if an operand is.
+PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* donated,
+                        const std::vector<uint32_t>& places);
 
 // The result of a call whose outputs (stolen) are on a device, as make_result of jit.cpp.
 PyObject* remote_results(const struct CacheEntry* cached, Remote** outputs);

@@ -232,7 +232,7 @@ PyObject* array_to_place(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OI:array_to_place", &object, &place) || !read_array(object, &array)) return nullptr;
   if (!is_host_place(place)) {
     if (device_of_place(place) == nullptr) return nullptr;
-    Remote* remote = remote_of_array(place >> 1, array);
+    Remote* remote = remote_of_array(device_number(place), array);
     if (remote == nullptr) return nullptr;
     return reinterpret_cast<PyObject*>(array_new_remote(array->aval, remote, place));
   }

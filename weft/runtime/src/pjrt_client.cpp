@@ -226,7 +226,7 @@ std::vector<std::unique_ptr<PluginDevice>>& plugin_devices() {
 
 PluginDevice* device_of_place(uint32_t place) {
   auto& devices = plugin_devices();
-  size_t number = place >> 1;
+  size_t number = device_number(place);
   if (number == 0 || number >= devices.size()) {
     PyErr_Format(PyExc_ValueError, "[pjrt] there is no device %zu", number);
     return nullptr;

@@ -123,7 +123,7 @@ PyObject* array_lent(PyObject*, PyObject* args) {
   Buffer* buffer = array_ready_buffer(array);
   if (buffer == nullptr) return nullptr;
   if (array->remote != nullptr || device->memory_type != kHostMemory || array->aval->nbytes <= 0) Py_RETURN_NONE;
-  Remote* remote = remote_on_memory(place >> 1, array->aval, buffer);
+  Remote* remote = remote_on_memory(device_number(place), array->aval, buffer);
   if (remote != nullptr) return reinterpret_cast<PyObject*>(array_new_remote(array->aval, remote, place));
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;

@@ -214,11 +214,15 @@ PyObject* call_on_device(Entry* entry, Signature& signature, bool* handled) {
   return remote_results(cached, outputs.data());
 }
 
-PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* donated, int place) {
+PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* donated,
+                        const std::vector<uint32_t>& places) {
   const Plan& plan = *executable->plan;
   const uint32_t number = plan.number;
   Inputs held(plan.n_inputs);
-  bool committed = place > 0 && (place & 1) != 0;
+  bool committed = false;
+  for (uint32_t place : places)
+    if (place != 0 && (device_number(place) != number || is_host_place(place)))
+      return PyErr_Format(PyExc_ValueError, "[%U] place %u is not on the program's device", executable->name, place);
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
     PyObject* item = PyTuple_GET_ITEM(inputs, i);
     if (!is_array(item)) {
@@ -231,7 +235,7 @@ PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* do
                    array->aval, plan.in_avals[size_t(i)]);
       return nullptr;
     }
-    committed = committed || (place < 0 && (array->place & 1) != 0);
+    committed = committed || (array->place & 1) != 0;
     if (!held.add(remote_of_array(number, array))) return nullptr;
   }
   auto array_of = [&](int32_t i) { return reinterpret_cast<Array*>(PyTuple_GET_ITEM(inputs, i)); };
@@ -245,7 +249,8 @@ PyObject* run_on_device(Executable* executable, PyObject* inputs, const bool* do
   Py_ssize_t count = Py_ssize_t(plan.outputs.size());
   Ref list = steal(PyList_New(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
-    uint32_t where = number << 1 | uint32_t(committed);
+    uint32_t where = places.empty() ? uint32_t(committed) : places[places.size() > 1 ? size_t(i) : 0];
+    if (where <= 1) where |= number << 1;
     PyObject* made = remote_result_new(plan.outputs[size_t(i)].aval, outputs[int32_t(i)], where);
     if (list && made != nullptr) PyList_SET_ITEM(list.get(), i, made);
     else Py_XDECREF(made), list = Ref();

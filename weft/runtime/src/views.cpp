@@ -34,7 +34,7 @@ struct Layout {
 bool is_readable(Array* array) {
   const ShapedArray* aval = array->aval;
   if (aval->itemsize == 0 || aval->nbytes < 0 || aval->sharding != Py_None || aval->memory_space != Py_None) return false;
-  if (array->place >= kHostPlaces) return false;  // a program says how its result lies on the devices
+  if (is_spread(array->place)) return false;  // a program says how its result lies on the devices
   return array->buffer != nullptr && buffer_is_ready(array->buffer) && buffer_wait(array->buffer) == 0;
 }
 
