@@ -165,7 +165,8 @@ def test_kernels_of_unknown_sizes(name: str) -> None:
     function, dtypes, shapes, expect = CASES[name]
     scope, parts = export.SymbolicScope(("b >= 10",) if "begins" in name else ()), shapes.split(" ; ")
     specs = [out(export.symbolic_shape(part, scope=scope), dtype) for part, dtype in zip(parts, dtypes, strict=True)]
-    blob = export.export(weft.jit(function))(*specs).serialize()
+    with pl.pallas_export_experimental(dynamic_shapes=True):
+        blob = export.export(weft.jit(function))(*specs).serialize()
     calls = (export.deserialize(blob).call, jax.export.deserialize(blob).call)
     for sizes in SIZES:
         extents = [[eval(n, {}, sizes) for n in part.split(",")] for part in parts]

@@ -48,6 +48,7 @@ if _typing.TYPE_CHECKING:
         loop as loop,
         multiple_of as multiple_of,
         next_power_of_2 as next_power_of_2,
+        pallas_export_experimental as pallas_export_experimental,
         reciprocal as reciprocal,
         strides_from_shape as strides_from_shape,
         when as when,
@@ -92,8 +93,8 @@ _NAMES = _lazy.Names(
         "experimental.pallas.costs": "CostEstimate estimate_cost",
         "experimental.pallas.inside": """
             align_to broadcast_to cdiv debug_check debug_checks_enabled debug_print delay dot
-            enable_debug_checks loop multiple_of next_power_of_2 reciprocal strides_from_shape
-            when""",
+            enable_debug_checks loop multiple_of next_power_of_2 pallas_export_experimental
+            reciprocal strides_from_shape when""",
         "experimental.pallas.interpret": "enable_poison_buffers",
         "experimental.pallas.masked": "load store swap",
         "experimental.pallas.meshes": "core_map kernel",

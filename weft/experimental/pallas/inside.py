@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -178,6 +178,12 @@ def debug_checks_enabled() -> bool:
 def enable_debug_checks(new_val: bool = True) -> AbstractContextManager[None]:
     """Let ``debug_check`` check within a ``with`` statement, on this thread; the option does it from then on."""
     return config.context("pallas_enable_debug_checks", new_val)
+
+
+def pallas_export_experimental(dynamic_shapes: bool) -> AbstractContextManager[None]:
+    """For JAX's programs, without effect: blocks of unknown sizes are exported anywhere."""
+    del dynamic_shapes
+    return nullcontext()
 
 
 def debug_check(condition: Any, message: str) -> None:
