@@ -32,20 +32,20 @@ def f32(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(F32)
 
 
-def product(n: int, side: int, terms: int) -> Callable[..., Any]:
-    """n by n by n, in blocks; the sum over blocks of terms is kept in the output."""
+def product(n: int, side: int, terms: int, out: Any = F32) -> Callable[..., Any]:
+    """n by n by n, in blocks that may hang over the edge; the sum over blocks of terms is kept in the output."""
 
     def body(x: Any, y: Any, out: Any) -> None:
         @pl.when(pl.program_id(2) == 0)
         def _() -> None:
             out[...] = jnp.zeros_like(out)
 
-        out[...] += jnp.dot(x[...], y[...])
+        out[...] += jnp.dot(x[...], y[...], preferred_element_type=out.dtype)
 
     specs = [pl.BlockSpec((side, terms), lambda i, j, k: (i, k)), pl.BlockSpec((terms, side), lambda i, j, k: (k, j))]
     return pl.pallas_call(
-        body, grid=(n // side, n // side, n // terms), in_specs=specs,
-        out_specs=pl.BlockSpec((side, side), lambda i, j, k: (i, j)), out_shape=weft.ShapeDtypeStruct((n, n), F32),
+        body, grid=(-(-n // side), -(-n // side), -(-n // terms)), in_specs=specs,
+        out_specs=pl.BlockSpec((side, side), lambda i, j, k: (i, j)), out_shape=weft.ShapeDtypeStruct((n, n), out),
     )  # fmt: skip
 
 
@@ -133,11 +133,42 @@ def running(x: Any) -> Any:
     )(x)  # fmt: skip
 
 
+def carried(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A block that each of four cells in order changes."""
+
+    def body(x: Any, out: Any, kept: Any) -> None:
+        @pl.when(pl.program_id(1) == 0)
+        def _() -> None:
+            kept[...] = jnp.zeros_like(kept)
+
+        kept[...] = step(kept[...], x[...])
+        out[...] = kept[...] * 2
+
+    spec = pl.BlockSpec((8, 64), lambda i, j: (i, j))
+    return pl.pallas_call(
+        body, grid=(3, 4), in_specs=[spec], out_specs=spec, out_shape=weft.ShapeDtypeStruct((24, 256), F32),
+        scratch_shapes=[tpu.VMEM((8, 64), F32)],
+    )  # fmt: skip
+
+
+def places(x: Any) -> Any:
+    return jnp.abs(x[0] * 10).astype(np.int32) % 64
+
+
+BYTES = RNG.integers(-99, 99, (2, 80, 80)).astype(np.int8)
 KERNELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "product": (product(192, 64, 16), (f32(192, 192), f32(192, 192)), 9),
     "attention": (attention(2, 128, 16, 32), tuple(f32(2, 128, 16) for _ in range(3)), 8),
     "attention by a loop": (attention_by_a_loop(2, 128, 16, 32), tuple(f32(2, 128, 16) for _ in range(3)), 8),
     "blocks of each cell in order": (running, (f32(48, 200),), 3),
+    "a product with edges": (product(80, 32, 24), (f32(80, 80), f32(80, 80)), 9),
+    "a product of bytes": (product(80, 32, 24, np.int32), tuple(BYTES), 9),
+    "a product of bfloat16": (product(64, 32, 16), tuple(jnp.asarray(BYTES[:, :64, :64] % 9, jnp.bfloat16)), 4),
+    "products": (weft.vmap(product(64, 32, 16)), (f32(2, 64, 64), f32(2, 64, 64)), 8),
+    "elements by index": (carried(lambda kept, x: kept + x[:, places(x)]), (f32(24, 256),), 3),
+    "updates by index": (carried(lambda kept, x: kept.at[:, places(x)].add(x)), (f32(24, 256),), 3),
+    "positions": (carried(lambda kept, x: kept + jnp.argmax(x, 1)[:, None].astype(F32)), (f32(24, 256),), 3),
+    "a transposed factor": (carried(lambda kept, x: (x.T @ (kept + x))[:8] * 0.01 + x), (f32(24, 256),), 3),
 }
 
 
