@@ -121,6 +121,20 @@ def test_two_devices() -> None:
         assert run(program, devices=2, peer=peer).split()[:4] == ["True", "cuda:1", "2", "cuda:1"]
 
 
+@pytest.mark.parametrize("pitch", [1, 512])
+def test_rows_that_the_driver_does_not_copy(pitch: int) -> None:
+    """It may refuse distances that are not those of its own allocations; the host copies then."""
+    program = """
+        from weft import lax
+        a, b = np.arange(35000.0, dtype=np.float32).reshape(5, 7, 1000), np.ones((5, 3, 60), np.float32)
+        wanted = a.copy()
+        wanted[:, 2:5, 30:90] = 1
+        found = weft.jit(lambda a, b: lax.dynamic_update_slice(a, b, (0, 2, 30)))(a, b)
+        print(np.array_equal(np.asarray(found), wanted))
+    """
+    assert run(program, pitch=pitch).split() == ["True"]
+
+
 def test_memory_is_given_back_under_pressure() -> None:
     program = """
         d = weft.devices()[0]

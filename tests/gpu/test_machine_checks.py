@@ -248,6 +248,12 @@ def test_what_the_machine_does_not_know_is_named() -> None:
             kernel(body)
 
 
+def test_a_result_of_no_bytes_is_refused() -> None:
+    """As ptxas does."""
+    with pytest.raises(MachineError, match="a parameter of no bytes"):
+        Module(".version 7.8\n.target sm_90\n.address_size 64\n.func (.param .align 16 .b8 r[0]) f() { ret; }\n")
+
+
 def test_a_trap_is_a_fault() -> None:
     fails("trap", "trap", kernel("  trap;\n"), block=1)
 

@@ -112,7 +112,7 @@ def call(
     that in registers: with the usual one, three sines in a loop take a third longer. GPUs take it for the usual one.
     """
     convention = "preserve_allcc " if writer.scalar else ""
-    type_ = f"{{ {', '.join(results)} }}"
+    type_ = f"{{ {', '.join(results)} }}" if results else "void"  # a result of no bytes is none of PTX
     if name not in writer.functions:
         inner = writer.other()
         parameters = [f"%a{k}" for k in range(len(arguments))]
@@ -120,11 +120,15 @@ def call(
         for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):
             value = inner.op(f"insertvalue {type_} {value}, {result} {text}, {k}")
         given = ", ".join([f"{t} {p}" for (t, _), p in zip(arguments, parameters, strict=True)])
-        table, loads, lines = module_text.constants(inner, name, f"ret {type_} {value}")
+        table, loads, lines = module_text.constants(inner, name, f"ret {type_} {value}" if results else "ret void")
         head = f"define internal {convention}{type_} @{name}({given}) noinline cold nounwind {{"
         writer.functions[name] = "\n".join([*table, head, "entry:", *loads, lines, "}"])
         writer.functions |= inner.functions
         writer.declarations |= inner.declarations
         writer.cold_branches = writer.cold_branches or inner.cold_branches
-    found = writer.op(f"call {convention}{type_} @{name}({', '.join(map(' '.join, arguments))})")
+    text = f"call {convention}{type_} @{name}({', '.join(map(' '.join, arguments))})"
+    if not results:
+        writer.line(text)
+        return []
+    found = writer.op(text)
     return [writer.op(f"extractvalue {type_} {found}, {k}") for k in range(len(results))]

@@ -132,7 +132,7 @@ struct State {
   uint64_t seed = 0;
   int delay = 200;  // microseconds at most
   bool peer = true, approximate = false;
-  uint64_t steps = 0;
+  uint64_t steps = 0, pitch = 1;
   std::string log;
   std::mutex counting;  // guards
   std::map<std::string, uint64_t> calls;

@@ -275,6 +275,8 @@ WEFT_EXPORT cuMemcpy2DAsync_v2(const Copy2D* c, Handle stream) {
   const bool from_host = c->from_type == 1, to_host = c->to_type == 1;
   const size_t from_pitch = c->from_pitch ? c->from_pitch : c->width, to_pitch = c->to_pitch ? c->to_pitch : c->width;
   if ((c->height > 1 && (from_pitch < c->width + c->from_x || to_pitch < c->width + c->to_x))) return kInvalidValue;
+  const bool within = !from_host && !to_host && c->height > 1;
+  if (within && (from_pitch % state().pitch || to_pitch % state().pitch)) return kInvalidValue;
   const Address from = (from_host ? reinterpret_cast<Address>(c->from_host) : c->from) + c->from_y * from_pitch + c->from_x;
   const Address to = (to_host ? reinterpret_cast<Address>(c->to_host) : c->to) + c->to_y * to_pitch + c->to_x;
   for (size_t row = 0; row < c->height; ++row)

@@ -10,6 +10,7 @@
 // WEFT_TEST_CUDA_CHECKS     those of the machine, as their sum (7); WEFT_TEST_CUDA_STEPS  instructions of a warp at most
 // WEFT_TEST_CUDA_SEED       of the order of blocks (0: ascending)
 // WEFT_TEST_CUDA_DELAY      microseconds that work waits at most (200)
+// WEFT_TEST_CUDA_PITCH      bytes of which distances of copied rows must be multiples (1)
 // WEFT_TEST_CUDA_PEER       0: devices have no access to each other's memory
 // WEFT_TEST_CUDA_APPROXIMATE  1: instructions whose bits are the hardware's are taken
 // WEFT_TEST_CUDA_LOG        a file that gets a line for each fault of a kernel; unset: standard error
@@ -81,6 +82,7 @@ Result start() {
   s.seed = uint64_t(setting("SEED", 0));
   s.delay = int(setting("DELAY", 200));
   s.peer = setting("PEER", 1) != 0;
+  s.pitch = uint64_t(setting("PITCH", 1));
   s.approximate = setting("APPROXIMATE", 0) != 0;
   if (const char* text = getenv("WEFT_TEST_CUDA_LOG")) s.log = text;
   for (int n = 0; n < int(count); ++n) {

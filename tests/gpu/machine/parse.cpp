@@ -231,6 +231,7 @@ class Parser {
       if (peek() == "[") {
         ++at_;
         if (peek() != "]") count = number();
+        if (count == 0) fail("a parameter of no bytes");
         expect("]");
       }
       p.bytes = uint32_t(count * uint64_t(bytes_of(type)));

@@ -33,7 +33,7 @@ class CopyRowsStep final : public Step {
   std::vector<Walk> walks;  // outermost first
 
  private:
-  // False if the driver copies no rows: then it has been asked for none.
+  // False if the driver does not copy all of them so.
   bool ask(CudaDevice& device, char* target, char* source, size_t depth, Status* status) const {
     if (walks.empty()) return *status = device.copy(target, source, nbytes), true;
     const Walk& walk = walks[depth];

@@ -359,7 +359,9 @@ bool CudaDevice::copy_rows(char* to, const char* from, int64_t nbytes, int64_t c
   rows.width = size_t(nbytes);
   rows.height = size_t(count);
   InContext here(*this);
-  *status = check(the_driver().cuMemcpy2DAsync_v2(&rows, stream_), "a copy of rows");
+  const Result result = the_driver().cuMemcpy2DAsync_v2(&rows, stream_);
+  if (result == cuda::kInvalidValue) return false;  // it may refuse pitches that are not those of its own allocations
+  *status = check(result, "a copy of rows");
   return true;
 }
 

@@ -61,7 +61,7 @@ class CudaDevice final : public Device {
 
   // What steps ask for. None waits.
   Status fill(char* to, int byte, int64_t nbytes);
-  // `count` runs of nbytes at distances of `stride` >= nbytes; false: the driver has no such copy.
+  // `count` runs of nbytes at distances of `stride` >= nbytes; false: the driver makes no such copy.
   bool copy_rows(char* to, const char* from, int64_t nbytes, int64_t count, int64_t stride, Status* status);
   // At once, or written down for a graph (cuda_graphs.h); then working memory is kept until that is launched.
   Status launch_kernel(const CudaLaunch& launch);

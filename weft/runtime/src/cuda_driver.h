@@ -16,7 +16,7 @@ using Handle = void*;       // contexts, streams, events, modules, functions
 using Address = uint64_t;   // in a device's memory
 inline Address address(const char* pointer) { return reinterpret_cast<Address>(pointer); }
 
-constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
+enum : Result { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotReady = 600 };
 
 struct Copy2D {  // CUDA_MEMCPY2D
   size_t from_x, from_y;

@@ -53,7 +53,7 @@ Address Pool::take(int64_t nbytes, int64_t* capacity, Result* result) {
   std::lock_guard<std::mutex> lock(mutex_);
   Address slab = 0;
   int64_t size = slab_bytes(bytes);
-  const auto ask = [&] {
+  const auto ask = [&]() -> Result {
     if (size > limit - stats_.pool_bytes) return kOutOfMemory;
     return the_driver().cuMemAlloc_v2(&slab, size_t(size));
   };
