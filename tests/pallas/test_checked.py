@@ -148,3 +148,23 @@ def test_under_vmap_and_control_flow() -> None:
 
     run = call(kernel, ((), "float32"))
     np.testing.assert_array_equal(weft.vmap(run)(np.stack([X, 2 * X])), [15, 30])
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_wait_for_what_comes_later(early: bool) -> None:
+    def waits(o: Any, ready: Any) -> None:
+        pl.semaphore_wait(ready, 2)
+        o[...] = 1.0
+
+    def signals(o: Any, ready: Any) -> None:
+        pl.semaphore_signal(ready)
+
+    pair, one = tpu.create_tensorcore_mesh("a", num_cores=2), tpu.create_tensorcore_mesh("b", num_cores=1)
+    bodies, meshes = ([waits, signals], [one, pair]) if early else ([signals, waits], [pair, one])
+    out, scratch = weft.ShapeDtypeStruct((), "float32"), [tpu.SemaphoreType.REGULAR]
+    run = pl.kernel(bodies, out, mesh=meshes, scratch_types=scratch, interpret=tpu.InterpretParams())
+    if early:
+        with pytest.raises(IndexError, match="waits for the semaphore scratch 0, which nobody before has signalled so"):
+            run()
+    else:
+        assert run() == 1.0

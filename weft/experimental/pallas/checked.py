@@ -34,6 +34,7 @@ class Memory:
         self.values = np.array(values, order="C")  # accesses write to it through reshape(-1)
         self.known = np.broadcast_to(known, self.values.shape).copy()
         self.written = np.zeros(self.values.shape, bool)
+        self.is_semaphore = False  # a count that is never below zero
 
 
 class Cell:
@@ -124,6 +125,11 @@ def _swap(cell: Cell, params: Any, memory: Memory, new: Any, *operands: Any) -> 
 
 def _addupdate(cell: Cell, params: Any, memory: Memory, new: Any, *operands: Any) -> list[Any]:
     _one_by_one(cell, memory, new, None, params["indices"], operands, "add")
+    if memory.is_semaphore and np.any(memory.values < 0):
+        cell.fail(
+            f"the kernel waits for the semaphore {memory.name}, which nobody before has signalled so often: cells, and "
+            "bodies of pallas.kernel, run one after the other"
+        )
     return []
 
 
@@ -322,6 +328,8 @@ def run(
                spaces.is_semaphore(ref))
         for k, ref in enumerate(scratch)
     ]  # fmt: skip
+    for memory, ref in zip(shared, scratch, strict=True):
+        memory.is_semaphore = spaces.is_semaphore(ref)
     for number in itertools.product(*map(range, grid)):
         cell = Cell(number, params)
         if params.grid_point_recorder is not None:

@@ -22,7 +22,8 @@ class InterpretParams(Record):
     with ``out_of_bounds_reads="uninitialized"`` gives what memory holds that nobody has written: NaN (for integers the
     least one), or zero with ``uninitialized_memory="zero"``. ``uninitialized_reads="raise"`` forbids to read it.
     ``grid_point_recorder`` is called with the numbers of each cell and 0. Cells that differ along a parallel axis and
-    write one element are an error. The other options are for a TPU's cores and change nothing.
+    write one element are an error, and so is a wait for a semaphore of ``scratch_shapes`` that nobody has signalled.
+    The other options are for a TPU's cores and change nothing.
 
     >>> def kernel(x_ref, out_ref):
     ...     out_ref[...] = x_ref[pallas.ds(pallas.program_id(0) + 2, 2)]
