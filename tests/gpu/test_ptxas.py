@@ -1,11 +1,20 @@
-"""Texts of LLVM assemble for each processor, and the assembler's report is read right."""
+"""Texts of LLVM and of kernels assemble for each processor, and the assembler's report is read right."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from tests.gpu import prototypes, ptxas
+import weft
+import weft.numpy as jnp
+from tests.gpu import native_build, prototypes, ptxas
+from tests.gpu.forms import FORMS
 from tests.gpu.llvm_ptx import ISA, elementwise, ptx
+from weft.codegen import llvm
+from weft.codegen.gpu import kernel
+from weft.compiler.steps import Launched
 
 
 @pytest.mark.parametrize("cpu", list(ISA))
@@ -39,3 +48,31 @@ ptxas info    : Compiling entry function 'b' for 'sm_90'
 ptxas info    : Used 7 registers
 """
     assert ptxas.parse(said) == {"a": ptxas.Assembled(40, 12, 16, 2048, 8), "b": ptxas.Assembled(7, 0, 0, 0, 0)}
+
+
+needs_a_driver = pytest.mark.skipif(native_build.compiler() is None, reason="there is no C++ compiler for the driver")
+
+
+def assembled(device: Any, function: Any, *args: Any) -> None:
+    """Assembles all kernels of a program for two processors."""
+    ptxas.needed()
+    with weft.default_device(device):
+        plan = weft.jit(function).lower(*args).compile()._program().plan
+    launches = [entry for entry in plan.instructions if isinstance(entry, Launched)]
+    for launch in launches:
+        text = llvm.emit_assembly(kernel.text_of(launch.nest, device.grid), device.grid)
+        for cpu in ("sm_90", "sm_100"):
+            assert set(ptxas.assemble(text, cpu)) >= {wide or name for name, wide, *_ in launch.grids}
+
+
+@needs_a_driver
+def test_functions_of_rare_lanes_assemble(device: Any) -> None:
+    with weft.enable_x64(True):
+        assembled(device, lambda x: jnp.sin(x) + x % 3, np.ones(10))
+
+
+@needs_a_driver
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_assembles(device: Any, name: str) -> None:
+    _, function, args = FORMS[name]
+    assembled(device, function, *args)
