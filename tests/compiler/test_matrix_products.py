@@ -391,7 +391,7 @@ import tests.compiler.test_matrix_products as products
 products.test_bfloat16_products()
 a = jnp.ones((64, 64), jnp.bfloat16)
 plan = weft.jit(lambda a, b: a @ b).lower(a, a).as_text("plan")
-print(runtime.bfloat16_products, f"added in {runtime.bfloat16_products}" in plan)
+print(runtime.bfloat16_products(), f"added in {runtime.bfloat16_products()}" in plan)
 """
 ASKED_FOR = {"tiles": "AMX_BF16", "pairs": "AVX512_BF16"}
 
@@ -417,7 +417,7 @@ def test_how_the_terms_of_bfloat16_products_are_added_can_be_chosen(choice: str)
 
 
 def test_the_processor_alone_chooses_how_the_terms_of_bfloat16_products_are_added() -> None:
-    program = "from weft import runtime; print(runtime.bfloat16_products)"
+    program = "from weft import runtime; print(runtime.bfloat16_products())"
     expected = "tiles" if _has("amx_bf16") else "pairs" if _has("avx512_bf16") and _has("AuthenticAMD") else "float32"
     assert {_with_choice("", program).stdout.strip() for _ in range(3)} == {expected}
     wrong = _with_choice("fast", program)

@@ -362,9 +362,9 @@ def test_which_products_have_which_bits_on_which_processor(source: str, processo
 
 def test_the_choice_for_this_processor() -> None:
     shapes = [(16, 16, 1024), (16, 16, 1023), (64, 64, 1 << 14), (1, 64, 1 << 20)]
-    own = "tiles" if runtime.matrix_unit else runtime.bfloat16_products
+    own = "tiles" if runtime.matrix_unit else runtime.bfloat16_products()
     for m, n, k in shapes:
-        assert runtime.how_added("E", "f", m, n, k) == runtime.how_added("E", "f", m, n, k, runtime.bfloat16_products)
+        assert runtime.how_added("E", "f", m, n, k) == runtime.how_added("E", "f", m, n, k, runtime.bfloat16_products())
         assert runtime.how_added("e", "f", m, n, k) == runtime.how_added("e", "f", m, n, k, own)
         assert runtime.how_added("f", "f", m, n, k) == runtime.how_added("f", "f", m, n, k, own)
     with pytest.raises(ValueError, match="tiles, pairs or float32, got 'fast'"):

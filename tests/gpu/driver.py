@@ -19,9 +19,15 @@ import pytest
 
 import weft
 from tests.gpu.native_build import HERE, Part, build, machine
+from weft._base import target
 from weft.dispatch.devices import cuda_devices
 
 ROOT = HERE.parents[1]
+NARROW = "x86-64-v3"  # the target of the CPU whose bits a GPU has
+
+
+def _is_wide() -> bool:
+    return target.host().name == "x86-64-v4"
 
 
 @lru_cache(maxsize=1)
@@ -36,7 +42,8 @@ def path() -> Path:
 def environment(**settings: object) -> dict[str, str]:
     """Of a process that has the library's devices: ``environment(devices=2, memory=64)``."""
     chosen = {f"WEFT_TEST_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
-    return {**os.environ, "WEFT_CUDA_LIBRARY": str(path()), **chosen}
+    host = {"WEFT_TARGET": NARROW} if _is_wide() else {}
+    return {**os.environ, "WEFT_CUDA_LIBRARY": str(path()), **host, **chosen}
 
 
 def run(program: str, timeout: float = 120, **settings: object) -> subprocess.CompletedProcess[str]:
@@ -63,8 +70,16 @@ _devices: list[Any] = []  # of this process, once they were asked for
 
 @contextlib.contextmanager
 def gpus() -> Iterator[list[Any]]:
-    """The GPUs of the library in this process, or of this machine (``WEFT_TEST_GPU=real``); other tests find none."""
-    with pytest.MonkeyPatch.context() as patch:
+    """The GPUs of the library in this process, or of this machine (``WEFT_TEST_GPU=real``); other tests find none.
+
+    Meanwhile the CPU has the target whose bits a GPU has (docs/NUMERICS.md), if its own has wider vectors.
+    """
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        if _is_wide():
+            narrow = target.named(NARROW)
+            weft.clear_caches()
+            stack.callback(weft.clear_caches)
+            patch.setattr(target, "host", lambda: narrow)
         if os.environ.get("WEFT_TEST_GPU") != "real":
             patch.setenv("WEFT_CUDA_LIBRARY", str(path()))
         cuda_devices._made.extend(_devices)

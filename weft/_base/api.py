@@ -134,7 +134,7 @@ def environment() -> dict[str, str]:
         "process_count": str(devices.process_count()),
         "platform": str(lazy.platform.uname()),
         "target": devices.CPU.target.name,
-        "bfloat16 products": f"added in {runtime.bfloat16_products}",
+        "bfloat16 products": f"added in {runtime.bfloat16_products()}",
         "threads": str(runtime.Pool.get_threads()),
     }
 

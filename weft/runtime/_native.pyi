@@ -17,7 +17,6 @@ _R = TypeVar("_R", covariant=True)
 
 # ---- avals and arrays ----
 
-bfloat16_products: str  # how terms of large ones are added: "tiles", "pairs" or "float32" (docs/NUMERICS.md)
 matrix_unit: bool  # whether large products of float32 and float16 are added in tiles
 sanitizer: str  # that the module was compiled with: "address", "thread" or ""
 
@@ -94,6 +93,9 @@ def from_dlpack(obj: Any, copy: bool | None = None) -> Array: ...
 def buffer_references(array: Array, /) -> int: ...
 def cgroup_limits(groups: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> tuple[float, int]: ...
 def has_memory(nbytes: int, /) -> bool: ...
+
+# how the terms of large products of bfloat16 are added: "tiles", "pairs" or "float32" (docs/NUMERICS.md)
+def bfloat16_products() -> str: ...
 
 # "tiles", "pairs" or "chains": the terms of products with these dtypes and numbers of rows, columns and terms; on this
 # processor, or on one whose ``bfloat16_products`` are ``processor`` ("tiles" has a matrix unit)

@@ -141,7 +141,12 @@ PyObject* how_added(PyObject*, PyObject* args) {
   return list->kernels;
 }
 
-PyMethodDef methods[] = {{"how_added", how_added, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+// A figure decides, and figures are there when the module has been loaded: no constant of the module.
+PyObject* bfloat16_products(PyObject*, PyObject*) { return PyUnicode_FromString(kChoices[int(bfloat16_choice())]); }
+
+PyMethodDef methods[] = {{"how_added", how_added, METH_VARARGS, nullptr},
+                         {"bfloat16_products", bfloat16_products, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -191,7 +196,6 @@ int register_gemm_choice(PyObject* module) {
     return -1;
   }
   if (PyModule_AddObjectRef(module, "matrix_unit", unit_is_on() ? Py_True : Py_False) < 0) return -1;
-  if (PyModule_AddStringConstant(module, "bfloat16_products", kChoices[int(bfloat16_choice())]) < 0) return -1;
   return PyModule_AddFunctions(module, methods);
 }
 

@@ -55,8 +55,8 @@ struct ByVector {
   // The vector as wide as the sums, in the scratch, side by side.
   GemmVector with_factors() const {
     GemmVector made = work;
-    if (work.x_k == 1) kernels.pack({work.x, 0, 1, nullptr, 1, work.k, work.k, work.k, work.scratch});
-    else kernels.pack({work.x, work.x_k, 1, nullptr, work.k, 1, 1, 1, work.scratch});
+    if (work.x_k == 1) table.widen({work.x, 0, 1, nullptr, 1, work.k, work.k, work.k, work.scratch});
+    else table.widen({work.x, work.x_k, 1, nullptr, work.k, 1, 1, 1, work.scratch});
     made.x = work.scratch;
     made.x_k = 1;
     return made;
@@ -89,7 +89,7 @@ struct ByVector {
       part.rows = std::min(most, work.rows - row);
       part.y = y(row);
       const int64_t count = part.rows * work.k;
-      kernels.pack({work.a + row * work.k * kernels.source_bytes, 0, 1, nullptr, 1, count, count, count, wide});
+      table.widen({work.a + row * work.k * kernels.source_bytes, 0, 1, nullptr, 1, count, count, count, wide});
       wide_rows(part);
     }
   }

@@ -211,6 +211,7 @@ struct GemmVectorKernels {
   const GemmGroupFunction* grouped;      // [vectors - 1]
   void (*add_groups)(char* each, int64_t rows);  // adds up the chains' sums of all rows
   void (*put)(char* y, int64_t y_row, const char* sums, int64_t count, int64_t add);
+  void (*widen)(const GemmPanel& panel);  // copies elements side by side, as wide as their sums: no pairs
   int chain_columns, streams, narrow_rows, grouped_vectors, strip_vectors;
 };
 
@@ -262,6 +263,6 @@ extern "C" {
 }
 static_assert(offsetof(GemmTile, ahead) == 123 && offsetof(GemmVector, add) == 101 && offsetof(GemmPanel, to) == 64);
 static_assert(offsetof(GemmCarry, rows) == 32 && sizeof(GemmRun) == 16 && sizeof(GemmChain) == 72);
-static_assert(offsetof(GemmStreams, ends) == 93 && sizeof(GemmVectorKernels) == 200 && sizeof(GemmKernels) == 144);
+static_assert(offsetof(GemmStreams, ends) == 93 && sizeof(GemmVectorKernels) == 208 && sizeof(GemmKernels) == 144);
 
 }  // namespace weft

@@ -23,8 +23,8 @@ VECTOR_KERNELS = [
     *((kind, "ptr") for kind in ROWS), *((f"wide_{kind}", "ptr") for kind in ROWS), ("short_rows", "ptr"),
     ("strips", "ptr"), ("lane_strips", "ptr"), ("chain", "ptr"), ("add_chains", "ptr"), ("single", "ptr"),
     ("several", "ptr"), ("aliased", "ptr"), ("unfetched", "ptr"), ("parts", "ptr"), ("narrow", "ptr"),
-    ("grouped", "ptr"), ("add_groups", "ptr"), ("put", "ptr"), ("chain_columns", "i32"), ("streams", "i32"),
-    ("narrow_rows", "i32"), ("grouped_vectors", "i32"), ("strip_vectors", "i32"),
+    ("grouped", "ptr"), ("add_groups", "ptr"), ("put", "ptr"), ("widen", "ptr"), ("chain_columns", "i32"),
+    ("streams", "i32"), ("narrow_rows", "i32"), ("grouped_vectors", "i32"), ("strip_vectors", "i32"),
 ]  # fmt: skip
 
 WIDER = {"f": "eE", "i": "hHbB"}  # dtypes of sums, and of narrower elements that they are made of
@@ -109,7 +109,7 @@ class Kernels:
         parts = [function((1, terms, 1), part=True) for terms in range(few // 2, few + 1)]
         return {**values, "parts": module.table(f"{name}_parts", parts)}
 
-    def _by_vector(self, source: str) -> str:
+    def _by_vector(self, source: str, widen: str) -> str:
         """The record of the kernels of a matrix and a vector."""
         e, module, name = self.e, self.module, self.name
         by_rows = self._rows(source) if source in NARROW else self.wide_rows
@@ -117,7 +117,7 @@ class Kernels:
         for kind, near, wide in zip(ROWS, by_rows, self.wide_rows, strict=True):
             values |= {kind: near, f"wide_{kind}": wide}
         values |= {"short_rows": self.short_rows, "strips": columns.strips(module, e, name, source)}
-        values["strip_vectors"] = columns.strip_vectors(e)
+        values |= {"strip_vectors": columns.strip_vectors(e), "widen": widen}
         if source not in NARROW:
             values |= self._by_columns(source)
         return _record(module, f"{name}_by_vector_{source}", VECTOR_KERNELS, values)
@@ -146,6 +146,7 @@ class Kernels:
     def record(self, source: str) -> str:
         """The record of all kernels for elements of a dtype."""
         e, module, same = self.e, self.module, source not in NARROW
+        pack = f"@{packing.pack(module, e, self.name, source).name}"
         values: Values = {**self.modes, "broad": self.broad[0], "half": self.broad[1]} if same else {}
         values |= {
             "height": e.height,
@@ -158,8 +159,8 @@ class Kernels:
             "depth": 1,
             "packed": self.packed,
             "broad_height": tiles.broad_height(e),
-            "pack": f"@{packing.pack(module, e, self.name, source).name}",
-            "by_vector": self._by_vector(source),
+            "pack": pack,
+            "by_vector": self._by_vector(source, pack),
             "flops_per_ns": PEAKS[self.machine.name] / SLOWER[e.sums],
             "thin": self.thin,
             "thin_terms": self.thin_terms,
