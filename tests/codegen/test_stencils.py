@@ -128,7 +128,7 @@ PROGRAM = """
                 low = ladder.compiled(weft.make_jaxpr(function)(np.zeros(shape, dtype))).lowered[0]
                 assert any(operand.near for operand in low.nest.operands), (function, dtype, shape)
                 call, _ = load(low.nest.replace(width=on.lanes), on)
-                words = np.frombuffer(low.params, np.int64)
+                words = np.frombuffer(low.params.block(), np.int64)
                 for end in (False, True):
                     u = guarded(np.prod(shape), dtype, end)
                     u[:] = np.arange(u.size) % 7

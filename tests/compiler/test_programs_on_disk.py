@@ -570,10 +570,10 @@ def test_only_the_first_calls_of_a_code_are_kept(folder: Path) -> None:
 def test_programs_at_other_sizes_are_kept_unless_they_are_made_from_like_ones(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This one counts, and is like no other."""
+    """This one is like no other: its number follows from an extent in a way that nobody looks for."""
 
     def numbered(x: Any) -> Any:
-        return function(x) + wnp.arange(x.shape[0])[:, None]
+        return function(x) + 1.37 ** x.shape[0]
 
     sought: list[bool] = []
     load = disk.DiskCache.load

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import weft
 from tests.compiler import ladder
 from tests.compiler.random_programs import INDEXED, Generator
-from weft import core
-from weft.compiler import verify
+from weft import config, core
+from weft._base.record import Record
+from weft.compiler import pipeline, verify
+from weft.core.sizes import is_sized
+from weft.core.store import PROGRAMS
 
 SEEDS = [*range(60), 6814]
 
@@ -58,3 +64,32 @@ def test_donation_changes_no_answer(seed: int) -> None:
     outs = donating.executable.run(given, [True] * len(given))
     for out, expected in zip(outs, ladder.by_machine_code(plain, args), strict=True):
         assert verify.same_bits(np.asarray(out), expected), donating.text("plan")
+
+
+@pytest.mark.parametrize("seed", [*range(300, 312), 6814])
+def test_other_sizes_give_the_same(seed: int) -> None:
+    """Programs whose numbers are computed from those of another size, beside the reference at each size."""
+    operations = INDEXED if seed % 3 == 0 else None
+    with config.context("check", False):
+        function = list[Any]()
+        jitted = weft.jit(lambda *args: function[0](*args))
+        for sizes in ((3, 5, 7), (3, 6, 7), (4, 5, 9), (2, 5, 17), (30, 5, 7), (3, 5, 64)):
+            generator = Generator(seed, 10, operations)
+            generator.shapes = [tuple([{3: sizes[0], 5: sizes[1], 7: sizes[2]}.get(n, n) for n in shape])
+                                for shape in generator.shapes]  # fmt: skip
+            args = generator.inputs()
+            closed = ladder.traced(generator.program, args)
+            function[:] = [generator.program]
+            exact = not any(equation.primitive.name == "dot_general" for equation in closed.jaxpr.eqns)
+            for out, expected in zip(jitted(*args), ladder.by_reference(closed, args), strict=True):
+                assert agree(np.asarray(out), expected, exact), f"at {sizes}: {closed}"
+    for program in PROGRAMS.entries.values():
+        if type(program) is pipeline.Program:
+            assert not any(_holds_sizes(nest) for nest in program.nests()), program.text("loops")
+
+
+def _holds_sizes(value: object) -> bool:
+    """Whether a number in a nest follows from sizes: machine code has none in it."""
+    if isinstance(value, Record):
+        value = tuple([getattr(value, name) for name in type(value)._fields])
+    return any(map(_holds_sizes, value)) if isinstance(value, tuple | list) else is_sized(value)

@@ -85,7 +85,7 @@ def test_results(name, checked):
 
 @pytest.mark.parametrize("function", [_loss, _log_likelihood])
 def test_gradients_of_a_batch(function):
-    """The gradient of a mean over a batch is compiled for two sizes of batches, and then for no more."""
+    """The gradient of a mean over a batch is compiled for one size of batches, and again where a guard asks for it."""
     few = 3 if function is _loss else 4
     gradient = weft.jit(weft.grad(lambda w, v, x, *rest: function(jnp, x, w, v, *rest), (0, 1)))
     weft.clear_caches()
@@ -105,7 +105,7 @@ def test_gradients_of_a_batch(function):
                     both = (changed, v) if place == 0 else (w, changed)
                     ends.append(function(np, x, *both, *(labels,)[: few - 3]))
                 np.testing.assert_allclose(ours[0, 0], (ends[0] - ends[1]) / (2 * step), rtol=2e-2, atol=2e-4)
-    assert counts[1] > counts[0] and counts[2] == counts[3] == counts[4] == counts[1]
+    assert counts[0] == counts[1] == counts[2] == 1 and counts[-1] <= 2
 
 
 def _compiled():
@@ -140,8 +140,8 @@ def test_families_stay_small():
         for n in range(20, 60):
             jitted(np.arange(n, dtype=np.float32))
     found = [v for v in PROGRAMS.entries.values() if type(v) is other_sizes.Family]
-    assert len([v for v in PROGRAMS.entries.values() if getattr(v, "compile_new", None) is not None]) == 38
-    assert all(family.several is None or len(family.several.members) <= 1 for family in found)
+    assert len([v for v in PROGRAMS.entries.values() if getattr(v, "compile_new", None) is not None]) == 39
+    assert all(len(family.members) <= 1 for family in found)
 
 
 @weft.jit

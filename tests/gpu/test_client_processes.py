@@ -382,21 +382,6 @@ def test_a_share_of_the_memory_is_a_limit() -> None:
     assert "got '1.5'" in run(wrong, share.format("1.5") + HEAD)
 
 
-def test_several_gpus_are_no_mesh_yet() -> None:
-    program = """
-        mesh = weft.make_mesh((2,), ("x",))
-        split = weft.sharding.NamedSharding(mesh, weft.sharding.PartitionSpec("x"))
-        x = np.arange(8, dtype=np.float32)
-        for attempt in (lambda: weft.device_put(x, split), lambda: jnp.zeros(8, device=split),
-                        lambda: weft.jit(lambda a: a + 1, out_shardings=split)(x),
-                        lambda: weft.pmap(lambda a: a + 1)(x.reshape(2, 4))):
-            try: attempt(); print("nothing")
-            except NotImplementedError as error:
-                print("names cuda:0, cuda:1" in str(error) and "weft.devices('cpu')" in str(error))
-    """
-    assert run(program, devices=2).split() == ["True"] * 4
-
-
 def test_what_two_devices_hold_and_run() -> None:
     """Memory is each one's own, a program runs where its operands are, and new arrays are the default device's."""
     program = """

@@ -272,7 +272,7 @@ def test_other_sizes_are_not_compiled(used: Any, monkeypatch: pytest.MonkeyPatch
         for rows, terms in ((5, 7), (11, 13), (6, 9), (40, 23), (33, 21)):
             a, b = values(rows, terms), values(terms, 4)
             assert np.allclose(np.asarray(f(a, b)), tf32(a) @ tf32(b), atol=1e-5)
-    assert len(names) == 2 and len(multiplied()) == 5
+    assert len(names) <= 1 and len(multiplied()) == 5
 
 
 def test_loops_and_derivatives(used: Any) -> None:

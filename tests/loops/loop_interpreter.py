@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft._base import target
+from weft.core.sizes import present
 from weft.loops import decisions, ir, peeled_regions, reduction_tree
 from weft.loops.nests import Lowered
 
@@ -98,14 +99,8 @@ def _positions(base: int, strides: Sequence[int], indices: Sequence[np.ndarray])
 
 
 def _scalars(low: Lowered) -> list[Any]:
-    """The scalar parameters, from the end of the parameter block."""
-    sizes = [-(-dtype.itemsize // 8) * 8 for dtype in low.nest.scalars]
-    at = len(low.params) - sum(sizes)
-    found = []
-    for dtype, size in zip(low.nest.scalars, sizes, strict=True):
-        found.append(np.frombuffer(low.params, dtype, 1, at)[0])
-        at += size
-    return found
+    """The scalar parameters."""
+    return [np.asarray(present(value), dtype)[()] for dtype, value in low.params.scalars]
 
 
 def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:

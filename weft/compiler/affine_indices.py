@@ -18,6 +18,7 @@ from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, constant
 from weft.core.jaxpr import Atom, JaxprEqn, Literal
 from weft.core.rewrite import Makers
+from weft.core.sizes import whole
 
 LOOK_BACK = 8  # most equations between an iota and the index vectors
 
@@ -25,7 +26,7 @@ LOOK_BACK = 8  # most equations between an iota and the index vectors
 def affine(atom: Atom, makers: Makers, steps: int = LOOK_BACK) -> Affine | None:
     """The elements of an array as a function of their position; None if it is not known."""
     if isinstance(atom, Literal):
-        return constant(int(np.asarray(atom.val))) if atom.aval.dtype.kind in "iu" else None
+        return constant(whole(atom.val)) if atom.aval.dtype.kind in "iu" else None
     maker = makers.of(atom) if steps else None
     found = None if maker is None else _made(maker, atom, makers, steps - 1)
     return found if found is not None and _is_held(found, atom.aval) else None

@@ -24,6 +24,7 @@ from weft.core import kinds
 from weft.core.index_maps import compose, identity
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, JaxprEqn, Literal, Var
 from weft.core.rewrite import Makers, Splicer, without_dead_code
+from weft.core.sizes import Size
 from weft.operations.cheaper import Cheaper
 
 _ONLY_LITERALS = frozenset((Literal,))
@@ -67,7 +68,8 @@ class _Algebra:
 
 
 def _literal_key(literal: Literal) -> Any:
-    return (np.asarray(literal.val).tobytes(), literal.aval)
+    value = literal.val
+    return (value.place if type(value) is Size else np.asarray(value).tobytes(), literal.aval)
 
 
 def is_literal(atom: Any) -> bool:
@@ -92,7 +94,9 @@ def _leaves_the_first(kind: kinds.Elementwise, first: Any, second: Any) -> bool:
 
 
 def _has_bits(literal: Any, value: np.ndarray | None) -> bool:
-    return value is not None and np.asarray(literal.val, value.dtype).tobytes() == value.tobytes()
+    if value is None or type(literal.val) is Size:  # what follows from extents is no neutral element
+        return value is not None and literal.val == value.item()
+    return np.asarray(literal.val, value.dtype).tobytes() == value.tobytes()
 
 
 @functools.cache

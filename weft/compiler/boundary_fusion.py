@@ -8,14 +8,13 @@ As separate kernels they would load a cache line for every element, and take it 
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Sequence
 
 from weft.compiler.kernels import Kernels, Step
 from weft.core.jaxpr import Var
 from weft.errors import InternalError
 from weft.loops import ir
-from weft.loops.nests import Lowered
+from weft.loops.nests import Lowered, Params
 
 Entry = tuple[Step, Lowered | None]
 
@@ -80,7 +79,7 @@ def _with_edge(rows: Lowered, edge: Lowered) -> Lowered:
     words = list(rows.extents)
     for kind, binding in zip(merged.operands, operands, strict=True):
         words += [step for step, given in zip(binding.strides, kind.strides, strict=True) if given == ir.RUNTIME]
-    params = struct.pack(f"<{len(words)}q", *words) + _scalars(rows) + _scalars(edge)
+    params = Params(tuple(words), (*rows.params.scalars, *edge.params.scalars))
     return Lowered(rows.name, merged, operands, rows.extents, rows.outer, params)
 
 
@@ -113,9 +112,3 @@ def _renumbered(s: ir.Statement, first: int, operand: int, scalar: int) -> ir.St
         case ir.Apply():
             return s.replace(out=s.out + first, args=tuple([arg + first for arg in s.args]))
     raise InternalError(f"{s} on the edge of rows", stage="boundary_fusion")
-
-
-def _scalars(low: Lowered) -> bytes:
-    """The end of the parameter block."""
-    runtime = sum(step == ir.RUNTIME for operand in low.nest.operands for step in operand.strides)
-    return low.params[8 * (len(low.extents) + runtime) :]

@@ -104,7 +104,7 @@ class _Search:
     def _is_same(self, wanted: Any, atom: Atom) -> bool:
         known = wanted if isinstance(wanted, Literal) else self.known.get(wanted)
         if isinstance(known, Literal):
-            return isinstance(atom, Literal) and bool(np.asarray(atom.val) == known.val)
+            return isinstance(atom, Literal) and bool(atom.val == known.val)
         if known is not None:
             return known is atom
         self.known[wanted] = atom

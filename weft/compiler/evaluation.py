@@ -154,7 +154,7 @@ def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], pla
         return Runnable(made[0])
     program = _compile(primitive, avals, params, place, backend)
     if family is None:
-        family = program.family(program.out_avals)
+        family = program.family()
         if family is None:  # the compiler of another device
             return program
         PROGRAMS.add(key, family)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from weft import config
+from weft.core import sizes
 from weft.core.cache_keys import trace_key
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, jaxprs_in_params
 from weft.core.rewrite import Makers, Splicer
@@ -53,7 +54,12 @@ def expansion(
     who: Any, function: Function, avals: tuple[Any, ...], params: dict[str, Any] | None = None
 ) -> ClosedJaxpr:
     """The traced form of a function that ``who`` expands into: an entry of the trace level of the cache."""
+    guards = sizes.guards_of(avals)
     key = trace_key(who, None, avals, tuple((params or {}).items()), config.token())
+    if guards is not None:  # types of one compilation
+        if key not in guards.memo:
+            guards.memo[key] = traced(function, avals)
+        return guards.memo[key]
     try:
         found = TRACES.find(key)
     except TypeError:  # an unhashable parameter

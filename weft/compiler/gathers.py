@@ -26,7 +26,6 @@ from weft.compiler import affine_indices
 from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import Literal
-from weft.loops.resize import OfThisSize
 from weft.operations import views
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 
@@ -228,7 +227,7 @@ def _long_run(reading: Reading) -> int | None:
 
 def _of_this_size(value: int, dtype: np.dtype) -> Literal:
     """A literal that follows from an extent, at most the largest value of its dtype."""
-    return Literal(OfThisSize(min(value, int(np.iinfo(dtype).max))), runtime.ShapedArray((), dtype))
+    return Literal(min(value, int(np.iinfo(dtype).max)), runtime.ShapedArray((), dtype))
 
 
 def _literal(value: Any, dtype: Any) -> Literal:

@@ -43,7 +43,7 @@ def _repetitions(group: Group, access: Access) -> float:
     last = max([place for place, axis in enumerate(order) if axis.key in used], default=-1)
     times = math.prod([axis.extent for axis in order[: last + 1] if axis.key not in used])
     different = math.prod([axis.extent for axis in order if axis.key in used])
-    again = float(times - 1) if times >= TIMES else 0.0
+    again = times - 1.0 if times >= TIMES else 0.0
     inside = math.prod([axis.extent for axis in order[last + 1 :]])
     if used and group.tree is None and TIMES <= inside <= SHORT:
         again += min(inside, VECTOR) - 1.0

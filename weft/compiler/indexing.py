@@ -16,6 +16,7 @@ region, which has a form in registers.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -135,7 +136,7 @@ class _Scatter:
         short = bool(extent) and 1 < extent[-1] < min(shape[-1], NARROW) and self.updates.size >= MANY
         if (4 if short else 2) * self.updates.size < self.array.size:
             return None
-        if not 0 < sum(map(int.__ne__, extent, shape)) <= MAX_CUT:
+        if not 0 < sum(map(operator.ne, extent, shape)) <= MAX_CUT:
             return None
         if not short and not self._is_of_fill() and not _is_computed_from(self.atoms[2], array, self.makers):
             return None

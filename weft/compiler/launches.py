@@ -36,7 +36,7 @@ def of_kernel(low: Lowered) -> tuple[bytes, tuple[grid.Grid, ...], tuple[int, ..
 
 def _of(low: Lowered) -> tuple[bytes, tuple[grid.Grid, ...], tuple[int, ...], int]:
     found = grid.launches(low)
-    return low.params + found.words, found.grids, found.wide, found.scratch_bytes
+    return low.params.block() + found.words, found.grids, found.wide, found.scratch_bytes
 
 
 def _apart(entry: Any, together: bool, library: Any) -> list[Any]:
@@ -59,7 +59,7 @@ def _apart(entry: Any, together: bool, library: Any) -> list[Any]:
         return [gemm, run]
     params, grids = grid_products.launches(kernel, gemm)
     kernel = kernel.replace(epilogue=grid_products.Epilogue(low.nest, operand))
-    params += low.params + grid.launches(low).words
+    params += low.params.block() + grid.launches(low).words
     places = (gemm.a, gemm.b, *run.operands)
     found = Launched(entry, kernel, places, params, grids, grid_products.aligned(kernel))
     return [found] if found.n_words <= GPU_WORDS else [gemm, run]

@@ -156,8 +156,8 @@ class _Reading:
 
     def _number(self, index: int) -> str:
         """A number of ``nn.gelu`` by its name, as it is rounded, or the number."""
-        low, dtype = self.low, self.low.nest.scalars[index]
-        (value,) = np.frombuffer(low.params, dtype, 1, len(low.params) - 8 * (len(low.nest.scalars) - index))
+        dtype, number = self.low.params.scalars[index]
+        value = np.asarray(number, dtype)[()]
         near = (name for name, number in _NUMBERS.items() if abs(value - dtype.type(number)) <= abs(number) * 2**-22)
         return next(near, repr(value))
 

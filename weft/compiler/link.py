@@ -83,7 +83,7 @@ def _where(entry: Launched) -> str:
 
 
 def _kernel(entry: Run, compiled: cache.Compiled, split: Split) -> Kernel:
-    return Kernel(compiled.kernel, entry.operands, entry.lowered.params, entry.outer, *split)
+    return Kernel(compiled.kernel, entry.operands, entry.lowered.params.block(), entry.outer, *split)
 
 
 def _split_call(low: Lowered, compiled: cache.Compiled) -> Split:
@@ -116,7 +116,7 @@ def _chain(entry: Chain, kernel: Any) -> Kernel:
         factor = low.extents[0] // entry.rows if low.extents else 1
         whole = (0, low.extents[0] if low.extents else 1, 0, n_blocks or vector)
         words += [begins + len(blocks) // 8, factor, *whole, partial_at]
-        blocks += low.params
+        blocks += low.params.block()
         partial = max(partial, partial_bytes(low.nest, low.extents, n_blocks))
     params = struct.pack(f"<{len(words)}q", *words) + blocks
     places = tuple([place for run in entry.runs for place in run.operands])

@@ -1,133 +1,120 @@
-"""Programs of one kernel at other sizes: from the numbers of the new sizes, without the compiler.
+"""Programs at other sizes: from numbers, without passes, fusion and schedules.
 
-Machine code has no sizes in it. A program whose equations are elementwise, reductions and broadcasts of whole arrays,
-and which is one kernel, differs at other sizes in the numbers of that kernel's call only (``loops.resize``), as long as
-the same extents are 1 or equal (``runtime.size_class``) and ``loops.thresholds`` answers the same. All this is checked
-when a ``Resizable`` is made of a compiled program, and again at each size.
+A program is compiled with symbols for its sizes (``core.sizes``); what the compiler asked about them are its guards.
+At sizes where all of them hold, the plan is the same but for its numbers, which are computed (``templates``), and the
+machine code has no sizes in it.
 
     add f32[300] f32[300], compiled    ->    the executable for f32[301] f32[301]: extents (301,), results of 1204 bytes
+
+A *family* holds the programs of one structure: each serves the sizes of its guards.
 """
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import dtypes, runtime
+from weft import runtime
 from weft._base import lazy
-from weft._base.target_model import FAR
-from weft.compiler import context, contraction, link, product_sizes, resized_forms, sort_sizes, steps
-from weft.compiler.instructions import Copy, Instruction, Kernel, Launch, NewOutput
-from weft.compiler.steps import Run
-from weft.core import index_maps, kinds
-from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
+from weft.compiler import context, link, steps, templates
+from weft.core import sizes
 from weft.core.store import PROGRAMS, Entry
 from weft.errors import InternalError
-from weft.loops import costs, indexed, resize
-from weft.loops.index_math import UNIT
-from weft.loops.nests import Lowered
 
 if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
-MOST_REDUCED = FAR - 1  # points of a reduction: fusion treats larger ones in ways of their own
-MOST_UPDATED = 1 << 14  # elements of updates: more may be divided (``indexing``)
-_MOST_MEMBERS = 8  # programs of a family, one for each answer of ``thresholds``
+MOST_MEMBERS = 8  # programs of a family; if these do not suffice, the guards are about single sizes
 _FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a family, for each equation and step
 
-# kinds of operations that may be the same at other sizes but for numbers: two programs show it
-_SHOWN = (kinds.View, kinds.Reshape, kinds.Gather, kinds.Scatter)
 
-_Alone = product_sizes.ResizableProduct | sort_sizes.ResizableSort
-Shape = tuple[int | None, ...]  # of each dimension the number of its extent among the sizes; None: 1
-
-
-class Resizable:
-    """One compiled program, and how to make an executable of it for other sizes of the same class."""
+class Member:
+    """A compiled program, and what makes executables of it for other sizes."""
 
     def __init__(
-        self, program: Program, run: Run, sizing: resize.Sizing, shapes: Sequence[Shape], inputs: Sequence[Shape]
+        self, program: Program, plan: steps.Plan, guards: sizes.Guards, n_extents: int, out_avals: Sequence[Any]
     ) -> None:
-        compiled = program.compiled[0]
-        self.name, self.nest, self.sizing = program.name, run.lowered.nest, sizing
-        self.copied = next((entry for entry in program.plan.instructions if type(entry) is Copy), None)
-        self.itemsize = program.out_avals[0].dtype.itemsize
-        self.shapes, self.inputs = shapes, inputs
-        self.kernel, self.ns_per_point, self.operands = compiled.kernel, compiled.ns_per_point, run.operands
-        self.n_loops = len(self.nest.dims) - len(self.nest.digits)
-        self.known = [(place, dim.extent) for place, dim in enumerate(self.nest.dims) if dim.extent is not None]
-        self.reduces = any(dim.role == "reduced" for dim in self.nest.dims)
+        self.name, self.stages = program.name, program.stages
+        self._compiled: list[Any] = []  # the machine code, in the order of the plan
+        self._by_nest: dict[Any, Any] = {}  # on a GPU, where launches may have others at other sizes
+        self.plan, self.guards, self.out_avals = plan, guards, tuple(out_avals)
+        self.n_extents = n_extents  # the sizes behind them are literals
+        self.serves = True  # other sizes too
+        self._made: tuple[Any, Any] | None = None  # of plan and results, what gives them
 
-    def shape(self, output: int, sizes: Sequence[int]) -> tuple[int, ...]:
-        """The shape of a result."""
-        return tuple([1 if place is None else sizes[place] for place in self.shapes[output]])
+    def keep(self, plan: steps.Plan, compiled: Sequence[Any]) -> None:
+        """Take in the machine code of the plan at the sizes of the compilation."""
+        self._compiled = list(compiled)
+        if self.stages.context.grid is not None:
+            self._by_nest = dict(zip(_nests(plan), compiled, strict=True))
 
-    def instructions(self, sizes: Sequence[int]) -> list[Kernel | Launch | Copy] | None:
-        """The call of the kernel, after the copy that it updates; None if there are too many points."""
-        if self.sizing.words:
-            for shape in self.inputs:
-                if math.prod(product_sizes.at(shape, sizes)) >= indexed.FEW:
-                    return None
-        found = resize.numbers(self.sizing, sizes)
-        if self.known and any(found.extents[place] != extent for place, extent in self.known):
-            return None  # ``thresholds`` tells such sizes apart; this holds even if it should fail to
-        points = math.prod(found.extents[: self.n_loops])
-        if found.outer:
-            points *= math.prod([extent for extent, _ in found.outer])
-        if self.reduces and points > (MOST_REDUCED if self.copied is None else MOST_UPDATED):
+    def planned(self, numbers: Sequence[Any]) -> tuple[steps.Plan, tuple[Any, ...]] | None:
+        """The plan and the types of results at these sizes; None where a guard does not hold."""
+        values = self.guards.at(numbers) if self.serves else None
+        if values is None:
             return None
-        call = self._call(found, points, sizes)
-        if self.copied is None or call is None:
-            return call and [call]
-        nbytes = math.prod(self.shape(0, sizes)) * self.itemsize
-        return [tuple.__new__(Copy, (self.copied.to, self.copied.source, nbytes)), call]
+        try:
+            plan, out_avals = self.at(values)
+            return self._launched(plan), out_avals
+        except templates.Hidden:
+            self.serves = False
+        except steps.UnfitCellsError:
+            pass
+        return None
 
-    def _call(self, found: resize.Numbers, points: int, sizes: Sequence[int]) -> Kernel | Launch | None:
-        """The instruction; None if the host would run it, which is another one."""
-        del sizes
-        split = link.split_call(self.nest, found.extents, points, self.ns_per_point)
-        return tuple.__new__(Kernel, (self.kernel, self.operands, found.params, found.outer, *split))
+    def own(self, value: Any) -> Any:
+        """A form of the program at the sizes of its compilation. Raises ``templates.Hidden``."""
+        return templates.at(value, templates.template(value, self.guards), templates.At(self.guards.present))
 
+    def at(self, values: sizes.Values) -> tuple[steps.Plan, tuple[Any, ...]]:
+        """The plan and the types of results for these values, which hold the guards."""
+        if self._made is None:
+            plan, out_avals = [templates.template(v, self.guards, whole=False) for v in (self.plan, self.out_avals)]
+            self._made = plan, out_avals
+        known = templates.At(values)
+        plan, out_avals = self._made
+        return templates.at(self.plan, plan, known), templates.at(self.out_avals, out_avals, known)
 
-class ResizableLaunch(Resizable):
-    """One compiled program of a GPU, and how to make an executable of it for other sizes of the same class."""
+    def _launched(self, plan: steps.Plan) -> steps.Plan:
+        """The plan with launches, on a GPU."""
+        within = self.stages.context
+        if within.grid is None:
+            return plan
+        plan_of = lazy.submodule("weft.compiler.pipeline").plan_of
+        inner = functools.cache(functools.partial(plan_of, self.name, within._replace(in_blocks=False)))
+        return lazy.submodule("weft.compiler.launches").launched(plan, inner, within.library)
 
-    def __init__(self, low: Lowered, elements: Sequence[Sequence[resize.Term]], *described: Any) -> None:
-        super().__init__(*described)
-        self.low, self.elements = low, elements  # of each operand its strides
-        self.where = link.lines(low.lines)
+    def executable(self, numbers: Sequence[Any], in_avals: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
+        """(what runs the program at these sizes, the types of its results); None where the compiler has to make it."""
+        found = self.planned(numbers)
+        if found is None:
+            return None
+        plan, out_avals = found
+        compiled: list[Any] = [self._by_nest.get(nest) for nest in _nests(plan)] if self._by_nest else self._compiled
+        if None in compiled:
+            return None
+        made = link.instructions(plan, compiled, self._nested)
+        executable = runtime.Executable(
+            len(in_avals), plan.outputs, plan.temps, plan.arena_bytes, made, self.name, in_avals,
+            self.stages.context.device,
+        )  # fmt: skip
+        return executable, out_avals
 
-    def _call(self, found: resize.Numbers, points: int, sizes: Sequence[int]) -> Launch | None:
-        strides = [tuple(resize.values(terms, sizes)) for terms in self.elements]
-        operands = [b._replace(strides=s) for b, s in zip(self.low.operands, strides, strict=True)]
-        low = self.low.replace(operands=tuple(operands), extents=found.extents, params=found.params)
-        call = lazy.submodule("weft.compiler.launches").of_kernel(low)
-        cost = points * costs.nanoseconds(self.nest)
-        return None if call is None else tuple.__new__(Launch, (self.kernel, self.operands, *call, cost, self.where))
+    def _nested(self, inner: Any, donated: tuple[bool, ...]) -> Any:
+        pipeline = lazy.submodule("weft.compiler.pipeline")
+        compiled = pipeline.compile_jaxpr(inner, name=self.name, donated=donated, within=self.stages.context)
+        return compiled.executable, compiled.consts
 
 
 class Family(Entry):
-    """Programs that differ in their sizes only, by the answers of ``thresholds``: an entry of a level of the cache."""
+    """Programs that differ in their sizes only, each with its guards: an entry of a level of the cache."""
 
-    __slots__ = (
-        "alone", "asked", "device", "found", "given", "literals", "members", "out_avals", "refuses",
-        "several", "turns", "users", "weight",
-    )  # fmt: skip
+    __slots__ = ("found", "members", "users", "weight")
 
-    def __init__(
-        self, out_avals: Sequence[Any], given: bool = False, weight: int = _FAMILY_BYTES, device: int = 0
-    ) -> None:
-        self.weight, self.device = weight, device  # bytes; the number of the device that runs them
-        self.given = given  # whether all extents are among the sizes, those of operations without operands too
-        self.out_avals = tuple(out_avals)  # of one member; of the others the shapes differ
-        self.members: dict[Any, Resizable] = {}
-        self.asked: resize.Asked | None = None
-        self.alone: _Alone | None = None  # the only member, if it is no kernel
-        self.literals: tuple[Any, ...] | None = None  # those of the members above
-        self.several: resized_forms.Several | None = None  # members of several steps, or of other literals
-        self.turns = False  # whether views exchange dimensions: members are of several steps
-        self.refuses = False  # whether its programs are not of the kind that this is for
+    def __init__(self, weight: int = _FAMILY_BYTES) -> None:
+        self.weight = weight  # bytes
+        self.members: list[Callable[[Sequence[Any]], tuple[Member, Sequence[Any]]]] = []
         self.keys = {}
         self.found = self.users = 0  # users: programs of functions
 
@@ -146,351 +133,95 @@ class Family(Entry):
         if not self.users:
             release(self)
 
-    def at(
-        self, sizes: Sequence[int], in_avals: Sequence[Any], literals: tuple[Any, ...] = ()
-    ) -> tuple[Any, tuple[Any, ...]] | None:
-        """(the executable, the avals of its results) for operands with these distinct extents; None: compile it.
-
-        ``literals``: those of the program that follow from extents.
-        """
-        if self.refuses:
+    def at(self, numbers: Sequence[Any], in_avals: Sequence[Any]) -> tuple[Any, tuple[Any, ...], Member] | None:
+        """(the executable, the types of its results, the program) at these sizes; None: compile it."""
+        if context.verifies():  # then ``learn`` compares
             return None
-        member = self._member(sizes) if self.literals is None or self.literals == literals else None
-        made = None if member is None else member.instructions(sizes)
-        if member is not None and made is not None and not context.verifies():  # then ``learn`` compares
-            self.found += 1
-            avals = self._results(member, sizes)
-            outputs = [tuple.__new__(NewOutput, (aval.nbytes, aval)) for aval in avals]
-            executable = runtime.Executable(len(in_avals), outputs, [], 0, made, member.name, in_avals, self.device)
-            return executable, avals
-        several = None if self.several is None else self.several.at(sizes, literals)
-        if several is None or context.verifies():
-            return None
-        avals = self._results(several, sizes)
-        executable = several.executable(sizes, in_avals, avals, literals)
-        self.found += executable is not None
-        return None if executable is None else (executable, avals)
+        for member in self.members:
+            program, own = member(numbers)
+            made = program.executable(own, in_avals)
+            if made is not None:
+                self.found += 1
+                return *made, program
+        return None
 
-    def _results(self, member: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
-        """The avals of the results."""
-        numbered = enumerate(self.out_avals)
-        return tuple([runtime.ShapedArray(member.shape(n, sizes), a.dtype, a.weak_type) for n, a in numbered])
-
-    def _member(self, sizes: Sequence[int]) -> Resizable | _Alone | None:
-        if self.asked is None:
-            return self.alone
-        return self.members.get(resize.answers(self.asked, sizes))
-
-    def learn(self, program: Program, sizes: Sequence[int], literals: tuple[Any, ...] = ()) -> None:
-        """Take in a program that was compiled at these sizes, with these literals that follow from them."""
-        if self.refuses:
+    def learn(self, program: Any, numbers: Sequence[Any] | None = None) -> None:
+        """Take in a program that was compiled at these sizes; None: its own, in its own order."""
+        made: Member | None = program.sized
+        if made is None or len(self.members) >= MOST_MEMBERS:
             return
-        if not self.turns and self.literals in (None, literals) and self._learn_one(program, sizes):
-            self.literals = literals
-            if not literals:
-                return
-        elif _is_large(program):
+        own = made.guards.numbers
+        order = list(range(len(own))) if numbers is None else _order(own, made.n_extents, numbers)
+        if order is None or (context.verifies() and self._is_known(program, own if numbers is None else numbers)):
             return
-        if self.several is None:
-            self.refuses = (
-                not (_is_plain(program) and _are_all(program.source.jaxpr, _is_stepwise)) and not self.members
-            )
-            self.several = None if self.refuses else resized_forms.Several(self.turns)
-        if self.several is not None:
-            self.several.learn(program, sizes, literals)
+        self.members.append(lambda given: (made, [own[n] if k is None else given[k] for n, k in enumerate(order)]))
 
-    def _learn_one(self, program: Program, sizes: Sequence[int]) -> bool:
-        """Take in a program that is one kernel, product or sort; whether it is."""
-        known = self._member(sizes)
-        if known is not None:  # with the option ``check``, and for large reductions
-            _compare(known, program, sizes)
-            return True
-        made = _resizable(program, sizes, self.given)
-        if made is None:
-            if self.members:
-                return False
-            if program.stages.context.grid is not None:
-                return False
-            if _is_of_one(program, _is_product):
-                self.alone = product_sizes.resizable(program, sizes)
-            if self.alone is None and _is_of_one(program, _is_sort):
-                self.alone = sort_sizes.resizable(program, sizes)
-            return self.alone is not None
-        asked = made.sizing.asked
-        self.asked = self.asked or asked
-        if len(self.members) < _MOST_MEMBERS and asked == self.asked:
-            self.members[resize.answers(asked, sizes)] = made
-        return True
-
-
-def _is_stepwise(equation: JaxprEqn) -> bool:
-    """Whether the compiler treats an equation alike at all sizes of a class in programs of several steps."""
-    kind = equation.primitive.kind
-    if isinstance(kind, kinds.Contraction):
-        sums, batches = equation.params["dimension_numbers"]
-        sides = zip(equation.invars, sums, batches, strict=True)
-        free = [contraction.free_dims(x.aval.ndim, summed, batch) for x, summed, batch in sides]
-        return all(free) or is_general(equation)  # of vectors, some are reductions at some sizes
-    if isinstance(kind, kinds.Resolve):
-        return _expands_alike(equation) is not False
-    return isinstance(kind, _SHOWN) or _is_sort(equation) or is_general(equation)
-
-
-def _expands_alike(equation: JaxprEqn) -> bool | None:
-    """``kinds.Resolve.at_any_size`` of an equation."""
-    kind = equation.primitive.kind
-    if not isinstance(kind, kinds.Resolve) or kind.at_any_size is None:
+    def _is_known(self, program: Any, numbers: Sequence[Any]) -> bool:
+        """Whether a member serves these sizes. InternalError if it gives another plan than the compiler made."""
+        for member in self.members:
+            other, own = member(numbers)
+            found = other.planned(own)
+            if found is not None:
+                if not are_equal(found[0], program.plan):
+                    raise InternalError(
+                        f"for extents {tuple(numbers)} a family gives {found[0].describe()}; the compiler made "
+                        f"{program.plan.describe()}",
+                        stage="other_sizes",
+                        node=program.name,
+                    )
+                return True
         return False
-    return kind.at_any_size([atom.aval for atom in equation.invars], equation.params)
 
 
-def may_be_sized(equation: JaxprEqn) -> bool:
-    """Whether the call of a kernel with this equation may follow from sizes, if two programs show that it does."""
-    return isinstance(equation.primitive.kind, (kinds.Assemble, *_SHOWN)) or is_general(equation)
+def _nests(plan: steps.Plan) -> list[Any]:
+    """What machine code is written for, and whether it is a GPU's."""
+    nest_of = lazy.submodule("weft.compiler.pipeline").nest_of
+    return [(nest, isinstance(e, steps.Launched)) for e in plan.instructions if (nest := nest_of(e)) is not None]
+
+
+def _order(own: Sequence[Any], n_extents: int, numbers: Sequence[Any]) -> list[int | None] | None:
+    """Of each size of a program its place among others; None for literals. No list if an extent is none of these."""
+    places = {number: place for place, number in enumerate(numbers)}
+    extents = own[:n_extents]
+    if not all(extent in places for extent in extents):
+        return None
+    return [*[places[extent] for extent in extents], *[None for _ in own[n_extents:]]]
 
 
 def weight_of(program: Program) -> int:
     """The bytes of a family that learns a program."""
-    steps = len(program.kernels.steps)
-    more = _STEP_BYTES * steps if steps > 1 else 0
+    n_steps = len(program.kernels.steps)
+    more = _STEP_BYTES * n_steps if n_steps > 1 else 0
     return _FAMILY_BYTES + _EQUATION_BYTES * len(program.source.jaxpr.eqns) + more
 
 
-def _is_large(program: Program) -> bool:
-    return any(low is not None and low.points > MOST_REDUCED for low in program.lowered)
+def are_equal(one: steps.Plan, other: steps.Plan) -> bool:
+    """Whether two plans are the same but for their variables."""
+    same = one.temps == other.temps and one.arena_bytes == other.arena_bytes and one.outputs == other.outputs
+    same = same and len(one.instructions) == len(other.instructions)
+    return same and all(map(_is_equal, one.instructions, other.instructions))
 
 
-def _compare(known: Resizable | _Alone, program: Program, sizes: Sequence[int]) -> None:
-    """InternalError if the compiler made another program than this gives."""
-    given, plan = known.instructions(sizes), program.plan
-    if given is None or (isinstance(known, Resizable) and known.reduces and not resized_forms.n_loops(program)):
-        return  # or few elements are combined without a loop (``unrolled_reductions``), which gives the same bits
-    shapes = [known.shape(number, sizes) for number in range(len(plan.outputs))]
-    same = shapes == [output.aval.shape for output in plan.outputs] and len(plan.instructions) == len(given)
-    if isinstance(known, Resizable):
-        run = plan.instructions[-1]
-        run = run.source if type(run) is steps.Launched else run
-        same = same and type(run) is Run and run.lowered.nest == known.nest
-        made = link.instructions(plan, program.compiled, _no_program) if same else []
-        same = same and made[:-1] == given[:-1] and _call_of(made[-1]) == _call_of(given[-1])
-    else:
-        same = same and plan.instructions == given
-    if not same:
-        raise _difference(program, sizes, f"results of shapes {shapes} by {given}")
-
-
-def _call_of(instruction: Instruction) -> tuple[Any, ...]:
-    """What a member of a family has in common with what the compiler makes: not the kernel, nor lines of a program."""
-    return instruction[1:-1] if isinstance(instruction, Launch) else instruction[1:]
-
-
-def _difference(program: Program, sizes: Sequence[int], given: str) -> InternalError:
-    return InternalError(
-        f"for extents {tuple(sizes)} a family gives {given}; the compiler made {program.plan.describe()}",
-        stage="other_sizes",
-        node=program.name,
-    )
-
-
-def _no_program(*_: Any) -> Any:
-    raise AssertionError("a kernel runs no other program")
-
-
-def _resizable(program: Program, sizes: Sequence[int], given: bool) -> Resizable | None:
-    """What gives a program at other sizes; None if that is not certain."""
-    plan = program.plan
-    if not _is_plain(program) or not 1 <= len(plan.instructions) <= 2 or _has_fewer_loops(program):
-        return None
-    run = plan.instructions[-1]
-    run = run.source if type(run) is steps.Launched else run
-    if type(run) is not Run or plan.temps or not _is_general(program.source.jaxpr):
-        return None
-    if len(plan.instructions) == 2 and not _is_copy_of_operand(plan):
-        return None
-    if not all(type(output) is NewOutput for output in plan.outputs) or any(place[2] != -1 for place in run.operands):
-        return None
-    if run.lowered.sizing is None or (any(d.role == "reduced" for d in run.lowered.nest.dims) and _is_large(program)):
-        return None
-    places = _places(program, sizes, given)
-    sizing = None if places is None else resize.placed(run.lowered.sizing, places)
-    jaxpr = program.jaxpr
-    if sizing is None or places is None:
-        return None
-    shapes, inputs = _shapes(program, jaxpr.outvars, places), _shapes(program, jaxpr.invars, places, _ranks(program))
-    if shapes is None or inputs is None:
-        return None
-    made = _made(program, run, sizing, places, shapes, inputs)
-    found = resize.numbers(sizing, sizes)
-    same = found == (run.lowered.extents, run.outer, run.lowered.params)
-    same = same and made is not None and all(made.shape(n, sizes) == v.shape for n, v in enumerate(program.out_avals))
-    return made if same else None
-
-
-def _made(
-    program: Program, run: Run, sizing: resize.Sizing, places: dict[int, int | None], *shapes: Any
-) -> Resizable | None:
-    low = run.lowered
-    if not low.gpu:
-        return Resizable(program, run, sizing, *shapes)
-    elements = None if low.sizing is None else resize.placed_terms(low.sizing.elements, places)
-    return None if elements is None else ResizableLaunch(low, elements, program, run, sizing, *shapes)
-
-
-def _has_fewer_loops(program: Program) -> bool:
-    """Whether few elements are combined without a loop (``unrolled_reductions``): other sizes have one."""
-    return _n_reductions(program.source.jaxpr) > _n_reductions(program.jaxpr)
-
-
-def _n_reductions(jaxpr: Jaxpr) -> int:
-    count = 0
-    for equation in jaxpr.eqns:
-        kind = equation.primitive.kind
-        inner = kind.inline(equation.params) if isinstance(kind, kinds.Higher) else None
-        sums = isinstance(kind, kinds.Contraction) and contraction.is_of_vectors(equation)  # becomes a reduction
-        count += (sums or isinstance(kind, kinds.Reduction)) if inner is None else _n_reductions(inner.jaxpr)
-    return count
-
-
-def _is_copy_of_operand(plan: steps.Plan) -> bool:
-    """Whether a plan begins with a copy of a whole operand to its only result."""
-    copy = plan.instructions[0]
-    return (
-        type(copy) is Copy and len(plan.outputs) == 1 and copy.to == (plan.n_inputs, 0, -1)
-        and copy.source[0] < plan.n_inputs and copy.source[1:] == (0, -1) and copy.nbytes == plan.outputs[0].aval.nbytes
-    )  # fmt: skip
-
-
-def _is_plain(program: Program) -> bool:
-    """Whether a program has nothing but operands and results: no constants, no donation, no operand as a result."""
-    if program.stages.watched or program.consts or any(program.donated):
+def _is_equal(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
         return False
-    return not any(type(out) is Literal or out in program.jaxpr.invars for out in program.jaxpr.outvars)
+    if isinstance(one, steps.Run):
+        return (one.operands, one.outer, *_call(one.lowered)) == (other.operands, other.outer, *_call(other.lowered))
+    if isinstance(one, steps.Chain):
+        same = (one.rows, one.block, one.nest) == (other.rows, other.block, other.nest)
+        return same and all(map(_is_equal, one.runs, other.runs))
+    if isinstance(one, steps.FusedEpilogue):
+        return (one.product, one.form) == (other.product, other.form) and _is_equal(one.run, other.run)
+    if isinstance(one, steps.Launched):
+        return one.call == other.call
+    if isinstance(one, steps.ByLibrary):
+        return one.made == other.made
+    if isinstance(one, steps.Control):
+        return one.places == other.places
+    if isinstance(one, steps.Native):
+        return (one.places, one.params()) == (other.places, other.params())
+    return one == other
 
 
-def _is_of_one(program: Program, is_it: Callable[[JaxprEqn], bool]) -> bool:
-    """Whether what becomes one instruction that is no kernel is that at all sizes, beside what is general."""
-    return _is_plain(program) and _are_all(program.source.jaxpr, lambda e: is_it(e) or is_general(e))
-
-
-def _are_all(jaxpr: Jaxpr, holds: Callable[[JaxprEqn], bool]) -> bool:
-    """Whether something holds for every equation of a program without effects, those of calls included."""
-    if jaxpr.effects:
-        return False
-    for equation in jaxpr.eqns:
-        kind = equation.primitive.kind
-        inner = kind.inline(equation.params) if isinstance(kind, kinds.Higher) else None
-        if not holds(equation) and (inner is None or inner.consts or not _are_all(inner.jaxpr, holds)):
-            return False
-    return True
-
-
-def _is_product(equation: JaxprEqn) -> bool:
-    return isinstance(equation.primitive.kind, kinds.Contraction)
-
-
-def _is_sort(equation: JaxprEqn) -> bool:
-    """Whether an equation sorts, or counts, as for the positions of what is sorted."""
-    kind = equation.primitive.kind
-    return isinstance(kind, kinds.Generate) or (isinstance(kind, kinds.External) and kind.ordering is not None)
-
-
-def _places(program: Program, sizes: Sequence[int], given: bool) -> dict[int, int | None] | None:
-    """Where the extent of each symbol is among the sizes; None for an extent of 1."""
-    symbols, places = program.kernels.sizes, {}
-    numbers: dict[int, int | None] = {1: None} | {size: number for number, size in enumerate(sizes)}
-    jaxpr = program.jaxpr
-    made = [v for eqn in jaxpr.eqns for v in eqn.outvars if symbols.known(v)] if given else []
-    ranks = (*_ranks(program), *[v.aval.ndim for v in made])
-    for variable, rank in zip((*jaxpr.invars, *made), ranks, strict=True):
-        if not symbols.known(variable):
-            return None
-        for symbol, extent in zip(symbols.symbols(variable)[:rank], variable.aval.shape[:rank], strict=True):
-            if symbol == UNIT:
-                continue
-            if extent not in numbers:  # the types of the call are not those of the program: float0
-                return None
-            if places.setdefault(symbol, numbers[extent]) != numbers[extent]:
-                return None
-    return places
-
-
-def _ranks(program: Program) -> list[int]:
-    """The ranks of the operands as they are given: behind them, an array of keys has a dimension of their words."""
-    return [variable.aval.ndim for variable in program.source.jaxpr.invars]
-
-
-def _shapes(
-    program: Program, variables: Sequence[Any], places: dict[int, int | None], ranks: Sequence[int] | None = None
-) -> list[Shape] | None:
-    symbols, shapes = program.kernels.sizes, []
-    for number, variable in enumerate(variables):
-        if type(variable) is Literal or not symbols.known(variable):
-            return None
-        found = symbols.symbols(variable)[: None if ranks is None else ranks[number]]
-        if any(symbol != UNIT and symbol not in places for symbol in found):
-            return None
-        shapes.append(tuple([None if symbol == UNIT else places[symbol] for symbol in found]))
-    return shapes
-
-
-def _is_general(jaxpr: Jaxpr) -> bool:
-    return not jaxpr.effects and all(map(is_general, jaxpr.eqns))
-
-
-def is_general(equation: JaxprEqn) -> bool:
-    """Whether the compiler treats an equation alike at all sizes of a class: see the module."""
-    kind = equation.primitive.kind
-    if isinstance(kind, kinds.Higher):
-        inner = kind.inline(equation.params)
-        return inner is not None and not inner.consts and _is_general(inner.jaxpr)
-    if isinstance(kind, kinds.View):
-        operand, out = equation.invars[0].aval, equation.outvars[0].aval
-        uses = zip(kind.index_map(operand, out, equation.params), operand.shape, strict=True)
-        return all(_is_whole(use, extent, out.shape) for use, extent in uses)
-    if isinstance(kind, kinds.Gather):
-        return _takes_whole_rows(equation)
-    if isinstance(kind, kinds.Scatter):
-        return _updates_whole_rows(equation)
-    if isinstance(kind, kinds.Contraction):
-        return contraction.is_of_vectors(equation) or contraction.is_outer(equation)
-    if isinstance(kind, kinds.Resolve):  # the number of keys is no extent of an operand
-        return bool(_expands_alike(equation)) and not any(dtypes.is_extended(v.aval.dtype) for v in equation.outvars)
-    return isinstance(kind, (kinds.Elementwise, kinds.Reduction, kinds.Cumulative, kinds.Generate, kinds.Identity))
-
-
-def _takes_whole_rows(equation: JaxprEqn) -> bool:
-    """Whether windows have extent 1 where they are placed, and are whole elsewhere: indices of one dimension."""
-    array, kind = equation.invars[0].aval, equation.primitive.kind
-    windows = kind.windows([atom.aval for atom in equation.invars], equation.outvars[0].aval, equation.params)
-    shape = equation.outvars[0].aval.shape
-    if len(windows.starts) != 1 or windows.most != (array.shape[windows.starts[0]] - 1,):
-        return False
-    return all(
-        (walk is None) if dim in windows.starts else (walk is not None and walk not in windows.batch
-                                                      and shape[walk] == array.shape[dim])
-        for dim, walk in enumerate(windows.moved)
-    )  # fmt: skip
-
-
-def _updates_whole_rows(equation: JaxprEqn) -> bool:
-    """Whether few windows of extent 1 where they are placed, whole elsewhere, are updated in an operand."""
-    array, indices, updates = [atom.aval for atom in equation.invars[:3]]
-    kind, params = equation.primitive.kind, equation.params
-    windows = kind.windows([atom.aval for atom in equation.invars], equation.outvars[0].aval, params)
-    if len(equation.invars) != 3 or len(windows.starts) != 1 or windows.most != (array.shape[windows.starts[0]] - 1,):
-        return False
-    promises = indices.ndim > 1 and (kind.ordered(params) or kind.unique(params))
-    if promises or updates.size > MOST_UPDATED:
-        return False
-    return all(
-        (walk is None) if dim in windows.starts else (walk is not None and walk not in windows.batch
-                                                      and updates.shape[walk] == array.shape[dim])
-        for dim, walk in enumerate(windows.moved)
-    )  # fmt: skip
-
-
-def _is_whole(use: Any, extent: int, shape: Sequence[int]) -> bool:
-    """Whether a view shows a whole dimension, or repeats its only element."""
-    if use.axis == index_maps.CONSTANT:
-        return extent == 1 and use.start == 0
-    return (use.start, use.step) == (0, 1) and shape[use.axis] == extent
+def _call(low: Any) -> tuple[Any, ...]:
+    return low.nest, low.extents, low.outer, low.params.block()

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft._base.target import Target
-from weft.compiler import context, passes, progress, verify
+from weft.compiler import context, passes, progress, templates, verify
+from weft.core import sizes
 from weft.core.jaxpr import ClosedJaxpr
 from weft.errors import InternalError
 
@@ -58,6 +59,8 @@ class Stages:
         self._dump = within.dump
         self._check = within.check
         self._results: verify.Results | None = None  # of the last program that was checked
+        self.sizes: sizes.Guards | None = None  # of a program with symbols
+        self._latest: tuple[ClosedJaxpr, ClosedJaxpr] | None = None  # the last one, and with numbers
         self._prefix = f"{next(_serial):04d}-{name}" if self._dump else ""
 
     @property
@@ -89,10 +92,19 @@ class Stages:
             if result is args[0]:  # the pass changed nothing
                 return result
             if self._check:
-                self._results = verify.verify(stage, args[0], result, self._results)
+                self._results = verify.verify(stage, self._plain(args[0]), self._plain(result), self._results)
         if self._show or self._dump:
             self._write(stage, result)
         return result
+
+    def _plain(self, closed: ClosedJaxpr) -> ClosedJaxpr:
+        """A program with numbers for its sizes: to verify it asks nothing of them."""
+        if self.sizes is None:
+            return closed
+        if self._latest is None or self._latest[0] is not closed:
+            made = templates.template(closed, self.sizes)
+            self._latest = closed, templates.at(closed, made, templates.At(self.sizes.present))
+        return self._latest[1]
 
     def passes(self, closed: ClosedJaxpr) -> ClosedJaxpr:
         """The program after all passes."""

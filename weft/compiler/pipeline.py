@@ -8,6 +8,7 @@ Compiled programs are cached by the fingerprint of their jaxpr, kernels by their
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import math
@@ -39,13 +40,14 @@ from weft.compiler import (
     progress,
     steps,
     stored,
+    templates,
     viewed_operands,
 )
 from weft.compiler.buffer_assignment import Assignment
 from weft.compiler.cache import BUILDER
 from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
-from weft.core import check_scopes, explicit, kinds, store
+from weft.core import check_scopes, explicit, kinds, sizes, store
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
@@ -83,6 +85,7 @@ class Program(Runnable):
         self.compiled: list[cache.Compiled] = []
         self.out_avals = tuple([v.aval for v in source.jaxpr.outvars])
         self.nested: list[Program] = []  # programs that control flow runs
+        self.sized: other_sizes.Member | None = None  # what makes it at other sizes
         self.stages = stages
         self.milliseconds = stages.milliseconds
 
@@ -102,8 +105,8 @@ class Program(Runnable):
     def lowered(self) -> list[Lowered | None]:
         return self.forms.lowered
 
-    def family(self, out_avals: Sequence[Any], given: bool = False) -> other_sizes.Family:
-        return other_sizes.Family(out_avals, given, other_sizes.weight_of(self), self.stages.context.device)
+    def family(self) -> other_sizes.Family:
+        return other_sizes.Family(other_sizes.weight_of(self))
 
     @property
     def weight(self) -> int:
@@ -230,10 +233,9 @@ def compile_jaxpr(
     found = PROGRAMS.find(key)
     if found is not None:
         return _capturing(found, closed, within)
-    alone = in_family or any(donated) or within.watched
-    like = None if alone else like_programs.key_of(closed, name, within)
+    like = None if within.watched else like_programs.key_of(closed, name, (donated, copied), within)
     later = functools.partial(_compile_later, closed, name, donated, copied, within)
-    made = None if like is None else like_programs.find(like, closed, name, later)
+    made = None if like is None or in_family else like_programs.find(like, closed, name, donated, later)
     wanted = stored.request(closed, donated, copied, within) if on_disk and made is None else None
     made = made if wanted is None else _from_disk(wanted, closed, name, later)
     if made is not None:
@@ -244,11 +246,11 @@ def compile_jaxpr(
         _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
     compilation = progress.begin(name)
     try:
-        program = compile_new(closed, name, donated, copied, within)
+        program = compile_new(closed, name, donated, copied, within, like)
     finally:
         progress.end(compilation)
     PROGRAMS.add(key, program)
-    if like is not None:
+    if like is not None and not in_family:
         like_programs.learn(like, program)
     if wanted is not None:
         stored.keep(wanted, program)
@@ -306,41 +308,72 @@ def compile_new(
     donated: tuple[bool, ...],
     copied: frozenset[int] = frozenset(),
     within: context.Context | None = None,
+    like: like_programs.Like | None = None,
 ) -> Program:
-    """Run the pipeline; again, if cells of a grid that might have been blocks of one launch cannot be."""
+    """Run the pipeline; again, if cells of a grid that might have been blocks of one launch cannot be.
+
+    ``like``: with symbols for sizes, so that the program serves others, too.
+    """
+    check_sizes(closed)
+    within = within or context.current()
     try:
-        return _compiled(closed, name, donated, copied, within)
+        return _in_context(closed, name, donated, copied, within, like)
     except steps.UnfitCellsError:
-        within = (within or context.current())._replace(in_blocks=False)
-        return _compiled(closed, name, donated, copied, within)
+        return _in_context(closed, name, donated, copied, within._replace(in_blocks=False), like)
+
+
+def _in_context(
+    closed: ClosedJaxpr,
+    name: str,
+    donated: tuple[bool, ...],
+    copied: frozenset[int],
+    within: context.Context,
+    like: like_programs.Like | None,
+) -> Program:
+    if like is not None:
+        with like_programs.with_symbols(closed, like) as (given, known):
+            program = Program(name, closed, Stages(name, within))
+            program.stages.sizes = known
+            with contextlib.suppress(templates.Hidden):
+                return _compiled(program, given, donated, copied, known, len(like.extents))
+    return _compiled(Program(name, closed, Stages(name, within)), closed, donated, copied)
 
 
 def _compiled(
-    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], copied: frozenset[int], within: context.Context | None
+    program: Program,
+    given: ClosedJaxpr,
+    donated: tuple[bool, ...],
+    copied: frozenset[int],
+    known: sizes.Guards | None = None,
+    n_extents: int = 0,
 ) -> Program:
-    start = time.perf_counter()
-    stages = Stages(name, within)
-    program = Program(name, closed, stages)
-    check_sizes(closed)
+    """The program, with all that is made of its jaxpr."""
+    start, stages, closed, name = time.perf_counter(), program.stages, program.source, program.name
     with collector.resting():
-        simplified, kernels, lowered = program.forms = make_forms(closed, stages)
+        simplified, kernels, lowered = program.forms = make_forms(given, stages)
     constvars = simplified.jaxpr.constvars
     n_own = len(closed.consts)  # the program is cached for other constants of the same types
     program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:], stages.context))
     if any(isinstance(eqn.primitive.kind, kinds.Exchange) for eqn in simplified.jaxpr.eqns):
         kernels, lowered = stages.run("exchanges", exchanges.apart, kernels, lowered, stages.context.process)
     on_gpu = stages.context.grid is not None
-    planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals, copied, on_gpu)
+    out_avals = tuple([v.aval for v in given.jaxpr.outvars])
+    planned = stages.run("plan", plan.plan, kernels, lowered, donated, out_avals, copied, on_gpu)
     if not on_gpu:
         planned = stages.run("chain", chain.chain, planned)
-    else:
-        inner = functools.cache(functools.partial(_plan_of, name, stages.context._replace(in_blocks=False)))
+    if known is not None:
+        known.close()
+        planned = _for_sizes(program, planned, known, out_avals, n_extents)
+    if on_gpu:
+        inner = functools.cache(functools.partial(plan_of, name, stages.context._replace(in_blocks=False)))
         planned = stages.run(
             "launches", lazy.submodule("weft.compiler.launches").launched, planned, inner, stages.context.library
         )
     if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
         planned = planned.replace(instructions=exchanges.with_overlap(planned.instructions))
     program.compiled = stages.run("codegen", _codegen, program, planned)
+    if program.sized is not None:
+        program.sized.keep(planned, program.compiled)
     program.plan, program.donated, program.copied = planned, donated, copied
     program.in_avals = tuple([v.aval for v in (*constvars, *closed.jaxpr.invars)])
     program.executable = stages.run("link", _executable, program)
@@ -356,7 +389,20 @@ def _compiled(
     return program
 
 
-def _plan_of(
+def _for_sizes(
+    program: Program, planned: steps.Plan, known: sizes.Guards, out_avals: tuple[Any, ...], n_extents: int
+) -> steps.Plan:
+    """The plan with numbers for sizes; the program keeps the other one. Raises ``templates.Hidden``."""
+    made = other_sizes.Member(program, planned, known, n_extents, out_avals)
+    simplified, kernels, lowered = program.forms
+    planned, lowered = made.own((planned, lowered))
+    program.forms = Forms(simplified, kernels, lowered)
+    if not program.consts:
+        program.sized = made
+    return planned
+
+
+def plan_of(
     name: str, within: context.Context, closed: ClosedJaxpr, donated: tuple[bool, ...], of_block: bool
 ) -> steps.Plan | None:
     """The plan of a program that control flow runs, if it has no constants; ``of_block``: for a cell of a grid."""
@@ -394,20 +440,14 @@ def lower_all(kernels: Kernels) -> list[Body | None]:
 
 def schedule_all(kernels: Kernels, bodies: list[Body | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
-    sized = _may_be_sized(kernels)
-    return [nests.lowered(body, lanes, sized) if body else None for body in bodies]
-
-
-def _may_be_sized(kernels: Kernels) -> bool:
-    equations = [equation for step in kernels.steps if step.kernel for equation in step.kernel.equations]
-    return kernels.guards is None and all(map(other_sizes.may_be_sized, equations))
+    return [nests.lowered(body, lanes) if body else None for body in bodies]
 
 
 def schedule_on_gpu(kernels: Kernels, bodies: list[Body | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel: for the threads of a GPU, or for a step of the host where threads would wait."""
-    found, sized = list[Lowered | None](), _may_be_sized(kernels)
+    found = list[Lowered | None]()
     for body, step in zip(bodies, kernels.steps, strict=True):
-        low = None if body is None else lazy.submodule("weft.loops.grid").lowered(body, sized)
+        low = None if body is None else lazy.submodule("weft.loops.grid").lowered(body)
         if low is not None and step.kernel is not None:
             lines = dict.fromkeys([equation.source for equation in step.kernel.equations if equation.source])
             low = low.replace(lines=tuple(lines)[:_MOST_LINES])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.record import NamedTuple
 from weft.compiler import contraction, exchanges, foreign, libraries, sort_lowering
 from weft.compiler.buffer_assignment import Assignment, starts_of
 from weft.compiler.guards import PlannedGuards
@@ -236,7 +237,7 @@ class Planner:
             return
         ins = tuple([(*self.place(v)[:2], v.aval) for v in equation.invars])
         outs = tuple([(*self.place(v)[:2], v.aval) for v in equation.outvars])
-        self.instructions.append(Callback(_callable(kind.call, equation.params), ins, outs))
+        self.instructions.append(Callback(HostCall(kind.call, equation.params), ins, outs))
 
     def _control(self, equation: JaxprEqn, kind: Any) -> Control:
         def bound(variables: Sequence[Any]) -> tuple[Any, ...]:
@@ -338,11 +339,14 @@ def moved_region(equation: JaxprEqn) -> tuple[int, ...]:
     return (equation.invars[1] if updates else equation.outvars[0]).aval.shape
 
 
-def _callable(function: Callable[..., Any], params: dict[str, Any]) -> Callable[..., Any]:
-    def call(*arrays: Any) -> Any:
-        return function(*arrays, **params)
+class HostCall(NamedTuple):
+    """A function of arrays, with the parameters of its operation."""
 
-    return call
+    function: Callable[..., Any]
+    params: dict[str, Any]
+
+    def __call__(self, *arrays: Any) -> Any:
+        return self.function(*arrays, **self.params)
 
 
 def _has_points(low: Lowered) -> bool:

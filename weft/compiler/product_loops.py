@@ -11,13 +11,13 @@ vectors, which sum in another order: so this too depends only on the shapes.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
+from weft.core import sizes
 from weft.core.index_maps import Digits, StridedView, dense, strides_in, strides_of
 from weft.core.product_spaces import ProductSpace
 
@@ -72,7 +72,7 @@ class Loops(NamedTuple):
 _ONE = Loop(1, 0, 0, 0)
 
 
-@functools.lru_cache(maxsize=4096)
+@sizes.cached(4096)
 def loops(
     numbers: tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]],
     left: tuple[Digits, ...],
@@ -174,7 +174,7 @@ def is_in_pieces(loops: Loops) -> bool:
     return term.left != 1 or term.extent < LONG_TERMS or not follow
 
 
-@functools.lru_cache(maxsize=4096)
+@sizes.cached(4096)
 def loops_of_space(space: ProductSpace) -> Loops | None:
     """The loops of a strided product; None if its columns are not side by side in the result."""
     order = range(len(space.axes)) if space.order is None else space.order

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import runtime
-from weft.core import avals, effects, printer
+from weft.core import avals, effects, printer, sizes
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.errors import JaxprTypeError
 
@@ -26,6 +26,9 @@ def equal_types(left: Any, right: Any) -> bool:
     """Whether two avals are the same type up to weakness."""
     if left is right:
         return True
+    if type(left) is sizes.SizedAval or type(right) is sizes.SizedAval:
+        same = equal_types(sizes.plain_aval(left), sizes.plain_aval(right))
+        return same and all(a == b for a, b in zip(left.shape, right.shape, strict=True))
     if isinstance(left, runtime.ShapedArray) and isinstance(right, runtime.ShapedArray):
         return left.strip_weak_type() is right.strip_weak_type()
     return type(left) is type(right) and left == right

@@ -331,14 +331,12 @@ class Resolve(Record):
     The compiler traces ``expand`` on the operands' avals, and inlines the result. ``of_keys``: the primitive takes or
     gives random keys, and ``expand`` gets, beside their words, their dtype as ``key_type``.
     ``factors(in_avals, out_avals, params)`` gives its ``core.factors.Factors``, if each of several devices can run it
-    on a part of its operands. ``at_any_size(in_avals, params)``: whether ``expand`` records the same at all sizes
-    (None: but for literals that are extents, or products of them).
+    on a part of its operands.
     """
 
     expand: Callable[..., Any]
     of_keys: bool = False
     factors: Callable[[Avals, Avals, Params], Any] | None = None
-    at_any_size: Callable[[Avals, Params], bool | None] | None = None
 
 
 class Effect(Record):

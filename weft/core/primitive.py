@@ -32,7 +32,7 @@ from weft import config, errors
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
-from weft.core import kinds, varying
+from weft.core import kinds, sizes, varying
 from weft.core import trace as trace_module
 from weft.core.budget import BUDGET
 from weft.core.effects import Effects, no_effects
@@ -243,6 +243,8 @@ class Primitive:
         if memo is None or (trace_module.explicit_types and config.mesh_state().relaxed and any(map(_lies, in_avals))):
             return self._type(in_avals, params)
         key = (in_avals, config.x64_enabled(), *params.items()) if params else (in_avals, config.x64_enabled())
+        if sizes.opened.count and sizes.is_sized(key):  # types of one compilation
+            return self._type(in_avals, params)
         try:
             found = memo.get(key)
         except TypeError:  # an unhashable parameter

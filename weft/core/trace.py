@@ -18,7 +18,7 @@ import numpy as np
 from weft import config, dtypes, errors, runtime
 from weft._base import lazy
 from weft.core import avals as avals_module
-from weft.core import check, open_sizes, provenance, source_info
+from weft.core import check, open_sizes, provenance, sizes, source_info
 from weft.core.avals import get_aval
 from weft.core.jaxpr import Atom, ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.tracer import Tracer
@@ -321,6 +321,9 @@ def literal_value(literal: Literal) -> Any:
     value, aval = literal.val, literal.aval
     if isinstance(value, np.ndarray | np.generic):
         return wide(value)
+    if type(value) is sizes.Size:
+        trace = recorder()
+        return np.asarray(value, aval.dtype) if trace is None else DynamicJaxprTracer(trace, aval, literal, None)
     if not dtypes.differ_in_width(avals_module.scalar_aval(type(value)).dtype, aval.dtype):
         return value
     trace = recorder()  # the program was made where numbers had another width
@@ -343,7 +346,7 @@ def _python_literal(value: Any) -> Literal:
     return Literal(value, avals_module.scalar_aval(type(value)))
 
 
-def _int_literal(value: int) -> Literal:
+def _int_literal(value: Any) -> Literal:
     return Literal(value, get_aval(value))
 
 
@@ -361,6 +364,7 @@ def _numpy_literal(value: Any) -> Literal | None:
 _LITERALS: dict[type, Callable[[Any], Literal | None]] = {
     **dict.fromkeys((bool, float, complex), _python_literal),
     int: _int_literal,
+    sizes.Size: _int_literal,
     **dict.fromkeys((np.ndarray, *dtypes.SCALAR_TYPES), _numpy_literal),
 }
 

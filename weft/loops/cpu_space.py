@@ -17,7 +17,6 @@ from weft.loops import ir, row_spaces
 from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops, split_outer, stride_class, unit_axes, without_units
 from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS
-from weft.loops.resize import Asked, term
 from weft.loops.thresholds import NOTHING_ASKED, SHORT, SHORT_OF_WORDS, Thresholds, are_many, thresholds
 
 MAX_PARALLEL = 3  # parallel loops of a nest
@@ -37,7 +36,6 @@ class Space(Record):
     ``long``: whether blocks go by groups.
     ``step``: the small stride along the lanes that is compiled in. ``runs``: whether the first loop is over the updates
     of a sorted scatter. ``apart``: of each operand the strides along the last two loops, where they are compiled in.
-    ``asked``: what the answers of ``thresholds`` depend on, if the space may serve other sizes.
     """
 
     outer: Sequence[Loop]
@@ -50,7 +48,6 @@ class Space(Record):
     split: bool = False
     step: int | None = None
     runs: bool = False
-    asked: Asked | None = None
     long: bool = False
 
     @property
@@ -71,8 +68,8 @@ class _Loops(Record):
     block: int  # indices of the last reduced loop in a block, if the order of the combinations of blocks matters
 
 
-def cpu_space(body: Body, lanes: int, sized: bool) -> tuple[Body, Space]:
-    """A body, perhaps without its last axes of one element, and its space; ``sized``: one that knows other sizes."""
+def cpu_space(body: Body, lanes: int) -> tuple[Body, Space]:
+    """A body, perhaps without its last axes of one element, and its space."""
     units = unit_axes(body)
     if units and are_many((), [axis.extent for axis in body.free]):
         body = without_units(body, units)
@@ -82,12 +79,11 @@ def cpu_space(body: Body, lanes: int, sized: bool) -> tuple[Body, Space]:
         return body, _of_whole_rows(body, parallel, whole)
     loops = _loops(body, parallel)
     found = _thresholds(body, loops, lanes)
-    asked = _asked(body, loops, lanes, bool(units)) if sized else None
     if body.tree is None:
-        return body, _of_elements(body, loops, found, lanes).replace(asked=asked)
+        return body, _of_elements(body, loops, found, lanes)
     if not loops.digits and _has_runs(body, loops.parallel, loops.reduced):
         return body, _of_runs(body, loops)
-    return body, _of_reduction(body, loops, found).replace(asked=asked)
+    return body, _of_reduction(body, loops, found)
 
 
 def _loops(body: Body, parallel: list[Loop]) -> _Loops:
@@ -143,22 +139,11 @@ def _nowhere(body: Body) -> Sequence[None]:
     return [None for _ in body.operands]
 
 
-# ---- what extents decide, at these sizes and at others
-
-
-def _asked(body: Body, loops: _Loops, lanes: int, units: bool) -> Asked:
-    """The questions for ``thresholds``, for any sizes."""
-    outer, parallel, rows = loops.outer, loops.parallel, loops.rows
-    moving = body.operands if len(parallel) > 1 else []
-    along, above = (tuple([term(parallel[k].stride(operand)) for operand in moving]) for k in (-1, -2))
-    around, lying, short, summed = [
-        tuple([loop.symbols for loop in some]) for some in (outer, parallel, rows, loops.reduced if loops.block else ())
-    ]
-    return Asked(around, lying, short, summed, along, above, lanes, units, loops.longest, loops.block)
+# ---- what extents decide
 
 
 def _thresholds(body: Body, loops: _Loops, lanes: int) -> Thresholds:
-    """What ``thresholds`` says at the present sizes."""
+    """What ``thresholds`` says."""
     parallel = loops.parallel
     if len(parallel) <= 1 and not loops.rows and not loops.block:
         return NOTHING_ASKED

@@ -31,6 +31,7 @@ from weft._base.target_model import (
     WARP,
     WARP_ROW,
 )  # fmt: skip
+from weft.core.sizes import whole
 from weft.loops import elements, ir, nests, routine, uniform
 from weft.loops.body import Body
 from weft.loops.grid_space import grid_space
@@ -156,13 +157,10 @@ def _teams(nest: ir.Nest) -> bool:
     return any(reduction.tree == "row" for phase in nest.phases for reduction in phase.reductions)
 
 
-def lowered(body: Body, sized: bool = False) -> Lowered | None:
-    """The nest of a body on a GPU, and the arguments of its call; None if the host should run it.
-
-    ``sized``: with what gives them at other sizes.
-    """
-    low = nests.lowered(body, PER_THREAD, space=grid_space(body, sized))
-    low = low.replace(gpu=True, extents=tuple(map(int, low.extents)))  # NumPy's integers would wrap in products
+def lowered(body: Body) -> Lowered | None:
+    """The nest of a body on a GPU, and the arguments of its call; None if the host should run it."""
+    low = nests.lowered(body, PER_THREAD, space=grid_space(body))
+    low = low.replace(gpu=True, extents=tuple(map(whole, low.extents)))  # NumPy's integers would wrap in products
     return low if fits(low) else None
 
 
@@ -173,7 +171,7 @@ def fits(low: Lowered) -> bool:
     """
     nest, extents = low.nest, low.extents
     points, steps = points_of(nest, extents), reduced_of(nest, extents)
-    n_words = len(low.params) // 8 + len(nest.operands) + 2 * len(nest.dims) + 8
+    n_words = low.params.n_words + len(nest.operands) + 2 * len(nest.dims) + 8
     parts = -(-steps // (BLOCK_LANES if _teams(nest) or form(nest).scans else BLOCK_ROWS))
     if points * max(parts, 1) >= MOST_POINTS or n_words > GPU_WORDS:
         return False

@@ -16,12 +16,10 @@ from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops
 from weft.loops.cpu_space import Space, has_sorted_places, ordered_block
 from weft.loops.reduction_tree import GROUP_BLOCKS
-from weft.loops.resize import Asked
-from weft.loops.thresholds import SHORT
 
 
-def grid_space(body: Body, sized: bool = False) -> Space:
-    """The loops of a body on a GPU; ``sized``: with what extents decide at other sizes."""
+def grid_space(body: Body) -> Space:
+    """The loops of a body on a GPU."""
     parallel = collapse(body.free, body)
     reduced, digits = reduced_loops(body)
     runs = False
@@ -35,12 +33,8 @@ def grid_space(body: Body, sized: bool = False) -> Space:
     vector = len(parallel) - 1 if parallel and not _in_teams(body) and not digits and not runs else None
     extents, nowhere = [None] * len(loops), [None] * len(body.operands)
     block = ordered_block(body) if reduced else 0
-    summed = tuple([loop.symbols for loop in reduced]) if block else ()
-    asked = Asked((), (), (), summed, (), (), 1, False, SHORT, block) if sized else None
     long = _is_long(block, reduced)
-    return Space(
-        (), parallel, reduced, digits, extents, vector, nowhere, _splits(body), runs=runs, asked=asked, long=long
-    )
+    return Space((), parallel, reduced, digits, extents, vector, nowhere, _splits(body), runs=runs, long=long)
 
 
 def _is_free(body: Body) -> bool:

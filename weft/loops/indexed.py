@@ -20,7 +20,6 @@ from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, Literal
 from weft.loops import ir
 from weft.loops.index_math import Sizes
-from weft.loops.resize import OfSizes
 
 INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 FEW = 1 << 31
@@ -102,8 +101,7 @@ class IndexWriter:
                 start = self.apply(bucket, "start", GIVEN, (value,), dtype)
             if dim + 1 < array.ndim:  # the last dimension has stride 1 in every array
                 stride = self.sizes.strides(places.array)[dim]
-                known = stride.elems if stride.product is None else OfSizes.made(stride.elems, stride.product)
-                stride = self.scalar(known, dtype)
+                stride = self.scalar(stride.elems, dtype)
                 start = self.apply(bucket, "scaled", SCALED, (start, stride), dtype)
             total = start if total is None else self.apply(bucket, "sum", SUM, (total, start), dtype)
         return self.scalar(0, dtype) if total is None else total
@@ -120,11 +118,10 @@ class IndexWriter:
         """The largest start as a parameter, in the dtype of comparisons."""
         dtype = np.dtype(index)
         dtype = INT32 if dtype.itemsize < 4 else dtype
-        most, dim = places.windows.most[component], places.windows.starts[component]
+        most = places.windows.most[component]
         if most > int(np.iinfo(dtype).max):
             return self.scalar(int(np.iinfo(dtype).max), dtype)
-        symbol = self.sizes.symbols(places.array)[dim]
-        return self.scalar(OfSizes.made(most, (symbol,), most - places.array.aval.shape[dim]), dtype)
+        return self.scalar(most, dtype)
 
     def filled(self, bucket: Bucket, inside: int, found: int, fill: Any, dtype: Any) -> int:
         return self.apply(bucket, "choose", CHOOSE, (inside, found, self.scalar(fill, dtype)), dtype)

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.sizes import present
 from weft.loops import ir, promotion_rules, routine
 from weft.loops.promoted_values import LARGEST, Memory, TooLarge
 from weft.loops.register_promotion import Flatten, Lowered, Lowering
@@ -96,7 +97,7 @@ class _Lanes(Lowering):
 
     def value(self, dtype: Any, size: int, depth: int, most: int = LARGEST) -> int:
         if size > MOST_OF_A_LANE:
-            raise TooLarge(f"a value of {size} elements in each lane")
+            raise TooLarge(f"a value of {present(size)} elements in each lane")
         return super().value(dtype, size, depth, most)
 
     def append(self, statement: Any, depth: int) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.sizes import present, whole
 from weft.loops import assembled, guards, indexed, ir, kernel
 from weft.loops.body import Body, Operand, Scatter
 from weft.loops.canonical import make_canonical
@@ -71,7 +72,7 @@ class _Numbers:
         that.
         """
         dtype = np.dtype(dtype)
-        array = np.asarray(value, dtype)
+        array = np.asarray(present(value), dtype)
         is_fraction = dtype.kind == "f" and not float(array).is_integer()
         if is_fraction:
             key: Any = (array.tobytes(), dtype)
@@ -163,7 +164,7 @@ class _Lowering:
             return found
         offset, fixed, strides = 0, True, {}
         for use, stride in zip(access, self.sizes.strides(base), strict=True):
-            offset += int(use.start) * stride.elems
+            offset += whole(use.start) * stride.elems
             backwards = use.axis != CONSTANT and use.step <= 0  # from the end, which other sizes have elsewhere
             fixed = fixed and (use.start == 0 or (stride.product == () and not backwards))
             if use.axis != CONSTANT:

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft.core import sizes
 from weft.loops import ir
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def marked(nest: ir.Nest, bindings: Sequence[Binding]) -> ir.Nest:
 
 def _distance(elements: int, row: int) -> tuple[int, int] | None:
     """A distance as (rows, elements), or None if it is more than a few of either."""
-    rows = round(elements / row) if row else 0
+    rows = sizes.number(-((row - 2 * elements) // (2 * row))) if row else 0
     rest = elements - rows * row
-    return (rows, rest) if abs(rows) <= ROWS and abs(rest) <= ELEMENTS else None
+    return (rows, sizes.number(rest)) if abs(rows) <= ROWS and abs(rest) <= ELEMENTS else None
 
 
 def _shares(places: Any) -> bool:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import NamedTuple, Record
+from weft.core import sizes
 from weft.loops import ir, neighbours, printer
 from weft.loops.body import Body, Operand
 from weft.loops.collapse import Loop, collapses, stride_class
 from weft.loops.cpu_space import Space, cpu_space
 from weft.loops.index_math import ZERO, Stride
-from weft.loops.resize import OfThisSize, Sizing, term, words_of
 
 Scalars = Sequence[tuple[np.dtype, Any]]
 
@@ -36,6 +36,22 @@ class Binding(NamedTuple):
     dtype: np.dtype
 
 
+class Params(Record):
+    """The parameters of a call: extents and strides, a word each, and scalars behind them."""
+
+    words: tuple[Any, ...]
+    scalars: tuple[tuple[np.dtype, Any], ...]
+
+    @property
+    def n_words(self) -> int:
+        """Words of the block."""
+        return len(self.words) + sum([-(-dtype.itemsize // 8) for dtype, _ in self.scalars])
+
+    def block(self) -> bytes:
+        """The block of parameters that machine code reads."""
+        return struct.pack(f"<{len(self.words)}q", *self.words) + scalar_words(self.scalars)
+
+
 class Lowered(Record, labels=("lines",)):
     """A nest and the arguments of one call of it."""
 
@@ -44,8 +60,7 @@ class Lowered(Record, labels=("lines",)):
     operands: tuple[Binding, ...]
     extents: tuple[int, ...]
     outer: tuple[int, ...]  # extents
-    params: bytes
-    sizing: Sizing | None = None  # how the numbers follow from extents of the axes, if they may be known at other sizes
+    params: Params
     gpu: bool = False  # whether threads of a GPU run it
     lines: tuple[Any, ...] = ()  # then: where in the user's program its operations come from
 
@@ -73,16 +88,13 @@ def scalar_words(scalars: Scalars) -> bytes:
     return words
 
 
-def lowered(body: Body, lanes: int, sized: bool = False, space: Space | None = None) -> Lowered:
-    """The nest of a body, and the arguments of its call, on a CPU or in another space.
-
-    ``sized``: with what gives them at other sizes.
-    """
+def lowered(body: Body, lanes: int, space: Space | None = None) -> Lowered:
+    """The nest of a body, and the arguments of its call, on a CPU or in another space."""
     if space is None:
-        body, space = cpu_space(body, lanes, sized)
+        body, space = cpu_space(body, lanes)
     strides = [_strides(operand, space) for operand in body.operands]
     dims = [
-        ir.Dim(loop.role, extent, space.runs and d == 0)
+        ir.Dim(loop.role, sizes.number(extent), space.runs and d == 0)
         for d, (loop, extent) in enumerate(zip(space.loops, space.extents, strict=True))
     ]
     operands = [
@@ -100,7 +112,7 @@ def lowered(body: Body, lanes: int, sized: bool = False, space: Space | None = N
         setup=tuple(body.setup),
         phases=_phases(body, space.loops),
         name=body.name,
-        step=space.step,
+        step=sizes.number(space.step),
         long=space.long,
     )
     return _call(nest, body, space, strides)
@@ -108,33 +120,20 @@ def lowered(body: Body, lanes: int, sized: bool = False, space: Space | None = N
 
 def _call(nest: ir.Nest, body: Body, space: Space, strides: Sequence[tuple[Stride, ...]]) -> Lowered:
     """The call of a nest at the present sizes: its buffers, and the block of its parameters."""
-    loops, outer, asked = space.loops, space.outer, space.asked
+    loops, outer = space.loops, space.outer
     extents = tuple([loop.extent for loop in loops])
     words = list(extents)
     bindings = []
-    at_run_time = []
     for operand, kind, row in zip(body.operands, nest.operands, strides, strict=True):
         elements = tuple([stride.elems for stride in row])
-        given = [stride for stride, known in zip(row, kind.strides, strict=True) if known == ir.RUNTIME]
-        words += [stride.elems for stride in given]
-        at_run_time += given
+        words += [step for step, known in zip(elements, kind.strides, strict=True) if known == ir.RUNTIME]
         around = tuple([loop.stride(operand).elems for loop in outer])
         bindings.append(
             Binding(operand.variable, operand.role, operand.offset, elements, around, operand.starts, operand.dtype)
         )
-    scalars = scalar_words(body.scalars)
-    params = struct.pack(f"<{len(words)}q", *words) + scalars
+    params = Params(tuple(words), tuple(body.scalars))
     nest = neighbours.marked(nest, bindings)
-    sizing = None
-    of_this_size = any(type(value) is OfThisSize for _, value in body.scalars)
-    if asked is not None and not of_this_size and all(op.fixed and op.starts is None for op in body.operands):
-        around = [[term(loop.stride(operand), operand.dtype.itemsize) for operand in body.operands] for loop in outer]
-        sizing = Sizing(
-            tuple([loop.symbols for loop in loops]), tuple([loop.symbols for loop in outer]),
-            tuple([term(stride) for stride in at_run_time]), tuple(map(tuple, around)), scalars,
-            words_of(body.scalars), asked, tuple([tuple(map(term, row)) for row in strides]),
-        )  # fmt: skip
-    return Lowered(nest.name, nest, tuple(bindings), extents, tuple([loop.extent for loop in outer]), params, sizing)
+    return Lowered(nest.name, nest, tuple(bindings), extents, tuple([loop.extent for loop in outer]), params)
 
 
 def _strides(operand: Operand, space: Space) -> tuple[Stride, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.core import check_scopes, kinds
 from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.sizes import present
 from weft.loops import guards, ir, routine
 from weft.loops.routine import Type
 
@@ -92,7 +93,7 @@ class Values:
 
     def value(self, dtype: Any, size: int, depth: int, most: int = LARGEST) -> int:
         if size > most or size == 0:
-            raise TooLarge(f"a value of {size} elements")
+            raise TooLarge(f"a value of {present(size)} elements")
         self.types.append(Type(np.dtype(dtype), size))
         self.depths.append(depth)
         return len(self.types) - 1
@@ -153,7 +154,7 @@ class Values:
             return value
         size = self.size_of(value.aval)
         if size > LARGEST_IN_PLACE:
-            raise TooLarge(f"an array of {size} elements is used as a whole")
+            raise TooLarge(f"an array of {present(size)} elements is used as a whole")
         if value.value is None:
             value.value = self.load(value.operand, value.aval.dtype, size, 0)
         return value.value

@@ -14,6 +14,7 @@ import numpy as np
 from weft.core import check_scopes, index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, IndexMap, Region
 from weft.core.jaxpr import JaxprEqn
+from weft.core.sizes import number, present
 from weft.loops import gathered, guards, indexed, ir, routine
 from weft.loops.promoted_values import LARGEST, LARGEST_IN_PLACE, VECTOR, Memory, TooLarge, Values
 
@@ -89,7 +90,7 @@ def _places(index_map: IndexMap, shape: Sequence[int], out_shape: Sequence[int])
     offset, strides = index_maps.as_strides(index_map, index_maps.strides_of(shape), len(out_shape))
     places = np.full(out_shape, offset, np.int64)
     for index, stride in zip(np.indices(out_shape, np.int64, sparse=True), strides, strict=True):
-        places += index * stride
+        places += index * number(stride)
     return places
 
 
@@ -138,7 +139,7 @@ def _assemble(low: Values, equation: JaxprEqn, kind: kinds.Assemble, args: list[
 def _generate(low: Values, equation: JaxprEqn, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     if out.size > MOST_GENERATED:
-        raise TooLarge(f"{out.size} elements are made")
+        raise TooLarge(f"{present(out.size)} elements are made")
     return [low.brought(np.asarray(kind.reference(**equation.params)))]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from weft._base.record import Record
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
+from weft.core.sizes import fixed, present
 from weft.loops import ir, promotion_rules, routine
 from weft.loops.known_places import known_places
 from weft.loops.promoted_values import TooLarge, Values
@@ -54,7 +55,7 @@ class Lowering(Values):
     # the whole
 
     def lowered(self, parts: kinds.LoopParts, atoms: Sequence[Any], name: str) -> Lowered:
-        made = self.loop_routine(parts, atoms, name)
+        made = fixed(self.loop_routine(parts, atoms, name))
         return Lowered(made, tuple(self.trips), tuple(self.extents), tuple(self.scalars))
 
     def loop_routine(self, parts: kinds.LoopParts, atoms: Sequence[Any], name: str) -> routine.Routine:
@@ -75,7 +76,7 @@ class Lowering(Values):
         self.blocks[0], self.scalars = known_places(self.blocks[0], self.scalars, given)
         block = Block((), tuple(self.blocks[0]), ())
         if self.work > MOST_WORK:
-            raise TooLarge(f"about {self.work:.0f} instructions")
+            raise TooLarge(f"about {present(self.work):.0f} instructions")
         return routine.Routine(
             tuple(self.types), tuple(self.operands), len(self.trips), len(self.extents),
             tuple([np.dtype(scalar.dtype) for scalar in self.scalars]), block,

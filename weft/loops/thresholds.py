@@ -1,7 +1,7 @@
 """Decisions about a nest that depend on extents: whether its last dimensions are too narrow or too short for lanes.
 
-Everything else about a nest follows from symbols and stride classes. Two sizes of one kernel with the same answers
-have the same nest, so that ``resize`` asks these questions again, and nothing else, for a call at other sizes.
+Everything else about a nest follows from symbols and stride classes: two sizes of one kernel with the same answers have
+the same nest.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from weft._base.record import NamedTuple
+from weft.core.sizes import number
 from weft.loops import blocks, ir
 from weft.loops.reduction_tree import GROUP_BLOCKS
 
@@ -83,7 +84,7 @@ def thresholds(
 def _apart(strides: tuple[int, int]) -> tuple[int, int] | None:
     """Strides of narrow rows, if they may be compiled in."""
     row, step = strides
-    return (row, step) if 1 < abs(row) <= APART and abs(step) <= NARROW else None
+    return (number(row), number(step)) if 1 < abs(row) <= APART and abs(step) <= NARROW else None
 
 
 def _in_window(strides: tuple[int, int], extent: int, lanes: int) -> bool:

@@ -172,11 +172,14 @@ def _concatenate_typing(*avals: Any, dimension: int) -> Any:
     if not avals:
         raise TypeError("[concatenate] needs at least one operand")
     first = avals[0]
-    listed = ", ".join(str(aval.shape) for aval in avals)
+
+    def listed() -> str:
+        return ", ".join(str(aval.shape) for aval in avals)
+
     if len({aval.ndim for aval in avals}) != 1:
-        raise TypeError(f"Cannot concatenate arrays with different numbers of dimensions: got {listed}.")
+        raise TypeError(f"Cannot concatenate arrays with different numbers of dimensions: got {listed()}.")
     if not 0 <= dimension < first.ndim:
-        raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes {listed}.")
+        raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes {listed()}.")
     rest = {aval.shape[:dimension] + aval.shape[dimension + 1 :] for aval in avals}
     if len(rest) != 1:
         raise TypeError(

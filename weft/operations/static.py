@@ -16,14 +16,15 @@ import numpy as np
 
 from weft import core, errors
 from weft._base import lazy
+from weft.core import sizes
 
-_INTEGERS = frozenset((int,))
+_INTEGERS = frozenset((int, sizes.Size))
 
 
 def integer(value: Any, name: str, what: str = "axis") -> int:
     """The value as a Python int, or a TypeError."""
     try:
-        return operator.index(value)
+        return sizes.whole(value)
     except TypeError:
         if isinstance(value, core.Tracer):
             raise
@@ -37,7 +38,7 @@ def integers(values: Any, name: str, what: str = "axes") -> tuple[int, ...]:
     if isinstance(values, core.Tracer):
         return tuple(integer(value, name, what) for value in values)
     try:
-        return tuple(operator.index(value) for value in values)
+        return tuple(map(sizes.whole, values))
     except TypeError:
         listed = list(values) if hasattr(values, "__iter__") else []
         for value in listed:
@@ -56,20 +57,20 @@ def canonical_shape(name: str, shape: Any, scalar: bool = True) -> tuple[int, ..
         if not scalar:
             raise TypeError(f"[{name}] sizes must be a sequence of integers, got {shape!r}")
         shape = (shape,)
-    sizes = tuple(shape)
+    extents = tuple(shape)
     try:
-        return tuple(operator.index(n) for n in sizes)
+        return tuple(map(sizes.whole, extents))
     except TypeError:
         pass
-    raise shape_error(sizes, name)
+    raise shape_error(extents, name)
 
 
-def shape_error(sizes: tuple[Any, ...], name: str = "") -> TypeError:
+def shape_error(extents: tuple[Any, ...], name: str = "") -> TypeError:
     """The error for sizes that are not integers; for traced ones it names the argument that they depend on."""
-    text = ", ".join(map(str, sizes)) + ("," if len(sizes) == 1 else "")
+    text = ", ".join(map(str, extents)) + ("," if len(extents) == 1 else "")
     where = f"[{name}] " if name else ""
     message = f"{where}Shapes must be 1D sequences of concrete values of integer type, got ({text})."
-    for size in sizes:
+    for size in extents:
         if isinstance(size, core.Tracer):
             message += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
             origin = size._origin()

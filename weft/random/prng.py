@@ -208,14 +208,12 @@ def _primitive(
     expand: Expansion,
     typing: Callable[..., Any],
     of_words: bool = False,
-    at_any_size: Callable[[Any, Any], bool | None] | None = None,
 ) -> Primitive:
     """A primitive on keys; ``expand`` is given the words of the keys and gives words.
 
-    ``of_words``: the operand of the primitive is words already, with a last dimension of their own. ``at_any_size``:
-    see ``kinds.Resolve``.
+    ``of_words``: the operand of the primitive is words already, with a last dimension of their own.
     """
-    primitive = Primitive(name, kinds.Resolve(expand, of_keys=True, at_any_size=at_any_size))
+    primitive = Primitive(name, kinds.Resolve(expand, of_keys=True))
     primitive.def_abstract_eval(typing)
     primitive.jvp, primitive.transpose = None, None  # keys and bits have no tangents
 
@@ -274,18 +272,10 @@ random_unwrap_p = _primitive(
 )
 
 
-def _are_in_a_row(avals: Any, params: Any) -> bool | None:
-    """Whether these are keys or bits of one dimension, of one key: counters of more are multiplied with extents."""
-    if avals[0].dtype is not THREEFRY.key_dtype or avals[0].shape:
-        return False
-    return True if len(params["shape"]) == 1 else None
-
-
 random_split_p = _primitive(
     "random_split",
     _of_generator("split"),
     lambda keys, *, shape: ShapedArray((*keys.shape, *shape), keys.dtype),
-    at_any_size=_are_in_a_row,
 )
 random_fold_in_p = _primitive("random_fold_in", _of_generator("fold_in"), _folded)
 random_clone_p = _primitive("random_clone", _identity, lambda keys: keys)
@@ -294,5 +284,4 @@ random_bits_p = _primitive(
     "random_bits",
     _of_generator("bits"),
     lambda keys, *, bit_width, shape: ShapedArray((*keys.shape, *shape), np.dtype(f"uint{bit_width}")),
-    at_any_size=_are_in_a_row,
 )

@@ -30,8 +30,8 @@ class SizedCall(Entry):
     __slots__ = ("family", "in_avals", "kept", "out_tree")
     weight = _CALL_BYTES
 
-    def __init__(self, compiled: executables.Compiled, trace: Trace, given: bool) -> None:
-        self.family = compiled.program.family(trace.out_avals, given)
+    def __init__(self, compiled: executables.Compiled, trace: Trace) -> None:
+        self.family = compiled.program.family()
         self.kept, self.out_tree, self.in_avals = compiled.kept, trace.out_tree, compiled.program.in_avals
         self.keys = {}
 
@@ -114,7 +114,7 @@ def entry(call: Classified) -> Any:
     answer = known.family.at(call.sizes, in_avals)
     if answer is None:
         return None
-    executable, out_avals = answer
+    executable, out_avals, _ = answer
     donated = (False,) * len(in_avals)
     found = runtime.CacheEntry(executable, known.kept, (), known.out_tree, out_avals, donated, call.place)
     made = executables.Runnable(executable)
@@ -132,6 +132,6 @@ def learn(state: JitState, call: Classified, compiled: executables.Compiled, tra
     if type(known) is not SizedCall:
         if compiled.consts or any(compiled.donated):
             return
-        known = SizedCall(compiled, trace, bool(state.extents))
+        known = SizedCall(compiled, trace)
         state.record().store(call.key, known)
     known.family.learn(compiled.program, call.sizes)

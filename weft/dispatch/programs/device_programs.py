@@ -48,7 +48,7 @@ class DeviceProgram(Runnable):
     def whole(self) -> DeviceProgram:
         return self
 
-    def family(self, out_avals: Sequence[Any], given: bool = False) -> None:
+    def family(self) -> None:
         """It says nothing of other sizes."""
 
     @property

@@ -57,6 +57,7 @@ class Runnable(Entry):
     source: Any = None  # the program that it was made from, if that is known
     entry: Any = None  # of the dispatch table, if no trace has it
     kin: Any = None  # the family of programs that are like it
+    sized: Any = None  # what makes it at other sizes
     places: Any = 0  # of the results, where an operation found them
     users = 0  # traces that run it
     counted = False  # whether the function that compiled it has counted its costs
@@ -100,12 +101,9 @@ class Runnable(Entry):
         program.consts = (*consts, *self.consts)
         return program
 
-    def family(self, out_avals: Sequence[Any], given: bool = False) -> Any:
-        """What makes programs at other sizes, with results of such types, once it has learned this one; None: nothing.
-
-        ``given``: every extent is among the sizes.
-        """
-        return self.whole().family(out_avals, given)
+    def family(self) -> Any:
+        """What makes programs at other sizes, once it has learned this one; None: nothing."""
+        return self.whole().family()
 
     def uses(self) -> int:
         """The number of times it was started."""

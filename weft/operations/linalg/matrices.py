@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import core, errors, runtime
 from weft.core import kinds
+from weft.core.sizes import whole
 from weft.operations import mapped
 from weft.operations.elementwise import COMPLEX, FLOAT, check_dtype, check_same_dtype
 from weft.operations.gather import gather
@@ -111,7 +112,7 @@ def matrix_primitive(
         batch = math.prod(avals[0].shape[:cut])
         letter = "i" if 0 in integers else LETTERS[avals[0].dtype]
         kept = None if written is None else written(read)
-        return kinds.Library(word, letter, batch, tuple(map(int, sizes)), kept)
+        return kinds.Library(word, letter, batch, tuple(map(whole, sizes)), kept)
 
     def call(*arrays: Any, **params: Any) -> Any:
         return _each(reference, ranks, arrays, params, multiple_results)

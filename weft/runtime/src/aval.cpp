@@ -22,6 +22,10 @@ PyObject* canonical_dtypes = nullptr;      // extended and void dtypes
 PyObject* canonical_placements = nullptr;  // shardings, memory spaces, tuples of mesh axes
 PyObject* no_axes = nullptr;               // the empty tuple
 
+// What an extent is while a program is compiled for other sizes too, and what then makes avals (core/sizes.py).
+PyObject* size_type = nullptr;
+PyObject* make_sized = nullptr;
+
 // ---- the table of avals: open addressing over borrowed pointers; an aval leaves it when it dies ----
 
 struct AvalTable {
@@ -230,6 +234,14 @@ bool read_shape(PyObject* shape, std::vector<int64_t>& extents) {
   return true;
 }
 
+// Whether a shape has an extent that follows from sizes.
+bool is_sized(PyObject* shape) {
+  if (size_type == nullptr || !(PyTuple_Check(shape) || PyList_Check(shape))) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(shape); ++i)
+    if (reinterpret_cast<PyObject*>(Py_TYPE(PySequence_Fast_GET_ITEM(shape, i))) == size_type) return true;
+  return false;
+}
+
 // ---- the type ----
 
 ShapedArray* as_aval(PyObject* object) { return reinterpret_cast<ShapedArray*>(object); }
@@ -241,6 +253,7 @@ PyObject* aval_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|pOOO!:ShapedArray", const_cast<char**>(names), &shape,
                                    &dtype_like, &weak_type, &sharding, &memory_space, &PyTuple_Type, &varying))
     return nullptr;
+  if (is_sized(shape)) return in_python<PyObject_Call>(make_sized, args, kwargs);
   std::vector<int64_t> extents;
   if (!read_shape(shape, extents)) return nullptr;
   Ref dtype = steal(canonical_dtype(dtype_like));
@@ -482,6 +495,21 @@ PyObject* aval_text(ShapedArray* aval, bool short_names) {
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
 
+// install_sizes(type, make)
+PyObject* install_sizes(PyObject*, PyObject* args) {
+  PyObject *type, *make;
+  if (!PyArg_ParseTuple(args, "OO:install_sizes", &type, &make)) return nullptr;
+  Py_XSETREF(size_type, Py_NewRef(type));
+  Py_XSETREF(make_sized, Py_NewRef(make));
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kFunctions[] = {
+    {"install_sizes", entry_point<install_sizes>, METH_VARARGS,
+     "install_sizes(type, make): a shape with an extent of this type is an aval that ``make`` makes."},
+    {},
+};
+
 int register_aval(PyObject* module) {
   canonical_dtypes = PyDict_New();
   canonical_placements = PyDict_New();
@@ -489,6 +517,7 @@ int register_aval(PyObject* module) {
   ShapedArrayType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
   if (canonical_dtypes == nullptr || canonical_placements == nullptr || no_axes == nullptr ||
       ShapedArrayType == nullptr) return -1;
+  if (PyModule_AddFunctions(module, kFunctions) < 0) return -1;
   return PyModule_AddObjectRef(module, "ShapedArray", reinterpret_cast<PyObject*>(ShapedArrayType));
 }
 

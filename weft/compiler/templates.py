@@ -1,0 +1,221 @@
+"""Plans as functions of sizes: what is made of a tree whose numbers follow from sizes, at other sizes.
+
+    Run(extents=(n, m), params=[n, m | 2.0])    ->    values -> Run(extents=(301, 70), params=b"...")
+
+A template is made once of a plan that the compiler made of ``core.sizes``; ``None`` stands for what has no size in it
+and stays as it is.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import runtime
+from weft._base.record import Record
+from weft.compiler import cache
+from weft.core import sizes
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.primitive import Primitive
+from weft.loops import ir, routine
+from weft.loops.nests import Binding, Lowered
+
+# no sizes are in these: machine code is made of them, or they are plain values
+_FIXED = (
+    bool, int, float, complex, str, bytes, type(None), type, enum.Enum, frozenset, range, np.dtype, np.generic,
+    np.ndarray, runtime.ShapedArray, Primitive, ir.Nest, ir.Chain, routine.Routine, cache.Compiled,
+    types.BuiltinFunctionType, types.ModuleType,
+)  # fmt: skip
+_NUMBERS = frozenset((bool, int, float, str, bytes, type(None)))
+
+
+class At:
+    """The values at some sizes, by their places, and what was made of parts of the template that stand in it twice."""
+
+    def __init__(self, values: sizes.Values | Sequence[Any]) -> None:
+        self.values = values
+        self.made: dict[Any, Any] = {}
+
+
+Template = Callable[[At], Any]
+
+
+class Hidden(Exception):
+    """A value may have sizes in it that cannot be seen: the plan serves its own sizes only."""
+
+
+def template(value: Any, guards: sizes.Guards, whole: bool = True) -> Template | None:
+    """What gives a value at other sizes; None if it is the same at all of them. Raises ``Hidden``.
+
+    ``whole``: with the strides of kernels, which no CPU's instruction has.
+    """
+    return _Maker(guards, whole).of(value)
+
+
+def at(value: Any, made: Template | None, values: At) -> Any:
+    """A value at other sizes."""
+    return value if made is None else made(values)
+
+
+class _Maker:
+    """Makes templates of what has the sizes of one compilation in it; those of others are plain numbers."""
+
+    def __init__(self, guards: sizes.Guards, whole: bool) -> None:
+        self.guards, self.whole = guards, whole
+        self.functions: set[int] = set()  # those that were looked at
+        self.calls: dict[int, Template | None] = {}  # of kernels, which stand in a plan and beside it
+
+    def of(self, value: Any) -> Template | None:
+        if isinstance(value, _FIXED):
+            return None
+        kind = type(value)
+        if kind is sizes.Size:
+            place, number = value.place, value.value
+            return (lambda values: values.values[place]) if value.guards is self.guards else (lambda _: number)
+        make = _MAKERS.get(kind)
+        if make is not None:
+            return make(self, value)
+        if isinstance(value, tuple):
+            return self.items(value, kind)
+        if isinstance(value, Record):
+            return self.fields(value)
+        if kind is types.FunctionType:
+            return self.captured(value)
+        if kind.__module__.partition(".")[0] != "weft" or kind.__module__.startswith("weft.runtime"):
+            return None  # it was there before, since no compilation makes one
+        raise Hidden(kind.__qualname__)
+
+    def captured(self, function: types.FunctionType) -> None:
+        """A function is what it captures: it cannot be made again with other sizes. Raises ``Hidden``."""
+        if function.__module__.partition(".")[0] != "weft" or id(function) in self.functions:
+            return
+        self.functions.add(id(function))
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        for value in (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            if self.of(value) is not None:
+                raise Hidden(function.__qualname__)
+
+    def items(self, value: tuple[Any, ...], kind: type) -> Template | None:
+        if _NUMBERS.issuperset(map(type, value)):
+            return None
+        changed = [
+            (place, part)
+            for place, item in enumerate(value)
+            if type(item) not in _NUMBERS and (part := self.of(item)) is not None
+        ]
+        if not changed:
+            return None
+
+        def made(values: At) -> Any:
+            items = list(value)
+            for place, part in changed:
+                items[place] = part(values)
+            return tuple(items) if kind is tuple else tuple.__new__(kind, items)
+
+        return made
+
+    def in_list(self, value: Sequence[Any]) -> Template | None:
+        made = self.items(tuple(value), tuple)
+        return None if made is None else lambda values: list(made(values))
+
+    def in_dict(self, value: Mapping[Any, Any]) -> Template | None:
+        made = self.items(tuple(value.values()), tuple)
+        return None if made is None else lambda values: dict(zip(value, made(values), strict=True))
+
+    def fields(self, value: Record) -> Template | None:
+        names = type(value)._fields
+        given = [(name, getattr(value, name)) for name in names]
+        parts = {name: part for name, x in given if type(x) not in _NUMBERS and (part := self.of(x)) is not None}
+        if not parts:
+            return None
+        return lambda values: value.replace(**{name: part(values) for name, part in parts.items()})
+
+    def aval(self, aval: sizes.SizedAval) -> Template | None:
+        shape = self.of(aval.shape)
+        return None if shape is None else lambda values: aval.hint.update(shape=shape(values))
+
+    def lowered(self, low: Lowered) -> Template | None:
+        if id(low) not in self.calls:
+            self.calls[id(low)] = self._call(low)
+        return self.calls[id(low)]
+
+    def _call(self, low: Lowered) -> Template | None:
+        names = ("extents", "outer", "params", *(("operands",) if self.whole or low.gpu else ()))
+        changed = {name: part for name in names if (part := self.of(getattr(low, name))) is not None}
+        if not changed:
+            return None
+
+        def made(values: At) -> Lowered:
+            found = values.made.get(id(low))
+            if found is None:
+                found = low.replace(**{name: part(values) for name, part in changed.items()})
+                values.made[id(low)] = found
+            return found
+
+        return made
+
+    def binding(self, binding: Binding) -> Template | None:
+        """Of an operand of a kernel the numbers; its variable stays the one that the forms before know."""
+        made = self.items((binding.offset, binding.strides, binding.outer), tuple)
+        if made is None:
+            return None
+
+        def at_values(values: At) -> Binding:
+            offset, strides, outer = made(values)
+            return binding._replace(offset=offset, strides=strides, outer=outer)
+
+        return at_values
+
+    def variable(self, variable: Var) -> Template | None:
+        aval = self.of(variable.aval)
+        if aval is None:
+            return None
+        kind = type(variable)
+
+        def made(values: At) -> Var:
+            found = values.made.get(variable)
+            if found is None:
+                found = values.made[variable] = kind(aval(values))
+            return found
+
+        return made
+
+    def literal(self, literal: Literal) -> Template | None:
+        value = self.of(literal.val)
+        return None if value is None else lambda values: Literal(value(values), literal.aval)
+
+    def equation(self, equation: JaxprEqn) -> Template | None:
+        parts = [(name, self.of(getattr(equation, name))) for name in ("invars", "outvars", "params")]
+        changed = [(name, part) for name, part in parts if part is not None]
+        if not changed:
+            return None
+        return lambda values: equation.replace(**{name: part(values) for name, part in changed})
+
+    def jaxpr(self, jaxpr: Jaxpr) -> Template | None:
+        names = ("constvars", "invars", "outvars", "eqns")
+        parts = [self.of(list(getattr(jaxpr, name))) for name in names]
+        if not any(parts):
+            return None
+
+        def made(values: At) -> Jaxpr:
+            constvars, invars, outvars, eqns = [
+                at(list(getattr(jaxpr, name)), part, values) for name, part in zip(names, parts, strict=True)
+            ]
+            return Jaxpr(constvars, invars, outvars, eqns, jaxpr.effects)
+
+        return made
+
+    def closed(self, closed: ClosedJaxpr) -> Template | None:
+        made = self.of(closed.jaxpr)
+        return None if made is None else lambda values: ClosedJaxpr(made(values), closed.consts)
+
+
+_MAKERS: dict[Any, Callable[[_Maker, Any], Template | None]] = {
+    list: _Maker.in_list, dict: _Maker.in_dict, sizes.SizedAval: _Maker.aval, Lowered: _Maker.lowered,
+    Binding: _Maker.binding, Var: _Maker.variable, Literal: _Maker.literal, JaxprEqn: _Maker.equation,
+    Jaxpr: _Maker.jaxpr, ClosedJaxpr: _Maker.closed,
+}  # fmt: skip
