@@ -374,6 +374,25 @@ def test_a_difference_is_told(monkeypatch):
             lax.cos(jnp.asarray(array(71)))
 
 
+def test_a_stage_that_takes_no_symbols_is_given_numbers(monkeypatch):
+    """Programs are compiled for their own sizes then; where stages are verified, it is an error."""
+    own = pipeline.fuse.fuse
+
+    def refusing(jaxpr, target):
+        if any(type(v.aval) is sizes.SizedAval for v in jaxpr.invars):
+            raise TypeError("needs an int")
+        return own(jaxpr, target)
+
+    monkeypatch.setattr(pipeline.fuse, "fuse", refusing)
+    jitted = weft.jit(lambda x: jnp.sinh(x) * 3.25)
+    with config.context("check", False):
+        for n in (70, 71):
+            x = np.linspace(0, 1, n, dtype=np.float32)
+            np.testing.assert_allclose(jitted(x), np.sinh(x) * 3.25, rtol=1e-6)
+    with config.context("check", True), pytest.raises(TypeError, match="needs an int"):
+        weft.jit(lambda x: jnp.sinh(x) * 3.75)(x)
+
+
 @pytest.mark.parametrize("run", [lax.cumsum, lax.cummax, lax.cumlogsumexp])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_what_runs_backwards(run, axis):

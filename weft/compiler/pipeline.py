@@ -8,7 +8,6 @@ Compiled programs are cached by the fingerprint of their jaxpr, kernels by their
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import math
@@ -334,8 +333,15 @@ def _in_context(
         with like_programs.with_symbols(closed, like) as (given, known):
             program = Program(name, closed, Stages(name, within))
             program.stages.sizes = known
-            with contextlib.suppress(templates.Hidden):
+            try:
                 return _compiled(program, given, donated, copied, known, len(like.extents))
+            except steps.UnfitCellsError:
+                raise
+            except templates.Hidden:
+                pass
+            except Exception:  # of a stage that takes no symbols: this program serves its own sizes alone
+                if within.check:
+                    raise
     return _compiled(Program(name, closed, Stages(name, within)), closed, donated, copied)
 
 
