@@ -7,6 +7,7 @@ in the child. A fork also waits for modules that weft is loading: CPython's own 
 
 from __future__ import annotations
 
+import logging  # noqa: F401 - so that its hook of forks is there before ours: see below
 import os
 import threading
 import time
@@ -86,4 +87,6 @@ def _in_child() -> None:
         renew()
 
 
+# Of the hooks before a fork the latest runs first: ours waits for modules that are loaded before that of ``logging``
+# takes a lock that these may need.
 os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_in_child)
