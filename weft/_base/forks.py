@@ -7,7 +7,7 @@ in the child. A fork also waits for modules that weft is loading: CPython's own 
 
 from __future__ import annotations
 
-import logging  # noqa: F401 - so that its hook of forks is there before ours: see below
+import importlib
 import os
 import threading
 import time
@@ -27,6 +27,7 @@ _held: list[tuple[int, Lock]] = []
 _taken: list[Lock] = []  # by the fork that is under way
 _renewed: list[Callable[[], None]] = []
 _loading: list[int] = []  # the threads that load modules, once for each that they are in
+_follows: list[bool] = []  # whether the hooks come behind those of ``logging``
 _gate = threading.RLock()  # held by a fork: none begins to load meanwhile
 
 
@@ -47,6 +48,7 @@ class loading:
     """A block in which this thread loads modules."""
 
     def __enter__(self) -> None:
+        _follow_logging()
         with _gate:
             _loading.append(threading.get_ident())
 
@@ -87,6 +89,21 @@ def _in_child() -> None:
         renew()
 
 
-# Of the hooks before a fork the latest runs first: ours waits for modules that are loaded before that of ``logging``
-# takes a lock that these may need.
-os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_in_child)
+def _register() -> None:
+    os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_in_child)
+
+
+def _follow_logging() -> None:
+    """Register again behind ``logging``, which modules of weft use.
+
+    Of the hooks before a fork the latest runs first: ours waits for modules that are loaded before that of ``logging``
+    takes a lock that these may need. To take locks twice, and to give them back twice, is the same as once. Where there
+    is one thread, none can fork while another one loads.
+    """
+    if not _follows and threading.active_count() > 1:
+        importlib.import_module("logging")
+        _register()
+        _follows.append(True)
+
+
+_register()
