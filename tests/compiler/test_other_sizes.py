@@ -374,6 +374,16 @@ def test_a_difference_is_told(monkeypatch):
             lax.cos(jnp.asarray(array(71)))
 
 
+def test_a_number_that_equals_an_extent_by_chance():
+    """At other sizes it stays what it is."""
+    weft.clear_caches()
+    with config.context("check", False):
+        for shape in ((2, 3), (5, 3), (2, 7), (5, 7), (4, 4)):
+            x = array(shape)
+            agree(lax.top_k(jnp.asarray(x), 2)[0], -np.sort(-x, 1)[:, :2])
+            agree(jnp.stack([x, x]), np.stack([x, x]))
+
+
 def test_a_stage_that_takes_no_symbols_is_given_numbers(monkeypatch):
     """Programs are compiled for their own sizes then; where stages are verified, it is an error."""
     own = pipeline.fuse.fuse

@@ -163,6 +163,38 @@ def with_symbols(closed: ClosedJaxpr, like: Like) -> Iterator[tuple[ClosedJaxpr,
         guards.close()
 
 
+def follows(closed: ClosedJaxpr, like: Like) -> bool:
+    """Whether the types of all results follow from those of the operands with the symbols that they were given.
+
+    A program at other sizes that is not traced again needs that: the 2 of ``top_k(x, 2)`` may be an extent by chance.
+    """
+    with with_symbols(closed, like) as (given, _):
+        return _is_typed(given.jaxpr)
+
+
+def _is_typed(jaxpr: Jaxpr) -> bool:
+    for equation in jaxpr.eqns:
+        kind, params = equation.primitive.kind, equation.params
+        inner = kind.inline(params) if isinstance(kind, kinds.Higher) else None
+        if inner is not None:
+            if not _is_typed(inner.jaxpr):
+                return False
+            continue
+        out, _ = equation.primitive.typed(tuple([x.aval for x in equation.invars]), params)
+        types = out if equation.primitive.multiple_results else (out,)
+        for variable, aval in zip(equation.outvars, types, strict=True):
+            if any(map(_differ, variable.aval.shape, aval.shape)):
+                return False
+    return True
+
+
+def _differ(given: Any, made: Any) -> bool:
+    """Whether two extents are not the same at all sizes."""
+    if type(given) is sizes.Size and type(made) is sizes.Size:
+        return given.place != made.place
+    return type(given) is not type(made) or given != made
+
+
 class _Symbols:
     """Writes programs with symbols for sizes."""
 

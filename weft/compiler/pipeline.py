@@ -233,6 +233,8 @@ def compile_jaxpr(
     if found is not None:
         return _capturing(found, closed, within)
     like = None if within.watched else like_programs.key_of(closed, name, (donated, copied), within)
+    if in_family and like is not None and not like_programs.follows(closed, like):
+        like = None
     later = functools.partial(_compile_later, closed, name, donated, copied, within)
     made = None if like is None or in_family else like_programs.find(like, closed, name, donated, later)
     wanted = stored.request(closed, donated, copied, within) if on_disk and made is None else None
