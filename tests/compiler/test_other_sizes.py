@@ -398,7 +398,8 @@ def test_a_stage_that_takes_no_symbols_is_given_numbers(monkeypatch):
     with config.context("check", False):
         for n in (70, 71):
             x = np.linspace(0, 1, n, dtype=np.float32)
-            np.testing.assert_allclose(jitted(x), np.sinh(x) * 3.25, rtol=1e-6)
+            with pytest.warns(UserWarning, match="a bug in weft"):
+                np.testing.assert_allclose(jitted(x), np.sinh(x) * 3.25, rtol=1e-6)
     with config.context("check", True), pytest.raises(TypeError, match="needs an int"):
         weft.jit(lambda x: jnp.sinh(x) * 3.75)(x)
 

@@ -331,6 +331,7 @@ def _in_context(
     within: context.Context,
     like: like_programs.Like | None,
 ) -> Program:
+    failed: Exception | None = None
     if like is not None:
         with like_programs.with_symbols(closed, like) as (given, known):
             program = Program(name, closed, Stages(name, within))
@@ -341,10 +342,16 @@ def _in_context(
                 raise
             except templates.Hidden:
                 pass
-            except Exception:  # of a stage that takes no symbols: this program serves its own sizes alone
+            except Exception as error:  # of a stage that takes no symbols: this program serves its own sizes alone
                 if within.check:
                     raise
-    return _compiled(Program(name, closed, Stages(name, within)), closed, donated, copied)
+                failed = error
+    program = _compiled(Program(name, closed, Stages(name, within)), closed, donated, copied)
+    if failed is not None:  # and with numbers it did not
+        errors.warn(
+            f"[jit] {name} is compiled anew for each size (a bug in weft, please report it): {failed!r}", UserWarning
+        )
+    return program
 
 
 def _compiled(
