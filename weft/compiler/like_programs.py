@@ -40,8 +40,11 @@ class Like(NamedTuple):
     literals: tuple[Any, ...]
 
 
-def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context) -> Like | None:
-    """The key of a program; None if it is like no other. ``shared``: which operands it may write to or return."""
+def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context, typed: bool = False) -> Like | None:
+    """The key of a program; None if it is like no other.
+
+    ``shared``: which operands it may write to or return. ``typed``: it has to be one that ``follows``.
+    """
     if closed.consts or len(closed.jaxpr.eqns) > _MOST_EQUATIONS:
         return None
     found = runtime.size_class(tuple(closed.in_avals), True)
@@ -53,7 +56,8 @@ def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context) -> Like
     except _UnlikeAnyError:
         return None
     key = (("like", name, found[0], written), shared, within.key)  # with the fields of a ProgramKey
-    return Like(key, tuple(writer.places), tuple(writer.values))
+    like = Like(key, tuple(writer.places), tuple(writer.values))
+    return like if not typed or follows(closed, like) else None
 
 
 class _UnlikeAnyError(Exception):

@@ -232,9 +232,7 @@ def compile_jaxpr(
     found = PROGRAMS.find(key)
     if found is not None:
         return _capturing(found, closed, within)
-    like = None if within.watched else like_programs.key_of(closed, name, (donated, copied), within)
-    if in_family and like is not None and not like_programs.follows(closed, like):
-        like = None
+    like = None if within.watched else like_programs.key_of(closed, name, (donated, copied), within, in_family)
     later = functools.partial(_compile_later, closed, name, donated, copied, within)
     made = None if like is None or in_family else like_programs.find(like, closed, name, donated, later)
     wanted = stored.request(closed, donated, copied, within) if on_disk and made is None else None
@@ -347,7 +345,7 @@ def _in_context(
                     raise
                 failed = error
     program = _compiled(Program(name, closed, Stages(name, within)), closed, donated, copied)
-    if failed is not None:  # and with numbers it did not
+    if failed is not None:  # while numbers serve
         errors.warn(
             f"[jit] {name} is compiled anew for each size (a bug in weft, please report it): {failed!r}", UserWarning
         )
