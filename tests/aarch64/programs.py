@@ -18,6 +18,7 @@ from weft._base.target import Target
 from weft.codegen import compile as compiling
 from weft.compiler import chain, context, instructions, link, pass_manager, pipeline, plan, steps
 from weft.core.jaxpr import ClosedJaxpr
+from weft.loops import parallel
 from weft.tree_util import tree_leaves
 
 SPLITS = ("none", "first", "vector", "blocks")
@@ -97,7 +98,7 @@ def checked(nest: Any, on: Target) -> compiling.Object:
 
 
 def _compiled(nest: Any, on: Target) -> Any:
-    return SimpleNamespace(kernel=checked(nest, on), target=on, ns_per_point=1.0)
+    return SimpleNamespace(kernel=checked(nest, on), target=on, outline=parallel.outline(nest))
 
 
 def _no_control(*_: Any) -> Any:

@@ -13,7 +13,7 @@ from tests.codegen.running import HOST, elementwise, load
 from tests.codegen.trees import lanes_tree, rows_tree
 from weft._base import target
 from weft.core import kinds
-from weft.loops import costs, ir
+from weft.loops import ir, parallel
 
 F32 = np.dtype(np.float32)
 TARGETS = [t for t in target.TARGETS.values() if t.triple == HOST.triple and t.lanes <= HOST.lanes]
@@ -158,7 +158,7 @@ def test_softmax_with_a_row_buffer(on):
     call, _ = load(made, on)
     for m, n in ((4, 1), (3, 50), (2, 1000)):
         x, out = data(m, n), np.zeros((m, n), np.float32)
-        call([x, out], [m, n, n, n], [0, m, 0, n, 0, 0], costs.scratch_bytes(made, (m, n)))
+        call([x, out], [m, n, n, n], [0, m, 0, n, 0, 0], parallel.outline(made).scratch_bytes((m, n)))
         e = (x - x.max(1, keepdims=True) - np.float32(1)) ** 2
         np.testing.assert_array_equal(out, e / lanes_tree(e, np.add, np.float32(0))[:, None])
 
@@ -179,7 +179,7 @@ def test_columns(on):
     call, _ = load(made, on)
     for m, n in ((1, 3), (300, 70), (513, 33), (0, 4)):
         x, out, sums = data(m, n), np.zeros((m, n), np.float32), np.ones(n, np.float32)
-        call([x, out, sums], [n, m, n, n], [0, 0, 0, n, 0, 0], costs.scratch_bytes(made, (n, m)))
+        call([x, out, sums], [n, m, n, n], [0, 0, 0, n, 0, 0], parallel.outline(made).scratch_bytes((n, m)))
         expected = rows_tree(x * x, np.add, np.float32(0))
         np.testing.assert_array_equal(sums, expected)
         np.testing.assert_array_equal(out, x * x - expected)
@@ -324,7 +324,7 @@ def test_two_reduced_dimensions_with_a_row_buffer(on):
     )
     call, _ = load(made, on)
     out = np.zeros_like(x)
-    call([x, out], [6, 5, 70, 350, 70, 350, 70], [0, 6, 0, 70, 0, 0], costs.scratch_bytes(made, (6, 5, 70)))
+    call([x, out], [6, 5, 70, 350, 70, 350, 70], [0, 6, 0, 70, 0, 0], parallel.outline(made).scratch_bytes((6, 5, 70)))
     sums = np.zeros(6, np.float32)
     for a in range(5):
         sums = sums + lanes_tree(square[:, a], np.add, np.float32(0))
@@ -336,7 +336,7 @@ def test_two_reduced_dimensions_with_a_row_buffer(on):
     )
     call, _ = load(made, on)
     out = np.zeros_like(x)
-    call([x, out], [70, 6, 5, 350, 70, 350, 70], [0, 0, 0, 70, 0, 0], costs.scratch_bytes(made, (70, 6, 5)))
+    call([x, out], [70, 6, 5, 350, 70, 350, 70], [0, 0, 0, 70, 0, 0], parallel.outline(made).scratch_bytes((70, 6, 5)))
     sums = np.zeros(70, np.float32)
     for a in range(6):
         sums = sums + rows_tree(square[a], np.add, np.float32(0))

@@ -14,7 +14,7 @@ from tests.codegen.running import HOST, elementwise, map_nest
 from weft import runtime
 from weft._base import target, target_model
 from weft.codegen.cpu.families import NATIVE
-from weft.loops import costs, ir
+from weft.loops import costs, ir, parallel
 
 
 def test_names_and_keys():
@@ -53,7 +53,7 @@ def test_cost_and_scratch():
     light = map_nest(elementwise(lambda e, x: x, cost=1.0), [f32], f32)
     heavy = map_nest(elementwise(lambda e, x: x, cost=50.0), [f32], f32)
     assert 0 < costs.nanoseconds(light) < costs.nanoseconds(heavy) < 5
-    assert costs.scratch_bytes(light, (100,)) == 0
+    assert parallel.outline(light).scratch_bytes((100,)) == 0
     body = (ir.Load(0, 0), ir.RowStore(0, 0))
     nest = ir.Nest(
         (ir.Dim("parallel"), ir.Dim("reduced")),
@@ -66,7 +66,7 @@ def test_cost_and_scratch():
         (),
         (ir.Phase(body=body),),
     )
-    assert costs.scratch_bytes(nest, (7, 1000)) == 67 * 64  # 1000 values and a vector, in whole lines
+    assert parallel.outline(nest).scratch_bytes((7, 1000)) == 67 * 64  # 1000 values and a vector, in whole lines
 
 
 def test_sizes_of_caches_are_read_and_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

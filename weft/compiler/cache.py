@@ -22,7 +22,7 @@ from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
 from weft.core.cache_keys import KernelKey, kernel_key
 from weft.core.store import KERNELS, Entry, Store
-from weft.loops import costs, ir
+from weft.loops import ir, parallel
 
 _STATEMENT_BYTES = 600  # measured: bytes of a statement of a nest, without machine code
 
@@ -30,14 +30,15 @@ _STATEMENT_BYTES = 600  # measured: bytes of a statement of a nest, without mach
 class Compiled(Entry):
     """The machine code of a nest (for a target), or, for a program from disk, of a digest."""
 
-    __slots__ = ("kernel", "key", "loaded", "nbytes", "nest", "ns_per_point", "reuses", "target")
+    __slots__ = ("kernel", "key", "loaded", "nbytes", "nest", "outline", "reuses", "target")
 
     def __init__(
-        self, kernel: Any, nest: ir.Nest | None, target: Target, nbytes: int, ns_per_point: float, loaded: bool,
-        key: bytes | None, reuses: int = 0,
+        self, kernel: Any, nest: ir.Nest | None, target: Target, nbytes: int, loaded: bool, key: bytes | None,
+        reuses: int = 0,
     ) -> None:  # fmt: skip
         self.kernel = kernel  # runtime.Kernel
-        self.nest, self.target, self.nbytes, self.ns_per_point = nest, target, nbytes, ns_per_point
+        self.nest, self.target, self.nbytes = nest, target, nbytes
+        self.outline = parallel.outline(nest)  # what calls depend on
         self.loaded = loaded  # from disk
         self.key = key  # its digest, under which it is on disk
         self.reuses = reuses
@@ -165,7 +166,7 @@ class Builder:
         if found is None:
             return None
         kernel = _loaded(found.bytes, found.symbol, machine)
-        entry = Compiled(kernel, None, machine, len(found.bytes), 0.0, True, digest)
+        entry = Compiled(kernel, None, machine, len(found.bytes), True, digest)
         self.add(None, entry, machine)
         return entry
 
@@ -182,7 +183,7 @@ class Builder:
             return None
         if entry is None or entry.nest is not None:
             return entry
-        return Compiled(entry.kernel, nest, machine, entry.nbytes, costs.nanoseconds(nest), True, digest, entry.reuses)
+        return Compiled(entry.kernel, nest, machine, entry.nbytes, True, digest, entry.reuses)
 
     def forget_other_threads(self) -> None:
         """In a child of a fork: no other thread exists that could finish what it was building."""
@@ -215,7 +216,7 @@ def build_all(
     def done(number: int, made: codegen.Object) -> None:
         nest = nests[number]
         kernel = _loaded(made.bytes, made.symbol, machine)
-        keep(nest, Compiled(kernel, nest, machine, len(made.bytes), costs.nanoseconds(nest), False, keys.get(nest)))
+        keep(nest, Compiled(kernel, nest, machine, len(made.bytes), False, keys.get(nest)))
 
     isolated = config.read("compile") == "isolated"  # there is only one child process
     n_threads = 1 if isolated else runtime.Pool.get_threads()

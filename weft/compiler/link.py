@@ -17,7 +17,7 @@ from weft.core import source_info
 from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import costs, ir
 from weft.loops.nests import Lowered
-from weft.loops.parallel import partial_bytes, split_at, split_of
+from weft.loops.parallel import Outline
 
 UNKNOWN_TRIPS = 1000  # assumed iterations of a loop that ends by a condition
 
@@ -38,7 +38,7 @@ def instructions(
                 latest = kernel, low.extents, low.outer, _split_call(low, kernel)  # equal calls follow each other
             made.append(_kernel(entry, kernel, latest[3]))
         elif isinstance(entry, Chain):
-            made.append(_chain(entry, next(compiled).kernel))
+            made.append(_chain(entry, next(compiled)))
         elif isinstance(entry, FusedEpilogue):
             kernel = next(compiled)
             epilogue = _kernel(entry.run, kernel, _split_call(entry.run.lowered, kernel))
@@ -58,11 +58,11 @@ def instructions(
 
 
 def _routine(entry: Native, compiled: cache.Compiled) -> Routine:
-    trips = entry.lowered.trips
+    trips, (lanes, nanoseconds) = entry.lowered.trips, compiled.outline
     often = math.prod(trips) if trips else UNKNOWN_TRIPS
-    if entry.lowered.routine.lanes:
+    if lanes:
         often *= -(-entry.lowered.extents[0] // compiled.target.lanes)
-    return Routine(compiled.kernel, entry.places, entry.params(), compiled.ns_per_point * often)
+    return Routine(compiled.kernel, entry.places, entry.params(), nanoseconds * often)
 
 
 def _launched_ns(entry: Launched) -> float:
@@ -87,43 +87,36 @@ def _kernel(entry: Run, compiled: cache.Compiled, split: Split) -> Kernel:
 
 
 def _split_call(low: Lowered, compiled: cache.Compiled) -> Split:
-    return split_call(low.nest, low.extents, low.points, compiled.ns_per_point)
+    return split_call(compiled.outline, low.outer, low.extents)
 
 
-def split_call(nest: ir.Nest, extents: Sequence[int], points: int, ns_per_point: float) -> Split:
+def split_call(outline: Outline, outer: Sequence[int], extents: Sequence[int]) -> Split:
     """How the runtime may split a call of a kernel, its cost, and its scratch memory."""
-    split, extent, grain = split_at(nest, extents)
+    split, extent, grain = outline.split_at(extents)
     first = extents[0] if extents else 1
-    vector = extents[nest.vector] if nest.vector is not None else 1
-    blocks = extent if split == "blocks" else 0
+    vector = extents[outline.vector] if outline.vector is not None else 1
     return (
-        split, extent, grain, points * ns_per_point, costs.scratch_bytes(nest, extents),
-        partial_bytes(nest, extents, blocks), first, vector,
+        split, extent, grain, outline.points(outer, extents) * outline.nanoseconds, outline.scratch_bytes(extents),
+        outline.partial_bytes(extents, extent if split == "blocks" else 0), first, vector,
     )  # fmt: skip
 
 
-def _chain(entry: Chain, kernel: Any) -> Kernel:
+def _chain(entry: Chain, compiled: cache.Compiled) -> Kernel:
     """A chain of kernels as one kernel: the parameters one after the other, and where each begins."""
     begins = 1 + len(entry.runs) * ir.CHAIN_WORDS
-    scratch = max(costs.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
-    partial_at = -(-scratch // 64) * 64
-    words, blocks, partial = [entry.block], b"", 0
-    for run in entry.runs:
-        low = run.lowered
-        split, extent, _ = split_of(low)
-        n_blocks = extent if split == "blocks" else 0
-        vector = low.extents[low.nest.vector] if low.nest.vector is not None else 1
-        factor = low.extents[0] // entry.rows if low.extents else 1
-        whole = (0, low.extents[0] if low.extents else 1, 0, n_blocks or vector)
-        words += [begins + len(blocks) // 8, factor, *whole, partial_at]
-        blocks += low.params.block()
-        partial = max(partial, partial_bytes(low.nest, low.extents, n_blocks))
+    splits = [split_call(o, r.lowered.outer, r.lowered.extents) for r, o in zip(entry.runs, compiled.outline)]
+    partial_at = -(-max([split[4] for split in splits]) // 64) * 64
+    words, blocks = [entry.block], b""
+    for run, (split, extent, _, _, _, _, first, vector) in zip(entry.runs, splits):
+        factor = first // entry.rows if run.lowered.extents else 1
+        last = (split == "blocks" and extent) or vector
+        words += [begins + len(blocks) // 8, factor, 0, first, 0, last, partial_at]
+        blocks += run.lowered.params.block()
     params = struct.pack(f"<{len(words)}q", *words) + blocks
     places = tuple([place for run in entry.runs for place in run.operands])
-    cost = math.fsum([nanoseconds(run) for run in entry.runs])
-    split = "first" if entry.rows > 1 else "none"
-    memory = partial_at + partial
-    return Kernel(kernel, places, params, (), split, entry.rows, 1, cost, memory, 0, entry.rows, 1)
+    cost, partial = math.fsum([split[3] for split in splits]), max([split[5] for split in splits])
+    split, memory = "first" if entry.rows > 1 else "none", partial_at + partial
+    return Kernel(compiled.kernel, places, params, (), split, entry.rows, 1, cost, memory, 0, entry.rows, 1)
 
 
 def nanoseconds(run: Run) -> float:

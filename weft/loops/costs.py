@@ -1,4 +1,4 @@
-"""Estimates of a nest: instructions, nanoseconds, and the scratch memory of its row buffers."""
+"""Estimates of a nest: instructions and nanoseconds."""
 
 from __future__ import annotations
 
@@ -43,19 +43,6 @@ def waits(statements: Sequence[ir.Statement], rounding: float) -> bool:
     """Whether a function waits for another one, or for roundings to halves that together take as long as one."""
     costliest = max([s.kind.cost for s in statements if isinstance(s, ir.Apply)], default=0.0)
     return chain(statements, rounding) - costliest >= FUNCTION
-
-
-def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
-    """Bytes of scratch one call needs when the dimensions have these extents."""
-    if not nest.rows:
-        return 0
-    columns = nest.vector is None or nest.dims[nest.vector].role == "parallel"
-    count = ROW_LANES if columns else 1
-    for dim, extent in zip(nest.dims, extents, strict=True):
-        if dim.role == "reduced":
-            count *= extent
-    sizes = (elements.of(dtype).size for dtype in nest.rows)
-    return sum(((count + ROW_PADDING) * size + 63) & ~63 for size in sizes)
 
 
 def _time(statements: Iterable[ir.Statement]) -> float:
