@@ -20,7 +20,7 @@ import weft
 import weft.numpy as wnp
 from weft import config, lax, nn, random, runtime
 from weft._base import cli
-from weft.compiler import disk, stored, version
+from weft.compiler import disk, other_sizes, stored, version
 
 X = np.linspace(-2.0, 2.0, 60, dtype=np.float32).reshape(5, 12)
 
@@ -511,11 +511,11 @@ def loaded(info: Any) -> bool:
     return "load" in info.milliseconds and "fuse" not in info.milliseconds
 
 
-def check(count: int) -> None:
+def check(count: int, f: Any = function) -> None:
     """The function gives its result with so many compilations."""
     with config.context("cache", False):
-        expected = np.asarray(fresh()[0])
-    result, info = fresh()
+        expected = np.asarray(fresh(f)[0])
+    result, info = fresh(f)
     stored.flush()
     np.testing.assert_array_equal(np.asarray(result), expected)
     assert (not loaded(info), info.executables) == (bool(count), 1)
@@ -575,21 +575,22 @@ def test_programs_at_other_sizes_are_kept_unless_they_are_made_from_like_ones(
     def numbered(x: Any) -> Any:
         return function(x) + 1.37 ** x.shape[0]
 
-    sought: list[bool] = []
+    sought: set[bytes] = set()  # two for each: it alone, and those that are like it
     load = disk.DiskCache.load
 
     def counted(cache: disk.DiskCache, key: bytes, suffix: str = disk.KERNEL) -> Any:
-        sought.append(suffix == disk.PROGRAM)
+        sought.update([key] if suffix == disk.PROGRAM else [])
         return load(cache, key, suffix)
 
     jitted = weft.jit(numbered)
     jitted(X)
+    stored.flush()  # which reads what is there already
     monkeypatch.setattr(disk.DiskCache, "load", counted)
     for rows in (4, 3, 2):
         jitted(X[:rows])
-    assert sum(sought) == 3
+    assert len(sought) == 6
     jitted(X.astype(np.int32))
-    assert sum(sought) == 4
+    assert len(sought) == 8
     assert len(programs(folder)) == 5
     restart()
     again = weft.jit(numbered)
@@ -729,15 +730,28 @@ def test_a_program_whose_kernel_is_gone_is_traced_and_kept_again(folder: Path) -
     check(0)
 
 
-def test_numbers_out_of_range_are_refused(folder: Path) -> None:
-    """Whole entries with wrong content, as a bug would write them: the runtime checks them, and nothing is run."""
-    check(1)
-    (path,) = programs(folder)
+def with_branches(x: Any) -> Any:
+    """A program with others inside of it, which serves no other sizes."""
+    return lax.cond(x[0, 0] > 0, lambda v: v @ v.T, lambda v: v @ v.T - 1, wnp.tanh(x))
+
+
+def entry(path: Path) -> tuple[Any, Any]:
+    """What is in an entry, and what writes another content."""
     key, of_version = bytes.fromhex(path.stem), version.compiler_version()
     assert of_version is not None
-    data = stored.marshal.loads(disk.unpack(path.read_bytes(), key).bytes)
-    avals, kernels, program, consts, out_avals = data
+
+    def write(content: Any) -> None:
+        path.write_bytes(disk.pack(of_version, key, "program", stored.marshal.dumps(content)))
+
+    return stored.marshal.loads(disk.unpack(path.read_bytes(), key).bytes), write
+
+
+def test_numbers_out_of_range_are_refused(folder: Path) -> None:
+    """Whole entries with wrong content, as a bug would write them: the runtime checks them, and nothing is run."""
+    check(1, with_branches)
+    (avals, kernels, program, consts, out_avals), write = entry(*programs(folder))
     n_inputs, outputs, temps, arena, made, name, in_avals = program
+    assert len(made[0]) == 13  # a kernel
     wrong = [
         (n_inputs + 1, outputs, temps, arena, made, name, in_avals),
         (n_inputs, [(0, 3, 0)], temps, arena, made, name, in_avals),
@@ -749,9 +763,82 @@ def test_numbers_out_of_range_are_refused(folder: Path) -> None:
     contents = [(avals, kernels, bad, consts, out_avals) for bad in wrong]
     contents += [(avals, kernels, program, consts, wrong) for wrong in ([9], [-9])]
     for content in contents:
-        path.write_bytes(disk.pack(of_version, key, "program", stored.marshal.dumps(content)))
+        write(content)
+        check(1, with_branches)
+        check(0, with_branches)
+
+
+def test_wrong_content_of_families_is_refused(folder: Path) -> None:
+    check(1)
+    (member,), write = entry(*programs(folder))
+    n_extents, numbers, made, guards, body = stored.marshal.loads(member)
+    keys, outlines, plan, out_avals = stored.marshal.loads(body)
+    number, n_inputs, outputs, temps, arena, instructions, on_gpu = plan
+    first = instructions[1][0]
+    bodies = [
+        (keys[:-1], outlines, plan, out_avals),
+        ((b"0" * 32, *keys[1:]), outlines, plan, out_avals),
+        (keys, (7,) * len(keys), plan, out_avals),
+        (keys, outlines, [number, n_inputs, outputs, temps, [999], instructions, on_gpu], out_avals),
+        (keys, outlines, [99, n_inputs], out_avals),
+        (keys, outlines, [number, n_inputs], out_avals),
+        (
+            keys,
+            outlines,
+            [number, n_inputs, outputs, temps, arena, [3, ([*first[:2], ((77, 0, -1),), ()],)], on_gpu],
+            (),
+        ),
+    ]
+    members = [(n_extents, numbers, made, guards, stored.marshal.dumps(bad)) for bad in bodies]
+    members += [(n_extents, numbers, made, [("breakpoint", 0, 0, True)], body), (n_extents, numbers, made, guards)]
+    for content in members:
+        write([stored.marshal.dumps(content)])
         check(1)
         check(0)
+
+
+# families
+
+
+def test_one_size_on_disk_serves_others(folder: Path) -> None:
+    """Sizes at which guards do not hold are compiled, and join those on disk."""
+    f = lambda x: nn.softmax(x * 2.5) if x.ndim == 2 else lax.scan(lambda c, r: (c * 0.5 + r, c), 1.0, x)
+    shapes = [(300, 100), (301, 900), (5, 7), (1, 20), (400,), (30,)]
+    operands = [np.random.default_rng(k).normal(size=shape).astype(np.float32) for k, shape in enumerate(shapes)]
+    with config.context("cache", False):
+        expected = [weft.jit(f)(x) for x in operands]
+    from_disk = []
+    for _ in range(2):
+        for x, known in zip(operands, expected, strict=True):
+            result, info = fresh(f, x)
+            from_disk.append(loaded(info))
+            for leaf, other in zip(weft.tree.leaves(result), weft.tree.leaves(known), strict=True):
+                np.testing.assert_array_equal(leaf, other)
+                assert (leaf.dtype, leaf.weak_type) == (other.dtype, other.weak_type)
+    assert from_disk == [False, True, False, False, False, True, *[True] * len(shapes)]
+
+
+def test_two_sizes_in_the_second_process_read_the_disk_once(folder: Path) -> None:
+    x = np.linspace(-1, 1, 6020, dtype=np.float32).reshape(301, 20)
+    fresh(function, x[1:])
+    restart()
+    jitted = weft.jit(function)
+    jitted(x[1:])
+    np.testing.assert_array_equal(jitted(x), function(wnp.asarray(x)))
+    assert list(jitted.cache_info().milliseconds) == ["trace", "load", "sizes"]
+
+
+def test_a_family_has_few_members_and_other_programs_are_kept_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_sizes, "MOST_MEMBERS", 2)
+    f, counts = lambda x: lax.sort(nn.softmax(x)), []
+    operands = [np.ones(shape, np.float32) for shape in ((300, 20), (2, 20), (300, 2))]
+    for x in operands:
+        fresh(f, x)
+        counts.append(sorted([len(entry(path)[0]) for path in programs(folder)]))
+    assert counts == [[1], [2], [2, 5]]  # members; a program that is kept alone has 5 parts
+    assert all(loaded(fresh(f, x)[1]) for x in operands)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -161,10 +161,11 @@ class Builder:
                 self.store.add(kernel_key(what, machine.key), entry)
 
     def load(self, digest: bytes, store: disk.DiskCache, machine: Target) -> Compiled | None:
-        """The kernel of a digest from disk."""
-        found = store.load(digest)
+        """The kernel of a digest, that some program runs already, or else from disk."""
+        known = self.find(digest, machine)
+        found = store.load(digest) if known is None else None
         if found is None:
-            return None
+            return known
         kernel = _loaded(found.bytes, found.symbol, machine)
         entry = Compiled(kernel, None, machine, len(found.bytes), True, digest)
         self.add(None, entry, machine)
@@ -177,7 +178,7 @@ class Builder:
         if store is None or digest is None:
             return None
         try:
-            entry = self.find(digest, machine) or self.load(digest, store, machine)
+            entry = self.load(digest, store, machine)
         except RuntimeError as error:  # the checksum is right, but the loader rejects the object
             store.remove(digest, str(error))
             return None

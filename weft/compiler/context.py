@@ -44,8 +44,8 @@ class Context(NamedTuple):
 
     @property
     def watched(self) -> bool:
-        """Whether every compilation is told of, shown or changed by an option, so that none may be left out."""
-        return bool(self.log or self.show or self.dump or self.skip)
+        """Whether every compilation is shown or changed by an option, so that none may be left out."""
+        return bool(self.show or self.dump or self.skip)
 
     def options(self) -> AbstractContextManager[None]:
         """Sets the options of this context, where a part of the compilation is done later."""

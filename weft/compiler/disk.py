@@ -6,7 +6,7 @@ If the folder cannot be used (read-only, full, missing, not a folder), the proce
 write to it, a warning says so. To stay within the bound, the least recently used files are removed.
 
     <folder>/<key in hexadecimal>.kernel     .<key>.<process>.<time>-<serial>.tmp while being written
-    <folder>/<key in hexadecimal>.program    what ``stored`` writes, with the keys of the kernels that it runs
+    <folder>/<key in hexadecimal>.program    a program (``stored``) or a family, with the keys of its kernels
     <folder>/.weft-written                   a byte for each KiB stored since the files were last counted
 """
 
@@ -29,6 +29,7 @@ from typing import Any
 from weft import config
 from weft._base import private_files
 from weft._base.record import NamedTuple
+from weft._base.target import Target
 from weft.compiler.version import compiler_version
 
 _log = logging.getLogger("weft.compiler")
@@ -269,6 +270,15 @@ class DiskCache:
             except (DamagedError, OSError) as error:
                 removed.append(f"{name}: {error}" + ("" if self._unlink(name) else "; it cannot be removed"))
         return Verified(whole, removed)
+
+
+class Request(NamedTuple):
+    """A program as it is looked for and stored on disk."""
+
+    store: DiskCache
+    key: bytes
+    target: Target
+    family: Request | None = None  # where those are that are like it
 
 
 def _is_ours(name: str) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 
 from weft import runtime
 from weft._base.record import NamedTuple
+from weft.compiler import stored_families
 from weft.compiler.context import Context
 from weft.core import fingerprint, kinds, sizes
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -38,6 +39,13 @@ class Like(NamedTuple):
     key: Any
     extents: tuple[int, ...]
     literals: tuple[Any, ...]
+
+    @property
+    def text(self) -> str | None:
+        """The program in words that mean the same in every process; None if there are none."""
+        _, name, _, written = self.key[0]
+        text = f"{name} {written}"
+        return None if "#" in text else text
 
 
 def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context, typed: bool = False) -> Like | None:
@@ -100,7 +108,8 @@ class _Writer:
                 others[name] = value
             else:
                 found.append((name, written))
-        return equation.primitive, self.params(equation.primitive, others) if others else "", *found
+        name = fingerprint.primitive_name(equation.primitive)
+        return name, self.params(equation.primitive, others) if others else "", *found
 
     def param(self, name: str, value: Any) -> Any:
         """A parameter that has extents or programs in it; None for others."""
@@ -126,7 +135,7 @@ class _Writer:
     def type(self, aval: Any) -> tuple[Any, ...]:
         if type(aval) is not runtime.ShapedArray or aval.varying or aval.explicit_sharding or aval.memory_space:
             raise _UnlikeAnyError
-        return aval.dtype, aval.weak_type, self.extents(aval.shape)
+        return fingerprint.DTYPE_NAMES[aval.dtype], aval.weak_type, self.extents(aval.shape)
 
     def atom(self, atom: Any, numbers: dict[Any, int]) -> Any:
         if type(atom) is not Literal:
@@ -276,7 +285,7 @@ def find(
     program = later(closed, name, executable, out_avals, compile_new)
     program.sized, program.donated = member, donated
     program.milliseconds = {"sizes": (time.perf_counter() - start) * 1e3}
-    program.kernels_reused = 1
+    program.kernels_loaded, program.kernels_reused, member.n_loaded = member.n_loaded, int(not member.n_loaded), 0
     family.joined(program)
     return program
 
@@ -297,11 +306,21 @@ def later(
     return program
 
 
-def learn(like: Like, program: Any) -> None:
-    """Keep what a compiled program says of those that are like it."""
+def load(like: Like, wanted: Any, name: str, within: Context) -> bool:
+    """Whether like programs of other processes are on disk, while this one knew none."""
+    family = None
+    if wanted.family is not None and like.key not in PROGRAMS.entries:
+        family = stored_families.find(wanted.family, name, within)
+    if family is not None:
+        PROGRAMS.add(like.key, family)
+    return family is not None
+
+
+def learn(like: Like, program: Any) -> bool:
+    """Keep what a compiled program says of those that are like it. Whether it says anything new."""
     family = PROGRAMS.entries.get(like.key)
     if family is None:
         family = program.family()
         PROGRAMS.add(like.key, family)
     family.joined(program)
-    family.learn(program)
+    return family.learn(program)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import runtime
 from weft._base import lazy
@@ -22,9 +22,6 @@ from weft.core import sizes
 from weft.core.store import PROGRAMS, Entry
 from weft.errors import InternalError
 
-if TYPE_CHECKING:
-    from weft.compiler.pipeline import Program
-
 MOST_MEMBERS = 8  # programs of a family; if these do not suffice, the guards are about single sizes
 _FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a family, for each equation and step
 
@@ -32,11 +29,15 @@ _FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a 
 class Member:
     """A compiled program, and what makes executables of it for other sizes."""
 
+    is_whole = True  # False: another process compiled it, and this one has outlines in place of nests
+    n_loaded = 0  # kernels that came from disk with it, and that no program has counted
+
     def __init__(
-        self, program: Program, plan: steps.Plan, guards: sizes.Guards, n_extents: int, out_avals: Sequence[Any]
-    ) -> None:
-        self.name, self.stages = program.name, program.stages
-        self._compiled: list[Any] = []  # the machine code, in the order of the plan
+        self, name: str, within: context.Context, plan: Any, guards: sizes.Guards, n_extents: int,
+        out_avals: Sequence[Any],
+    ) -> None:  # fmt: skip
+        self.name, self.within = name, within
+        self.compiled: list[Any] = []  # the machine code, in the order of the plan
         self._by_nest: dict[Any, Any] = {}  # on a GPU, where launches may have others at other sizes
         self.plan, self.guards, self.out_avals = plan, guards, tuple(out_avals)
         self.n_extents = n_extents  # the sizes behind them are literals
@@ -45,8 +46,8 @@ class Member:
 
     def keep(self, plan: steps.Plan, compiled: Sequence[Any]) -> None:
         """Take in the machine code of the plan at the sizes of the compilation."""
-        self._compiled = list(compiled)
-        if self.stages.context.grid is not None:
+        self.compiled = list(compiled)
+        if self.within.grid is not None:
             self._by_nest = dict(zip(_nests(plan), compiled, strict=True))
 
     def planned(self, numbers: Sequence[Any]) -> tuple[steps.Plan, tuple[Any, ...]] | None:
@@ -78,7 +79,7 @@ class Member:
 
     def _launched(self, plan: steps.Plan) -> steps.Plan:
         """The plan with launches, on a GPU."""
-        within = self.stages.context
+        within = self.within
         if within.grid is None:
             return plan
         plan_of = lazy.submodule("weft.compiler.pipeline").plan_of
@@ -91,19 +92,19 @@ class Member:
         if found is None:
             return None
         plan, out_avals = found
-        compiled: list[Any] = [self._by_nest.get(nest) for nest in _nests(plan)] if self._by_nest else self._compiled
+        compiled: list[Any] = [self._by_nest.get(nest) for nest in _nests(plan)] if self._by_nest else self.compiled
         if None in compiled:
             return None
         made = link.instructions(plan, compiled, self._nested)
         executable = runtime.Executable(
             len(in_avals), plan.outputs, plan.temps, plan.arena_bytes, made, self.name, in_avals,
-            self.stages.context.device,
+            self.within.device,
         )  # fmt: skip
         return executable, out_avals
 
     def _nested(self, inner: Any, donated: tuple[bool, ...]) -> Any:
         pipeline = lazy.submodule("weft.compiler.pipeline")
-        compiled = pipeline.compile_jaxpr(inner, name=self.name, donated=donated, within=self.stages.context)
+        compiled = pipeline.compile_jaxpr(inner, name=self.name, donated=donated, within=self.within)
         return compiled.executable, compiled.consts
 
 
@@ -112,9 +113,11 @@ class Family(Entry):
 
     __slots__ = ("found", "members", "users", "weight")
 
-    def __init__(self, weight: int = _FAMILY_BYTES) -> None:
+    def __init__(self, weight: int = _FAMILY_BYTES, members: Sequence[Member] = ()) -> None:
         self.weight = weight  # bytes
-        self.members: list[Callable[[Sequence[Any]], tuple[Member, Sequence[Any]]]] = []
+        self.members: list[Callable[[Sequence[Any]], tuple[Member, Sequence[Any]]]] = [
+            lambda given, member=member: (member, given) for member in members
+        ]
         self.keys = {}
         self.found = self.users = 0  # users: programs of functions
 
@@ -145,22 +148,23 @@ class Family(Entry):
                 return *made, program
         return None
 
-    def learn(self, program: Any, numbers: Sequence[Any] | None = None) -> None:
-        """Take in a program that was compiled at these sizes; None: its own, in its own order."""
+    def learn(self, program: Any, numbers: Sequence[Any] | None = None) -> bool:
+        """Take in a program that was compiled at these sizes; None: its own, in its own order. Whether it did."""
         made: Member | None = program.sized
         if made is None or len(self.members) >= MOST_MEMBERS:
-            return
+            return False
         own = made.guards.numbers
         order = list(range(len(own))) if numbers is None else _order(own, made.n_extents, numbers)
         if order is None or (context.verifies() and self._is_known(program, own if numbers is None else numbers)):
-            return
+            return False
         self.members.append(lambda given: (made, [own[n] if k is None else given[k] for n, k in enumerate(order)]))
+        return True
 
     def _is_known(self, program: Any, numbers: Sequence[Any]) -> bool:
         """Whether a member serves these sizes. InternalError if it gives another plan than the compiler made."""
         for member in self.members:
             other, own = member(numbers)
-            found = other.planned(own)
+            found = other.planned(own) if other.is_whole else None
             if found is not None:
                 if not are_equal(found[0], program.plan):
                     raise InternalError(
@@ -188,11 +192,9 @@ def _order(own: Sequence[Any], n_extents: int, numbers: Sequence[Any]) -> list[i
     return [*[places[extent] for extent in extents], *[None for _ in own[n_extents:]]]
 
 
-def weight_of(program: Program) -> int:
+def weight_of(n_equations: int, n_steps: int) -> int:
     """The bytes of a family that learns a program."""
-    n_steps = len(program.kernels.steps)
-    more = _STEP_BYTES * n_steps if n_steps > 1 else 0
-    return _FAMILY_BYTES + _EQUATION_BYTES * len(program.source.jaxpr.eqns) + more
+    return _FAMILY_BYTES + _EQUATION_BYTES * n_equations + (_STEP_BYTES * n_steps if n_steps > 1 else 0)
 
 
 def are_equal(one: steps.Plan, other: steps.Plan) -> bool:

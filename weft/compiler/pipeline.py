@@ -28,6 +28,7 @@ from weft.compiler import (
     chain,
     context,
     copied_results,
+    disk,
     exchanges,
     fuse,
     guards,
@@ -105,7 +106,7 @@ class Program(Runnable):
         return self.forms.lowered
 
     def family(self) -> other_sizes.Family:
-        return other_sizes.Family(other_sizes.weight_of(self))
+        return other_sizes.Family(other_sizes.weight_of(len(self.source.jaxpr.eqns), len(self.kernels.steps)))
 
     @property
     def weight(self) -> int:
@@ -234,9 +235,11 @@ def compile_jaxpr(
         return _capturing(found, closed, within)
     like = None if within.watched else like_programs.key_of(closed, name, (donated, copied), within, in_family)
     later = functools.partial(_compile_later, closed, name, donated, copied, within)
-    made = None if like is None or in_family else like_programs.find(like, closed, name, donated, later)
-    wanted = stored.request(closed, donated, copied, within) if on_disk and made is None else None
-    made = made if wanted is None else _from_disk(wanted, closed, name, later)
+    joins = None if in_family else like
+    made = None if joins is None or within.log else like_programs.find(joins, closed, name, donated, later)
+    asks = on_disk and made is None
+    wanted = stored.request(closed, donated, copied, within, joins and joins.text) if asks else None
+    made = made or (wanted and _from_disk(wanted, joins, closed, name, donated, within, later))
     if made is not None:
         PROGRAMS.add(key, made)
         return made
@@ -249,25 +252,32 @@ def compile_jaxpr(
     finally:
         progress.end(compilation)
     PROGRAMS.add(key, program)
-    if like is not None and not in_family:
-        like_programs.learn(like, program)
+    learned = joins is not None and like_programs.learn(joins, program)
     if wanted is not None:
-        stored.keep(wanted, program)
+        stored.keep(wanted if learned else wanted._replace(family=None), program)
     return _capturing(program, closed, within)
 
 
 def _from_disk(
-    wanted: stored.Request, closed: ClosedJaxpr, name: str, compile_new: Callable[[], Any]
+    wanted: disk.Request,
+    joins: like_programs.Like | None,
+    closed: ClosedJaxpr,
+    name: str,
+    donated: tuple[bool, ...],
+    within: context.Context,
+    later: Callable[[], Any],
 ) -> Runnable | None:
-    """The program that an earlier process has compiled."""
-    start = time.perf_counter()
-    found = stored.find(wanted, closed)
-    if found is None:
-        return None
-    loaded, out_avals = found
-    program = like_programs.later(closed, name, loaded.executable, out_avals, compile_new, loaded.consts, loaded.nbytes)
-    program.milliseconds = {"load": (time.perf_counter() - start) * 1e3}
-    program.kernels_loaded, program.kernels_reused = loaded.kernels_loaded, loaded.kernels_reused
+    """The program that an earlier process has compiled, or that one of a like program gives."""
+    start, program = time.perf_counter(), None
+    if joins is not None and like_programs.load(joins, wanted, name, within):
+        program = like_programs.find(joins, closed, name, donated, later)
+    found = stored.find(wanted, closed) if program is None else None
+    if found is not None:
+        loaded, out_avals = found
+        program = like_programs.later(closed, name, loaded.executable, out_avals, later, loaded.consts, loaded.nbytes)
+        program.kernels_loaded, program.kernels_reused = loaded.kernels_loaded, loaded.kernels_reused
+    if program is not None:
+        program.milliseconds = {"load": (time.perf_counter() - start) * 1e3}
     return program
 
 
@@ -406,7 +416,7 @@ def _for_sizes(
     program: Program, planned: steps.Plan, known: sizes.Guards, out_avals: tuple[Any, ...], n_extents: int
 ) -> steps.Plan:
     """The plan with numbers for sizes; the program keeps the other one. Raises ``templates.Hidden``."""
-    made = other_sizes.Member(program, planned, known, n_extents, out_avals)
+    made = other_sizes.Member(program.name, program.stages.context, planned, known, n_extents, out_avals)
     simplified, kernels, lowered = program.forms
     planned, lowered = made.own((planned, lowered))
     program.forms = Forms(simplified, kernels, lowered)

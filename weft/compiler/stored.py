@@ -28,8 +28,7 @@ import numpy as np
 from weft import config, dtypes, runtime
 from weft._base import forks
 from weft._base.record import NamedTuple
-from weft._base.target import Target
-from weft.compiler import cache, disk, link
+from weft.compiler import cache, disk, link, stored_families
 from weft.compiler.context import Context
 from weft.compiler.instructions import INSTRUCTIONS, OUTPUTS, Callback, Exchange, Gemm, Guard, Instruction
 from weft.compiler.read_program import ProgramReader
@@ -47,7 +46,7 @@ _MOST_CONSTANT_BYTES = 1 << 20
 _DELAY_S = 0.1  # between two checks for programs to write
 _IDLE_ROUNDS = 20  # delays without work after which the thread sleeps; waking it takes 50 to 90 us
 _STAY_S = 30.0  # sleeping time after which the thread ends
-_waiting: deque[tuple[Request, Program]] = deque()
+_waiting: deque[tuple[disk.Request, Program]] = deque()
 _asleep: Any = None  # lock of the writing thread: held while the thread sleeps
 _lock = forks.held("programs")
 
@@ -72,14 +71,6 @@ class Loaded(NamedTuple):
     nbytes: int  # bytes of its entry
 
 
-class Request(NamedTuple):
-    """A program as it is looked for and stored on disk."""
-
-    store: disk.DiskCache
-    key: bytes
-    target: Target
-
-
 _refused = _paused = False
 
 
@@ -95,8 +86,13 @@ def pause(paused: bool) -> None:
     _paused = paused
 
 
-def request(closed: ClosedJaxpr, donated: tuple[bool, ...], copied: frozenset[int], within: Context) -> Request | None:
-    """Where the program of a jaxpr lies on disk, or will; None if it is not to be kept there."""
+def request(
+    closed: ClosedJaxpr, donated: tuple[bool, ...], copied: frozenset[int], within: Context, like: str | None
+) -> disk.Request | None:
+    """Where the program of a jaxpr lies on disk, or will; None if it is not to be kept there.
+
+    ``like``: what it has in common with those that are like it, in words.
+    """
     if closed.consts or _refused or _paused or not config.read("cache_programs"):
         return None
     digest, words = fingerprint(closed), within.text
@@ -105,14 +101,19 @@ def request(closed: ClosedJaxpr, donated: tuple[bool, ...], copied: frozenset[in
     store = disk.current()
     if store is None:
         return None
-    text = f"{digest} {donated} {sorted(copied)} {words}".encode()
-    return Request(store, disk_key("program", within.target.key, text, store.version), within.target)
+
+    def of(level: str, what: str) -> bytes:
+        text = f"{what} {donated} {sorted(copied)} {words}".encode()
+        return disk_key(level, within.target.key, text, store.version)
+
+    family = None if like is None else disk.Request(store, of("family", like), within.target)
+    return disk.Request(store, of("program", digest), within.target, family)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def keep(wanted: Request, program: Program) -> None:
+def keep(wanted: disk.Request, program: Program) -> None:
     """Queue a program to be stored."""
     if not wanted.store.writable:
         return
@@ -172,8 +173,14 @@ def flush() -> None:
                 _log.warning("kernel cache: the program %s could not be kept: %r", program.name, error)
 
 
-def _write(wanted: Request, program: Program) -> None:
+def _write(wanted: disk.Request, program: Program) -> None:
     writer = ProgramWriter()
+    try:
+        if wanted.family is not None and program.sized is not None:
+            stored_families.write(wanted.family, program.sized)
+            return
+    except NotPlainError as reason:
+        _log.debug("kernel cache: the program %s is kept for its sizes only: %s", program.name, reason)
     try:
         made, consts = writer.program(program), writer.consts(program.consts)
         data = writer.content(made, consts, [writer.aval(aval) for aval in program.out_avals])
@@ -250,7 +257,7 @@ def _numbered(entry: Instruction) -> tuple[Any, ...]:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def find(wanted: Request, closed: ClosedJaxpr) -> tuple[Loaded, tuple[Any, ...]] | None:
+def find(wanted: disk.Request, closed: ClosedJaxpr) -> tuple[Loaded, tuple[Any, ...]] | None:
     """The program of a request and the types of its results, or None."""
     store = wanted.store
     entry = store.load(wanted.key, disk.PROGRAM)
@@ -275,15 +282,13 @@ def _aval(extended: Mapping[str, Any], shape: tuple[int, ...], dtype: str, weak_
 class _Reader(ProgramReader):
     """Reads a program whose kernels are on disk."""
 
-    def __init__(self, wanted: Request, avals: list[Any], keys: list[bytes]) -> None:
+    def __init__(self, wanted: disk.Request, avals: list[Any], keys: list[bytes]) -> None:
         self.loaded = 0
         super().__init__(avals, [self._kernel(wanted, key) for key in keys])
 
-    def _kernel(self, wanted: Request, key: bytes) -> Any:
-        found = cache.BUILDER.find(key, wanted.target)
-        if found is None:
-            found = cache.BUILDER.load(key, wanted.store, wanted.target)
-            self.loaded += 1
+    def _kernel(self, wanted: disk.Request, key: bytes) -> Any:
+        found = cache.BUILDER.load(key, wanted.store, wanted.target)
         if found is None:
             raise disk.DamagedError("a kernel is missing")
+        self.loaded += not found.reuses
         return found.kernel

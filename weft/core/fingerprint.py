@@ -30,7 +30,7 @@ _PLAIN = frozenset((type(None), bool, int, str, bytes, float, complex))  # their
 
 
 class _DtypeNames(dict[Any, str]):
-    """Names of dtypes, cached, since NumPy computes the name at each access."""
+    """Names of dtypes, those of users with a serial number; cached, since NumPy computes the name at each access."""
 
     def __missing__(self, dtype: Any) -> str:
         name = dtype.name if getattr(dtype, "is_own", True) else f"{dtype.name}{serial(dtype)}"
@@ -38,7 +38,7 @@ class _DtypeNames(dict[Any, str]):
         return name
 
 
-_dtype_names = _DtypeNames()
+DTYPE_NAMES = _DtypeNames()
 
 
 def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str:
@@ -52,6 +52,11 @@ def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str
 def holds_everywhere(digest: str) -> bool:
     """Whether a digest means the same in every process."""
     return not digest.endswith("#")
+
+
+def primitive_name(primitive: Any) -> str:
+    """The name of a primitive, with a serial number if it is a user's, who may give two the same name."""
+    return primitive.name if primitive.is_own else f"{primitive.name}{serial(primitive)}"
 
 
 def params_text(primitive: Any, params: dict[str, Any]) -> str:
@@ -79,8 +84,8 @@ class _Writer:
         for eqn in jaxpr.eqns:
             operands = tuple([numbers[x] if type(x) is Var else atom(x) for x in eqn.invars])
             params = self.params(eqn.primitive, eqn.params) if eqn.params else ()
-            primitive = eqn.primitive  # users may give two primitives one name
-            name = primitive.name if primitive.is_own else self.local(f"{primitive.name}{serial(primitive)}")
+            primitive = eqn.primitive
+            name = primitive.name if primitive.is_own else self.local(primitive_name(primitive))
             lines.append((name, params, operands, self.binders(eqn.outvars)))
         lines.append(tuple([atom(x) for x in jaxpr.outvars]))
         if jaxpr.effects:
@@ -97,7 +102,7 @@ class _Writer:
     def type(self, aval: Any) -> Any:
         if not hasattr(aval, "dtype"):
             return repr(aval)
-        name, shape = self.local(_dtype_names[aval.dtype]), aval.shape
+        name, shape = self.local(DTYPE_NAMES[aval.dtype]), aval.shape
         return name, shape if _PLAIN.issuperset(map(type, shape)) else repr(shape), self.weak_types and aval.weak_type
 
     def binders(self, variables: Sequence[Var]) -> tuple[Any, ...]:
@@ -130,11 +135,11 @@ class _Writer:
         if isinstance(value, (Jaxpr, ClosedJaxpr)):
             return self.inner(value)
         if isinstance(value, np.dtype) or dtypes.is_extended(value):
-            return f"dtype:{_dtype_names[value]}"
+            return f"dtype:{DTYPE_NAMES[value]}"
         if type(value) is runtime.ShapedArray and value == runtime.ShapedArray(
             value.shape, value.dtype, value.weak_type
         ):
-            return f"aval:{self.local(_dtype_names[value.dtype])}{value.shape}{value.weak_type}"
+            return f"aval:{self.local(DTYPE_NAMES[value.dtype])}{value.shape}{value.weak_type}"
         if isinstance(value, enum.Enum) and _is_of_library(type(value)):
             return f"{type(value).__qualname__}.{value.name}"
         if isinstance(value, (np.generic, np.ndarray)):

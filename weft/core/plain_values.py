@@ -39,7 +39,7 @@ def read_tree(written: bytes) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: Any) -> str:
     """The name of a dtype that ``dtypes.as_dtype`` can read; extended dtypes have their own."""
     if not dtypes.is_extended(dtype) and (dtype.name == "void" or dtypes.as_dtype(dtype.name) != dtype):
         raise NotPlainError(f"the dtype {dtype} has no name of its own")
@@ -48,4 +48,4 @@ def _dtype_name(dtype: Any) -> str:
 
 def aval(value: Any) -> tuple[Any, ...]:
     """The type of an array: shape, name of the dtype, whether it is weak."""
-    return value.shape, _dtype_name(value.dtype), value.weak_type
+    return value.shape, dtype_name(value.dtype), value.weak_type
