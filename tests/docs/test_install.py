@@ -51,13 +51,26 @@ def test_lines_of_pip_and_ninja_become_stages(install: ModuleType) -> None:
         assert progress.stage == stage
 
 
+PROJECT = """
+[project]
+dependencies = ["rich>=1"]
+[project.optional-dependencies]
+demo = ["plots; sys_platform == 'linux'"]
+test = ["checks"]
+"""
+
+
 def checkout(tmp_path: Path, code: int) -> dict[str, Any]:
-    """How the program is started in a checkout with a pip that says two lines and ends."""
+    """How the program is started in a checkout; its pips say two lines, and the one that builds weft ends with code."""
     (tmp_path / "packaging").mkdir()
     (tmp_path / "packaging" / "install.py").write_text(INSTALL.read_text())
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
     (tmp_path / "weft" / "runtime" / "src").mkdir(parents=True)
-    pip = f"import sys, time\nprint('Collecting rich')\nprint(sys.argv[-1])\ntime.sleep(1)\nsys.exit({code})\n"
-    (tmp_path / "pip.py").write_text(pip)
+    (tmp_path / "pip.py").write_text(
+        "import sys, time\nbuilds = sys.argv[-1] == '.'\n"
+        "print('  [1/4] Building CXX object a.cpp.o' if builds else 'Collecting rich')\n"
+        f"print(sys.argv[4:])\ntime.sleep(1)\nsys.exit({code} if builds else 0)\n"
+    )
     command = [sys.executable, tmp_path / "packaging" / "install.py", "demo"]
     return {"args": command, "cwd": tmp_path, "env": {"PYTHONPATH": str(tmp_path)}}
 
@@ -66,11 +79,17 @@ def checkout(tmp_path: Path, code: int) -> dict[str, Any]:
 def test_the_end_is_told_where_no_terminal_is(tmp_path: Path, code: int) -> None:
     done = subprocess.run(**checkout(tmp_path, code), capture_output=True, text=True)
     assert done.returncode == code, done.stderr
-    assert re.search(r"^\[ +\d+ s\] (starting pip|looking for rich)$", done.stdout, re.M), done.stdout
-    assert (tmp_path / "build" / "install.log").read_text().splitlines() == ["Collecting rich", ".[demo]"]
+    stages = r"(starting pip|compiled 1 of 4 files: a.cpp); (starting pip|looking for rich)"
+    assert re.search(rf"^\[ +\d+ s\] {stages}$", done.stdout, re.M), done.stdout
+    assert sorted((tmp_path / "build" / "install.log").read_text().splitlines()) == [
+        "packages: Collecting rich",
+        """packages: ['rich>=1', "plots; sys_platform == 'linux'"]""",
+        "weft:   [1/4] Building CXX object a.cpp.o",
+        "weft: ['--no-deps', '-e', '.']",
+    ]
     last = re.findall(r"\[ +\d+ s\] (.*)\n", done.stdout)[-1]
-    assert last.startswith("the installation failed while looking for rich" if code else "installed")
-    assert done.stdout.endswith("Collecting rich\n.[demo]\n") == bool(code)
+    assert last.startswith("the installation failed; its last stage was: compiled 1 of 4" if code else "installed")
+    assert done.stdout.endswith("a.cpp.o\n['--no-deps', '-e', '.']\n") == bool(code)
 
 
 def test_on_a_terminal_one_line_is_written_again_and_again(tmp_path: Path) -> None:
@@ -84,6 +103,6 @@ def test_on_a_terminal_one_line_is_written_again_and_again(tmp_path: Path) -> No
     os.close(ours)
     head, *lines = re.sub(r"\r\n", "\n", said).split("\r")
     assert head.endswith("\n") and len(lines) > 1
-    assert all(re.fullmatch(r"\[ +\d+ s\] [a-z ]+\x1b\[K\n?", line) for line in lines), lines
-    assert re.fullmatch(r"\[ +\d+ s\] looking fo\x1b\[K", lines[-2])  # of "looking for rich", in 19 columns
+    assert all(re.fullmatch(r"\[ +\d+ s\] [a-z1 ]+\x1b\[K\n?", line) for line in lines), lines
+    assert re.fullmatch(r"\[ +\d+ s\] compiled 1\x1b\[K", lines[-2])  # of "compiled 1 of 4 files", in 19 columns
     assert lines[-1].endswith("installed\x1b[K\n") and "\n" not in "".join(lines[:-1])

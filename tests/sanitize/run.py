@@ -122,7 +122,7 @@ def environment(folder: Path, tree: Path) -> Path:
     paths.update({Path(path): None for path in sys.path if path.endswith("-packages")})
     (site,) = (folder / "venv").glob("lib/python*/site-packages")
     (site / "weft.pth").write_text("".join(f"{path}\n" for path in paths))
-    needed = [name for name in ("nanobind", "cmake", "ninja", "xdist") if importlib.util.find_spec(name) is None]
+    needed = [name for name in ("cmake", "ninja", "xdist") if importlib.util.find_spec(name) is None]
     if needed:
         names = ["pytest-xdist" if name == "xdist" else name for name in needed]
         subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", *names], check=True)

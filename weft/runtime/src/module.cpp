@@ -1,15 +1,9 @@
 // The extension module weft.runtime._native: refuses interpreters it cannot serve, then collects its parts.
-#include <nanobind/nanobind.h>
-
-#include <stdexcept>
-
 #define WEFT_IMPORTS_NUMPY
 #include "numpy_api.h"
 
 #include "cgroup.h"
 #include "module.h"
-
-namespace nb = nanobind;
 
 namespace {
 
@@ -27,13 +21,15 @@ constexpr const char* kSanitizer = "thread";
 constexpr const char* kSanitizer = "";
 #endif
 
-// The native layer keeps process-wide tables, which the GIL of the main interpreter guards.
-void require_supported_interpreter() {
+// Why this interpreter cannot be served, or nullptr. The native layer keeps process-wide tables, which the GIL of the
+// main interpreter guards.
+const char* refusal() {
 #ifdef Py_GIL_DISABLED
-  throw std::runtime_error("[weft] free-threaded Python is not supported yet; use a build of Python with the GIL");
+  return "[weft] free-threaded Python is not supported yet; use a build of Python with the GIL";
 #endif
   if (PyInterpreterState_Get() != PyInterpreterState_Main())
-    throw std::runtime_error("[weft] weft cannot be imported in a subinterpreter; import it in the main interpreter");
+    return "[weft] weft cannot be imported in a subinterpreter; import it in the main interpreter";
+  return nullptr;
 }
 
 using Registration = int (*)(PyObject*);
@@ -49,12 +45,29 @@ constexpr Registration kRegistrations[] = {
     weft::register_foreign,   weft::register_foreign_step,
 };
 
+// Fills the empty module. Returns 0, or -1 with a Python error set.
+int execute(PyObject* module) {
+  if (const char* reason = refusal()) {
+    PyErr_SetString(PyExc_ImportError, reason);
+    return -1;
+  }
+  if (PyArray_ImportNumPyAPI() < 0) return -1;
+  for (Registration registration : kRegistrations)
+    if (registration(module) < 0) return -1;
+  return PyModule_AddStringConstant(module, "sanitizer", kSanitizer);
+}
+
+PyModuleDef_Slot kSlots[] = {
+    {Py_mod_exec, reinterpret_cast<void*>(execute)},
+    {0, nullptr},
+};
+
+PyModuleDef kModule = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_slots = kSlots,
+};
+
 }  // namespace
 
-NB_MODULE(_native, module) {
-  require_supported_interpreter();
-  if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
-  for (Registration registration : kRegistrations)
-    if (registration(module.ptr()) < 0) throw nb::python_error();
-  module.attr("sanitizer") = kSanitizer;
-}
+PyMODINIT_FUNC PyInit__native() { return PyModuleDef_Init(&kModule); }
