@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read as NumPy is imported
+os.environ["WEFT_ENABLE_X64"] = "1"  # two of the four dtypes
 
 import statistics
 import sys

@@ -16,11 +16,13 @@
 #include "gemm_kernels.h"
 #include "plan.h"
 #include "pool.h"
+#include "stream.h"
 
 namespace weft {
 
 constexpr int64_t kRowsOfTask = 128;     // 128 x 512 packed float32: a quarter of a second-level cache
 constexpr int64_t kColumnsOfTask = 128;  // columns of the packed operand, walked while the other one is cached
+constexpr int64_t kFinishElements = 16 << 10;  // elements of a part that an epilogue is run on
 constexpr int64_t kMostLines = 64;  // rows or columns of a tile that are packed at a time
 
 inline int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -95,52 +97,30 @@ class GemmStep final : public Step {
     const char *a, *b;
     char* c;
   };
-  struct SmallTile {
-    GemmTileFunction function;
-    int64_t a, b, c;  // bytes from the product's
-    int columns;
-  };
   // A block of k of a task's columns of a wide product, and where they are packed.
   struct Unit {
     int64_t column, columns, k0, depth;
     char* packed;
   };
-  // A range of rows times a range of columns. a and b point at the range's first elements.
+  // A range of rows times a range of columns, and of their terms: all of a product, or what one task multiplies. Each
+  // operand is read where it lies, or packed block by block of the terms, or was packed for all tasks.
+  struct Part {
+    int64_t row0, row1, column0, column1, k0, k1;
+    bool a_lies, b_lies;
+    char* sums = nullptr;          // where these terms' sums go, instead of being added to the result
+    const char* shared = nullptr;  // the operand that was packed for all tasks, from the first of the terms on
+  };
+  // Tiles of one block of the terms.
   struct Block {
-    const char* a;
-    int64_t a_row, a_k;  // elements; packed: not used, slivers of balanced heights follow each other
-    const char* b;
-    int64_t b_k;       // elements
-    int64_t b_sliver;  // bytes from one tile's columns to the next
-    char* c;           // row-major, `c_row` elements
-    int64_t c_row;
-    const GemmDigits* c_rows;  // c is the product's first row, and rows lie so; or nullptr
-    int64_t rows, columns, k;
-    char* store;  // b is not packed yet: the first sliver leaves it here
+    const char *a, *b;  // its first elements
+    int64_t b_sliver;   // bytes from one tile's columns to the next
+    int64_t row0, rows, column0, columns, k0, k;
+    bool a_packed, b_packed;  // otherwise they lie as the operand does
+    char* sums;               // as a part has it
     const GemmRun* runs = nullptr;  // of k, where a is read in runs
     int64_t run_count = 0;
+    char* store = nullptr;       // b is not packed yet: the first sliver leaves it here
     const Unit* next = nullptr;  // whose columns are packed meanwhile
-    bool a_packed, b_padded, add;
-    bool last;              // of k: the epilogue may follow
-    bool symmetric;         // columns beyond a row's own are not wanted
-    int64_t row0, column0;  // of the product
-  };
-  struct Range {
-    const GemmStep* step;
-    const Product* product;
-    int64_t size;  // rows (or columns) of one task
-    bool rows;
-    const char* shared = nullptr;      // the packed operand of all tasks
-    int64_t column0 = 0, columns = 0;  // of the result
-    int64_t k0 = 0, k1 = 0;
-    std::atomic<int64_t>* claimed = nullptr;  // columns of a wide product
-  };
-  // A wave of blocks of k, whose sums lie `bytes` apart.
-  struct Deep {
-    const GemmStep* step;
-    const Product* product;
-    int64_t first, count, bytes;
-    char* sums;
   };
 
   int64_t tile_columns() const { return kernels->vectors * kernels->lanes; }
@@ -150,13 +130,31 @@ class GemmStep final : public Step {
     return rows * sliver / pieces_of(rows, kernels->height);
   }
   int64_t packed_rows(int64_t rows) const { return kernels->unit != nullptr ? up(rows, kernels->height) : rows; }
+  int64_t packed_columns(int64_t columns) const {
+    return columns / tile_columns() * tile_columns() + up(columns % tile_columns(), kernels->lanes);
+  }
   int64_t steps_of(int64_t depth) const { return pieces_of(depth, kernels->depth); }
   int64_t depth_of_block() const { return vector ? kGemmBlock * (kGemmLaneBytes / kernels->result_bytes) : span; }
+  bool widens() const { return kernels->source_bytes != kernels->packed_bytes; }
 
-  // Calls function(context, low, high) over 0..total, on the pool if this product may.
-  void each(const Product& product, ChunkFunction function, void* context, int64_t total) const {
-    if (product.job->threads > 1 && total > 1) pool_run(function, context, total, 1, cost / double(batch.count));
-    else function(context, 0, total);
+  // Calls task(index) for all indices below `total`, on the pool if this product may.
+  template <class Task>
+  void each(const Product& product, int64_t total, const Task& task) const {
+    struct Context {
+      const Task& task;
+      uint64_t number;
+    } context{task, product.job->number};
+    const ChunkFunction run = [](void* given, int64_t low, int64_t high) {
+      const Context& all = *static_cast<const Context*>(given);
+      for (int64_t index = low; index < high && !stream_cancelled(all.number); ++index) all.task(index);
+    };
+    if (product.job->threads > 1 && total > 1) pool_run(run, &context, total, 1, cost / double(batch.count));
+    else run(&context, 0, total);
+  }
+  char* scratch(const Product& product, int64_t bytes) const {
+    char* made = static_cast<char*>(thread_scratch(bytes));
+    if (made == nullptr) product.job->failed.store(true, std::memory_order_relaxed);
+    return made;
   }
 
   // Any product, and its epilogue.
@@ -172,90 +170,61 @@ class GemmStep final : public Step {
   void finish(const Product& product, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const;
   void run_epilogue(const Product& product, const int64_t (&part)[4]) const;
   void finish_all(const Product& product) const;
-  static void run_finish(void* context, int64_t low, int64_t high);
-  void fill_zero(char* to) const;
 
-  // Small ones, on one thread.
+  // Small ones, on one thread (gemm_small.cpp).
+  struct SmallTile {
+    GemmTileFunction function;
+    int64_t a, b, c;  // bytes from the product's
+    int columns;
+  };
+  void plan_thin();
   void plan_small();
-  void copy_columns(const Product& product, char* to) const;
   void list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_t width);
+  void run_small(Job* job, int64_t low, int64_t high) const;
+  void copy_columns(const Product& product, char* to) const;
+  void widen_rows(const char* a, int64_t rows, char* to) const;
   void fetch_during(GemmTile& tile, const char* next_a, int64_t a_part, const char* next_b, int64_t b_part,
                     int64_t index) const;
-  void multiply_short_vector(const Product& product) const;
-  void multiply_small(const Product& product, const char* next_a, const char* next_b) const;
+  GemmTile small_tile() const;
+  void multiply_small(const Product& product, GemmTile& tile, const char* next_a, const char* next_b) const;
+  void multiply_thin(const Product& product) const;
+  void thin_rows(const Product& product, int64_t row, int64_t end) const;
 
-  // Tiles of one block of k; products of operands as they lie.
-  void multiply_block(const Block& block, const Product& product) const;
-  void multiply_apart(const Block& block, GemmTile tile, GemmTileFunction function, int64_t row) const;
+  // Large ones (gemm_blocks.cpp): how they are cut into parts, and these into blocks of the terms and tiles.
+  void plan_blocks();
+  void multiply_in_parts(const Product& product, const Part& whole, int64_t size, bool by_rows) const;
+  void multiply_part(const Product& product, const Part& part) const;
+  void multiply_block(const Product& product, const Block& block) const;
+  void multiply_runs(const Product& product, const Part& part, Block block) const;
+  void multiply_apart(GemmTile tile, GemmTileFunction function, int64_t row) const;
   void multiply_in_place(const Product& product) const;
-  static void run_in_place(void* context, int64_t low, int64_t high);
-  void rectangle(const Product& product, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const;
+  void multiply_packed(const Product& product) const;
+  bool reads_runs() const;
+  bool is_deep(const Product& product) const;
+  void multiply_deep(const Product& product) const;
+  void add_blocks(char* to, const char* from, int64_t pitch, int64_t blocks, int64_t count, bool first) const;
+  void finish_parts(const Product& product, bool finished) const;
 
-  // Packing (gemm_packed.cpp).
-  int64_t packed_columns(int64_t columns) const {
-    return columns / tile_columns() * tile_columns() + up(columns % tile_columns(), kernels->lanes);
-  }
+  // Packing, and products of few rows whose columns are packed in passing (gemm_packed.cpp).
   void pack_lines(const GemmPacking& work, int64_t padded) const;
   void pack_pieces(const GemmPacking& work, int64_t padded) const;
   void pack_columns(const Product& product, int64_t first, int64_t columns, int64_t k0, int64_t depth, char* to) const;
   void pack_rows(const Product& product, int64_t first, int64_t rows, int64_t k0, int64_t depth, char* to) const;
   void pack_sliver(const Product& product, int64_t first, int64_t rows, int64_t sliver, int64_t k0, int64_t depth,
                    char* to) const;
+  void pack_shared(const Product& product, const Part& part) const;
+  // Where a block of k begins in the operand that all tasks share.
+  char* shared_block(const Part& part, int64_t k0) const {
+    const int64_t width = wide ? packed_rows(m) : packed_columns(part.column1 - part.column0);
+    return const_cast<char*>(part.shared) + (k0 - part.k0) / kernels->depth * width * kernels->packed_bytes;
+  }
+  void multiply_wide(const Product& product, const Part& part, int64_t size) const;
+  void finish_columns(const Product& product, const Unit& unit) const;
   bool carry_part(const Product& product, const Unit& unit, int64_t piece, int64_t index, int64_t count, int64_t steps,
                   GemmCarry* carry) const;
   const char* column_of_b(const Product& product, int64_t column, int64_t k0) const {
     return product.b + (b_sum.at(k0) + b_columns.at(column)) * kernels->source_bytes;
   }
-
-  // Large products (gemm_packed.cpp). Tall: b is packed for all, tasks are rows. Wide: a is packed for all, tasks are
-  // columns.
-  void multiply_packed(const Product& product) const;
-  // Whether the tasks of a packed product make whole rows, and the epilogue wants these.
-  bool rows_by_task(int64_t columns) const { return !wide && columns >= n && form != Form::none; }
-  int64_t task_size(const Product& product, int64_t extent) const;
-  // Where a block of k begins in the shared operand, which has `width` columns (wide: rows).
-  char* shared_block(const Range& range, int64_t k0, int64_t width) const {
-    return const_cast<char*>(range.shared) + (k0 - range.k0) / kernels->depth * width * kernels->packed_bytes;
-  }
-  static void pack_shared(void* context, int64_t low, int64_t high);
-  int64_t units_of_block(const Range& range) const {
-    return wide ? pieces_of(m, kernels->height) : pieces_of(range.columns, kColumnsOfTask);
-  }
-  static void run_packed(void* context, int64_t low, int64_t high);
-  void multiply_rows(const Range& range, int64_t row, int64_t rows, char* own) const;
-  bool reads_runs() const;
-  void multiply_in_runs(const Range& range, int64_t row, int64_t rows) const;
-  static void run_wide(void* context, int64_t low, int64_t high);
-  void multiply_columns(const Range& range) const;
-  Unit claim(const Range& range, char* to) const;
-  void finish_columns(const Product& product, const Unit& unit) const;
-  Block packed_block(const Range& range, int64_t row, int64_t column) const;
-
-  // Few terms and columns (gemm_thin.cpp).
-  void plan_thin();
-  void multiply_thin(const Product& product) const;
-  static void run_thin(void* context, int64_t low, int64_t high);
-  void thin_rows(const Product& product, int64_t row, int64_t end) const;
-  void widen_rows(int64_t rows, char* to, GemmTile* tile) const;
-  void pack_thin_columns(const char* b, char* to) const;
-  GemmTile thin_tile() const;
-  bool thin_in_batch() const;
-  struct ThinOperand;
-  const char* widened_run(ThinOperand& operand, const char* from, int64_t item, int64_t high) const;
-  void thin_product(const Product& product, ThinOperand& left, ThinOperand& right, int64_t item, int64_t high,
-                    GemmTile& tile) const;
-  void run_thin_products(Job* job, int64_t low, int64_t high) const;
-
-  // Few elements, each a long sum, and symmetric products (gemm_deep.cpp).
-  void plan_deep();
-  bool is_deep(const Product& product) const;
-  void multiply_deep(const Product& product) const;
-  static void run_deep(void* context, int64_t low, int64_t high);
-  void deep_block(const Product& product, int64_t k0, int64_t depth, char* c, int64_t row, bool add) const;
-  static void run_add(void* context, int64_t low, int64_t high);
-  void add_blocks(char* to, const char* from, int64_t pitch, int64_t blocks, int64_t count, bool first) const;
-  void mirror(const Product& product) const;
-  static void run_mirror(void* context, int64_t low, int64_t high);
 
   // A vector and a matrix (gemm_vector.cpp; a block of k beside its hottest caller in gemm.cpp).
   int64_t matrix_row() const { return n == 1 ? a_row : b_column; }
@@ -265,7 +234,7 @@ class GemmStep final : public Step {
   bool may_be_in_strips() const;
   void look_at_cache(Job* job) const;
   void multiply_vector(const Product& product) const;
-  static void run_vector(void* context, int64_t low, int64_t high);
+  void multiply_short_vector(const Product& product) const;
   void vector_block(const Product& product, int64_t row, int64_t rows, int64_t k0, int64_t depth, char* y,
                     int64_t y_row, bool add) const;
 
@@ -280,9 +249,10 @@ class GemmStep final : public Step {
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain
   bool by_part = false;       // the epilogue runs on tiles, otherwise on rows
   bool by_product = false;    // it runs on whole products of a batch
+  GemmTileFunction thin = nullptr;  // few terms, and at most a vector of columns
+  bool in_run = false;  // products of a batch are small enough for `run_small`
   std::vector<SmallTile> small;
-  GemmTileFunction thin = nullptr;
-  bool copies_b = false;  // these read a copy of b, whose columns do not lie side by side
+  bool copies_b = false;  // small products read a copy of b, whose columns do not lie side by side
   bool packs_small = false;  // or packed copies of both operands
   bool near = false;               // into the first cache
   int64_t a_part = 0, b_part = 0;  // bytes of the next product that each tile fetches

@@ -4,8 +4,6 @@
 #include <cstdio>
 
 #include "gemm_step.h"
-#include "pool.h"
-#include "stream.h"
 
 namespace weft {
 
@@ -75,37 +73,27 @@ void GemmStep::look_at_cache(Job* job) const {
 }
 
 void GemmStep::multiply_vector(const Product& product) const {
-  const int64_t rows = std::max(m, n), item = kernels->source_bytes;
+  const int64_t rows = std::max(m, n), item = kernels->source_bytes, threads = product.job->threads;
   const int64_t most = std::clamp<int64_t>(rows * k * item / kVectorBytesOfTask, 1, 1 << 20);
-  Range range{this, &product, rows, true};
-  if (product.job->threads > 1 && most > 1) {
+  int64_t size = rows;
+  if (threads > 1 && most > 1) {
     // long pieces of contiguous columns, but enough tasks; otherwise blocks of k
     const int64_t least = matrix_row() != 1 ? 8 : rows * k * item > figures.large_bytes ? 512 : 128;
-    if (rows < 2 * least * product.job->threads && k >= 2 * depth_of_block() * product.job->threads)
-      return multiply_deep(product);
-    const int64_t parts = std::min<int64_t>(most, 4 * product.job->threads);
-    range.size = up(std::max(pieces_of(rows, parts), least), matrix_row() != 1 ? kRowsTogether : 64);
+    if (rows < 2 * least * threads && k >= 2 * depth_of_block() * threads) return multiply_deep(product);
+    size = up(std::max(pieces_of(rows, std::min(most, 4 * threads)), least), matrix_row() != 1 ? kRowsTogether : 64);
   } else if (product.job->turned && matrix_row() != 1) {
-    range.size = kRowsTurned;
+    size = kRowsTurned;
   }
-  each(product, run_vector, &range, pieces_of(rows, range.size));
-}
-
-void GemmStep::run_vector(void* context, int64_t low, int64_t high) {
-  const Range& range = *static_cast<const Range*>(context);
-  const GemmStep& step = *range.step;
-  const int64_t rows = std::max(step.m, step.n), y_row = step.n == 1 ? step.c_row : 1;
-  const bool backwards = range.product->job->backwards;
   // the caller begins with the first tasks and workers with the last ones: each turns within its own
-  const int64_t tasks = pieces_of(rows, range.size), own = pieces_of(tasks, range.product->job->threads);
-  for (int64_t task = low; task < high && !stream_cancelled(range.product->job->number); ++task) {
-    const int64_t turned = task < own ? own - 1 - task : tasks - 1 - (task - own);
-    const int64_t first = (backwards ? turned : task) * range.size, count = std::min(range.size, rows - first);
-    const int64_t depth = step.depth_of_block();
-    for (int64_t k0 = 0; k0 < step.k; k0 += depth)
-      step.vector_block(*range.product, first, count, k0, std::min(depth, step.k - k0),
-                        range.product->c + first * y_row * step.kernels->result_bytes, y_row, k0 > 0);
-  }
+  const int64_t tasks = pieces_of(rows, size), own = pieces_of(tasks, threads), y_row = n == 1 ? c_row : 1;
+  each(product, tasks, [&](int64_t task) {
+    const int64_t turned = task < own ? own - 1 - task : tasks - 1 - (task - own), depth = depth_of_block();
+    const int64_t first = (product.job->backwards ? turned : task) * size, count = std::min(size, rows - first);
+    for (int64_t k0 = 0; k0 < k; k0 += depth)
+      vector_block(product, first, count, k0, std::min(depth, k - k0), product.c + first * y_row * kernels->result_bytes,
+                   y_row, k0 > 0);
+  });
+  finish_all(product);
 }
 
 }  // namespace weft
