@@ -1,6 +1,6 @@
 """Sums between processes beside MPI_Allreduce of the same library, in turns: weft launch -n 2 benchmarks/collectives.py
 
-Of each size the least time of several rounds, in microseconds. ``agree`` is the comparison of programs that
+For each size the least time of several rounds is printed, in microseconds. ``agree`` is the comparison of programs that
 comes before every launch.
 """
 

@@ -80,7 +80,7 @@ def training_step(J: Any) -> Case:
 
 
 def hessian(J: Any) -> Case:
-    """Of a logistic loss in 100 parameters over 500 examples."""
+    """The Hessian of a logistic loss in 100 parameters over 500 examples."""
     x, y = J.numpy.asarray(_normal(500, 100)), J.numpy.asarray((_normal(500) > 0).astype(np.float32))
 
     def loss(w: Any) -> Any:

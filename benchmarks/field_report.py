@@ -24,7 +24,7 @@ class Record:
     rows: dict[str, dict[str, Any]]
 
     def ratio(self, call: str, peer: str) -> float | None:
-        """The peer's seconds over weft's; of ``best`` the fastest peer's."""
+        """The peer's seconds over weft's; ``best`` is the fastest peer."""
         ours = self.rows["weft"].get(call)
         others = [row.get(call) for system, row in self.rows.items() if system != "weft" and peer in (system, "best")]
         found = [seconds for seconds in others if seconds]

@@ -121,7 +121,7 @@ class Session(worker.Session):
         return reply
 
     def result_bytes(self, program: field_draw.Program) -> int:
-        """Of all results, by their types alone; only for weft and JAX."""
+        """The bytes of all results, by their types alone; only for weft and JAX."""
         module = self.system.module
         with self.wide_types(program.dtype):
             types = [module.ShapeDtypeStruct(i.shape, module.numpy.dtype(i.dtype)) for i in program.inputs]

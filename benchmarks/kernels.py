@@ -143,7 +143,7 @@ SMALL = {
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """Of one call, over as many as fit into ``SECONDS``."""
+    """The seconds of one call, over as many as fit into ``SECONDS``."""
     count, begin = 0, time.perf_counter()
     while (now := time.perf_counter() - begin) < SECONDS or not count:
         call()

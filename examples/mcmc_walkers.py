@@ -47,7 +47,7 @@ def data() -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def log_posterior(weights: Any, x: Any, y: Any) -> Any:
-    """Of weights f32[11], up to a constant; the prior of each is normal with deviation 2."""
+    """The log of the posterior of weights f32[11], up to a constant; the prior of each is normal with deviation 2."""
     score = x @ weights
     return jnp.sum(y * score - nn.softplus(score)) - jnp.sum(weights**2) / 8
 

@@ -74,7 +74,7 @@ def attention(x: Any, block: dict[str, Any]) -> Any:
 
 
 def logits(parameters: dict[str, Any], text: Any) -> Any:
-    """Of one text i32[time]: f32[time, characters], what may come after each of its characters."""
+    """f32[time, characters]: what may come after each character of one text i32[time]."""
     x = parameters["embedding"][text] + parameters["position"][: text.shape[0]]
     for block in parameters["blocks"]:
         x = x + attention(normalise(x, block["gain 1"]), block)

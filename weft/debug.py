@@ -32,7 +32,7 @@ _log = logging.getLogger("weft.debug")
 def _split(args: Any, kwargs: Any) -> tuple[list[Any], Any, tuple[tuple[int, Any], ...]]:
     """The array leaves of a call, the structure of all leaves, and the other leaves with their places.
 
-    Of a reference it is what the reference holds now.
+    In place of a reference stands what it holds now.
     """
     given, in_tree = runtime.tree_flatten((args, kwargs))
     leaves = [leaf[...] if is_ref(leaf) else leaf for leaf in given]

@@ -161,7 +161,7 @@ def ffi_lowering(
 
     The types of the results are those of the primitive's abstract evaluation; parameters of the primitive become
     attributes, beside ``backend_config``. Layouts name the innermost dimension first, as XLA does (``ffi_call`` and
-    ``Layout`` the outermost first). Of ``lowering_args`` weft knows ``has_side_effect``, ``api_version`` and
+    ``Layout`` the outermost first). The known ``lowering_args`` are ``has_side_effect``, ``api_version`` and
     ``operand_output_aliases``.
     """
     known = {"has_side_effect", "api_version", "operand_output_aliases"}

@@ -2,6 +2,7 @@
 
 MOST = 8  # of a chain                          no unit: the comment of a constant says what is counted
 an array of which all elements are read         an array whose elements are all read
+The absolute value; of a pair its length.       The absolute value, or the length of a pair.
 Some lanes are done, others are not.            Some lanes are done, others go on.
 """
 
@@ -18,18 +19,20 @@ from pathlib import Path
 OF_WHICH = re.compile(r"\bof\s+which\b", re.IGNORECASE)
 WHOSE_OWN = re.compile(r"\bwhose\s+own\b", re.IGNORECASE)
 LAST_NOT = re.compile(r"(?<!\bor)(?<!\bwhy)\s+not(?:[.;]|$)(?=\s|$)")
+OF_FIRST = re.compile(r"(?:^|[.:;] )Of (?!which)[a-z`]|; of (?!which)[a-z`]")
 ELSE = re.compile(r"[,;] else\b")
 NO_SUBJECT = re.compile(r"(?:of|the same|that|at)\b")
 KINDS = (".py", ".pyi", ".h", ".cpp", ".md")
 HABITS = {
     OF_WHICH: "'of which': begin a second sentence, or say 'whose' or 'that'",
     WHOSE_OWN: "'whose own': say whose",
+    OF_FIRST: "'of' at the beginning: say the subject first",
     LAST_NOT: "a 'not' at the end: say what holds instead",
     ELSE: "'else' in a sentence: say 'otherwise', or what holds then",
 }
 # Few files match this, so that few are read token by token.
 MAYBE = re.compile(
-    r"\bof[\s#/]+which\b|\bwhose[\s#/]+own\b|\bnot(?:[.;]|\W*$)|[,;][\s#/]+else\b"
+    r"\b(?-i:Of) |;[\s#/]+of\b|\bof[\s#/]+which\b|\bwhose[\s#/]+own\b|\bnot(?:[.;]|\W*$)|[,;][\s#/]+else\b"
     r"|(?:^|^\S.*|constexpr.*)(?:#:?|//) *(?:of|the same|that|at)\b",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -29,6 +29,8 @@ def test_no_file_has_a_habit_that_is_found() -> None:
         ("a.py", "x = 1\n\n# rows whose own sums are kept\n", "'whose own'"),
         ("a.py", "def f():  # some lanes end, others do not.\n    return 1\n", "a 'not' at the end"),
         ("a.py", '"""Some rows are read; others are not\n\nMore.\n"""\n', "a 'not' at the end"),
+        ("a.py", 'def f():\n    """The length; of a\n    pair both.\n    """\n', "'of' at the beginning"),
+        ("a.h", "// Of several lanes the first counts.\nint x;\n", "'of' at the beginning"),
         ("a.py", "# the first if it is there,\n# else the last\n", "'else'"),
         ("a.py", "MOST = 8  # of a chain\n", "a constant"),
         ("a.py", "FEW = 8  # rows\n# the same of columns\nLEAST: int = 1 << 4\n", "a constant"),

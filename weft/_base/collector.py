@@ -15,7 +15,8 @@ _resting = False
 
 
 class resting:
-    """A block without collections; of several threads at once the first to begin switches the collector on again."""
+    """A block without collections. Where several threads are in one, the first that began switches the collector on
+    again."""
 
     def __enter__(self) -> None:
         global _resting

@@ -32,7 +32,8 @@ _gate = threading.RLock()  # held by a fork: none begins to load meanwhile
 
 
 def held(guarded: str) -> Lock:
-    """A new lock, which a fork holds. A thread may take it again; of several for one purpose later ones are inner."""
+    """A new lock, which a fork holds. A thread may take it again; if there are several for one purpose, later ones are
+    inner."""
     lock = threading.RLock()
     _held.append((ORDER.index(guarded), lock))
     _held.sort(key=lambda entry: entry[0])
@@ -96,7 +97,7 @@ def _register() -> None:
 def _follow_logging() -> None:
     """Register again behind ``logging``, which modules of weft use.
 
-    Of the hooks before a fork the latest runs first: ours waits for modules that are loaded before that of ``logging``
+    The latest hook before a fork runs first: ours waits for modules that are loaded before that of ``logging``
     takes a lock that these may need. To take locks twice, and to give them back twice, is the same as once. Where there
     is one thread, none can fork while another one loads.
     """

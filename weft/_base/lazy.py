@@ -1,7 +1,7 @@
 """Lazy references: the one place from which heavy optional-at-import modules are reached.
 
 ``lazy.llvm`` imports llvmlite at its first use and is a plain attribute afterwards, so that ``import weft`` stays
-light. Nothing else in weft imports these modules. Of the largest packages each name is lazy (``Names``): the
+light. Nothing else in weft imports these modules. In the largest packages each name is lazy (``Names``): the
 module that defines it is loaded when the name is first read.
 """
 

@@ -144,7 +144,8 @@ class _VjpOfSome(VjpRule):
 
 
 def _custom_call(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
-    """Of a function with rules of its own: all operands stay, since its rules may read them; results go."""
+    """The call of a function with rules of its own keeps all operands, since its rules may read them, and loses
+    results."""
     closed: ClosedJaxpr = eqn.params["call_jaxpr"]
     jaxpr, operands = dce_jaxpr(closed.jaxpr, used, True)
     params = {**eqn.params, "call_jaxpr": ClosedJaxpr(jaxpr, closed.consts)}

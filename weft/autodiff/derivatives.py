@@ -482,7 +482,7 @@ def _aval_of(leaf: Any) -> Any:
 
 @tracebacks.boundary
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Callable[..., Any]:
-    """The transpose of a function that is linear in all its arguments; of ``primals`` only the types count.
+    """The transpose of a function that is linear in all its arguments; only the types of ``primals`` count.
 
     The result takes the cotangent of ``fun``'s result and gives a tuple, one cotangent per argument.
 

@@ -170,7 +170,7 @@ def _read(values: dict[Var, Any], atom: Any) -> Any:
 
 
 def _run_again(eqn: JaxprEqn, values: dict[Var, Any], parts: _Inside | None = None, kept: Sequence[Any] = ()) -> None:
-    """Evaluate an equation on ``values`` and add its results; of a split equation (``parts``) the second part."""
+    """Evaluate an equation on ``values`` and add its results; if it is split (``parts``), its second part."""
     with source_info.replayed(eqn.source):
         if parts is not None:
             outs = parts.second(kept, {place: _read(values, eqn.invars[place]) for place in parts.reads})

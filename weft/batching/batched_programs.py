@@ -318,7 +318,7 @@ def _any_goes_on(test: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _each_goes_on(test: ClosedJaxpr) -> ClosedJaxpr:
-    """Of a condition made by ``_any_goes_on`` that of each element."""
+    """The condition of each element, from one that ``_any_goes_on`` made."""
     jaxpr = test.jaxpr
     *before, any_of = jaxpr.eqns
     assert any_of.outvars == jaxpr.outvars, "the condition of a mapped loop ends with its reduction"

@@ -221,7 +221,7 @@ def sources(leaf: Any, description: dict[str, Any], first: bool, copies: bool) -
 
 
 def _values(array: Any) -> np.ndarray:
-    """The elements on the host, without a copy where they lie there; of keys their words."""
+    """The elements (the words of keys) on the host, without a copy where they lie there."""
     return avals.key_words(array) if dtypes.is_extended(array.dtype) else np.asarray(array)
 
 

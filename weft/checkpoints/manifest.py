@@ -2,7 +2,7 @@
 
     {"a": x, "b": (y, None)}    {"dict": [["a", 0], ["b", {"tuple": [1, null]}]]}, descriptions of leaves 0 and 1
 
-Dictionaries, lists, tuples and None are made again from the manifest. Of other containers (named tuples, registered
+Dictionaries, lists, tuples and None are made again from the manifest. For other containers (named tuples, registered
 classes) it has the name of the class and the keys of the children; a tree of the user's is the template from which
 these are made. No class is ever looked up by its name, so that a manifest cannot run code.
 """

@@ -101,9 +101,10 @@ def _decode_power(bits: V) -> V:
 
 
 def _encode_power(x: V) -> V:
-    """The nearest power of two; of the middle, the larger one. 0 and negative numbers are NaN, tiny ones 2**-127.
+    """The nearest power of two, the larger one for a number in the middle. 0 and negative numbers become NaN, tiny ones
+    2**-127.
 
-    As in ml_dtypes and XLA all between 2**-127, which is subnormal in float32, and 2**-126 are rounded up.
+    As in ml_dtypes and XLA, all numbers between 2**-127 (subnormal in float32) and 2**-126 are rounded up.
     """
     lanes, bits = x.lanes, x.bits()
     code = lanes.select(bits.eq(0x400000), 0, (bits + 0x400000).lshr(23))

@@ -5,8 +5,8 @@
             before; for reduced indices in tree order: body, reductions of every vector
 
 The tail uses masked vectors if the target has masked access, otherwise the same expressions on one element at a time.
-Here each vector reaches memory by itself. Writers of tiles whose vectors do so together derive from this one: they say
-how ``rows`` are walked, and what the ``columns`` of a row, or the vectors ``inside`` a tile, do.
+Here each vector loads and stores by itself. Writers of tiles whose vectors load and store together derive from this
+one, and override how ``rows`` are walked, and what is done for the ``columns`` of a row or ``inside`` a tile.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ColumnWriter:
         self.nest, self.schedule = parent.nest, parent.schedule
         self.writer, self.lanes = parent.writer, parent.lanes
         self.scalars = self.base = parent.scalars  # the values of the setup; ``write`` puts the base into all lanes
-        self.tables: collapsed_loops.Tables | None = None  # if the lanes lie along several dimensions that are one
+        self.tables: collapsed_loops.Tables | None = None  # if the lanes run along several dimensions, made one
         self.blocks = column_blocks.Blocks(parent) if parent.nest.split else None
         self.statements = [s for p in self.nest.phases for s in (*p.before, *p.body)]
         # loads per parallel point, hoisted out of the vector loop if they do not depend on it
@@ -258,7 +258,8 @@ class _ReducedLoop:
     def _rows(self, place: Position, dim: int, low: str, high: str, values: list[Value]) -> list[Value]:
         """The indices ``low`` to ``high`` of the last reduced dimension.
 
-        Of a flattened dimension they go by runs that share all digits but the last, which costs no divisions.
+        A flattened dimension is walked in runs of indices that share all digits but the last, so that no index is
+        divided.
         """
         nest, writer = self.nest, self.writer
         if nest.digits is None:

@@ -225,7 +225,7 @@ def build_all(
 
 
 def _loaded(code: bytes, symbol: str, machine: Target) -> Any:
-    """The native handle of machine code; of a GPU's the symbol has the names of all entries."""
+    """The native handle of machine code; the symbol of a GPU's has the names of all entries."""
     return runtime.DeviceModule(code, symbol.split()) if machine.is_gpu else runtime.load_kernel(code, symbol)
 
 

@@ -1,4 +1,5 @@
-"""Which results of a program have memory of their own where they would lie in an input or in another result.
+"""Which results of a program are copied to memory of their own, although they could lie in an input or in another
+result.
 
 A result that is an input, a view of one, or another result needs no work. weft's own functions give such results out as
 they are. A user's function gives out separate arrays: each can be deleted, donated, or written to through its pointer::

@@ -115,7 +115,7 @@ def _same(result: Dimensions, equation: JaxprEqn) -> None:
 
 
 def _external(result: Dimensions, equation: JaxprEqn) -> None:
-    """A sort's results have the shape of its operands; of others nothing is known."""
+    """A sort's results have the shape of its operands; nothing is known of others."""
     kind, operand = equation.primitive.kind, equation.invars[0] if equation.invars else None
     if kind.ordering is None or operand is None or type(operand) is Literal:
         return

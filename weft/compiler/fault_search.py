@@ -267,7 +267,7 @@ class _Finder:
         return None
 
     def _sources(self, equation: JaxprEqn, kind: Any, values: Sequence[Any], number: int, index: Index) -> list[Index]:
-        """The elements of an operand that an element of the result is made of; of many, those that are bad."""
+        """The elements of an operand that an element of the result is made of: the bad ones, where there are many."""
         value = values[number]
         if isinstance(kind, kinds.Elementwise):
             return [_broadcast_index(index, value.shape)]

@@ -2,9 +2,9 @@
 
     while any(live):  x = where(live, new(x), x);  live = live & (error > tol)      ends lane by lane, as if mapped
 
-The condition is whether a mask holds anywhere (with a count of steps too, if nothing reads it afterwards). The body is
-followed with a false mask: where each of its results is then the state itself, a finished element stays so. Values are
-numbered, so that the body may compute the mask again.
+The condition is that a mask holds anywhere (and, perhaps, that a count of steps is small, if nothing reads the count
+afterwards). The body is followed with a false mask: where each of its results is then the state itself, a finished
+element stays so. Equal values have equal numbers, so the mask is found too where the body computes it anew.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from weft.loops.register_promotion import Flatten
 def mask(parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, unread: Collection[int]) -> ClosedJaxpr | None:
     """A loop's condition for one element, on the operands of its own condition, or None if elements do not end alone.
 
-    Results are the mask and, if the loop also has a condition on no element, that one. ``unread`` are the parts of the
-    state whose results nothing reads.
+    Its results are the mask and, if the loop has a second condition that is not about elements, that condition.
+    ``unread`` are the parts of the state whose results nothing reads.
     """
     if parts.cond is None:
         return None
@@ -199,7 +199,7 @@ class _Values:
         """The number that is known for a result, or None."""
         kind, known = equation.primitive.kind, self.known
         out = equation.outvars[0].aval
-        if isinstance(kind, kinds.View | kinds.Reshape) and len(args) == 1:  # of one value everywhere
+        if isinstance(kind, kinds.View | kinds.Reshape) and len(args) == 1:  # the operand has one value everywhere
             value = known.get(args[0])
             if value is not None:
                 return self.literal(value, bool)

@@ -114,7 +114,8 @@ class _Fusion(Grouping):
         return True
 
     def _arrays_read(self, equation: JaxprEqn) -> int:
-        """The number of operands that cost memory traffic: all but broadcast rows, and one value per row."""
+        """The number of operands that cost memory traffic: all but those with fewer dimensions than the result, such as
+        a row for all rows, or one value per row."""
         rank, found = self._rank(equation.outvars[0]), 0
         for atom in equation.invars:
             while (maker := self.makers.of(atom)) is not None:
@@ -169,7 +170,8 @@ class _Fusion(Grouping):
         return self._origins(group, equation)[0]
 
     def _picks_from_rows(self, group: Group, equation: JaxprEqn) -> bool:
-        """Whether a value depends on such reductions and on gathers, which a separate kernel makes from cached rows."""
+        """Whether a value depends on reductions that a group cannot include and on gathers: a separate kernel gathers
+        from rows that are in cache."""
         return (
             self.gathers
             and isinstance(equation.primitive.kind, kinds.Elementwise)

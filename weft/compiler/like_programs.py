@@ -128,7 +128,7 @@ class _Writer:
         return None
 
     def extents(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Of every extent its place among the distinct ones; -1 and -2 for 0 and 1."""
+        """The number of each extent among the distinct ones; -2 and -1 for 0 and 1."""
         places = self.places
         return tuple([places.setdefault(n, len(places)) if n > 1 else n - 2 for n in shape])
 

@@ -184,7 +184,8 @@ def _nests(plan: steps.Plan) -> list[Any]:
 
 
 def _order(own: Sequence[Any], n_extents: int, numbers: Sequence[Any]) -> list[int | None] | None:
-    """Of each size of a program its place among others; None for literals. No list if an extent is none of these."""
+    """The number of each size of a program among ``numbers``; None for literals. No list if an extent is not among
+    them."""
     places = {number: place for place, number in enumerate(numbers)}
     extents = own[:n_extents]
     if not all(extent in places for extent in extents):

@@ -50,7 +50,7 @@ class Loop(NamedTuple):
 class Loops(NamedTuple):
     """One product, and the loops over products, in the order of the result in memory.
 
-    Rows, columns and sum are loops, outermost first; of a product of matrices one each, or two of a sum.
+    Rows, columns and sum are loops, outermost first. A product of matrices has one of each, or two for its sum.
     """
 
     rows: tuple[Loop, ...]

@@ -118,7 +118,8 @@ def _are_known(*values: Any) -> bool:
 
 
 class _Written:
-    """A method of an emitter whose operation emits just it; of constants its result is computed here."""
+    """A method of an emitter whose operation emits just it; if all operands are constants, its result is computed
+    here."""
 
     def __init__(self, operation: Callable[..., Any]) -> None:
         self.operation = operation

@@ -40,7 +40,7 @@ def _object_of(entry: cache.Compiled) -> tuple[bytes, str]:
 
 
 def save(compiled: Compiled, path: Any) -> None:
-    """Write a compiled program to a file, which appears whole or not at all; of a symbolic link, the target."""
+    """Write a compiled program to a file (the target of a symbolic link), which appears whole or not at all."""
     content = to_bytes(compiled)
     if compiled.saved_trees() is None:
         raise NotImplementedError(

@@ -1,7 +1,8 @@
 """Compiles kernels in parallel: one thread writes their texts, LLVM runs in several threads.
 
-Writing texts needs Python, LLVM runs without the GIL. The result does not depend on which thread compiled what; of
-several errors the first kernel's is raised. An interrupt ends the work after the kernels that LLVM is compiling.
+Writing texts needs Python, LLVM runs without the GIL. The result does not depend on which thread compiled what; if
+there are several errors, that of the first kernel is raised. An interrupt ends the work after the kernels that LLVM is
+compiling.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Families on disk: programs for many sizes as plain data, from which a later process makes those for its sizes.
 
 An entry has the members of a family (``other_sizes``), each with its guards and its plan, in which a list stands for
-what has no plain form: one with a place for a size, one with the number of a class and its fields for a record. Of a
-nest there is the outline, and the machine code has an entry of its own. Programs with others inside of them, and those
+what has no plain form: one with a place for a size, one with the number of a class and its fields for a record. A nest
+is kept as its outline, and its machine code has an entry of its own. Programs with others inside of them, and those
 that ``stored`` does not keep either, are in no such entry.
 
     Copy((0, 0, -1), (1, 0, -1), 4 * n)    ->    [15, (0, 0, -1), (1, 0, -1), [5]]

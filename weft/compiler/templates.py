@@ -159,7 +159,7 @@ class _Maker:
         return made
 
     def binding(self, binding: Binding) -> Template | None:
-        """Of an operand of a kernel the numbers; its variable stays the one that the forms before know."""
+        """The numbers of an operand of a kernel; its variable stays the one that the forms before know."""
         made = self.items((binding.offset, binding.strides, binding.outer), tuple)
         if made is None:
             return None

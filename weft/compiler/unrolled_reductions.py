@@ -138,7 +138,8 @@ def _places(eqn: JaxprEqn) -> list[list[Place]]:
 
 
 class _Parts:
-    """Parts of arrays at one place along some axes; of what is computed elementwise for them alone, the operands'."""
+    """Parts of arrays at one index along some axes. A value that is computed elementwise for them alone is computed
+    from its operands' parts."""
 
     def __init__(self, known: Index, stacks: dict[Var, _Stack]) -> None:
         self.known, self.stacks = known, stacks

@@ -99,7 +99,7 @@ def _results(eqn: JaxprEqn, operands: list[Any], is_traced: bool) -> list[Any]:
 
 
 def _is_exact(kind: kinds.Elementwise, dtype: np.dtype) -> bool:
-    """Whether NumPy gives the bits of the operation's own kernel. Of an exponential it may give others."""
+    """Whether NumPy gives the bits of the operation's own kernel. It may give others for an exponential."""
     return dtype.kind in "biu" or kind.rounds_once or kind.chooses
 
 

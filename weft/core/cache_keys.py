@@ -41,8 +41,8 @@ class TraceKey(NamedTuple):
 class ProgramKey(NamedTuple):
     """What a program was compiled from: the fingerprint of a jaxpr, or one eager operation.
 
-    For an operation: (primitive, types of its operands, parameters); of the configuration only the option for 64-bit
-    types counts.
+    For an operation: (primitive, types of its operands, parameters); the only option that counts is that for 64-bit
+    types.
     """
 
     what: Any

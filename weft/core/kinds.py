@@ -44,9 +44,9 @@ class Elementwise(Record):
         Callable[[Sequence[Any], Callable[[Any], bool]], tuple[Callable[..., Any], Sequence[Any]] | None] | None
     ) = None
     converts: bool = False  # gives the same number in another dtype, rounded if need be
-    keeps_equal: bool = False  # of an operand and itself it gives the operand
-    undoes_itself: bool = False  # of its own result it gives the operand
-    rounds_once: bool = False  # the exact result, which is rounded once; of whole numbers it is whole
+    keeps_equal: bool = False  # applied to an operand and itself it gives the operand
+    undoes_itself: bool = False  # applied to its own result it gives the operand
+    rounds_once: bool = False  # the exact result, which is rounded once; whole for whole numbers
 
 
 class View(Record):

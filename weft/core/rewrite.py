@@ -122,7 +122,8 @@ class Makers(dict[Var, JaxprEqn]):
 class _Part(Generic[Fact]):
     """A property that is computed at its first use and then is an attribute.
 
-    That of ``functools`` holds one lock for all objects on CPython 3.11, which a fork leaves locked in the child.
+    Python's own one is not used: on CPython 3.11 it holds one lock for all objects, which a fork may leave locked in
+    the child.
     """
 
     def __init__(self, compute: Callable[[Any], Fact]) -> None:

@@ -53,7 +53,7 @@ def _wanted() -> _Wanted:
 
 
 def _here(value: Any) -> np.ndarray:
-    """The elements of a value; of an array across processes those of this one."""
+    """The elements of a value; only those of this process, if it is an array across processes."""
     return np.asarray(
         lazy.submodule("weft.dispatch.calls.process_calls").block_of(value) if type(value) is runtime.Array else value
     )

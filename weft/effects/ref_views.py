@@ -67,7 +67,7 @@ def bitcast(aval: Any, dtype: Any) -> Form:
 
 
 def packed(x: Any, dtype: Any) -> Any:
-    """The bits of an array as elements of another dtype; of other widths, rows are divided or joined."""
+    """The bits of an array as elements of another dtype; rows are divided or joined where the widths differ."""
     shape, old, new = shape_module.shape_of(x), x.dtype.itemsize, dtype.itemsize
     wanted = _packed(shape, x.dtype, dtype)
     if old == new:

@@ -70,7 +70,8 @@ class _RefMethods:
         addupdate(self, idx, x)
 
     def bitcast(self, dtype: Any) -> View:
-        """This memory as elements of another dtype; of other widths, rows are divided or joined, lowest bits first."""
+        """This memory as elements of another dtype; where the widths differ, rows are divided or joined, lowest bits
+        first."""
         return View(self, ref_views.bitcast(self.aval.inner_aval, dtype))
 
     def reshape(self, *shape: Any) -> View:

@@ -141,7 +141,7 @@ def _sum(costs: Iterable[Costs]) -> Costs:
 
 
 def _control_costs(equation: JaxprEqn, program: Program, inner: tuple[Any, ...], runs: Any) -> Costs:
-    """Of the programs that a loop or branch runs, as often as it runs each."""
+    """The costs of the programs that a loop or branch runs, as often as it runs each."""
     each = [_sum((p.nbytes, p.operations, p.estimate_ns) for p in parts(one, runs)) for one in inner]
     own = (runs or {}).get(id(program.executable), 0)
     seen = [runs.get(id(one.executable), 0) / own for one in inner] if own else None
@@ -160,7 +160,7 @@ def _control_costs(equation: JaxprEqn, program: Program, inner: tuple[Any, ...],
 
 
 def _native_costs(entry: steps.Native, equation: JaxprEqn) -> Costs:
-    """Of a loop in registers, which reads and writes its operands once."""
+    """The costs of a loop in registers, which reads and writes its operands once."""
     loop = equation.params["parts"]
     operations = (1 if loop.trips is None else loop.trips) * _operations(loop.body.jaxpr)
     return float(sum([nbytes for _, nbytes in entry.places])), operations, operations * _ONE_BY_ONE_NS

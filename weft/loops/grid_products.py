@@ -198,7 +198,7 @@ def _in_chunks(kernel: Product, gemm: Any) -> bool:
 
 
 def _whole(dims: Sequence[tuple[int, ...]], at: int, per: int, inner: bool) -> bool:
-    """Whether steps are chunks of ``per`` elements; of ``inner`` dimensions the last one has steps of an element."""
+    """Whether steps are chunks of ``per`` elements; the last of ``inner`` dimensions has steps of an element."""
     if not inner:
         return all(dim[at] % per == 0 for dim in dims)
     last = dims[-1]

@@ -56,13 +56,13 @@ class Sorting(Record, labels=("name",)):
 
     @property
     def word_bytes(self) -> int:
-        """Of an element in working memory: of a key itself, or of words of the order of keys."""
+        """The bytes of an element in working memory: a key itself, or a word that is ordered as the keys are."""
         most = max([nbytes for _, nbytes, _, _ in self.keys])
         return most if self.direct else max(most, 4)
 
     @property
     def carried_bytes(self) -> int:
-        """Of what travels with an element of a key."""
+        """The bytes of what travels with an element of a key."""
         if self.carried >= 0:
             return self.values[self.carried]
         return 0 if self.direct and not self.position_bytes else 4

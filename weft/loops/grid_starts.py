@@ -20,18 +20,18 @@ OFFSET = np.dtype(np.int64)
 
 
 class Starts(Record, labels=("name",)):
-    """Of each offset the types of the starts that it is a sum of, and whether a byte is set if one was clamped."""
+    """For each offset the types of the starts that it is the sum of, and whether a byte is set if one was clamped."""
 
     offsets: tuple[tuple[tuple[np.dtype, ...], bool], ...]
     name: str = "starts"
 
     def size(self) -> int:
-        """As many statements as its instructions are like."""
+        """The number of statements of a nest that take about as many instructions."""
         return 8 * sum([len(terms) for terms, _ in self.offsets])
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Of each offset its starts, itself, and its byte."""
+        """For each offset its starts, the offset, and its byte."""
         names = [(*["start"] * len(terms), "offset", *["byte"][: int(flag)]) for terms, flag in self.offsets]
         return tuple([name for some in names for name in some])
 
@@ -58,7 +58,7 @@ class Moved(Record):
 
 
 def launches(terms: Sequence[tuple[int, int]]) -> tuple[bytes, tuple[grid.Grid, ...]]:
-    """The words of a kernel of starts, of each the most that it may be and its stride; and its launch."""
+    """The words of a kernel of starts (the greatest value of each start, and its stride), and its launch."""
     words = [word for term in terms for word in term]
     return struct.pack(f"<{len(words)}q", *words), (("starts", "", 1, 1, 1, 0),)
 

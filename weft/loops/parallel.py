@@ -77,7 +77,7 @@ class Outline(NamedTuple):
 
 
 def outline(nest: Any) -> Any:
-    """That of a nest; of a chain, those of its nests; of a routine, its lanes and nanoseconds; None of others."""
+    """The outline of a nest, or those of a chain's nests; a routine's lanes and nanoseconds; None for others."""
     if isinstance(nest, ir.Chain):
         return tuple(map(outline, nest.nests))
     if isinstance(nest, routine.Routine):

@@ -139,7 +139,7 @@ def _block(given: _Given, query: Any, key: Any, value: Any, start: Any, normalis
 
 
 def _in_blocks(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
-    """All queries, as many at a time as keep the scores small; of the keys only those that some of them may see."""
+    """All queries, as many at a time as keep the scores small; only those keys that some of them may see."""
     batch, queries, heads, _ = promotion.shape_of(query)
     keys = promotion.shape_of(key)[1]
     count = max(8, _BLOCK_BYTES // max(1, 4 * batch * heads * keys) // 8 * 8)

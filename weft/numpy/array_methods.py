@@ -190,7 +190,7 @@ def _view_complex(self: Any, own: Any, target: Any) -> Any:
 
 
 def _byteswap(self: Any) -> Any:
-    """Each element with its bytes in the opposite order; of a complex number, each part."""
+    """Each element with its bytes in the opposite order; each part of a complex number by itself."""
     own = self.dtype
     if dtypes.issubdtype(own, np.complexfloating):
         return lax.complex(_byteswap(lax.real(self)), _byteswap(lax.imag(self)))

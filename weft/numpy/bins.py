@@ -89,7 +89,7 @@ def _before(x: Any, y: Any, or_equal: bool) -> Any:
 
 @jit(static_argnames=("side", "dtype", "unrolled"))
 def _searchsorted_scan_impl(a: Any, v: Any, *, side: str, dtype: Any, unrolled: bool) -> Any:
-    """The search for one value; of several, the search of each."""
+    """The search for one value, or for each of several."""
     count = promotion.shape_of(a)[0]
     if not count:
         return lax.full_like(promotion.as_array(v), 0, dtype)

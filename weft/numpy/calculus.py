@@ -47,7 +47,7 @@ def _part(x: Any, axis: int, start: int, stop: int) -> Any:
 
 @jit(static_argnames=("n", "axis"))
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
-    """Differences of neighbours along ``axis``, ``n`` times; of bool, whether they differ.
+    """Differences of neighbours along ``axis``, ``n`` times; for bool, whether they differ.
 
     ``prepend`` and ``append`` are joined to the ends first. ValueError for rank 0 or a negative ``n``.
 
@@ -393,7 +393,7 @@ def _main_diagonal(x: Any) -> Any:
 
 
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Array:
-    """The polynomial with coefficients ``p``, the highest power first, at ``x``; of integers, in integers.
+    """The polynomial with coefficients ``p``, the highest power first, at ``x``; in integers, if all are.
 
     ``p`` of a higher rank holds one polynomial for each element of its later axes, which broadcast against ``x``.
 

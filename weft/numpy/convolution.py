@@ -2,7 +2,7 @@
 
     convolve(f32[100], f32[5])  ->  five slices of the padded longer vector, each times an element of the other, summed
 
-Of a long second vector 32 elements at a time, in a loop.
+A long second vector is read in a loop, 32 elements at a time.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def _single(x: Any, names: str, summed: frozenset[str], result: str, preferred: 
 
 
 def _sum(x: Any, reduced: Sequence[int], preferred: Any) -> Any:
-    """The sum in the result's dtype, unless the operand's is as wide; of booleans, whether one is true."""
+    """The sum in the result's dtype, unless the operand's is as wide; for booleans, whether one is true."""
     if dtypes.result_type(x, preferred) != promotion.dtype_of(x):
         x = promotion.convert(x, preferred)
     return (lax.reduce_or if promotion.dtype_of(x) == np.bool_ else lax.reduce_sum)(x, tuple(reduced))

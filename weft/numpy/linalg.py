@@ -55,7 +55,7 @@ def __dir__() -> list[str]:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """The norm of vectors along one axis, of matrices along two, or of all elements (``ord`` and ``axis`` None).
 
-    ``x`` is any array; the result is floating point and real. ``ord`` of vectors: a number, ``inf`` or ``-inf``; of
+    ``x`` is any array; the result is floating point and real. ``ord`` for vectors: a number, ``inf`` or ``-inf``; for
     matrices: "fro" (and None), "nuc", 1, -1, 2, -2, ``inf`` or ``-inf``. ValueError for another order or number of
     axes.
 

@@ -451,8 +451,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
 def array_equiv(a1: Any, a2: Any) -> Array:
     """Whether two arrays broadcast to one shape and are then equal.
 
-    TypeError for two of one rank that do not broadcast; of different ranks they are not equal, nor are arrays of types
-    that must not be mixed (under strict promotion).
+    TypeError for two of one rank that do not broadcast. Those of different ranks are unequal then, and so are
+    arrays of types that must not be mixed (under strict promotion).
 
     >>> bool(array_equiv(1.0, 1.0))
     True

@@ -252,7 +252,7 @@ def nextafter(x: Any, y: Any, /) -> Array:
 def spacing(x: Any, /) -> Array:
     """Distance from ``x`` to the next number away from zero, with the sign of ``x``; float operands only.
 
-    Of float16, as in NumPy: the distance to the next greater number, which is positive.
+    For float16 it is, as in NumPy, the distance to the next greater number, which is positive.
 
     >>> spacing(1.0).item() == 2.0**-23
     True

@@ -156,7 +156,7 @@ def inv(a: Any) -> Array:
 
 @custom_jvp.custom_jvp
 def _slogdet_small(a: Any) -> tuple[Any, Any]:
-    """Of matrices of one or two rows, by the formula."""
+    """The sign and logarithm of the determinant of matrices of one or two rows, by the formula."""
     value = _det_small(a)
     return lax.sign(value), blocks.real_part(lax.log(lax.abs(value)))
 
@@ -432,7 +432,7 @@ def _pinv_jvp(rtol: Any, hermitian: bool, primals: Any, tangents: Any) -> Any:
 
 @jit(static_argnames=("hermitian",))
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Array:
-    """How many singular values of the matrices ([..., m, n]) count as nonzero; of a vector, whether any element does.
+    """How many singular values of the matrices ([..., m, n]) count as nonzero; for a vector, whether any element does.
 
     Those count that are larger than ``rtol`` times the largest one of their matrix (None: max(m, n) times the eps of
     the dtype), as NumPy and the array API standard have it; JAX takes ``rtol`` itself as the bound. ``tol``, of older

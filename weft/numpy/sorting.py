@@ -85,7 +85,7 @@ def argsort(
     a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
     descending: bool = False, dtype: Any = None,
 ) -> Array:  # fmt: skip
-    """The positions that sort ``a`` along ``axis`` (None: flattened); of equal elements the first comes first.
+    """The positions that sort ``a`` along ``axis`` (None: flattened); the first of equal elements comes first.
 
     >>> argsort(weft.numpy.array([3, 1, 2])).tolist()
     [1, 2, 0]

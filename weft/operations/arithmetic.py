@@ -384,7 +384,7 @@ abs_p = elementwise(
 
 
 def abs(x: ArrayLike) -> Array:
-    """Elementwise absolute value; of a complex number its modulus.
+    """Elementwise absolute value; the modulus of a complex number.
 
     >>> lax.abs(np.float32([-1.5, 2.0])).tolist()
     [1.5, 2.0]
@@ -404,7 +404,7 @@ sign_p = elementwise(
 
 
 def sign(x: ArrayLike) -> Array:
-    """Elementwise sign: -1, 0 or 1, keeping signed zeros and NaN; of a complex number x / |x|.
+    """Elementwise sign: -1, 0 or 1, keeping signed zeros and NaN; x / |x| for complex numbers.
 
     >>> lax.sign(np.float32([-3, 0, 5])).tolist()
     [-1.0, 0.0, 1.0]

@@ -18,14 +18,14 @@ Test = Callable[[Any], bool]  # whether all finite elements of an operand are wh
 
 
 def quotient(operands: Sequence[Any], _: Test) -> Cheaper:
-    """Of natural numbers and a power of two."""
+    """Natural numbers divided by a power of two are shifted."""
     x, y = operands
     value = _power_of_two(y)
     return (ops.shift_right_logical, [x, like(y, value.bit_length() - 1)]) if value else None
 
 
 def rest(operands: Sequence[Any], _: Test) -> Cheaper:
-    """Of natural numbers divided by a power of two."""
+    """The rest of natural numbers divided by a power of two is their low bits."""
     x, y = operands
     value = _power_of_two(y)
     return (ops.bitwise_and, [x, like(y, value - 1)]) if value else None

@@ -365,7 +365,7 @@ def _canonical(axes: tuple[Any, ...], x: Any, name: str) -> tuple[Any, ...]:
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
-    """The sum over the elements along named axes, the same for all of them; of each leaf of ``x``.
+    """The sum over the elements along named axes, the same for all of them; leaf by leaf.
 
     ``axis_name``: one name or several; ints are axes of the operand. A Python number is multiplied by the extent at
     once, so that ``psum(1, "i")`` is an int. Booleans are counted. NameError for a name that no ``vmap`` binds;
@@ -407,7 +407,7 @@ def _over_mesh(x: Any, checked: tuple[Any, ...], others: tuple[Any, ...], groups
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
-    """The mean over the elements along named axes, the same for all of them; of each leaf of ``x``.
+    """The mean over the elements along named axes, the same for all of them; leaf by leaf.
 
     >>> weft.vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")(jnp.float32([1, 2, 3])).tolist()
     [-1.0, 0.0, 1.0]
@@ -419,7 +419,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
-    """The maximum over the elements along named axes, the same for all of them; of each leaf of ``x``.
+    """The maximum over the elements along named axes, the same for all of them; leaf by leaf.
 
     >>> weft.vmap(lambda x: lax.pmax(x, "i"), axis_name="i")(jnp.float32([1, 3, 2])).tolist()
     [3.0, 3.0, 3.0]
@@ -428,7 +428,7 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
-    """The minimum over the elements along named axes, the same for all of them; of each leaf of ``x``.
+    """The minimum over the elements along named axes, the same for all of them; leaf by leaf.
 
     >>> weft.vmap(lambda x: lax.pmin(x, "i"), axis_name="i")(jnp.float32([2, 1, 3])).tolist()
     [1.0, 1.0, 1.0]
@@ -483,7 +483,7 @@ def axis_index(axis_name: Any) -> Array:
 
 
 def axis_size(axis_name: Any) -> int:
-    """The extent of a named axis; of several, the product.
+    """The extent of a named axis, or the product of several.
 
     >>> weft.vmap(lambda x: x * lax.axis_size("i"), axis_name="i")(jnp.ones(3)).tolist()
     [3.0, 3.0, 3.0]
@@ -527,7 +527,7 @@ pbroadcast_p.transpose = _pbroadcast_transpose
 
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
-    """The value that the element ``source`` of a named axis has, for all of them; of each leaf of ``x``.
+    """The value that the element ``source`` of a named axis has, for all of them; leaf by leaf.
 
     >>> weft.vmap(lambda x: lax.pbroadcast(x, "i", 1), axis_name="i")(jnp.float32([5, 6, 7])).tolist()
     [6.0, 6.0, 6.0]

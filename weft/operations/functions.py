@@ -491,7 +491,7 @@ def asinh(x: ArrayLike) -> Array:
 
 
 def _acosh_slope(out: Any, x: Any) -> Array:
-    """1 / sqrt(x^2 - 1); of complex numbers in two factors, which stay on the principal branch."""
+    """1 / sqrt(x^2 - 1); for complex numbers two factors, which stay on the principal branch."""
     one = constant(x, 1)
     return mul(rsqrt(sub(x, one)), rsqrt(_factors(x)[1])) if is_complex(x) else rsqrt(sub(square(x), one))
 

@@ -291,7 +291,7 @@ reduce_max_p = reduction(
 
 
 def reduce_max(operand: ArrayLike, axes: Axes) -> Array:
-    """The maximum over the given axes; NaN if any element is; of no element -inf, or the lowest integer.
+    """The maximum over the given axes; NaN if any element is; -inf, or the lowest integer, if there is no element.
 
     >>> lax.reduce_max(np.float32([[1, 2], [3, 4]]), (1,)).tolist()
     [2.0, 4.0]
@@ -314,7 +314,7 @@ reduce_min_p = reduction(
 
 
 def reduce_min(operand: ArrayLike, axes: Axes) -> Array:
-    """The minimum over the given axes; NaN if any element is; of no element inf, or the highest integer.
+    """The minimum over the given axes; NaN if any element is; inf, or the highest integer, if there is no element.
 
     >>> lax.reduce_min(np.float32([[1, 2], [3, 4]]), (1,)).tolist()
     [1.0, 3.0]

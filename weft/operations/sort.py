@@ -388,7 +388,7 @@ def sort_key_val(
 
 
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
-    """The ``k`` largest elements along ``axis``, descending, and their positions; of equal ones the first.
+    """The ``k`` largest elements along ``axis``, descending, and positions; the first of equal elements comes first.
 
     NaN counts as the largest, or, if its sign is negative, as the least; -0.0 as less than 0.0. Raises ValueError for a
     ``k`` beyond the extent.

@@ -48,5 +48,5 @@ def reshape(bind: Bind, x: Atom, shape: Sequence[int]) -> Any:
 
 
 def concatenate(bind: Bind, parts: Sequence[Atom], dim: int) -> Any:
-    """The arrays put together along a dimension; of a single one itself."""
+    """The arrays put together along a dimension; the array itself, if there is only one."""
     return parts[0] if len(parts) == 1 else bind(lax.concatenate_p, *parts, dimension=dim)[0]

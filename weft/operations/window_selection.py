@@ -94,7 +94,7 @@ def _in_order(select: Select) -> window_folds.Combine:
 def _in_any_order(select: Select) -> window_folds.Combine:
     """A selection of (element, whether there is a NaN, value): with NaN, comparisons alone are not associative.
 
-    What was selected before a NaN does not count, so that of two parts the second is taken if it has one.
+    A NaN is never kept against a later element, so the second of two parts is taken if it has a NaN.
     """
 
     def combine(left: list[Any], right: list[Any]) -> list[Array]:
@@ -113,7 +113,7 @@ def _scattered(
 ) -> Array:
     """The combination of ``init`` and the sources of all windows that select an element, for every element.
 
-    With ``absent``, the identity of the extremum, sources are added to zero.
+    ``absent`` is the identity of the extremum if sources are added up from zero, and None for other computations.
     """
     adds = absent is not None
     shape = operand.shape
@@ -263,7 +263,7 @@ select_and_gather_add_p.def_abstract_eval(_gather_add_typing)
 
 
 def _gather_add_transpose(ct: Any, tangents: Any, operand: Any, *, select_prim: Any, **params: Any) -> tuple[Any, None]:
-    """The scatter; of a spread operand one with its gaps filled, cut out of the result again."""
+    """The scatter. A spread operand is scattered with its gaps filled, which are cut out of the result again."""
     base, dilation = params["base_dilation"], params["window_dilation"]
     if any(d != 1 for d in dilation):
         raise NotImplementedError(

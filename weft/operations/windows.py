@@ -198,7 +198,7 @@ reduce_window_sum_p.linear, reduce_window_sum_p.transpose = ALL, _sum_transpose
 
 
 def _extreme_push(select: Any) -> Any:
-    """The tangent of the element that is selected; of windows with gaps by operations that have a transpose."""
+    """The tangent of the element that is selected; windows with gaps use operations that have a transpose."""
 
     def push(t: Any, out: Any, x: Any, **params: Any) -> Any:
         gather = ops.select_and_gather_add_p

@@ -25,7 +25,8 @@ BERNOULLI = (
 def _power(q: Term, s: Term, single: bool) -> Term:
     """q ** -s; q may be negative where s is whole, and is never zero.
 
-    Of float64 terms for a float32 result the logarithm need not have a tail: the power is then off by |s log q| ulp.
+    Where float64 terms give a float32 result (``single``), the logarithm needs no tail: the power is then off by |s log
+    q| ulp.
     """
     if not single:
         return q.call("pow", -s)

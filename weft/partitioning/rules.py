@@ -275,7 +275,7 @@ def _contraction(eqn: JaxprEqn) -> Factors:
 
 
 def _external(eqn: JaxprEqn) -> Factors | None:
-    """Sorts run along one axis, routines on each matrix of a batch; of others nothing is known."""
+    """Sorts run along one axis, routines on each matrix of a batch; nothing is known of others."""
     kind, avals = eqn.primitive.kind, [atom.aval for atom in eqn.invars]
     if kind.ordering is not None:
         return _along(eqn, kind.ordering(eqn.params).axis)

@@ -189,8 +189,8 @@ def _sine_cosine_jvp(primals: Any, tangents: Any) -> Any:
 def sici(x: Any) -> tuple[Any, Any]:
     """Sine and cosine integral: ``Si``, of ``sin(t) / t`` from 0, and ``Ci``, of ``-cos(t) / t`` to infinity.
 
-    ``x`` is real, of any shape; two arrays of that shape in floating point. Of negative ``x``, ``Si`` is odd and
-    ``Ci`` that of the absolute value. ValueError for complex ``x``.
+    ``x`` is real, of any shape; two arrays of that shape in floating point. ``Si`` is odd, and ``Ci`` of a negative
+    ``x`` is that of its absolute value. ValueError for complex ``x``.
 
     >>> [round(value.item(), 6) for value in sici(1.0)]
     [0.946083, 0.337404]

@@ -117,7 +117,7 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     """The discrete cosine transform of type 2 along an axis, cut or padded to length ``n``.
 
     ``y[k] = 2 * sum(x[j] * cos(pi * k * (2j + 1) / (2n)))``; with ``norm="ortho"`` scaled so that the transform is
-    orthogonal. Real operands give float32 or float64; of complex ones, both parts are transformed.
+    orthogonal. Real operands give float32 or float64; both parts of complex ones are transformed.
     NotImplementedError for other types, ValueError for another ``norm`` or an empty axis.
 
     >>> dct(np.float32([1, 1])).tolist()

@@ -108,7 +108,7 @@ def logit(x: Any) -> Array:
 
 @_inline
 def loggamma(x: Any) -> Array:
-    """Logarithm of the gamma function; NaN for real ``x`` not above 0. Of complex ``x`` the principal branch.
+    """Logarithm of the gamma function; NaN for real ``x`` not above 0; the principal branch for complex ``x``.
 
     >>> loggamma(1.0).item()
     0.0

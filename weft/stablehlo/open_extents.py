@@ -45,7 +45,7 @@ class Fit:
         return found
 
     def joined(self, values: Sequence[Any]) -> Any:
-        """What is said of all sizes; of the large ones only, where something else is said of small ones."""
+        """What holds for all sizes, or, where small ones differ, for the large ones alone."""
         try:
             return self.value(values)
         except InconclusiveDimensionOperation:

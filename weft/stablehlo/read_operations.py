@@ -233,7 +233,8 @@ SCATTERS = {
 
 @reads("scatter")
 def scatter(site: Any, *operands: Any) -> Any:
-    """Of several arrays at once each by itself, if each result of the region is made of elements of one array."""
+    """Several arrays at once are scattered one by one, if each result of the region is made of elements of one
+    array."""
     count = len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     if count == 1:

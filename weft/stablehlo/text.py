@@ -177,7 +177,7 @@ class Text:
         return self.op("slice", [x], shape, x.dtype, f"{given}, strides = {types.array(steps)}")
 
     def dynamic_slice(self, x: Tensor, starts: Sequence[Tensor], sizes: types.Shape) -> Tensor:
-        """A slice at starts that are known where the program runs; of open extents it is a gather of one window."""
+        """A slice at starts that are known where the program runs; with open extents it is a gather of one window."""
         if not any(map(types.is_open, sizes)):
             return self.op("dynamic_slice", [x, *starts], sizes, x.dtype, f"slice_sizes = {types.array(sizes)}")
         every = types.listed(range(x.ndim))

@@ -1,6 +1,6 @@
-"""Writes sorts of long rows for the threads of a GPU, by 8 bits of a key after the other, from the lowest ones on.
+"""Writes sorts of long rows for the threads of a GPU: a pass for each 8 bits of a key, the lowest bits first.
 
-    begin, words  the words of a key, and positions; nothing of both where only a key is moved
+    begin, words  the words of a key, and positions; neither where only a key is moved
     count         of a tile: how many elements have each value of the 8 bits
     offsets       where the elements of each tile and value go
     move          a tile is sorted in its block's memory, and its elements go there, neighbours side by side
@@ -54,7 +54,7 @@ class LongSortWriter(SortWriter):
         self._state(0)
 
     def _state(self, key: int) -> None:
-        """No pass is done by this key, and how many there are."""
+        """Note that no pass by this key is done yet, and how many there are."""
         writer = self.writer
         is_first = writer.compare_index("eq", writer.index("add", self.block, self.thread), "0")
 
@@ -66,7 +66,8 @@ class LongSortWriter(SortWriter):
         threads.when(writer, is_first, put)
 
     def _far(self, at: int, nbytes: int, odd: str | None, row: str) -> str:
-        """A row of the first or the second array of working memory whose offset and bytes are words at ``at``."""
+        """A row of an array in working memory: the word ``at`` is its offset; in an ``odd`` pass the next word is added
+        to it."""
         writer = self.writer
         base = writer.element("i8", self.scratch, f"%w{at}")
         if odd is not None:
@@ -121,7 +122,8 @@ class LongSortWriter(SortWriter):
 
     @property
     def _greatest(self) -> str:
-        """An element that comes last; those behind the end of a row, which are not moved, are such."""
+        """The element that comes after all others: what stands for elements behind the end of a row, which are not
+        moved."""
         order, nbytes, _, _ = self.sorting.keys[0]
         return str((1 << (8 * nbytes - 1)) - 1) if self.sorting.direct and order == "i" else "-1"
 
@@ -254,7 +256,8 @@ class LongSortWriter(SortWriter):
         goes_on = writer.op(f"xor i1 {is_last}, true")
 
         def target(at: int, each: int, operand: int) -> str:
-            """Where to, or in the last pass a result, if it is one."""
+            """Where the elements go: to working memory, or, in the last pass, to the result that ``operand`` is (-1:
+            none)."""
             far = self._far(at, each, even, row)
             result = self._row(operand, each, row) if operand >= 0 else far
             return far if operand < 0 else writer.op(f"select i1 {is_last}, ptr {result}, ptr {far}")

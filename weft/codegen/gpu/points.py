@@ -152,7 +152,8 @@ class PointWriter(NestWriter):
         return writer
 
     def indices(self, p: str, last: int | None = None) -> list[str]:
-        """The index of point ``p`` along each parallel dimension; ``last``: the word of another divisor of the last."""
+        """The index of point ``p`` along each parallel dimension; ``last``: the word with another divisor for the last
+        dimension."""
         dims = [d for d, dim in enumerate(self.nest.dims) if dim.role == "parallel"]
         found: list[str] = []
         for number in reversed(range(1, len(dims))):
@@ -216,7 +217,8 @@ class PointWriter(NestWriter):
         writer.label(done)
 
     def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
-        """Where an address was computed, it tells whether a vector may be read there."""
+        """An operand that may be unaligned is read as one vector where the address allows it, otherwise element by
+        element."""
         if self.width == 1 or s.operand in self.form.aligned or self.stride(s.operand, copies[0]) != 1:
             super().load(s, copies, place)
             return

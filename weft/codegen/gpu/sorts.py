@@ -200,7 +200,7 @@ class SortWriter:
         threads.barrier(self.writer)
 
     def _number(self, k: int) -> str:
-        """Of this thread's element ``k`` among those of all threads."""
+        """The number of this thread's element ``k`` among those of all threads."""
         return self.writer.index("add", self.thread, str(k * GPU_THREADS))
 
     def _placed(self) -> str:

@@ -130,7 +130,7 @@ class TensorTiles(ProductWriter):
         return sources
 
     def _bytes(self, left: str, size: int) -> str:
-        """Of a chunk with so many elements left: from 0 to 16 bytes."""
+        """The bytes of a chunk with so many elements left, from 0 to 16."""
         writer = self.writer
         left = writer.minimum_index(writer.maximum_index(left, "0"), str(ALIGNED // size))
         return self._low(writer.index("mul", left, str(size)))

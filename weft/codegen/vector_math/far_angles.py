@@ -39,7 +39,7 @@ def reduce_f32(x: V, needed: V) -> list[V]:
     """r in [-pi/4, pi/4] and the quadrant (its low two bits), x = quadrant * pi/2 + r, for float32 values as float64.
 
     2 / pi is divided into parts of 29 bits, whose products with x are exact, and so is the sum of the first two that
-    are no multiples of 4. Of it only the distance to the nearest whole number is left, before smaller ones are added;
+    are no multiples of 4. Only its distance to the nearest whole number is kept, before smaller ones are added;
     ``rest`` is what is rounded away then.
     """
     lanes, writer = x.lanes, x.lanes.writer

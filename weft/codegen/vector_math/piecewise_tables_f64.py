@@ -5,7 +5,7 @@ digits; x0 is chosen within an interval so that f(x0) is a float64 to a few thou
 """
 
 # fmt: off
-# erf; of the first interval (erf x - x) / x: error 0.1 ulp
+# erf; in the first interval (erf x - x) / x: error 0.1 ulp
 ERF = (
     (
         0.0, 0.5572384715900554, 0.9272849124179817, 1.2968290229344008, 1.672763235441811, 2.0405688027460807,
@@ -282,7 +282,7 @@ ERF_INV = (
         2.6398064650739736e-16, 2.397746588503254e-18, -6.954838518809635e-19, -1.5434560271415833e-19,
     ),
 )
-# atan by multiples of 0.0626 up to 1; of the first interval (atan x - x) / x: error 0.05 ulp
+# atan by multiples of 0.0626 up to 1; in the first interval (atan x - x) / x: error 0.05 ulp
 ATAN = (
     (
         0.0, 0.09334395170021992, 0.1567712436477173, 0.21928532993199137, 0.28150521370473786, 0.344692439699444,

@@ -2,7 +2,7 @@
 
 A function that is marked (``any_size``) promises that what it records depends on extents only by which are 1, and
 which are equal: so do broadcasting functions of elements. Operands are then divided into classes by all else that can
-be seen of them (``runtime.size_class``). The first call of a class is traced and compiled; of its program the
+be seen of them (``runtime.size_class``). The first call of a class is traced and compiled; from its program the
 compiler's ``Family`` makes those for other sizes.
 """
 

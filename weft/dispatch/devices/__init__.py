@@ -287,7 +287,7 @@ def device_at(place: int) -> Device:
 
 
 def backend_at(place: Any) -> Backend:
-    """The backend of a place; of the places of several results that of their GPUs, or that of the CPU."""
+    """The backend of a place. Several results have several places: the backend of their GPUs, or the CPU's."""
     place = next(filter(is_spread, place), 0) if type(place) is tuple else place
     return BY_NUMBER[(place >> 1) % SPREAD].backend if 1 < place < HOST << 1 else OWN
 
@@ -435,7 +435,7 @@ def sharding_of(device: Device) -> SingleDeviceSharding:
 def default_place() -> int:
     """The place of computations that no committed Array ties to a device: 0, the CPU, unless an option says otherwise.
 
-    ``default_device`` goes before ``platforms``; of several platforms the first counts.
+    ``default_device`` goes before ``platforms``; the first of several platforms counts.
     """
     token = runtime.get_config_token()
     found = _default_places.get(token)

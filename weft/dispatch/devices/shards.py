@@ -190,7 +190,7 @@ def array_of(values: np.ndarray, like: Any) -> Any:
 
 
 def whole_values(array: Any) -> np.ndarray:
-    """The elements of an array that is all in this process; of keys their words."""
+    """The elements (the words of keys) of an array that is all in this process."""
     return avals.key_words(array) if dtypes.is_extended(array.dtype) else np.asarray(array)
 
 

@@ -134,7 +134,7 @@ def _forget_function(record: FunctionRecord, records: Any = records, remove: Any
         records.pop(record.number, None)
     for key in list(record.keys):
         remove(key)
-    record.keys = {}  # which name the record; last, since this runs again where a Ctrl-C ended it
+    record.keys = {}  # its keys refer to the record. Last: where a Ctrl-C ends this function, it runs again
 
 
 def record_of(function: Callable[..., Any], owner: Any) -> FunctionRecord:

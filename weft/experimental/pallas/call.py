@@ -470,7 +470,7 @@ def _agreeing(values: list[Any]) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """An argument without weak types, as kernels see it; of a reference, what it holds."""
+    """An argument without weak types, as kernels see it; if it is a reference, what it holds."""
     if is_ref(value):
         return value_of(value)
     aval = avals_module.get_aval(value)

@@ -194,7 +194,7 @@ def _run_set(ref: Ref, new: Any, mask: Any, *operands: Any, indices: tuple[Index
 
 
 def outside_where(flags: Any, key: list[Any], extents: Sequence[int]) -> list[Any]:
-    """The positions, those that are marked moved behind the end, where nothing is written."""
+    """The positions, where the marked ones are moved behind the end, so that nothing is written there."""
     if not key:
         return key
     end = lax.broadcast_in_dim(np.int32(extents[0]), shape_of(flags), ())

@@ -1,7 +1,7 @@
 """BCSR: rows one after the other, with pointers to where each begins, behind batch and in front of dense dimensions.
 
-Of shape ``batch + (rows, columns) + dense``: ``data`` ``[*batch, nse, *dense]``, column ``indices`` ``[*batch, nse]``,
-``indptr`` ``[*batch, rows + 1]``. Elements behind the last pointer are padding::
+An array of shape ``batch + (rows, columns) + dense`` has ``data`` ``[*batch, nse, *dense]``, column ``indices``
+``[*batch, nse]``, ``indptr`` ``[*batch, rows + 1]``. Elements behind the last pointer are padding::
 
     [[0, 2, 0],   data    [2, 1, 4]   indptr [0, 1, 3]
      [1, 0, 4]]   indices [1, 0, 2]

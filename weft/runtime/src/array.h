@@ -28,8 +28,8 @@ extern PyTypeObject* ArrayType;
 constexpr uint32_t kHostPlaces = 1u << 30;
 inline bool is_host_place(uint32_t place) { return place <= 1 || place >= kHostPlaces; }
 
-// Of a place of another memory the low bits are its device's number; above them is the number of a sharding over several
-// such devices, 0 for none: the device has the whole array.
+// The low bits of a place in another memory are its device's number; above them is the number of a sharding over
+// several such devices, 0 for none: the device has the whole array.
 constexpr uint32_t kDeviceNumbers = 1u << 12;
 inline uint32_t device_number(uint32_t place) { return (place >> 1) % kDeviceNumbers; }
 inline bool is_spread(uint32_t place) { return place >> 1 >= kDeviceNumbers; }  // over devices, of the host or others
@@ -67,7 +67,7 @@ inline Array* array_new(ShapedArray* aval, Buffer* buffer) {
 // Owned NumPy array of a type without bytes (float0). Borrows aval, steals buffer.
 PyObject* array_without_bytes(ShapedArray* aval, Buffer* buffer);
 
-// Owned result of a program: an Array; of float0, which no operation takes, a NumPy array, as in JAX.
+// Owned result of a program: an Array, or, for float0 (which no operation takes), a NumPy array, as in JAX.
 inline PyObject* result_new(ShapedArray* aval, Buffer* buffer) {
   if (aval->itemsize == 0) return array_without_bytes(aval, buffer);
   return reinterpret_cast<PyObject*>(array_new(aval, buffer));

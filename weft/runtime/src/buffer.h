@@ -29,13 +29,13 @@ class Event {
 struct alignas(64) Buffer {
   std::atomic<int32_t> references;
   int16_t size_class;  // index of the free list, or kExternal, or kOnDevice
-  char* data;          // 64-byte aligned, never null; of the host right behind this header unless external
+  char* data;          // 64-byte aligned, never null; the host's own memory begins right behind this header
   int64_t nbytes;      // what was asked for
   int64_t capacity;    // what the block holds, >= nbytes, a multiple of 64
   // nullptr when ready. Set before Python can see the buffer, cleared only with the GIL held; owns a reference.
   Event* pending;
   void (*release_owner)(void* owner);  // external memory only: called once, without our locks, with or without the GIL
-  void* owner;  // of external memory; of a device's memory the Device (device.h)
+  void* owner;  // who owns external memory; the Device (device.h) of a device's memory
 };
 static_assert(sizeof(Buffer) == 64);
 

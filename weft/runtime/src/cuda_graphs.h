@@ -32,7 +32,7 @@ class CudaRecording {
   void clear();
   // Whether launch i is the same as another recording's.
   bool same(const CudaRecording& other, size_t i) const;
-  // Of launch i, if it is a kernel; `pointers`: room for those to its parameters.
+  // Launch i, which must be a kernel; `pointers` is room for those to its parameters.
   CudaLaunch launch(size_t i, std::vector<void*>* pointers) const;
   const LibraryCall* call(size_t i) const { return launches_[i].call; }
   cuda::Handle captured(size_t i, CudaDevice& device) const;

@@ -82,7 +82,7 @@ std::unique_ptr<Library> opened(const char* path) {
 }
 
 std::mutex g_mutex;  // guards the next two
-// Never destroyed: programs may outlive static destructors. Of several paths each is opened once.
+// Never destroyed: programs may outlive static destructors. Each path is opened once.
 std::map<std::string, std::unique_ptr<Library>>* g_libraries = nullptr;
 Library* g_library = nullptr;  // the one that is used
 

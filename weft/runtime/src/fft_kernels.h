@@ -8,7 +8,8 @@ namespace weft {
 constexpr int kFftBlock = 16;  // columns of a split that share a base factor; no vector has more lanes
 constexpr int kFftMostPasses = 48;
 
-// Of n = before * radix * after. Factors: exp(-2 pi i j k / (radix * after)), k < after, 0 < j < radix, j fastest.
+// A pass over n = before * radix * after elements. Factors: exp(-2 pi i j k / (radix * after)), k < after, 0 < j <
+// radix, j fastest.
 template <class R>
 struct FftPass {
   int radix;

@@ -167,7 +167,7 @@ class FftStep final : public Step {
                 staged_bytes + fft_scratch_bytes(plan), staged_bytes + fft_scratch_bytes(plan, true), block);
   }
 
-  // Real rows. Of an even length they are transformed as half as many complex numbers.
+  // Real rows. Rows of an even length are transformed as half as many complex numbers.
   Status real_rows(const Frame& frame, const R* source, R* to) const {
     const FftPlan<R>& plan = *last().plan;
     const int64_t n = lengths.back(), h = n / 2;

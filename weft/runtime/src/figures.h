@@ -1,10 +1,10 @@
-// Figures of the machine: what its caches hold, and how long memory, threads and instructions take. All have their values
-// from the target model (weft/_base/target_model.py), which says unit, meaning and where each was measured; Python hands
-// them down when it loads this module, before there is any plan.
+// Figures of the machine: what its caches hold, and how long memory, threads and instructions take. Their values come
+// from the target model (weft/_base/target_model.py), which says unit, meaning and where each was measured; Python
+// hands them down when it loads this module, before there is any plan.
 //
-// A figure is what another machine has otherwise. No figures, and constants of their files, are parameters of algorithms
-// (how finely work is cut, how long an interrupt may wait, rows of a tile, room on the stack), and what a kernel of one
-// set of instructions assumes of it.
+// A figure is a number that differs from machine to machine. Other numbers are constants of the files that use them:
+// parameters of algorithms (how finely work is cut, how long an interrupt may wait, rows of a tile, room on the stack),
+// and what a kernel for one set of instructions takes for granted.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ constexpr int kPartBytes = parts * kSide * 4;
 template <int parts>
 constexpr int kPackedBytes = parts == 1 ? kPartBytes<parts> : kPartBytes<parts> + kDepth * 4 + 4;
 
-// Of a sliver's elements, as bits without the sign: the smallest but zero, less one; the largest.
+// Bits without the sign of a sliver's elements: those of the smallest that is not zero, less one, and of the largest.
 struct Extremes {
   uint32_t low = ~uint32_t{0}, high = 0;
   int low_exponent() const { return low == ~uint32_t{0} ? 1 << 10 : int((low + 1) >> 24); }
@@ -344,7 +344,7 @@ inline void multiply() {
   if constexpr (high == 2 && wide == 2) _tile_dpbf16ps(3, 5, 7);
 }
 
-// One step: h l, h m, m m, m h, l h, h h; of exchanged operands the columns are the left one.
+// One step: h l, h m, m m, m h, l h, h h; if the operands are exchanged, the columns are the left one.
 template <int parts, int high, int wide, bool exchanged, class Carry>
 inline void add_step(const uint32_t* a, const uint32_t* b, Carry& carry) {
   const auto rows = [&](int part) { load_rows<high>(a + part * high * kTile); };

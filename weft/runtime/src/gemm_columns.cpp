@@ -205,7 +205,7 @@ struct ByVector {
     while (count > 1 && count * terms > streams) count /= 2;
     return count;
   }
-  // Of columns that share sets of the first cache, fewer are fetched than it has ways. A whole lane is mostly faster
+  // Where columns share sets of the first cache, fewer are fetched than it has ways. A whole lane is mostly faster
   // unfetched: its sums need not wait for its other part.
   void few_columns(int64_t terms, int64_t row, int64_t rows) const {
     const int64_t many = table.streams, few = kGemmAliasedStreams;

@@ -16,8 +16,8 @@ void GemmStep::pack_columns(const Product& product, int64_t first, int64_t colum
   }
 }
 
-// Of an operand as its digits have it. Columns that lie side by side are copied in runs, others one by one, each with the
-// terms that lie so.
+// Packs an operand in the order of its digits. Columns that lie side by side are copied in runs, others one by one; so
+// are the terms of each.
 void GemmStep::pack_lines(const GemmPacking& work, int64_t padded) const {
   if (kernels->unit != nullptr) return kernels->unit->pack(work);
   const GemmDigits &terms = *work.terms, &lines = *work.lines;

@@ -35,7 +35,7 @@ PyObject* result_at(uint32_t place, ShapedArray* aval, Buffer* output) {
 PyObject* result_at(uint32_t place, ShapedArray* aval, Remote* output) {
   return remote_result_new(aval, output, place);
 }
-// Of an array that may lie across processes.
+// The result as an Array that may lie across processes.
 PyObject* result_across(uint32_t place, ShapedArray* aval, Buffer* output) {
   if (aval->nbytes <= output->nbytes) return result_at(place, aval, output);
   return reinterpret_cast<PyObject*>(array_new_with_block(aval, output, place));

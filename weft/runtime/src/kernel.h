@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// range = {low0, high0, low_vector, high_vector, mode, address of the partial buffer, address of the stop word}; of a
-// routine all are zero but the last, the address of the function that it asks whether to stop
+// range = {low0, high0, low_vector, high_vector, mode, address of the partial buffer, address of the stop word}. A
+// routine gets zeros and, last, the address of the function that it asks whether to stop
 using KernelFunction = void (*)(void* const* operands, const int64_t* params, const int64_t* range, void* scratch);
 
 struct Kernel {

@@ -12,7 +12,7 @@ namespace {
 struct Operator {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  PyObject* function;  // owned: the jitted function; of a view, what says whether nothing watches operations now
+  PyObject* function;  // owned: the jitted function; for a view, what says whether nothing watches operations now
   PyObject* fallback;  // owned
   PyObject* dict;
   PyObject* weakrefs;

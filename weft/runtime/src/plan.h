@@ -86,7 +86,7 @@ class Step {
   virtual void clear() {}
 
   Device* device = nullptr;  // where it is launched; nullptr: the thread that runs the plan runs it
-  // Of a step that is launched elsewhere: the slots that it reads or writes, and their bytes. It writes to no input.
+  // The slots that a step launched elsewhere reads or writes, and their bytes. It writes to no input.
   std::vector<std::pair<int32_t, int64_t>> touched;
 };
 
@@ -100,7 +100,7 @@ struct OutputPlan {
 };
 
 struct Plan {
-  Device* device;  // that its memory is on; of a plugin's program the host
+  Device* device;  // that its memory is on; the host, for a plugin's program
   uint32_t number = 0;  // of the device that runs it, also of a plugin's; 0: the CPU
   int32_t n_inputs = 0;
   int32_t n_dynamic = 0;

@@ -2,7 +2,7 @@
 //
 // It is a sequence of 64-bit tokens: interned avals, places of arrays on devices, container kinds with their lengths, dict keys in insertion order,
 // types of Python scalars, dtype and shape of NumPy arrays. Pointers are multiples of 16 and tags are not, so a
-// sequence has only one meaning. Of static arguments and unusual dict keys the tokens hold the hash; they are compared
+// sequence has only one meaning. For static arguments and unusual dict keys the tokens hold the hash; they are compared
 // by equality afterwards. Leaves are numbered in the order of this pass; canonical_order gives the pytree's order.
 #pragma once
 

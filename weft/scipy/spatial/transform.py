@@ -113,7 +113,7 @@ class Rotation(NamedTuple):
     def from_matrix(cls, matrix: Any) -> Rotation:
         """From rotation matrices f[..., 3, 3], which are taken to be orthogonal.
 
-        Of four formulas that one is used which divides by the largest component (S. Shepperd, "Quaternion from
+        There are four formulas; the one that divides by the largest component is used (S. Shepperd, "Quaternion from
         rotation matrix", 1978).
         """
         m = _check_last("from_matrix", matrix, (3, 3))

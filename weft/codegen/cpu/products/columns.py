@@ -231,9 +231,9 @@ def add_chains(module: Module, e: Lanes, name: str) -> Function:
 class Streams:
     """Columns that are the terms of some lanes, read side by side, each from end to end.
 
-    Of ``together`` lanes of ``terms`` columns each, but of one less from lane ``full`` on. A ``part`` is of a single
-    lane whose sum comes from memory, or goes there. Lines are fetched ``ahead`` vectors before they are read, if it is
-    not 0.
+    There are ``together`` lanes with ``terms`` columns each, one column less from lane ``full`` on. A ``part`` belongs
+    to a single lane whose sum comes from memory, or goes there. Lines are fetched ``ahead`` vectors before they are
+    read, if it is not 0.
     """
 
     def __init__(
