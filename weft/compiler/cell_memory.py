@@ -8,7 +8,7 @@ Near is the block's own memory. What does not fit there is in memory of the GPU,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
@@ -125,8 +125,8 @@ def _is_dense(strides: Sequence[int], extents: Sequence[int]) -> bool:
 def _slots(entry: Any) -> tuple[list[int], list[int]]:
     """The slots that an instruction reads, and those that it writes."""
     if isinstance(entry, Launched):
-        written = set(_written(entry))
-        pairs = [(place[0], k in written) for k, place in enumerate(entry.operands)]
+        made, nowhere = written(entry.nest, len(entry.operands)), _nowhere(entry.nest)
+        pairs = [(place[0], k in made) for k, place in enumerate(entry.operands) if k != nowhere]
         return [slot for slot, _ in pairs], [slot for slot, writes in pairs if writes]
     if isinstance(entry, Control):
         read, wrote = list[int](), list[int]()
@@ -141,15 +141,18 @@ def _slots(entry: Any) -> tuple[list[int], list[int]]:
     return [source[0]] if source is not None else [], to
 
 
-def _written(entry: Launched) -> Iterator[int]:
-    """The numbers of the operands that a launch writes, as far as is known: otherwise all of them."""
-    nest = entry.nest
+def _nowhere(nest: Any) -> int:
+    """The number of the operand that is neither read nor written: the product that an epilogue consumes; or -1."""
+    return nest.made if isinstance(nest, grid_products.Product) and nest.epilogue is not None else -1
+
+
+def written(nest: Any, count: int) -> set[int]:
+    """The numbers of the operands that a kernel writes, as far as is known: otherwise all of them."""
     if isinstance(nest, ir.Nest):
-        yield from [k for k, operand in enumerate(nest.operands) if operand.role == "out"]
-    elif isinstance(nest, grid_products.Product) and nest.epilogue is None:
-        yield nest.made
-    elif isinstance(nest, grid_products.Product) and nest.epilogue is not None:
-        operands = enumerate(nest.epilogue.nest.operands, grid_products.OPERANDS)
-        yield from [k for k, operand in operands if operand.role == "out" or k == nest.made]
-    else:
-        yield from range(len(entry.operands))
+        return {k for k, operand in enumerate(nest.operands) if operand.role == "out"}
+    if not isinstance(nest, grid_products.Product):
+        return set(range(count))
+    if nest.epilogue is None:
+        return {nest.made}
+    operands = enumerate(nest.epilogue.nest.operands, grid_products.OPERANDS)
+    return {k for k, operand in operands if operand.role == "out"}

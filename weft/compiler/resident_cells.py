@@ -8,12 +8,13 @@ A cell may do more in a step the more cells there are, since together they keep 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from weft._base.target_model import GPU_SHARED, GPU_THREADS, GPU_TILES
-from weft.compiler import cell_memory, resident_loops
+from weft._base.target_model import GPU_ROWS, GPU_SHARED, GPU_THREADS, GPU_TILES, GPU_WORDS, WARP
+from weft.compiler import blocks_ahead, cell_memory, resident_loops
 from weft.compiler.cell_memory import ALIGNED
+from weft.compiler.instructions import Place
 from weft.compiler.resident_loops import At, UnfitError
 from weft.compiler.steps import Control, Launched, Plan, UnfitCellsError
 from weft.core import kinds
@@ -48,6 +49,7 @@ class _Maker(resident_loops.Maker):
         self.cells = entry.equation.primitive.kind.parts(entry.equation.params).trips
         self.memory, self.taken = cell_memory.Memory(room // ALIGNED * ALIGNED), list[cell_memory.Region]()
         self.far = self.base()  # of what a cell has in the GPU's memory
+        self.reads = dict[blocks_ahead.Key, list[blocks_ahead.Read]]()  # what launches read
 
     def launched_bytes(self) -> int:
         return -(-self.shared_bytes // ALIGNED) * ALIGNED + self.memory.peaks[True]
@@ -83,6 +85,55 @@ class _Maker(resident_loops.Maker):
 
     # steps
 
+    def _calls(self, entry: Launched, resolve: Callable[[Place], At]) -> list[resident.Call]:
+        found, reads = super()._calls(entry, resolve), blocks_ahead.reads(entry)
+        for k, at in enumerate(map(resolve, entry.operands)):
+            read = reads.get(k, blocks_ahead.Read(0))
+            dims = [dim._replace(word=dim.word + found[0].words) if dim.word >= 0 else dim for dim in read.dims]
+            self.reads.setdefault((at.base, at.moved), []).append(read._replace(begin=at.offset, dims=tuple(dims)))
+        return found
+
+    def _brought(self, step: Any, fixed: Collection[int]) -> Any:
+        """A loop of a cell, with the blocks that are brought ahead as far as there is room behind all else."""
+        few = self.cells * self.threads <= GPU_ROWS * WARP  # of more, others run while one waits
+        if not isinstance(step, resident.Repeat) or step.cond or not few:
+            return step
+        origins = blocks_ahead.Origins(step, fixed, self.words)
+        bases, ahead, early = dict[blocks_ahead.Key, int](), list[resident.Ahead](), set[int]()
+        for key, number in blocks_ahead.candidates(step).items():
+            block, steps = blocks_ahead.block(self.reads[key]), origins.of(number)
+            if block is None or steps is None or len(self.words) + len(self.operands) + 8 * len(steps) + 8 > GPU_WORDS:
+                continue
+            pair = self._pair(block.rows * block.run, ALIGNED * len(steps))
+            if pair is None:
+                continue
+            bases[key], source = self.base(), self.place(At(key[0], block.begin, key[1]))
+            words = self.word(block.run), self.word(block.rows), self.word(block.stride)
+            ahead.append(resident.Ahead(bases[key], source, pair, *words, *block.shares(self.threads)))
+            early |= steps
+            for dim in [dim for read in self.reads[key] for dim in read.dims if dim.word >= 0 and dim.extent != 1]:
+                self.words[dim.word] = block.moved(dim.stride) // dim.unit
+
+        def to(place: resident.Place) -> resident.Place:
+            base = bases.get((place.base, place.moved))
+            return place if base is None else resident.Place(base)
+
+        body = origins.left(resident.moved(step.body, to), early)
+        return step.replace(body=body, ahead=tuple(ahead), early=origins.early(early, lambda: self._behind(1)))
+
+    def _pair(self, nbytes: int, more: int) -> tuple[resident.Place, resident.Place] | None:
+        """Two places for a block that nothing else takes, if there is room, for ``more`` too, in all cells at once."""
+        end = self.launched_bytes() + more + 2 * -(-nbytes // ALIGNED) * ALIGNED
+        if end > GPU_SHARED or end * self.cells > 2 * GPU_SHARED * GPU_TILES:
+            return None
+        return self._behind(nbytes), self._behind(nbytes)
+
+    def _behind(self, nbytes: int) -> resident.Place:
+        """Memory behind all that a cell has."""
+        begin = self.memory.peaks[True]
+        self.memory.peaks[True] = begin + -(-nbytes // ALIGNED) * ALIGNED
+        return self.place(At(0, begin))
+
     def cell(self, entry: Control) -> resident.Cell:
         """What a block does of the cells of a grid."""
         ((body, donated),) = entry.programs()
@@ -100,6 +151,9 @@ class _Maker(resident_loops.Maker):
             if result != at and stride
         ]
         bases = [resident.Row(at.base, self.place(first), self.word(n)) for at, first, n in (*rows, *made)]
+        fixed = {at.base for at in (*captured, *[at for at, *_ in rows])}
+        fixed -= {at.base for at in slots[planned.n_inputs :]}
+        steps = [self._brought(step, fixed) for step in steps]
         return resident.Cell(tuple(bases), tuple(steps), self.far, self.word(self.memory.peaks[False]))
 
     def steps(self, planned: Plan, slots: list[At]) -> list[Any]:

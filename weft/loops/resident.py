@@ -9,6 +9,7 @@ ranges of them: threads, terms held in registers, where the arena is.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -107,10 +108,30 @@ class Row(Record):
     ahead: tuple[Place, Place] | None = None
 
 
+class Ahead(Record):
+    """A block that a step reads: it comes to the block's memory while the step before runs, to two places in turn.
+
+    ``base``: where that of this step is. Words say bytes of a row, rows, and bytes from one row to the next; here they
+    lie side by side. ``lanes`` threads bring a row, in ``passes`` of 16 bytes each, and all threads the rows that there
+    are in ``rounds``. ``exact``: that is all, and no more.
+    """
+
+    base: int
+    block: Place
+    places: tuple[Place, Place]
+    run: int
+    rows: int
+    stride: int
+    lanes: int
+    passes: int
+    rounds: int
+    exact: bool
+
+
 class Repeat(Record):
     """A loop of so many steps (a word), or while ``answer`` is not 0, which the steps of the condition write.
 
-    ``left``: rows of results that are copied from elsewhere.
+    ``left``: rows of results that are copied from elsewhere. ``early``: what finds the offsets of blocks ``ahead``.
     """
 
     carry: tuple[Carry, ...]
@@ -121,6 +142,8 @@ class Repeat(Record):
     reverse: bool
     cond: tuple[Any, ...] = ()
     answer: Place | None = None
+    ahead: tuple[Ahead, ...] = ()
+    early: tuple[Any, ...] = ()
 
 
 class Cell(Record):
@@ -172,3 +195,38 @@ def calls(steps: tuple[Any, ...]) -> list[Call]:
         inner = step.branches if isinstance(step, Choose) else (step.steps,) if isinstance(step, Cell) else inner
         found += [step] if isinstance(step, Call) else [call for some in inner for call in calls(some)]
     return found
+
+
+def every(steps: Iterable[Any]) -> Iterator[Any]:
+    """Some steps, and those inside of them."""
+    for step in steps:
+        yield step
+        inner = (*step.cond, *step.body) if isinstance(step, Repeat) else ()
+        yield from every([one for branch in step.branches for one in branch] if isinstance(step, Choose) else inner)
+
+
+def places(steps: Iterable[Any], calls: bool = True) -> Iterator[Place]:
+    """The addresses in some steps; without those of the operands of kernels."""
+    for step in steps:
+        if isinstance(step, Place):
+            yield step
+        elif isinstance(step, Call):
+            yield from [*(step.operands if calls else ()), *([] if step.scratch is None else [step.scratch])]
+        elif isinstance(step, Record):
+            yield from places([getattr(step, name) for name in step._fields], calls)
+        elif isinstance(step, tuple):
+            yield from places(step, calls)
+
+
+def moved(steps: Iterable[Any], to: Callable[[Place], Place]) -> tuple[Any, ...]:
+    """The steps with other addresses of the operands of kernels."""
+    found = list[Any]()
+    for step in steps:
+        if isinstance(step, Call):
+            step = step.replace(operands=tuple([to(place) for place in step.operands]))
+        elif isinstance(step, Choose):
+            step = step.replace(branches=tuple([moved(branch, to) for branch in step.branches]))
+        elif isinstance(step, Repeat):
+            step = step.replace(body=moved(step.body, to), cond=moved(step.cond, to))
+        found.append(step)
+    return tuple(found)

@@ -65,6 +65,29 @@ void count_shared(Warp& w, const Instruction& in, const uint32_t* offsets, uint3
 
 namespace {
 
+constexpr int kNear = 33;  // cycles to what the first-level cache has, or to shared memory by an address that may be any
+
+// Whether a load finds all that it wants in the multiprocessor: in shared memory, or in sectors that the block touched.
+bool is_near(Warp& w, const Instruction& in) {
+  if (in.space != Space::generic && in.space != Space::global) return false;
+  if (in.strong || in.nd == 0 || in.width[1] == 4) return false;
+  const uint64_t* base = w.src<uint64_t>(in.s[0]);
+  const uint32_t here = uint32_t(w.block->number + 1) << 2;
+  Allocation* block = w.launch->counted_hint;
+  for (uint32_t rest = w.mask; rest; rest &= rest - 1) {
+    uint64_t address = base[__builtin_ctz(rest)] + uint64_t(in.offset);
+    if (in.space == Space::generic) {
+      if (address & kSharedWindow) continue;
+      if (address & kLocalWindow) return false;
+    }
+    if (block == nullptr || address < block->start || address >= block->start + block->bytes)
+      block = w.launch->memory.find(address);
+    if (block == nullptr || block->sectors.empty()) return false;
+    if ((block->sectors[address / 32 - block->start / 32] & ~3u) != here) return false;
+  }
+  return true;
+}
+
 // Whether a division of lanes goes the long way: an exponent or the quotient's is near the ends.
 bool goes_far(const Warp& w, const Instruction& in) {
   const uint32_t *a = w.src<uint32_t>(in.s[0]), *b = w.src<uint32_t>(in.s[1]);
@@ -91,7 +114,10 @@ void keep_time(Warp& w, const Instruction& in) {
   c.slots[int(in.pipe)] += slots;
   c.slots[int(Pipe::special)] += double(in.special);
   c.issued += slots;
-  if (in.pipe == Pipe::memory && in.latency > 500 && launch.options.counted == 2) latency -= 290;  // it is in the cache
+  if (in.pipe == Pipe::memory && in.latency > 500) {
+    if (is_near(w, in)) latency = kNear;
+    else if (launch.options.counted == 2) latency -= 290;  // it is in the second-level cache
+  }
   double start = w.time;
   double* ready = w.ready.data() + w.frames.back().written;
   for (int k = 0; k < in.ns; ++k) start = std::max(start, ready[in.si[k]]);

@@ -16,6 +16,7 @@ from weft._base.target_model import WARP
 from weft.codegen import module_text
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.block_memory import BlockMemory
+from weft.codegen.gpu.blocks_ahead import BlocksAhead
 from weft.codegen.writer import Writer
 from weft.loops.resident import Call, Carry, Cell, Choose, Copy, Fill, Offset, Repeat, Resident, Row
 
@@ -202,6 +203,7 @@ class ResidentWriter(BlockMemory):
         pairs = zip(step.carry, starts, strict=True)
         spares = [now if one.spare is None else self.address(one.spare) for one, now in pairs]
         rows = self._rows(step)
+        ahead = BlocksAhead(self, step, partial(self._index, step), self.run) if step.ahead else None
         before, head, done = writer.block, writer.fresh_label(), writer.fresh_label()
         writer.branch(head)
         writer.label(head)
@@ -212,11 +214,13 @@ class ResidentWriter(BlockMemory):
             now[k], later[k] = writer.name(), writer.name()
         for row in rows:
             row.begin(writer)
+        if ahead is not None:
+            ahead.begin()
         for one, a, b in zip(step.carry, now, later, strict=True):
             self.bases[one.now], self.bases[one.later] = a, b
         writer.open_loops.append(None)
         self._asked(step, trip, done)
-        self._turn(step, trip, rows)
+        self._turn(step, trip, rows, ahead)
         following = writer.op(f"add nsw i64 {trip}, 1")
         latch = writer.block
         writer.branch(head)
@@ -227,6 +231,7 @@ class ResidentWriter(BlockMemory):
             phis.append(f"{later[k]} = phi ptr [ {spares[k]}, %{before} ], [ {now[k]}, %{latch} ]")
         for row in rows:
             phis += row.phis(before, latch)
+        phis += ahead.phis(before, latch) if ahead is not None else []
         writer.lines[at:at] = phis
         writer.label(done)
         self._settle(step, homes, now)
@@ -256,18 +261,11 @@ class ResidentWriter(BlockMemory):
 
     def _rows(self, step: Repeat) -> list[_Row]:
         """The rows of a loop; the first of those that are brought ahead."""
-        writer, found = self.writer, []
-        for row in step.rows:
-            first = self.address(row.first)
-            places = [self.address(place) for place in row.ahead] if row.ahead is not None else []
-            found.append(_Row(row, first, places))
-            if places:
-                number = self._index(step, "0")
-                there = self._inside(row, writer.compare_index("sgt", f"%w{step.trips}", "0"))
-                source = writer.element("i8", first, writer.index("mul", number, f"%w{row.stride}"))
-                threads.when(writer, there, partial(self._word, places[0], source))
+        found = [_Row(self, row, f"%w{step.trips}", partial(self._index, step)) for row in step.rows]
+        for row in found:
+            row.bring_first()
         if any(row.places for row in found):
-            threads.barrier(writer)
+            threads.barrier(self.writer)
         return found
 
     def _index(self, step: Repeat, trip: str) -> str:
@@ -275,38 +273,15 @@ class ResidentWriter(BlockMemory):
         last = self.writer.index("sub", f"%w{step.trips}", "1") if step.reverse else ""
         return self.writer.index("sub", last, trip) if step.reverse else trip
 
-    def _inside(self, row: Row, more: str) -> str:
-        """Whether there is a word of a row for this thread, and something else holds."""
-        at = self.writer.index("mul", self.thread, "4")
-        return self.writer.op(f"and i1 {more}, {self.writer.compare_index('slt', at, f'%w{row.stride}')}")
-
-    def _word(self, to: str, source: str) -> None:
-        """Copies this thread's word of a row."""
-        at = self.writer.index("mul", self.thread, "4")
-        value = self.writer.load("i32", self.writer.element("i8", source, at))
-        self.writer.line(f"store i32 {value}, ptr {self.writer.element('i8', to, at)}")
-
-    def _brought(self, step: Repeat, trip: str, row: _Row) -> tuple[str, str]:
-        """Asks for this thread's word of the next row; gives whether there is one, and its value."""
-        writer = self.writer
-        following = writer.index("add", trip, "1")
-        there = self._inside(row.row, writer.compare_index("slt", following, f"%w{step.trips}"))
-        offset = writer.index("mul", self._index(step, following), f"%w{row.row.stride}")
-        at = writer.index("add", offset, writer.index("mul", self.thread, "4"))
-
-        def load() -> list[tuple[str, str]]:
-            return [("i32", writer.load("i32", writer.element("i8", row.first, at)))]
-
-        (value,) = writer.either(there, load, lambda: [("i32", "0")])
-        return there, value
-
-    def _turn(self, step: Repeat, trip: str, rows: Sequence[_Row]) -> None:
+    def _turn(self, step: Repeat, trip: str, rows: Sequence[_Row], ahead: BlocksAhead | None) -> None:
         """The body once, and what has to be copied of its results."""
         writer, index = self.writer, self._index(step, trip)
         for row in rows:
-            moved = writer.element("i8", row.first, writer.index("mul", index, f"%w{row.row.stride}"))
+            moved = writer.element("i8", row.first, writer.index("mul", index, row.stride))
             self.bases[row.row.base] = row.now if row.places else moved
-        brought = [(row, *self._brought(step, trip, row)) for row in rows if row.places]
+        brought = [(row, *row.ask(trip)) for row in rows if row.places]
+        if ahead is not None:
+            ahead.turn(trip)
         copies = [(one, one.copied) for one in step.carry if one.copied is not None]
         self.run(step.body, bool(copies or step.left))
         for one, source in copies:
@@ -316,6 +291,8 @@ class ResidentWriter(BlockMemory):
         for row, there, value in brought:
             to = writer.element("i8", row.later, writer.index("mul", self.thread, "4"))
             threads.when(writer, there, partial(writer.line, f"store i32 {value}, ptr {to}"))
+        if ahead is not None:
+            ahead.wait()
         threads.barrier(writer)
 
     def _settle(self, step: Repeat, homes: Sequence[str], now: Sequence[str]) -> None:
@@ -335,8 +312,10 @@ class ResidentWriter(BlockMemory):
 class _Row:
     """A row of a loop while it is written: where it is in the block's memory, and where the next one will be."""
 
-    def __init__(self, row: Row, first: str, places: Sequence[str]) -> None:
-        self.row, self.first, self.places = row, first, places
+    def __init__(self, memory: BlockMemory, row: Row, trips: str, index: Callable[[str], str]) -> None:
+        self.writer, self.thread, self.row, self.trips, self.index = memory.writer, memory.thread, row, trips, index
+        self.first, self.stride = memory.address(row.first), f"%w{row.stride}"
+        self.places = [memory.address(place) for place in row.ahead] if row.ahead is not None else []
         self.now = self.later = ""
 
     def begin(self, writer: Writer) -> None:
@@ -348,6 +327,38 @@ class _Row:
             return []
         pairs = ((self.now, self.places[0], self.later), (self.later, self.places[1], self.now))
         return [f"{a} = phi ptr [ {first}, %{before} ], [ {b}, %{latch} ]" for a, first, b in pairs]
+
+    def _inside(self, step: str) -> str:
+        """Whether there is such a step, and a word of its row for this thread."""
+        at, more = self.writer.index("mul", self.thread, "4"), self.writer.compare_index("slt", step, self.trips)
+        return self.writer.op(f"and i1 {more}, {self.writer.compare_index('slt', at, self.stride)}")
+
+    def bring_first(self) -> None:
+        """Copies this thread's word of the first row."""
+        writer = self.writer
+        if not self.places:
+            return
+        source = writer.element("i8", self.first, writer.index("mul", self.index("0"), self.stride))
+
+        def copy() -> None:
+            at = writer.index("mul", self.thread, "4")
+            value = writer.load("i32", writer.element("i8", source, at))
+            writer.line(f"store i32 {value}, ptr {writer.element('i8', self.places[0], at)}")
+
+        threads.when(writer, self._inside("0"), copy)
+
+    def ask(self, trip: str) -> tuple[str, str]:
+        """Asks for this thread's word of the next row; gives whether there is one, and its value."""
+        writer = self.writer
+        following = writer.index("add", trip, "1")
+        there, offset = self._inside(following), writer.index("mul", self.index(following), self.stride)
+        at = writer.index("add", offset, writer.index("mul", self.thread, "4"))
+
+        def load() -> list[tuple[str, str]]:
+            return [("i32", writer.load("i32", writer.element("i8", self.first, at)))]
+
+        (value,) = writer.either(there, load, lambda: [("i32", "0")])
+        return there, value
 
 
 def _ours(name: str) -> str:
