@@ -87,7 +87,8 @@ class Emitter(BitEmitter):
     def add(self, x: Value, y: Value) -> Value:
         if len(x.parts) == 2:
             return self.value(x.dtype, x.parts[0] + y.parts[0], x.parts[1] + y.parts[1])
-        return self.value(x.dtype, x.part | y.part if x.part.element == "i1" else x.part + y.part)
+        (a,), (b,) = x.parts, y.parts
+        return self.value(x.dtype, a | b if a.element == "i1" else a + b)
 
     def sub(self, x: Value, y: Value) -> Value:
         if len(x.parts) == 2:
@@ -97,7 +98,8 @@ class Emitter(BitEmitter):
     def mul(self, x: Value, y: Value) -> Value:
         if len(x.parts) == 2:
             return self.value(x.dtype, *complex_math.multiply(x.parts, y.parts))
-        return self.value(x.dtype, x.part & y.part if x.part.element == "i1" else x.part * y.part)
+        (a,), (b,) = x.parts, y.parts
+        return self.value(x.dtype, a & b if a.element == "i1" else a * b)
 
     def div(self, x: Value, y: Value) -> Value:
         if len(x.parts) == 2:

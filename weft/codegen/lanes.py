@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from weft._base.record import Record
 from weft.codegen.features import Features, Native
 from weft.codegen.writer import Writer
 
@@ -56,7 +55,7 @@ class V:
     def binary(self, op: str, y: V | float | int) -> V:
         lanes = self.lanes
         other = y.text if isinstance(y, V) else lanes.every(literal(y, self.element), self.element)
-        return V(lanes, self.element, lanes.writer.op(f"{op} {lanes.type(self.element)} {self.text}, {other}"))
+        return made(lanes, self.element, f"{op} {lanes.type(self.element)} {self.text}, {other}")
 
     def __add__(self, y: V | float | int) -> V:
         return self.binary("fadd" if self.element in FLOAT_BITS else "add", y)
@@ -84,9 +83,7 @@ class V:
 
     def __neg__(self) -> V:
         if self.element in FLOAT_BITS:
-            return V(
-                self.lanes, self.element, self.lanes.writer.op(f"fneg {self.lanes.type(self.element)} {self.text}")
-            )
+            return made(self.lanes, self.element, f"fneg {self.lanes.type(self.element)} {self.text}")
         return self.like(0) - self
 
     def __and__(self, y: V | int) -> V:
@@ -118,8 +115,7 @@ class V:
         lanes = self.lanes
         op = "fcmp" if self.element in FLOAT_BITS else "icmp"
         other = y.text if isinstance(y, V) else lanes.every(literal(y, self.element), self.element)
-        text = f"{op} {predicate} {lanes.type(self.element)} {self.text}, {other}"
-        return V(lanes, "i1", lanes.writer.op(text))
+        return made(lanes, "i1", f"{op} {predicate} {lanes.type(self.element)} {self.text}, {other}")
 
     def _ordered(self, name: str, y: V | float | int) -> V:
         return self.compare(("o" if self.element in FLOAT_BITS else "s") + name, y)
@@ -147,8 +143,7 @@ class V:
 
     def cast(self, op: str, element: str) -> V:
         lanes = self.lanes
-        text = f"{op} {lanes.type(self.element)} {self.text} to {lanes.type(element)}"
-        return V(lanes, element, lanes.writer.op(text))
+        return made(lanes, element, f"{op} {lanes.type(self.element)} {self.text} to {lanes.type(element)}")
 
     def bits(self) -> V:
         """The same bits as an integer."""
@@ -174,7 +169,8 @@ class V:
         for y in others:
             text = y.text if isinstance(y, V) else lanes.every(literal(y, self.element), self.element)
             arguments.append((type_, text))
-        return V(lanes, self.element, lanes.writer.call(f"llvm.{name}.{lanes.suffix(self.element)}", type_, arguments))
+        name = f"llvm.{name}.{lanes.suffix(self.element)}"
+        return made(lanes, self.element, lanes.writer.called(name, type_, arguments))
 
     def fma(self, y: V | float, z: V | float) -> V:
         return self.intrinsic("fma", y, z)
@@ -185,7 +181,7 @@ class V:
             return self.intrinsic("fabs")
         lanes, type_ = self.lanes, self.lanes.type(self.element)
         name = f"llvm.abs.{lanes.suffix(self.element)}"
-        return V(lanes, self.element, lanes.writer.call(name, type_, [(type_, self.text), ("i1", "false")]))
+        return made(lanes, self.element, lanes.writer.called(name, type_, [(type_, self.text), ("i1", "false")]))
 
     def sqrt(self) -> V:
         return self.intrinsic("sqrt")
@@ -215,7 +211,7 @@ class V:
         first = coefficients[0]
         result = first if isinstance(first, V) else self.like(first)
         for c in coefficients[1:]:
-            result = self.fma(result, c)  # LLVM reuses the register of the second factor, which is dead
+            result = self.intrinsic("fma", result, c)  # LLVM reuses the register of the second factor, which is dead
         return result
 
     def polynomial_of_halves(self, square: V, coefficients: Sequence[float | V]) -> V:
@@ -224,46 +220,63 @@ class V:
         return other.fma(self, one)
 
 
-class Value(Record):
+def made(lanes: Lanes, element: str, instruction: str) -> V:
+    """The value of an instruction, which is written."""
+    writer, value = lanes.writer, V.__new__(V)  # a call less than the class makes, as instructions are many
+    writer.count += 1
+    value.lanes, value.element, value.text = lanes, element, f"%v{writer.count}"
+    writer.lines.append(f"{value.text} = {instruction}")
+    return value
+
+
+class Value:
     """One operand of an expression: a dtype, and one vector, or two for complex numbers."""
 
-    dtype: np.dtype
-    parts: tuple[V, ...]
-    loose: bool = False  # not yet rounded to the dtype
+    __slots__ = ("dtype", "loose", "parts")
+
+    def __init__(self, dtype: np.dtype, parts: tuple[V, ...], loose: bool = False) -> None:
+        self.dtype, self.parts = dtype, parts
+        self.loose = loose  # not yet rounded to the dtype
 
     @property
     def part(self) -> V:
         return self.parts[0]
 
 
-class _Types(dict[str, str]):
-    """Element type -> LLVM type of a vector of ``width`` of them: a table, since every instruction asks for it."""
+class _Names(dict[str, str]):
+    """Names by element type: a table, since every instruction asks for some."""
 
-    def __init__(self, width: int) -> None:
-        self.width = width
+    def __init__(self, width: int, name: Callable[[int, str], str]) -> None:
+        self.width, self.name = width, name
 
     def __missing__(self, element: str) -> str:
-        return self.setdefault(element, element if self.width == 1 else f"<{self.width} x {element}>")
+        return self.setdefault(element, self.name(self.width, element))
 
 
-_types = functools.cache(_Types)
+def _type(width: int, element: str) -> str:
+    return element if width == 1 else f"<{width} x {element}>"
+
+
+def _suffix(width: int, element: str) -> str:
+    name = SUFFIX.get(element, element)
+    return name if width == 1 else f"v{width}{name}"
+
+
+_names = functools.cache(_Names)
 
 
 class Lanes:
     """``width`` lanes over a writer."""
 
-    __slots__ = ("features", "native", "type", "width", "writer")
+    __slots__ = ("features", "native", "suffix", "type", "width", "writer")
 
     def __init__(self, writer: Writer, width: int) -> None:
         self.writer = writer
         self.features: Features = writer
         self.native: Native[V] = writer.native
         self.width = width
-        self.type: Callable[[str], str] = _types(width).__getitem__  # the LLVM type of a vector of such elements
-
-    def suffix(self, element: str) -> str:
-        name = SUFFIX.get(element, element)
-        return name if self.width == 1 else f"v{self.width}{name}"
+        self.type: Callable[[str], str] = _names(width, _type).__getitem__  # the LLVM type of a vector of such elements
+        self.suffix: Callable[[str], str] = _names(width, _suffix).__getitem__  # in the names of intrinsics
 
     def constant_text(self, value: Any, element: str) -> str:
         text = literal(value, element)
@@ -321,11 +334,12 @@ class Lanes:
 
     def select(self, condition: V, yes: V | float | int, no: V | float | int) -> V:
         element = yes.element if isinstance(yes, V) else no.element  # type: ignore[union-attr]
-        a, b = [v.text if isinstance(v, V) else self.constant_text(v, element) for v in (yes, no)]
+        a = yes.text if isinstance(yes, V) else self.constant_text(yes, element)
+        b = no.text if isinstance(no, V) else self.constant_text(no, element)
         t = self.type(element)
         # LLVM would make branches of single elements' selects in loops, which data decides and no processor foresees
         kept = ", !unpredictable !{}" if self.width == 1 else ""
-        return V(self, element, self.writer.op(f"select {self.type('i1')} {condition.text}, {t} {a}, {t} {b}{kept}"))
+        return made(self, element, f"select {self.type('i1')} {condition.text}, {t} {a}, {t} {b}{kept}")
 
     def any(self, mask: V) -> str:
         """A scalar i1: whether any lane is true."""
@@ -369,7 +383,7 @@ class Lanes:
     def shuffle(self, x: str, y: str, element: str, indices: Sequence[int], width: int) -> str:
         """A vector of numbered lanes of two ``width``-vectors (y's are numbered after x's)."""
         t = f"<{width} x {element}>"
-        picks = ", ".join([f"i32 {k}" for k in indices])
+        picks = ", ".join(map("i32 %d".__mod__, indices))
         return self.writer.op(f"shufflevector {t} {x}, {t} {y}, <{len(indices)} x i32> <{picks}>")
 
     def extract(self, x: V, lane: int) -> str:

@@ -6,6 +6,7 @@ folded by halves, as if they were one vector of 32. A lane outside the operand n
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -42,7 +43,7 @@ def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> A
 
 def combine(reduction: ir.Reduce | ir.Scan, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
     results = reduction.kind.combine(emit, left, right, **dict(reduction.params))
-    return tuple([emit.settle(v) for v in results])
+    return tuple(map(emit.settle, results))
 
 
 def only(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
@@ -73,7 +74,7 @@ def appended(reduction: ir.Reduce, emit: Emitter, accs: Accumulators, one: Accum
     if reduction.kind.forms.append is None:
         return combine(reduction, emit, accs, one)
     results = reduction.kind.forms.append(emit, accs, one, **dict(reduction.params))
-    return tuple([emit.settle(v) for v in results])
+    return tuple(map(emit.settle, results))
 
 
 def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
@@ -84,7 +85,7 @@ def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> A
 
 def prepared_of(reduction: ir.Reduce, emit: Emitter, args: Accumulators, index: Value | None) -> Accumulators:
     """``prepared`` of these arguments, at this position if the reduction needs it."""
-    return tuple([emit.settle(v) for v in reduction.kind.prepare(emit, args, index, **dict(reduction.params))])
+    return tuple(map(emit.settle, reduction.kind.prepare(emit, args, index, **dict(reduction.params))))
 
 
 def step(
@@ -200,7 +201,7 @@ def when(writer: Writer, condition: str, found: Callable[[], list[Value]], other
 
 
 def flat_accs(accs: Sequence[Accumulators]) -> list[Value]:
-    return [v for group in accs for v in group]
+    return list(itertools.chain.from_iterable(accs))
 
 
 def group_accs(reductions: Sequence[ir.Reduce], values: Sequence[Value]) -> list[Accumulators]:

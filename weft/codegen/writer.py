@@ -42,8 +42,8 @@ class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
     __slots__ = (
-        "_count", "aside", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines",
-        "literals", "model", "native", "open_loops", "prepared", "scalar", "spills", "splats", "streams",
+        "aside", "block", "cold_branches", "count", "declarations", "entry", "functions", "held", "lines", "literals",
+        "model", "native", "open_loops", "prepared", "scalar", "spills", "splats", "streams",
     )  # fmt: skip
 
     keeps_sums = True  # (x + c) - c is x rounded, and not simplified
@@ -65,7 +65,7 @@ class Writer:
         self.cold_branches = False
         self.streams = False  # whether there are non-temporal stores
         self.spills = False  # whether there are rare blocks, which may call
-        self._count = 0
+        self.count = 0
         self.open_loops: list[dict[Any, Kept] | None] = []  # what each loop being written keeps, the innermost last
 
     def other(self) -> Writer:
@@ -73,13 +73,13 @@ class Writer:
         return Writer(self.model, self.native)
 
     def name(self) -> str:
-        self._count += 1
-        return f"%v{self._count}"
+        self.count += 1
+        return f"%v{self.count}"
 
     def op(self, text: str) -> str:
         """Emit an instruction that gives a value, return its name."""
-        self._count += 1
-        result = f"%v{self._count}"
+        self.count += 1
+        result = f"%v{self.count}"
         self.lines.append(f"{result} = {text}")
         return result
 
@@ -91,8 +91,8 @@ class Writer:
         self.block = label
 
     def fresh_label(self) -> str:
-        self._count += 1
-        return f"b{self._count}"
+        self.count += 1
+        return f"b{self.count}"
 
     def branch(self, label: str) -> None:
         self.lines.append(f"br label %{label}")
@@ -108,8 +108,8 @@ class Writer:
 
     def once(self, text: str) -> str:
         """Emit an instruction at the start of the function; it may use parameters and other values defined there."""
-        self._count += 1
-        result = f"%v{self._count}"
+        self.count += 1
+        result = f"%v{self.count}"
         self.entry.append(f"{result} = {text}")
         return result
 
@@ -140,12 +140,16 @@ class Writer:
         """Whether ``value`` is defined where ``beside`` finds it, and not in the part that is being written."""
         return any(line.startswith(value + " = ") for line in self.lines)
 
-    def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
-        """Call an LLVM intrinsic, declaring it on first use."""
+    def called(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
+        """A call of an LLVM intrinsic, which is declared on first use, as text."""
         if name not in self.declarations:
             types = ", ".join(map(itemgetter(0), arguments))
             self.declarations[name] = f"declare {result} @{name}({types})"
-        text = f"call {result} @{name}({', '.join(map(' '.join, arguments))})"
+        return f"call {result} @{name}({', '.join(map(' '.join, arguments))})"
+
+    def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
+        """Call an LLVM intrinsic."""
+        text = self.called(name, result, arguments)
         if result == "void":
             self.lines.append(text)
             return ""

@@ -57,6 +57,7 @@ class Stages:
         self._show = _stage_names("show", within.show)
         self._skip = _skipped(within.skip)
         self._dump = within.dump
+        self._compilation = progress.current()
         self._check = within.check
         self._results: verify.Results | None = None  # of the last program that was checked
         self.sizes: sizes.Guards | None = None  # of a program with symbols
@@ -80,7 +81,8 @@ class Stages:
     def run(self, stage: str, function: Callable[..., Result], *args: Any) -> Result:
         """``function(*args)`` as the stage of that name."""
         start = time.perf_counter()
-        progress.stage(stage)
+        if self._compilation is not None:
+            self._compilation.stage = stage
         if stage in self._skip:
             function = getattr(sys.modules[function.__module__], f"without_{stage}", _unchanged)
         try:

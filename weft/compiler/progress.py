@@ -77,10 +77,9 @@ def end(compilation: Compilation | None) -> None:
         compilation.hidden.wait(1.0)
 
 
-def stage(name: str) -> None:
-    """The compilation of this thread enters a stage."""
-    if _thread.compilation is not None:
-        _thread.compilation.stage = name
+def current() -> Compilation | None:
+    """The compilation of this thread, if it is to be shown."""
+    return _thread.compilation
 
 
 def kernels(done: int, total: int) -> None:

@@ -95,9 +95,6 @@ class Budget:
         self._looks += 1
         if self._looks % _LOOK_EVERY == 0:
             self._look_at_tables()
-        self._stay_within()
-
-    def _stay_within(self) -> None:
         bound = config.read("cache_bytes")
         if self._nbytes + self._table_bytes > bound:
             self.shrink(bound - (bound >> 4))

@@ -8,6 +8,8 @@ if that is cheap, and otherwise kept in a row buffer.
 
 from __future__ import annotations
 
+import functools
+from operator import itemgetter
 from typing import Any
 
 from weft.core import kinds
@@ -20,14 +22,21 @@ KEEP_COST = 8.0  # body values below this cost are recomputed in a later phase; 
 _NO_NODES: list[Node] = []
 
 
+def _is_body(inner: frozenset[int], node: Node) -> bool:
+    """Whether a value differs along some of these axes."""
+    return not inner.isdisjoint(map(itemgetter(0), node.access))
+
+
 class Phases:
     """The phases of one kernel."""
 
     def __init__(self, source: Kernel) -> None:
         self.kernel = source
         self.reduced = frozenset(source.reduced)
-        self.body_axes = self.reduced or frozenset([axis.key for axis in source.axes])
         self.has_axes = bool(source.axes)
+        inner = self.reduced or frozenset([axis.key for axis in source.axes])
+        # whether a value is computed at every reduced index, or at every point if there are none: asked for everywhere
+        self.is_body = functools.cache(functools.partial(_is_body, inner)) if inner else lambda _: True
         self.available: dict[Node, int] = {}  # node -> first phase that can use it at row level
         self.wanted: dict[Node, set[int]] = {}  # body node -> phases
         self.cost: dict[Node, float] = {}
@@ -42,19 +51,10 @@ class Phases:
         """The accesses of an equation's result."""
         return self.by_variable.get(equation.outvars[0], _NO_NODES)
 
-    def is_body(self, node: Node) -> bool:
-        if not self.has_axes:
-            return not self.reduced
-        inner = self.body_axes
-        for axis, _, _ in node.access:  # noqa: SIM110 - asked for everywhere: a generator takes three times as long
-            if axis in inner:
-                return True
-        return False
-
     def is_setup(self, node: Node) -> bool:
         if self.available.get(node, 0):
             return False
-        for axis, _, _ in node.access:  # noqa: SIM110 - as above
+        for axis, _, _ in node.access:  # noqa: SIM110 - a generator takes three times as long
             if axis != CONSTANT:
                 return False
         return True

@@ -76,7 +76,7 @@ def by_parts(real: Callable[..., Any], pairs: Callable[..., Any]) -> Callable[..
     complex_form = complex_math.on_pairs(pairs)
 
     def scalar(emit: Any, *values: Any, **params: Any) -> Any:
-        return (complex_form if is_complex(values[0]) else real)(emit, *values, **params)
+        return (complex_form if values[0].dtype.kind == "c" else real)(emit, *values, **params)
 
     return scalar
 

@@ -189,14 +189,8 @@ def reduction(
     return primitive
 
 
-def add_values(emit: Any, x: Any, y: Any) -> Any:
-    return arithmetic.by_parts(lambda emit, x, y: emit.add(x, y), complex_math.add)(emit, x, y)
-
-
-def mul_values(emit: Any, x: Any, y: Any) -> Any:
-    return arithmetic.by_parts(lambda emit, x, y: emit.mul(x, y), complex_math.mul)(emit, x, y)
-
-
+add_values = arithmetic.by_parts(lambda emit, x, y: emit.add(x, y), complex_math.add)
+mul_values = arithmetic.by_parts(lambda emit, x, y: emit.mul(x, y), complex_math.mul)
 reduce_sum_p = reduction(
     "reduce_sum",
     NUMBER,
