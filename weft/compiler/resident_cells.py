@@ -95,7 +95,7 @@ class _Maker(resident_loops.Maker):
 
     def _brought(self, step: Any, fixed: Collection[int]) -> Any:
         """A loop of a cell, with the blocks that are brought ahead as far as there is room behind all else."""
-        few = self.cells * self.threads <= GPU_ROWS * WARP  # of more, others run while one waits
+        few = self.cells * self.threads <= GPU_ROWS * WARP  # others run while one waits, where there are more
         if not isinstance(step, resident.Repeat) or step.cond or not few:
             return step
         origins = blocks_ahead.Origins(step, fixed, self.words)

@@ -84,7 +84,7 @@ class BlocksAhead:
         writer.either(fits(ALIGNED), lambda: self._wide(sides, one), narrow)
 
     def _begins(self, sides: Sequence[_Side], one: Ahead, size: int) -> tuple[str, str, list[str]]:
-        """Of this thread: the first byte of its rows, the first row, and where both are."""
+        """The first byte of this thread's rows, its first row, and where both are."""
         writer, thread = self.writer, self.memory.thread
         first = writer.index("mul", writer.index("and", thread, str(one.lanes - 1)), str(size))
         row = writer.index("lshr", thread, str(one.lanes.bit_length() - 1))
