@@ -56,8 +56,8 @@ def constants(writer: Writer, name: str, end: str) -> tuple[list[str], list[str]
         parts = _HELD_NAMES.split(body) if written else [body]
         parts[1::2] = [written[name] for name in parts[1::2]]
         return [], [], "".join(parts)
-    types = ", ".join(type_ for type_, _ in writer.held)
-    values = ", ".join(f"{type_} {constant}" for type_, constant in writer.held)
+    types = ", ".join([type_ for type_, _ in writer.held])
+    values = ", ".join([f"{type_} {constant}" for type_, constant in writer.held])
     loads = [
         f"{held} = load {type_}, ptr getelementptr (i8, ptr @{name}.constants, i64 {64 * k}), align 64"
         for k, ((type_, _), held) in enumerate(writer.held.items())

@@ -6,6 +6,7 @@ folded by halves, as if they were one vector of 32. A lane outside the operand n
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -79,7 +80,7 @@ def appended(reduction: ir.Reduce, emit: Emitter, accs: Accumulators, one: Accum
 
 def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
     """The value that one element contributes to each accumulator."""
-    args = tuple(values[n] for n in reduction.args)
+    args = tuple([values[n] for n in reduction.args])
     return prepared_of(reduction, emit, args, None if reduction.index is None else values[reduction.index])
 
 
@@ -100,16 +101,14 @@ def step(
 
 def where(mask: V, new: Accumulators, old: Accumulators) -> Accumulators:
     """``new`` in the lanes of a mask."""
-    return tuple(
-        Value(n.dtype, tuple(mask.lanes.select(mask, a, b) for a, b in zip(n.parts, o.parts, strict=True)))
-        for n, o in zip(new, old, strict=True)
-    )
+    pairs, select = zip(new, old, strict=True), functools.partial(mask.lanes.select, mask)
+    return tuple([Value(n.dtype, tuple(map(select, n.parts, o.parts))) for n, o in pairs])
 
 
 def finish(reduction: ir.Reduce, emit: Emitter, accs: Accumulators) -> tuple[Value, ...]:
     results = reduction.kind.finish(emit, accs, **dict(reduction.params))
-    converted = (v if v.dtype == d else emit.convert(v, d) for v, d in zip(results, reduction.dtypes, strict=True))
-    return tuple(emit.settle(v) for v in converted)
+    pairs = zip(results, reduction.dtypes, strict=True)
+    return tuple([emit.settle(v if v.dtype == d else emit.convert(v, d)) for v, d in pairs])
 
 
 def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Accumulators:
@@ -129,7 +128,7 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
         accs = combine(reduction, inner, left, right)
         lanes, distance = narrow, distance // 2
     one = Lanes(lanes.writer, 1)
-    folded = tuple(Value(v.dtype, tuple(V(one, p.element, lanes.extract(p, 0)) for p in v.parts)) for v in accs)
+    folded = tuple([Value(v.dtype, tuple([V(one, p.element, lanes.extract(p, 0)) for p in v.parts])) for v in accs])
     if lost is None:
         return folded
     return tuple(Value(v.dtype, (one.select(lost, v.part.like(math.nan), v.part),)) for v in folded)

@@ -337,9 +337,11 @@ def _opened(folder: str, bound: int) -> DiskCache | None:
 
 def current() -> DiskCache | None:
     """The cache selected by the options of this thread; None if it is off, or its folder is open to other users."""
+    if not config.read("cache") or not config.read("enable_compilation_cache"):
+        return None
     bound = config.read("compilation_cache_max_size")
     bound = config.read("cache_disk_bytes") if bound < 0 else bound
-    if not config.read("cache") or not config.read("enable_compilation_cache") or bound <= 0:
+    if bound <= 0:
         return None
     found = _opened(config.read("cache_dir") or os.fspath(config.read("compilation_cache_dir") or ""), bound)
     why = None if found is None else private_files.danger(found.folder)

@@ -102,11 +102,12 @@ class _Maker:
     def items(self, value: tuple[Any, ...], kind: type) -> Template | None:
         if _NUMBERS.issuperset(map(type, value)):
             return None
-        changed = [
-            (place, part)
-            for place, item in enumerate(value)
-            if type(item) not in _NUMBERS and (part := self.of(item)) is not None
-        ]
+        changed = list[tuple[int, Template]]()
+        for place, item in enumerate(value):
+            kind_of = type(item)
+            part = self.items(item, tuple) if kind_of is tuple else None if kind_of in _NUMBERS else self.of(item)
+            if part is not None:
+                changed.append((place, part))
         if not changed:
             return None
 

@@ -73,7 +73,7 @@ def nanoseconds(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     for phase in nest.phases:
         statements = phase.body if reduced else (*phase.before, *phase.body)
         total += _time(statements) / lanes
-        total += sum(2.0 * NS_PER_INSTRUCTION / lanes for _ in phase.reductions)
+        total += sum([2.0 * NS_PER_INSTRUCTION / lanes for _ in phase.reductions])
         for s in statements:
             if isinstance(s, ir.LoadAt) and s.inside is not None:
                 total += elements.of(nest.operands[s.operand].dtype).size * NS_PER_BYTE

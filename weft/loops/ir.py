@@ -383,7 +383,7 @@ class Nest(Record, labels=("name",)):
 
     def size(self) -> int:
         """How many statements and reductions there are in the phases."""
-        return sum(len(phase.before) + len(phase.body) + len(phase.reductions) for phase in self.phases)
+        return sum([len(phase.before) + len(phase.body) + len(phase.reductions) for phase in self.phases])
 
 
 class Chain(Record, labels=("name",)):
