@@ -33,7 +33,7 @@ import field_draw
 import field_report
 import isa
 import run
-from field_draw import Program
+from field_draw import DrawnProgram
 from field_rows import KINDS
 from listing import watched
 
@@ -67,7 +67,7 @@ class Team:
             worker.stop()
 
 
-def measured(team: Team, program: Program, rounds: int) -> dict[str, dict[str, Any]]:
+def measured(team: Team, program: DrawnProgram, rounds: int) -> dict[str, dict[str, Any]]:
     """A row for each system: its status, and its seconds of the first, second and warm calls."""
     asked = "jax" if "jax" in team.workers else "weft"  # weft would have the trace at the first call
     size = team.ask(asked, "bytes", program.seed).get("bytes", 0) if program.row.jit else 0

@@ -59,7 +59,7 @@ INTEGERS = ("whole", "index", "groups", "order", "seed")
 
 
 @dataclass(frozen=True)
-class Program:
+class DrawnProgram:
     """What a worker runs: ``source`` defines ``f`` of the inputs, in the names jax, jnp and lax."""
 
     seed: int
@@ -209,7 +209,7 @@ def kind_of(seed: int, least: int = 0) -> str:
     return names[seed % len(names)]
 
 
-def drawn(seed: int, least: int = 0, most: int = 0) -> Program:
+def drawn(seed: int, least: int = 0, most: int = 0) -> DrawnProgram:
     """The program of a seed, with at least and at most so many elements in its first input (0: as the row says).
 
     With ``most`` loops are short too: what is asked then is whether results are right.
@@ -234,11 +234,11 @@ def drawn(seed: int, least: int = 0, most: int = 0) -> Program:
     body = row.body.strip("\n").format(**holes)
     source = f"def f({names_of}):\n" + "\n".join(f"    {line}" if line else "" for line in body.split("\n"))
     row = replace(row, name=row.name.format(**holes), numba=row.numba.format(**holes))
-    program = Program(seed, kind, row.name, source, inputs, dtype, row)
+    program = DrawnProgram(seed, kind, row.name, source, inputs, dtype, row)
     return TRANSFORMS[transform](program, draw, batch) if transform else program
 
 
-def _gradient(program: Program, draw: Draw, batch: int) -> Program:
+def _gradient(program: DrawnProgram, draw: Draw, batch: int) -> DrawnProgram:
     places = [i for i, x in enumerate(program.inputs) if x.dtype not in ("int32", "bool")]
     which = tuple(places if draw.random.random() < 0.5 else places[:1])
     text = f"""
@@ -249,7 +249,7 @@ f, value = jax.value_and_grad(loss, argnums={which}), f"""
     return replace(program, name=f"gradient of {program.name}", source=program.source + "\n" + text)
 
 
-def _vmap(program: Program, draw: Draw, batch: int) -> Program:
+def _vmap(program: DrawnProgram, draw: Draw, batch: int) -> DrawnProgram:
     larger = batch + _growth(batch, True)
     inputs = tuple(
         replace(i, larger=i.shape) if i.shared else replace(i, shape=(batch, *i.shape), larger=(larger, *i.shape))
@@ -263,7 +263,7 @@ def _vmap(program: Program, draw: Draw, batch: int) -> Program:
 TRANSFORMS = {"gradients": _gradient, "vmap": _vmap}
 
 
-def numba_source(program: Program) -> str:
+def numba_source(program: DrawnProgram) -> str:
     """The program as numba would be asked for it, or an empty text where no such form is known."""
     row = program.row
     if program.kind in TRANSFORMS or program.dtype == "bfloat16":

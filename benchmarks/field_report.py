@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from field_draw import Program
+from field_draw import DrawnProgram
 from run import text_of
 
 CALLS = {"warm": "warm calls", "first": "first calls", "second": "second shapes"}
@@ -20,7 +20,7 @@ DRAWN_AT_RANDOM = ("random numbers", "walkers")  # float64 draws other numbers
 class Record:
     """A program and a row for each system: status, reason, seconds of the first, second and warm calls."""
 
-    program: Program
+    program: DrawnProgram
     rows: dict[str, dict[str, Any]]
 
     def ratio(self, call: str, peer: str) -> float | None:
@@ -36,7 +36,7 @@ class Record:
 
 
 # ---------------------------------------------------------------------------------------------------- agreement
-def compare(folder: Path, rows: dict[str, dict[str, Any]], program: Program, run_wide: Callable[[], bool]) -> None:
+def compare(folder: Path, rows: dict[str, dict[str, Any]], program: DrawnProgram, run_wide: Callable[[], bool]) -> None:
     """Mark systems that differ from JAX (without it from NumPy) as ``wrong``; a float64 run says if JAX is right."""
     trusted = next((system for system in ("jax", "numpy") if rows.get(system, {}).get("status") == "ok"), None)
     if trusted is None:

@@ -50,7 +50,7 @@ class Session(worker.Session):
     def __init__(self, system: str, folder: Path, least: int) -> None:
         super().__init__(system)
         self.name, self.folder, self.least = system, folder, least
-        self.program: field_draw.Program | None = None
+        self.program: field_draw.DrawnProgram | None = None
         if isinstance(self.system, worker.Tracing):
             for part in _TRACING_PARTS:
                 importlib.import_module(f"{self.system.module.__name__}.{part}")
@@ -74,7 +74,7 @@ class Session(worker.Session):
         tracing = isinstance(self.system, worker.Tracing)
         return self.system.module.enable_x64(True) if dtype == "float64" and tracing else contextlib.nullcontext()
 
-    def arguments(self, program: field_draw.Program, larger: bool = False, dtype: str = "") -> list[Any]:
+    def arguments(self, program: field_draw.DrawnProgram, larger: bool = False, dtype: str = "") -> list[Any]:
         found = []
         for told, value in zip(program.inputs, program.arrays(larger)):
             if dtype and told.dtype not in ("int32", "bool"):
@@ -82,7 +82,7 @@ class Session(worker.Session):
             found.append(self.system.array(value, told.dtype == "bfloat16" and not dtype))
         return found
 
-    def callable(self, program: field_draw.Program) -> Callable[..., Any]:
+    def callable(self, program: field_draw.DrawnProgram) -> Callable[..., Any]:
         system = self.system
         if isinstance(system, worker.Tracing):
             f = executed(program.source, {"jax": system.module, "jnp": system.module.numpy, "lax": system.module.lax})
@@ -105,7 +105,7 @@ class Session(worker.Session):
             return system.module.compile(f)
         return f
 
-    def prepare_program(self, program: field_draw.Program) -> dict[str, Any]:
+    def prepare_program(self, program: field_draw.DrawnProgram) -> dict[str, Any]:
         f, arguments = self.callable(program), self.arguments(program)
         start = worker.CLOCK()
         out = self.system.wait(f(*arguments))
@@ -120,7 +120,7 @@ class Session(worker.Session):
         self.timed = (f, arguments, False)
         return reply
 
-    def result_bytes(self, program: field_draw.Program) -> int:
+    def result_bytes(self, program: field_draw.DrawnProgram) -> int:
         """The bytes of all results, by their types alone; only for weft and JAX."""
         module = self.system.module
         with self.wide_types(program.dtype):
@@ -128,7 +128,7 @@ class Session(worker.Session):
             found = worker.leaves(module.eval_shape(self.callable(program), *types))
         return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in found)
 
-    def wide(self, program: field_draw.Program) -> dict[str, Any]:
+    def wide(self, program: field_draw.DrawnProgram) -> dict[str, Any]:
         with self.wide_types("float64"):
             self.save(self.system.wait(self.callable(program)(*self.arguments(program, dtype="float64"))), "wide")
         return {"status": "ok"}

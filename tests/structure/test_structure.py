@@ -452,3 +452,12 @@ def the_compiler_names_no_primitive(path: Path) -> None:
 )  # fmt: skip
 def test_dispatch_on_names_is_found(text: str, found: bool) -> None:
     assert any(_dispatches_on_a_name(node) for node in ast.walk(ast.parse(text))) is found
+
+
+def test_one_class_has_a_name_that_says_little() -> None:
+    """A second class of such a name says what it writes, or of what it is the plan."""
+    for name in ("Writer", "Block", "Program", "Plan"):
+        defined = re.compile(rf"^class _?{name}\b", re.MULTILINE)
+        paths = [path for path in SOURCES if path.name != "like_programs.py"]  # whose writer is being replaced
+        found = [str(path.relative_to(ROOT)) for path in paths if defined.search(path.read_text())]
+        assert len(found) == 1, f"several classes {name}: {found}"

@@ -120,7 +120,7 @@ def save(
     try:
         name = _agreed(lambda: _begin(folder, content, step, overwrite, begun), link)
         limit = config.read("collective_timeout") if timeout is None else timeout
-        plan = _Plan(folder, {**content, "arrays": name}, step, keep, rank, size, limit or math.inf)
+        plan = _Checkpoint(folder, {**content, "arrays": name}, step, keep, rank, size, limit or math.inf)
         described = zip(apart.leaves, content["leaves"], strict=True)
         given = [leaves.sources(leaf, found, rank == 0, background) for leaf, found in described]
         made = Save(folder, step)
@@ -209,7 +209,9 @@ def _begin(
     return name
 
 
-class _Plan(Record):
+class _Checkpoint(Record):
+    """One save: where it goes, what it says, and which of how many processes this is."""
+
     folder: Path
     content: dict[str, Any]
     step: int | None
@@ -237,7 +239,7 @@ class _Plan(Record):
 class _Work:
     """What is left to do once the values are held: maybe on a thread of its own."""
 
-    def __init__(self, plan: _Plan, sources: list[leaves.Source], held: contextlib.ExitStack) -> None:
+    def __init__(self, plan: _Checkpoint, sources: list[leaves.Source], held: contextlib.ExitStack) -> None:
         self.plan, self.sources, self.held = plan, sources, held
 
     def run(self) -> None:
@@ -287,7 +289,7 @@ class _Work:
         _wait_for_first(plan)
 
 
-def _wait_for_others(plan: _Plan) -> None:
+def _wait_for_others(plan: _Checkpoint) -> None:
     lacking = set(range(1, plan.size))
     deadline = time.monotonic() + plan.timeout
     while lacking:
@@ -307,7 +309,7 @@ def _wait_for_others(plan: _Plan) -> None:
             time.sleep(_POLL_SECONDS)
 
 
-def _wait_for_first(plan: _Plan) -> None:
+def _wait_for_first(plan: _Checkpoint) -> None:
     """Until the manifest names the arrays of this save."""
     deadline = time.monotonic() + plan.timeout
     failed = plan.arrays / "failed"
@@ -321,7 +323,7 @@ def _wait_for_first(plan: _Plan) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _commit(plan: _Plan) -> None:
+def _commit(plan: _Checkpoint) -> None:
     """The rename that makes the checkpoint: before it there is nothing to restore, after it all. Old ones go then."""
     folders.sync_folder(plan.arrays)
     folders.sync_folder(plan.folder)

@@ -21,7 +21,7 @@ def row_type(side: int, size: int) -> str:
 
 def columns(lanes: Lanes, rows: Sequence[str], size: int) -> tuple[str, list[str]]:
     """(LLVM type, texts) of the columns of a block of words of ``size`` bytes with as many rows."""
-    block = _Block(lanes, len(rows), size)
+    block = _Shuffles(lanes, len(rows), size)
     if size == 4 and len(rows) in (8, 16):
         return block.of_quarters(quarters(Lanes(lanes.writer, len(rows)), rows))
     return block.interleaved(rows)
@@ -43,7 +43,7 @@ def quarters(lanes: Lanes, rows: Sequence[str], count: int = 4) -> list[str]:
     return found
 
 
-class _Block:
+class _Shuffles:
     """Shuffles of the rows of one block; texts are vectors of words of ``unit`` bytes."""
 
     def __init__(self, lanes: Lanes, side: int, size: int) -> None:

@@ -41,10 +41,10 @@ class Unfit(Exception):
     """A value that cannot be computed only where it is read, or not at lower cost."""
 
 
-class Program:
+class DefUse:
     """Def-use facts of a program; ``pulls`` has, for each kind of equation that is moved, how."""
 
-    def __init__(self, known: Index, pulls: Mapping[type, Callable[[Program, JaxprEqn], Pull]]) -> None:
+    def __init__(self, known: Index, pulls: Mapping[type, Callable[[DefUse, JaxprEqn], Pull]]) -> None:
         self.equations, self.makers, self.pulls = known.eqns, known.makers, pulls
         self.moved: dict[Any, int] = {}  # value -> number of such equations that read it
         self.others: dict[Any, int] = {}  # value -> number of its other readers
@@ -83,7 +83,7 @@ class Pull:
     scope: Any  # equal readings in the same scope are of the same elements
     reading: Reading
 
-    def __init__(self, program: Program, equation: Any) -> None:
+    def __init__(self, program: DefUse, equation: Any) -> None:
         self.program, self.equation = program, equation
         self.array, self.out = equation.invars[0], equation.outvars[0].aval
         self.builder = Builder()

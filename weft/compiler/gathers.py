@@ -23,7 +23,7 @@ from weft import runtime
 from weft._base.record import NamedTuple
 from weft._base.target_model import FAR_PLACES, HIDDEN, NS_FAR, NS_LAUNCH, NS_NEAR, NS_PER_COST, NS_STREAMED
 from weft.compiler import affine_indices
-from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
+from weft.compiler.data_movement import Along, DefUse, Pull, Reading, Unfit
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import Literal
 from weft.operations import views
@@ -71,7 +71,7 @@ class Price(NamedTuple):
 class Gathered(Pull):
     """One gather: the equations that replace it, and their cost."""
 
-    def __init__(self, program: Program, equation: Any) -> None:
+    def __init__(self, program: DefUse, equation: Any) -> None:
         super().__init__(program, equation)
         self.indices, kind = equation.invars[1], equation.primitive.kind
         self.windows = kind.windows([self.array.aval, self.indices.aval], self.out, equation.params)

@@ -16,7 +16,7 @@ from typing import Any
 from weft import operations as lax
 from weft import runtime
 from weft.compiler import gathers
-from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
+from weft.compiler.data_movement import Along, DefUse, Pull, Reading, Unfit
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 
@@ -24,7 +24,7 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 def moved_reads(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such reads."""
     known = rewrite.index(closed.jaxpr)
-    program = Program(known, {kinds.Gather: gathers.Gathered, kinds.DynamicSlice: _Sliced})
+    program = DefUse(known, {kinds.Gather: gathers.Gathered, kinds.DynamicSlice: _Sliced})
     sliced: Counter[Any] = Counter()  # value -> number of its elements that slices read
     for equation in known.eqns:
         if isinstance(equation.primitive.kind, kinds.DynamicSlice):
@@ -37,7 +37,7 @@ def moved_reads(closed: ClosedJaxpr) -> ClosedJaxpr:
 class _Sliced(Pull):
     """One slice; the ``column`` of a reading is the number of a start, which may be a literal."""
 
-    def __init__(self, program: Program, equation: Any) -> None:
+    def __init__(self, program: DefUse, equation: Any) -> None:
         super().__init__(program, equation)
         self.starts, self.scope = equation.invars[1:], equation
         extents = enumerate(zip(self.array.aval.shape, self.out.shape, strict=True))

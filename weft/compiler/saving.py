@@ -16,7 +16,7 @@ from weft.dispatch.programs import executables
 from weft.dispatch.programs.ahead_of_time import Compiled
 
 
-class _Writer(stored.ProgramWriter):
+class _FileWriter(stored.ProgramWriter):
     """Kernels by their machine code, so that the file needs no other."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ def save(compiled: Compiled, path: Any) -> None:
 def to_bytes(compiled: Compiled) -> bytes:
     """The content of the file; NotImplementedError, with the reason, for what cannot be saved."""
     arguments, bound = compiled.parts()
-    writer = _Writer()
+    writer = _FileWriter()
     try:
         program = _program(writer, bound)
         consts = writer.consts([devices.OWN.place(const) for const in bound.consts])
@@ -88,7 +88,7 @@ def _device(bound: executables.Compiled) -> tuple[str, int]:
     return (device.platform if backend is None else backend.name), device.id
 
 
-def _program(writer: _Writer, bound: executables.Compiled) -> Any:
+def _program(writer: _FileWriter, bound: executables.Compiled) -> Any:
     program = bound.program
     if program.compile_new is not None:
         program = program.whole()

@@ -84,7 +84,7 @@ def _written(member: other_sizes.Member) -> bytes:
     keys = [entry.key for entry in member.compiled]
     if None in keys:
         raise NotPlainError("it has a kernel that is not on disk")
-    writer = _Writer(member.guards)
+    writer = _PlanWriter(member.guards)
     plan, outlines, out_avals = map(
         writer.of, (member.plan, tuple(e.outline for e in member.compiled), member.out_avals)
     )
@@ -92,7 +92,7 @@ def _written(member: other_sizes.Member) -> bytes:
     return plain_values.text((member.n_extents, *_Guards.written(member.guards), body))
 
 
-class _Writer:
+class _PlanWriter:
     """Writes plans as plain values."""
 
     def __init__(self, guards: sizes.Guards) -> None:
@@ -181,7 +181,7 @@ class _Member(other_sizes.Member):
 
 
 class _Reader:
-    """Reads what ``_Writer`` has written."""
+    """Reads what ``_PlanWriter`` has written."""
 
     def __init__(self, guards: sizes.Guards) -> None:
         self.guards = guards

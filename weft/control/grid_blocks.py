@@ -17,8 +17,8 @@ from weft import operations as lax
 from weft._base.record import Record
 
 
-class Block(Record):
-    """The blocks of one array.
+class Blocking(Record):
+    """How an array is cut into blocks.
 
     ``shape``: the extents of a block, 1 where ``squeezed`` says that the body does not see the dimension.
     ``elements``: for each dimension None, if the index map gives the number of a block, or (elements in front of the
@@ -34,9 +34,9 @@ class Block(Record):
         """The shape that the body sees."""
         return tuple([n for n, squeezed in zip(self.shape, self.squeezed, strict=True) if not squeezed])
 
-    def with_front(self) -> Block:
+    def with_front(self) -> Blocking:
         """The same blocks of an array with one more dimension, in front, which the body does not see."""
-        return Block((1, *self.shape), (True, *self.squeezed), (None, *self.elements))
+        return Blocking((1, *self.shape), (True, *self.squeezed), (None, *self.elements))
 
     def padding(self, shape: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """How many elements are missing in front of and behind an array of this shape, in each dimension."""
@@ -61,9 +61,9 @@ class Block(Record):
         return tuple([1 if e is not None else size for size, e in zip(self.shape, self.elements, strict=True)])
 
 
-def whole(shape: Sequence[int]) -> Block:
+def whole(shape: Sequence[int]) -> Blocking:
     """The one block that is all of an array."""
-    return Block(tuple(shape), (False,) * len(shape), (None,) * len(shape))
+    return Blocking(tuple(shape), (False,) * len(shape), (None,) * len(shape))
 
 
 def unset(dtype: Any) -> Any:
@@ -80,7 +80,7 @@ def unset(dtype: Any) -> Any:
     return np.zeros((), dtype)[()]
 
 
-def pad(x: Any, block: Block, always: bool = False) -> Any:
+def pad(x: Any, block: Blocking, always: bool = False) -> Any:
     """The array with what is missing for whole blocks. ``always``: by an operation, also where nothing is missing."""
     padding = block.padding(x.shape)
     if not always and not any(map(any, padding)):
@@ -88,7 +88,7 @@ def pad(x: Any, block: Block, always: bool = False) -> Any:
     return lax.pad(x, unset(x.dtype), [(low, high, 0) for low, high in padding])
 
 
-def cut(x: Any, block: Block, shape: Sequence[int], always: bool = False) -> Any:
+def cut(x: Any, block: Blocking, shape: Sequence[int], always: bool = False) -> Any:
     """The array of this shape without what was missing."""
     padding = block.padding(shape)
     if not always and not any(map(any, padding)):
@@ -96,7 +96,7 @@ def cut(x: Any, block: Block, shape: Sequence[int], always: bool = False) -> Any
     return lax.slice(x, [low for low, _ in padding], [low + n for n, (low, _) in zip(shape, padding, strict=True)])
 
 
-def laid_out(x: Any, block: Block) -> Any:
+def laid_out(x: Any, block: Blocking) -> Any:
     """The blocks of a padded array one after the other: [number of the block in each dimension, its elements]."""
     n = x.ndim
     parts = [(extent // size, size) for extent, size in zip(x.shape, block.shape, strict=True)]
@@ -104,18 +104,18 @@ def laid_out(x: Any, block: Block) -> Any:
     return lax.transpose(apart, (*range(0, 2 * n, 2), *range(1, 2 * n, 2)))
 
 
-def is_contiguous(shape: Sequence[int], block: Block) -> bool:
+def is_contiguous(shape: Sequence[int], block: Blocking) -> bool:
     """Whether the elements of a block of a padded array lie side by side."""
     cut = [d for d, (extent, size) in enumerate(zip(shape, block.shape, strict=True)) if extent != size]
     return not cut or all(n == 1 for n in block.shape[: cut[-1]])
 
 
-def starts(block: Block, indices: Sequence[Any]) -> list[Any]:
+def starts(block: Blocking, indices: Sequence[Any]) -> list[Any]:
     """The first element of a block in each dimension."""
     return [i if step == 1 else lax.mul(i, np.int32(step)) for i, step in zip(indices, block.steps(), strict=True)]
 
 
-def read(x: Any, block: Block, first: Sequence[Any], inside: bool = False, always: bool = False) -> Any:
+def read(x: Any, block: Blocking, first: Sequence[Any], inside: bool = False, always: bool = False) -> Any:
     """The block of a padded array that begins at ``first``.
 
     Negative numbers are counted from the end, as ``lax.dynamic_slice`` does; a block that is not inside is moved to the
@@ -127,7 +127,7 @@ def read(x: Any, block: Block, first: Sequence[Any], inside: bool = False, alway
     return lax.squeeze(x, dims) if dims else x
 
 
-def write(x: Any, value: Any, block: Block, first: Sequence[Any], always: bool = False) -> Any:
+def write(x: Any, value: Any, block: Blocking, first: Sequence[Any], always: bool = False) -> Any:
     """The padded array with a block replaced."""
     value = lax.reshape(value, block.shape) if any(block.squeezed) else value
     if not always and tuple(x.shape) == block.shape:

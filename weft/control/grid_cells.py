@@ -16,7 +16,7 @@ from weft import operations as lax
 from weft import runtime
 from weft._base.record import Record
 from weft.control import grid_apart, grid_blocks, grid_order, grid_points
-from weft.control.grid_blocks import Block
+from weft.control.grid_blocks import Blocking
 from weft.control.while_loop import fori_loop
 from weft.core import open_sizes
 from weft.core.eval import jaxpr_as_fun
@@ -29,7 +29,7 @@ class Parts(Record):
     grid: tuple[int, ...]
     body: ClosedJaxpr
     maps: tuple[ClosedJaxpr, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[Blocking, ...]
     counts: tuple[int, int, int]
     captured: tuple[Any, ...]
     prefetched: tuple[Any, ...]

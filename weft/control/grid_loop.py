@@ -17,7 +17,7 @@ from weft import operations as lax
 from weft import runtime
 from weft.batching import batch_trace
 from weft.control import bodies, grid_cells
-from weft.control.grid_blocks import Block
+from weft.control.grid_blocks import Blocking
 from weft.control.grid_order import ARBITRARY, PARALLEL
 from weft.core import avals, axis_names, kinds
 from weft.core.effects import join
@@ -41,7 +41,7 @@ def grid_loop(
     grid: Sequence[int],
     body: ClosedJaxpr,
     maps: Sequence[ClosedJaxpr],
-    blocks: Sequence[Block],
+    blocks: Sequence[Blocking],
     scratch: Sequence[Any] = (),
     semantics: Sequence[str] = (),
     name: str = "kernel",

@@ -45,8 +45,8 @@ def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str
     """The digest, in hexadecimal. Without ``weak_types`` programs that differ only in weakness are equal."""
     jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
     if weak_types:
-        return jaxpr.memoize("fingerprint", lambda j: _Writer(True).digest(j))
-    return jaxpr.memoize("fingerprint_strong", lambda j: _Writer(False).digest(j))
+        return jaxpr.memoize("fingerprint", lambda j: _JaxprWriter(True).digest(j))
+    return jaxpr.memoize("fingerprint_strong", lambda j: _JaxprWriter(False).digest(j))
 
 
 def holds_everywhere(digest: str) -> bool:
@@ -61,7 +61,7 @@ def primitive_name(primitive: Any) -> str:
 
 def params_text(primitive: Any, params: dict[str, Any]) -> str:
     """The parameters of an equation as text; equal texts mean equal behaviour."""
-    return repr(_Writer(True).params(primitive, params))
+    return repr(_JaxprWriter(True).params(primitive, params))
 
 
 def _is_plain(value: Any) -> bool:
@@ -70,7 +70,7 @@ def _is_plain(value: Any) -> bool:
     return kind in _PLAIN or (kind is tuple and (_PLAIN.issuperset(map(type, value)) or all(map(_is_plain, value))))
 
 
-class _Writer:
+class _JaxprWriter:
     """Writes one jaxpr as plain values for hashing, with numbers for variables."""
 
     def __init__(self, weak_types: bool) -> None:

@@ -2,7 +2,7 @@
 
 An ``AbstractMesh`` has names, sizes and types of axes and no devices: it is what types of programs say. The chosen mesh
 of a thread (``set_mesh``, ``use_abstract_mesh``, ``with mesh:``) is part of the key of traces, as options are
-(``config.mesh_chosen``), since what it changes is how programs are traced.
+(``config.mesh_state``), since what it changes is how programs are traced.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def build(name: str, program: Program, traced: str, profile: Profile | None, fin
     limits = machine_limits.limits() if profile is not None else None
     programs = list(account.walk(program))
     runs = None if profile is None else {one.key: one.times.runs for one in profile.programs}
-    made = [_Program(number, one, runs) for number, one in enumerate(programs)]
+    made = [_Section(number, one, runs) for number, one in enumerate(programs)]
     texts = _Texts(program.stages.target)
     lines = _Lines()
     times = _times(profile)
@@ -139,7 +139,7 @@ def _pack(text: str) -> str:
     return base64.b64encode(packer.compress(text.encode()) + packer.flush()).decode()
 
 
-class _Program:
+class _Section:
     """One program of the page: the function's, or what a loop or branch runs."""
 
     def __init__(self, number: int, program: Program, runs: dict[int, int] | None) -> None:
@@ -320,7 +320,7 @@ def _seconds(profile: Profile | None, program: Program) -> Data | None:
     return None
 
 
-def _timeline(profile: Profile | None, made: list[_Program]) -> Data | None:
+def _timeline(profile: Profile | None, made: list[_Section]) -> Data | None:
     """One call: its spans by thread, in nanoseconds from its begin."""
     if profile is None:
         return None

@@ -35,7 +35,7 @@ class Way(NamedTuple):
     path: str
     aval: Any
     ref: AbstractRef
-    block: grid_blocks.Block
+    block: grid_blocks.Blocking
     index_map: ClosedJaxpr
 
 
@@ -129,7 +129,7 @@ def whole(ref: AbstractRef, scope: Scope) -> Way:
     return Way("scratch", aval, ref, grid_blocks.whole(aval.shape), _zeros(scope, aval.ndim))
 
 
-def _block(sizes: Sequence[Any], path: str) -> grid_blocks.Block:
+def _block(sizes: Sequence[Any], path: str) -> grid_blocks.Blocking:
     shape, squeezed, elements = [], [], []
     for size in sizes:
         if isinstance(size, (blocks.Indirect, blocks.BoundedSlice)):
@@ -142,7 +142,7 @@ def _block(sizes: Sequence[Any], path: str) -> grid_blocks.Block:
         shape.append(1 if is_squeezed else getattr(size, "block_size", size))
         squeezed.append(is_squeezed)
         elements.append(tuple(size.padding) if isinstance(size, blocks.Element) else None)
-    return grid_blocks.Block(tuple(shape), tuple(squeezed), tuple(elements))
+    return grid_blocks.Blocking(tuple(shape), tuple(squeezed), tuple(elements))
 
 
 def _map_types(scope: Scope) -> list[Any]:

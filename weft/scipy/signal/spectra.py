@@ -23,7 +23,7 @@ from weft._base.record import NamedTuple
 from weft.numpy import axes, fft, promotion
 
 
-class _Plan(NamedTuple):
+class _Segments(NamedTuple):
     """How a signal is cut: the window, its length, the overlap, the length of the transform."""
 
     window: np.ndarray | Any
@@ -77,7 +77,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
 # ---- pieces
 
 
-def _plan(name: str, window: Any, nperseg: Any, noverlap: Any, nfft: Any, count: int, default: int) -> _Plan:
+def _plan(name: str, window: Any, nperseg: Any, noverlap: Any, nfft: Any, count: int, default: int) -> _Segments:
     if isinstance(window, str | tuple):
         length = default if nperseg is None else operator.index(nperseg)
         if length < 1:
@@ -101,10 +101,10 @@ def _plan(name: str, window: Any, nperseg: Any, noverlap: Any, nfft: Any, count:
     points = length if nfft is None else operator.index(nfft)
     if points < length:
         raise ValueError(f"nfft must be greater than or equal to nperseg. [{name}] got {points} and {length}")
-    return _Plan(window, length, overlap, points)
+    return _Segments(window, length, overlap, points)
 
 
-def _pieces(x: Any, plan: _Plan) -> Any:
+def _pieces(x: Any, plan: _Segments) -> Any:
     """``[..., count]`` as ``[..., pieces, length]``."""
     count = promotion.shape_of(x)[-1]
     starts = np.arange(0, count - plan.length + 1, plan.length - plan.overlap)
@@ -119,7 +119,7 @@ def _trend_remover(kind: Any) -> Callable[[Any], Any]:
     return lambda x: detrend(x, axis=-1, type=kind)
 
 
-def _transforms(x: Any, plan: _Plan, kind: Any, one_sided: bool) -> Any:
+def _transforms(x: Any, plan: _Segments, kind: Any, one_sided: bool) -> Any:
     """The transforms of the pieces: ``[..., pieces, frequencies]``."""
     pieces = _trend_remover(kind)(_pieces(x, plan))
     window = wnp.asarray(plan.window, promotion.dtype_of(pieces))
