@@ -2,8 +2,8 @@
 
     python docs/coefficients.py     # each set, and whether the code has its numbers
 
-A test in tests/codegen fails where a number differs. The sets that are not in ``SETS`` came from searches (tables
-whose points are chosen, coefficients under a condition): a comment above each gives its function, range and error.
+A test in tests/codegen fails where a number differs. The sets that are not among them came from searches (tables whose
+points are chosen, coefficients under a condition): docs/coefficient_errors.py measures their errors.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -37,10 +38,26 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if not name.startswith("_")])
 def test_members(name: str) -> None:
-    members = {member for member in declared(CLASSES[name].body) if not member.startswith("__")}
     dir(weft.Array)  # loads the methods that weft.numpy installs
-    missing = members - set(dir(getattr(runtime, name)))
-    assert not missing
+    present = {member for member in dir(getattr(runtime, name)) if not member.startswith("_")}
+    bases = [CLASSES[base.id] for base in CLASSES[name].bases if isinstance(base, ast.Name) and base.id in CLASSES]
+    stubbed = {member for node in (CLASSES[name], *bases) for member in declared(node.body)}
+    assert present == {member for member in stubbed if not member.startswith("_")}
+
+
+def test_parameters() -> None:
+    """A function of C++ says its parameters in its docstring, the stub in its types: they are as many."""
+    found = []
+    for node in TREE.body:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        said = re.match(rf"{node.name}\(([\w=, ]*)\)", getattr(runtime._native, node.name).__doc__ or "")
+        names = [part.split("=")[0].strip() for part in said[1].split(",")] if said else []
+        if said and all(name.isidentifier() for name in names if name):
+            found.append(node.name)
+            written = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            assert len(written) == len([name for name in names if name]), node.name
+    assert len(found) > 70
 
 
 def test_the_array_stub_is_complete() -> None:
