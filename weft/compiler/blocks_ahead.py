@@ -39,7 +39,7 @@ class Read(NamedTuple):
     size: int = 0
 
 
-class Block(NamedTuple):
+class Rows(NamedTuple):
     """Rows of bytes, ``stride`` bytes apart. Once it was brought, its rows lie side by side."""
 
     begin: int
@@ -110,7 +110,7 @@ def _loaded(nest: ir.Nest) -> set[int]:
     )
 
 
-def block(reads: Sequence[Read]) -> Block | None:
+def block(reads: Sequence[Read]) -> Rows | None:
     """The one block that all launches read; None if they read different ones, or if it is no block of rows."""
     found = {_block(read) for read in reads}
     (one,) = found if len(found) == 1 else (None,)
@@ -118,7 +118,7 @@ def block(reads: Sequence[Read]) -> Block | None:
     return one if one is not None and all(one.moved(stride) == stride for stride in fixed) else None
 
 
-def _block(read: Read) -> Block | None:
+def _block(read: Read) -> Rows | None:
     run, rows, stride = read.size, 1, 0
     for dim in sorted([dim for dim in read.dims if dim.stride and dim.extent != 1], key=lambda dim: dim.stride):
         if dim.stride < 0 or not dim.extent:
@@ -130,7 +130,7 @@ def _block(read: Read) -> Block | None:
         else:
             return None
     fits = run and not (read.begin | run | stride) % grid.ALIGNED
-    return Block(read.begin, run, rows, stride) if fits else None
+    return Rows(read.begin, run, rows, stride) if fits else None
 
 
 def candidates(step: resident.Repeat) -> dict[Key, int]:
