@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of bytes, ``stride`` bytes apart. Once it was brought, its rows lie side by side."""
+    """Rows of bytes, ``stride`` bytes apart. Once they are brought, they lie side by side."""
 
     begin: int
     run: int

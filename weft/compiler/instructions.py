@@ -109,7 +109,7 @@ class Sort(NamedTuple):
     values: tuple[tuple[Place, Place, int], ...]
     positions: Place | None
     position_bytes: int
-    bits: int = 0  # of the keys that may not be 0; 0: all
+    bits: int = 0  # the low bits of the keys that may differ from 0; 0 for all bits
 
 
 class Library(NamedTuple):

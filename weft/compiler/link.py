@@ -66,7 +66,8 @@ def _routine(entry: Native, compiled: cache.Compiled) -> Routine:
 
 
 def _launched_ns(entry: Launched) -> float:
-    """What a launch may take: by a CPU's figures, which decide no more than how soon one looks for its end."""
+    """About how long a launch takes. A CPU's figures are good enough: the number decides only how soon somebody looks
+    for its end."""
     return nanoseconds(entry.source) if isinstance(entry.source, Run) else 0.0
 
 

@@ -46,8 +46,8 @@ def plan(
 ) -> Plan:
     """The plan of a fused program; ``lowered`` has the nest of every kernel step.
 
-    ``copied``: the results that have memory of their own even where they are an input, unless that is donated, or
-    another result, whole or in another shape.
+    ``copied``: the results that have memory of their own even where they are another result or an input that is not
+    donated, whole or in another shape.
     """
     found = None if any(donated) else _of_results_alone(kernels, lowered, out_avals)
     return Planner(Assignment(kernels, lowered, donated, out_avals, copied), on_gpu).run() if found is None else found

@@ -21,7 +21,7 @@ from weft.loops.thresholds import NOTHING_ASKED, SHORT, SHORT_OF_WORDS, Threshol
 
 MAX_PARALLEL = 3  # parallel loops of a nest
 MAX_OF_ELEMENTS = 4  # parallel loops of a nest that neither reduces nor updates
-MANY_OPERATIONS = 8.0  # cost from which values of updates in order are computed by vectors, stored and loaded again
+MANY_OPERATIONS = 8.0  # cost above which vectors compute the values of updates in order, by way of memory
 UPDATE_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
 IN_REGISTERS = "fdilqIL"  # dtypes whose numbers need no rounding on their way to memory
 STEPS = (2, 3, 4)  # strides along the lanes that may be compiled in
@@ -171,7 +171,7 @@ def _step(body: Body, parallel: Sequence[Loop]) -> int | None:
 
 
 def ordered_block(body: Body) -> int:
-    """Indices in a block of a tree whose combinations of blocks have different bits in another order, otherwise 0."""
+    """Indices in a block of a reduction whose bits depend on the order in which blocks are combined, otherwise 0."""
     if all(ir.is_exact(reduction) for *_, reductions in body.phases for reduction in reductions):
         return 0
     return BLOCK_LANES if body.tree == "row" else BLOCK_ROWS
@@ -185,8 +185,8 @@ def _may_lie_across(body: Body) -> bool:
 def _longest_short(body: Body, parallel: Sequence[Loop], rows: Sequence[Loop]) -> int:
     """The longest rows that lanes may lie across.
 
-    Longer ones are if words of four bytes, which are transposed in registers, are read, or if a row costs more than to
-    read it: narrow elements are widened one vector after another, and positions are followed in every lane.
+    They may be longer where words of four bytes are read, which are transposed in registers, or where a row costs more
+    than its loads: narrow elements are widened one vector after another, and positions are followed in every lane.
     """
     if not parallel:
         return SHORT
@@ -227,7 +227,7 @@ def _updates_by_lanes(body: Body, loop: Loop) -> bool:
 def _has_runs(body: Body, parallel: Sequence[Loop], reduced: Sequence[Loop]) -> bool:
     """Whether the updates of a scatter can be cut among threads: sorted, so that those of one place follow each other.
 
-    Single elements that are updated in a register are not, if vectors compute the updates (``codegen/ordered.py``).
+    The updates of a single element in a register are not cut if vectors compute them (``codegen/ordered.py``).
     """
     if len(parallel) >= MAX_PARALLEL or not has_sorted_places(body, parallel, reduced):
         return False

@@ -217,7 +217,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
 
 
 def _finite(x: Any) -> Any:
-    """The value, 0 for inf, whose differences are NaN."""
+    """The value, or 0 for inf: a difference of two inf is NaN."""
     return ops.select(ops.eq(x, np.asarray(np.inf, x.dtype)), ops.full_like(x, 0), x)
 
 

@@ -56,7 +56,8 @@ def folded(f: Function, e: Lanes, rows: Sequence[Value], group: int) -> Value:
 
 
 class RowsKernel:
-    """All rows of a matrix whose terms lie side by side, some at a time; the vector lies so, as wide as the sums."""
+    """All rows of a matrix, some at a time. The terms of a row lie side by side, and so do those of the vector, which
+    are as wide as the sums."""
 
     def __init__(self, module: Module, e: Lanes, name: str, source: str, held: int, far: bool) -> None:
         self.f, self.e, self.source, self.far = module.function(name, ["ptr"]), e, source, far

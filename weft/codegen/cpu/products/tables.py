@@ -33,7 +33,7 @@ ALIASED_STREAMS = 8  # columns read side by side if their lines share sets of th
 # What one thread can multiply and add, in flops of float32 in a nanosecond: 117 were measured on a Zen 4 with AVX-512
 # (benchmarks/NOTES.md); the others follow from the bytes of a vector. The model of targets is not there in a build.
 PEAKS = {"v4": 115.0, "v3": 58.0, "neon": 29.0}
-# The time of a term, in that of a term of float32.
+# How many times as long a term takes as one of float32.
 SLOWER = {"f": 1.0, "d": 2.0, "F": 4.0, "D": 8.0, "i": 1.3, "l": 8.0}
 # LLVM may use vectors of 64 bytes, which it would split in two; where there are none this changes nothing.
 ATTRIBUTES = '"prefer-vector-width"="512" "min-legal-vector-width"="512"'
@@ -42,7 +42,7 @@ ATTRIBUTES = '"prefer-vector-width"="512" "min-legal-vector-width"="512"'
 def _record(
     module: Module, name: str, layout: Sequence[tuple[str, str]], values: Values, linkage: str = "internal"
 ) -> str:
-    """A constant record, in which what has no value is null or 0: its name."""
+    """The name of a constant record, whose fields without a value are null or 0."""
     assert values.keys() <= {field for field, _ in layout}, f"{name} has other fields than its record"
     nothing = {"ptr": "null", "i32": 0, "double": 0.0}
     fields = ", ".join(f"{type_} {values.get(field, nothing[type_])}" for field, type_ in layout)
@@ -68,7 +68,8 @@ class Kernels:
         self.short_rows = f"@{rows.short_rows(module, e, self.name).name}" if machine.masks else "null"
 
     def _rows(self, source: str) -> list[str]:
-        """Kernels of rows: near and far ones, each of short and of long rows."""
+        """Kernels of rows in a near cache, and of rows far away, which are fetched ahead: for each, short rows and long
+        ones."""
         e, made = self.e, []
         held = min(self.machine.free // (e.parts * e.folds), e.width)
         for far in (False, True):
@@ -82,7 +83,8 @@ class Kernels:
         return made
 
     def _streams(self) -> Values:
-        """Columns side by side: of single terms, of several, aliased ones, whole lanes of many, parts of lanes."""
+        """Kernels of columns side by side: with a single term, with several, for aliased columns, with whole lanes of
+        many terms, and for parts of lanes."""
         e, module, name = self.e, self.module, self.name
         many, few = 16 if self.machine.masks else 8, ALIASED_STREAMS
 
@@ -91,7 +93,7 @@ class Kernels:
             return module.functions.get(text) or columns.Streams(module, e, text, shape, ahead, part).f
 
         def several(kind: str, terms: range, streams: int, ahead: int = columns.STREAM_AHEAD) -> str:
-            """Tables of each number of terms: by the lanes that have them all."""
+            """A table for each number of terms: its kernels by the number of lanes that have all terms."""
             made = []
             for count in terms:
                 lanes = columns.lanes_of_streams(e, count, streams)
